@@ -1,0 +1,1 @@
+"""Adapters: what stands between the master and a kind of subsystem."""

@@ -1,0 +1,373 @@
+"""The session file: TOML to typed structs, with every error named at once.
+
+The structs are the documentation of the session file's keys; adapters add theirs by subclassing
+`SubsystemOptions`. `load_session` reads a file, applies overrides and reports all problems in one
+`ConfigError`, each with table, key, value and remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from hilrt import registry
+from hilrt.errors import ConfigError
+
+MAX_ORDER = 5
+MAX_STEP_S = 100.0
+
+Positive = Annotated[float, msgspec.Meta(gt=0.0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
+
+
+class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Base of every table of the session file."""
+
+
+class SessionTable(Table):
+    """``[session]``"""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    duration: Positive  #: s
+    pace: Literal["realtime", "asap"] | Positive = "realtime"
+    arm: Literal["auto", "manual"] = "auto"
+
+
+class Extrapolation(Table):
+    """How an input is continued over the next macro step."""
+
+    order: Order = 1
+    source: Literal["lagrange", "taylor"] = "lagrange"
+
+
+class StepControl(Table):
+    """``[master.step_control]``; METHODS sections 6 and 7."""
+
+    method: Literal["fixed", "pi"] = "fixed"
+    tolerance: Positive = 1.0
+    #: First step [s]; default: ``master.step``.
+    initial: Positive | None = None
+    #: Bounds of the step, s.
+    minimum: Positive = 1e-9
+    maximum: Positive = MAX_STEP_S
+    #: With `atol`, `rtol` the defect of a port is divided by ``atol + rtol |y|``.
+    atol: NonNegative | None = None
+    rtol: NonNegative | None = None
+
+
+class Pacing(Table):
+    """``[master.pacing]``: how ticks are met on the wall clock."""
+
+    #: Busy-wait before a tick [µs]; "auto" measures the host.
+    spin: Literal["auto"] | NonNegative = "auto"
+    #: Processors for the master; the processes it starts get the others.
+    affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+
+
+class MasterTable(Table):
+    """``[master]``"""
+
+    step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]  #: macro step, s
+    listen: str = "tcp://127.0.0.1:*"
+    extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
+    step_control: StepControl = msgspec.field(default_factory=StepControl)
+    pacing: Pacing = msgspec.field(default_factory=Pacing)
+    #: Share of the step in which all inputs must be on the wire.
+    dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2
+    #: How long subsystems may take to connect and initialize, s.
+    connect_timeout: Positive = 20.0
+    #: How long a stepped solver may take for one step when the pace is "asap", s.
+    step_timeout: Positive = 60.0
+    #: How long arming a bench may take, s.
+    arm_timeout: Positive = 15.0
+
+
+class Late(Table):
+    """``late``: what is used while a subsystem's samples are missing."""
+
+    policy: Literal["extrapolate", "hold"] = "extrapolate"
+    #: Consecutive ticks without a sample after which the session goes safe.
+    max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
+
+
+class InputOptions(Table):
+    """``[subsystems.NAME.inputs]``: narrows what the subsystem says of its input."""
+
+    min: float | None = None
+    max: float | None = None
+    max_rate: Positive | None = None
+    safe: float | None = None
+    start: float | None = None
+
+
+class SubsystemOptions(Table):
+    """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""
+
+    adapter: str
+    #: Command that starts the subsystem's process; ``--connect`` and ``--name`` are appended.
+    spawn: list[str] | None = None
+    late: Late = msgspec.field(default_factory=Late)
+    #: Communicates every that many macro steps.
+    every: Annotated[int, msgspec.Meta(ge=1)] = 1
+    inputs: dict[str, InputOptions] = {}
+
+
+class Connection(Table):
+    """``[[connections]]``: ``to += gain * from + offset``; units of one dimension convert."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    gain: float = 1.0
+    offset: float = 0.0
+    order: Order | None = None
+
+
+class Correction(Table):
+    """``correction`` of a bond; METHODS section 3."""
+
+    method: Literal["none", "energy"] = "none"
+    residual: Literal["sent", "held"] = "sent"
+    #: Share of the residual that is fed back; without it the correction runs in shadow.
+    mu: NonNegative | None = None
+    nu: NonNegative = 0.0
+    #: Bound of the correction relative to the effort, and absolute in the effort's unit.
+    cap: NonNegative = 0.1
+    cap_abs: NonNegative | None = None
+    #: Allows a correction that acts on a physical bench; needs `cap_abs`.
+    permit_on_bench: bool = False
+
+
+class Bond(Table):
+    """``[[bonds]]``: an effort and a flow that carry power between two subsystems."""
+
+    name: str
+    effort: str
+    flow: str
+    correction: Correction = msgspec.field(default_factory=Correction)
+
+
+class Reliability(Table):
+    """``[reliability]``: thresholds relative to each signal's own scale; METHODS section 9."""
+
+    #: RMS connection defect over the running scale of the signal.
+    connection_defect: Positive = 0.1
+    output_defect: Positive = 0.1
+    #: Power residual over the bond's running transmitted power.
+    power_residual: Positive = 0.2
+    #: Tracking error power over the bond's running transmitted power.
+    tracking: Positive = 0.5
+    #: Time constant of the running scales, s.
+    scale_time: Positive = 2.0
+    #: How long a cause must stay below half its threshold before its flag clears, s.
+    clear_time: NonNegative = 0.05
+
+
+class Session(Table):
+    """A whole session file."""
+
+    session: SessionTable
+    master: MasterTable
+    subsystems: dict[str, SubsystemOptions]
+    connections: list[Connection] = []
+    bonds: list[Bond] = []
+    reliability: Reliability = msgspec.field(default_factory=Reliability)
+
+
+class SessionFile(msgspec.Struct, frozen=True):
+    """A session with where it came from.
+
+    Attributes
+    ----------
+    tables : Session
+        The typed tables, overrides applied.
+    path : Path
+        The file; relative paths in it start at `folder`.
+    text : str
+        The file as read.
+    overrides : tuple of str
+        ``table.key=value`` as given.
+    """
+
+    tables: Session
+    path: Path
+    text: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative paths in the file start from."""
+        return self.path.parent
+
+
+def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile:
+    """Read a session file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The TOML file.
+    overrides : iterable of str
+        ``table.key=value`` items, the value in TOML (a bare word is taken as a string).
+
+    Raises
+    ------
+    ConfigError
+        With every problem of the file at once.
+    """
+    path = Path(path).resolve()
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from None
+    overrides = tuple(overrides)
+    for item in overrides:
+        _apply_override(raw, item)
+    problems: list[str] = []
+    tables = _build_session(raw, problems)
+    if problems or tables is None:
+        raise ConfigError([f"{path.name}: {problem}" for problem in problems])
+    return SessionFile(tables, path, text, overrides)
+
+
+def _apply_override(raw: dict[str, Any], item: str) -> None:
+    key, equals, text = item.partition("=")
+    *parents, last = key.split(".")
+    if not equals or not parents:
+        raise ConfigError(f"--set {item}: write it as table.key=value")
+    table: Any = raw
+    for name in parents:
+        table = _descend(table, name, item)
+    if not isinstance(table, dict):
+        raise ConfigError(f"--set {item}: {parents[-1]!r} is not a table; name a key inside it")
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = text  # a bare word: a string without its quotes
+
+
+def _descend(table: Any, name: str, item: str) -> Any:
+    if isinstance(table, dict):
+        return table.setdefault(name, {})
+    if isinstance(table, list):  # [[bonds]] by name, [[connections]] by position
+        for i, entry in enumerate(table):
+            if str(i) == name or (isinstance(entry, dict) and entry.get("name") == name):
+                return entry
+    raise ConfigError(f"--set {item}: there is no table {name!r} to set a key in")
+
+
+def _build_session(raw: dict[str, Any], problems: list[str]) -> Session | None:
+    subsystems = raw.get("subsystems", {})
+    built: dict[str, SubsystemOptions] = {}
+    if isinstance(subsystems, dict):
+        for name, table in subsystems.items():
+            options = _build_subsystem(name, table, problems)
+            if options is not None:
+                built[name] = options
+    rest = {**raw, "subsystems": {}}
+    if not subsystems:
+        problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
+    session = build(Session, rest, "", problems)
+    if session is not None:
+        session.subsystems = built
+    return session
+
+
+def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOptions | None:
+    where = f"subsystems.{name}"
+    if "." in name or ":" in name:
+        problems.append(f"[{where}]: a subsystem's name cannot contain '.' or ':'; rename it")
+    adapter = table.get("adapter") if isinstance(table, dict) else None
+    if not isinstance(adapter, str):
+        problems.append(
+            f"[{where}] adapter: is missing; choose one of {', '.join(registry.names())}"
+        )
+        return None
+    try:
+        link_class = registry.link_class(adapter)
+    except ConfigError as error:
+        problems.append(f"[{where}] adapter = {adapter!r}: {error}")
+        return None
+    return build(link_class.Options, table, where, problems)
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None:
+    """Convert a table to a struct and append every problem found; None if there was any.
+
+    Parameters
+    ----------
+    cls : type
+        The struct.
+    table : object
+        What the TOML parser returned.
+    where : str
+        Dotted name of the table, for the messages.
+    problems : list of str
+        Extended with one line per problem.
+    """
+    label = f"[{where}]" if where else "the file"
+    if not isinstance(table, dict):
+        problems.append(f"{label}: is {table!r}; it must be a table")
+        return None
+    before = len(problems)
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+    values: dict[str, Any] = {}
+    for key in table.keys() - fields.keys():
+        problems.append(f"{label} {key}: unknown key{nearest(key, fields)}")
+    for key, field in fields.items():
+        if key in table:
+            path = f"{where}.{key}" if where else key
+            values[field.name] = _build_value(hints[field.name], table[key], path, label, problems)
+        elif field.required:
+            problems.append(f"{label} {key}: is missing; add it")
+    return cls(**values) if len(problems) == before else None
+
+
+def _build_value(hint: Any, value: Any, path: str, label: str, problems: list[str]) -> Any:
+    """One value of a table: tables and lists of tables recursively, anything else by msgspec."""
+    inner = _table_type(hint)
+    if inner is not None and isinstance(value, (dict, list)):
+        if get_origin(hint) is dict and isinstance(value, dict):
+            return {k: build(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
+        if get_origin(hint) is list and isinstance(value, list):
+            return [build(inner, v, f"{path}.{i}", problems) for i, v in enumerate(value)]
+        if isinstance(value, dict):
+            return build(inner, value, path, problems)
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        key = path.rpartition(".")[2]
+        problems.append(f"{label} {key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}")
+        return None
+
+
+def _table_type(hint: Any) -> type[msgspec.Struct] | None:
+    """The struct inside ``X``, ``X | None``, ``list[X]`` or ``dict[str, X]``."""
+    candidates = [hint, *get_args(hint)]
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
+            return candidate
+    return None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` with the closest known word, or the list of what there is."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there is {', '.join(known)}" if known else "; there is none"

@@ -1,0 +1,1 @@
+"""The coupling methods: pure functions and small state objects on flat arrays."""

@@ -1,0 +1,74 @@
+"""The exceptions that `hilrt` raises, in one tree.
+
+::
+
+    HilrtError
+    ├── ConfigError          a session file, a database or an argument is wrong     exit 2
+    ├── ProtocolError        a message breaks docs/protocol.md
+    ├── SolverError          a user's solver raised or returned something unusable
+    │   └── SolverCannot     it lacks an optional ability
+    ├── RecordError          a log cannot be written or read
+    └── SessionFault         the session cannot go on; the safe profile has run     exit 3
+        └── PeerLost         a subsystem died, fell silent or missed too often
+
+Every message says what was found, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class HilrtError(Exception):
+    """Base of everything that `hilrt` raises on purpose."""
+
+
+class ConfigError(HilrtError):
+    """One or more problems in a session file, a database or an argument.
+
+    Parameters
+    ----------
+    problems : sequence of str
+        One line each, naming table, key, value and remedy.
+    """
+
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class ProtocolError(HilrtError):
+    """A message that does not follow the wire protocol."""
+
+
+class SolverError(HilrtError):
+    """A solver raised, or returned something that is not a sample of its outputs."""
+
+
+class SolverCannot(SolverError):
+    """The solver lacks an optional ability."""
+
+
+class RecordError(HilrtError):
+    """A recorded log cannot be written or read."""
+
+
+class SessionFault(HilrtError):
+    """The session cannot go on; its benches have been sent to their safe profile."""
+
+
+class PeerLost(SessionFault):
+    """A subsystem died, fell silent, or missed more steps than its policy allows.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem's name in the session file.
+    reason : str
+        What was observed, and what to look at.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+        super().__init__(f"subsystem {name!r}: {reason}")

@@ -1,0 +1,107 @@
+"""What the master sees of a subsystem, whatever is behind it."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from hilrt.solver import Floats, Port, Sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hilrt.config import SubsystemOptions
+
+
+class Ports(NamedTuple):
+    """The ports of a subsystem."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+class Arrival(NamedTuple):
+    """A sample as it reached the master.
+
+    `tick` is the tick of the dispatch that it answers (for a bench: of the newest set-points that
+    the gateway had forwarded); `t_arrived` is session time, s.
+    """
+
+    tick: int
+    sample: Sample
+    t_arrived: float
+
+
+class Link(abc.ABC):
+    """A subsystem as the master drives it.
+
+    Life: `open` → `initialize` → `arm` → (`dispatch`, `poll`)* → `stop` → `close`, with `safe` at
+    any time after `open`. Every awaited method has a deadline of its own and raises `PeerLost` when
+    it passes; `safe`, `stop` and `close` never raise and may be called twice.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem's name in the session file.
+    options : SubsystemOptions
+        Its table, an instance of the class's `Options`.
+    folder : Path
+        Relative paths in `options` start here (the session file's folder).
+    """
+
+    Options: ClassVar[type[SubsystemOptions]]
+    #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
+    physical: ClassVar[bool] = False
+
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+
+    def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
+        self.name = name
+        self.options = options
+        self.folder = folder
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """Ports as far as they are known without connecting, for `hilrt check`; else None."""
+        return None
+
+    @abc.abstractmethod
+    async def open(self) -> None:
+        """Connect, and learn `inputs` and `outputs`."""
+
+    @abc.abstractmethod
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Set the inputs `u0`, shape (n_inputs,), at `t0` [s] and return the outputs there."""
+
+    async def arm(self, u0: Floats) -> None:
+        """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
+
+    @abc.abstractmethod
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """Send the inputs for ``[t, t + h]`` [s]; never blocks.
+
+        `coefficients`, shape (order + 1, n_inputs), are Taylor coefficients about `t`; they belong
+        to the caller again when the method returns.
+        """
+
+    @abc.abstractmethod
+    def poll(self) -> Sequence[Arrival]:
+        """Return what has arrived since the last call; never blocks.
+
+        Raises `PeerLost` when the subsystem is known to be gone.
+        """
+
+    def fileno(self) -> int | None:
+        """File descriptor that is readable when `poll` has something; None: poll again at once."""
+        return None
+
+    async def safe(self, reason: str) -> None:
+        """Run the bench's safe profile; models: nothing."""
+
+    async def stop(self, reason: str) -> None:
+        """End in order: the safe profile, enable withdrawn, the solver released."""
+
+    async def close(self) -> None:
+        """Free every resource."""

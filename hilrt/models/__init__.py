@@ -1,0 +1,1 @@
+"""Benchmark problems, a demonstration vehicle and emulated benches, one file each."""

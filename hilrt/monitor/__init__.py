@@ -1,0 +1,1 @@
+"""Live views of a running session."""

@@ -1,0 +1,191 @@
+"""What a user implements: a `Solver` with ports, stepped over input polynomials to samples."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.errors import SolverCannot
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a subsystem.
+
+    Parameters
+    ----------
+    name : str
+        Unique among the subsystem's inputs, and among its outputs.
+    unit : str
+        Any unit that pint reads (``"rad/s"``, ``"N*m"``, ``"%"``); empty for dimensionless.
+    start : float
+        Value before the first exchange, in `unit`.
+    min, max : float
+        Bounds of the value, in `unit`. Inputs are limited to them before they are sent.
+    max_rate : float
+        Largest rate of change, in `unit` per second.
+    safe : float, optional
+        Value an input is brought to when the session leaves normal operation, in `unit`.
+    feedthrough : tuple of str
+        Outputs only: the inputs that this output depends on directly, without a state between.
+    size : int
+        Number of elements; a vector port counts as `size` coupling variables.
+    description : str
+        For people.
+    """
+
+    name: str
+    unit: str = ""
+    start: float = 0.0
+    min: float = -math.inf
+    max: float = math.inf
+    max_rate: float = math.inf
+    safe: float | None = None
+    feedthrough: tuple[str, ...] = ()
+    size: int = 1
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a port needs a name")
+        if self.size < 1:
+            raise ValueError(f"port {self.name!r}: size is {self.size}; it must be at least 1")
+        if not self.min <= self.max:
+            raise ValueError(f"port {self.name!r}: min {self.min} is above max {self.max}")
+
+    def channels(self) -> list[str]:
+        """Names of the port's scalar elements: ``name``, or ``name[0]``, ``name[1]``, …"""
+        if self.size == 1:
+            return [self.name]
+        return [f"{self.name}[{i}]" for i in range(self.size)]
+
+
+class InputPolynomial:
+    """A subsystem's inputs over one macro step, as a Taylor polynomial about its start.
+
+    ``u(t) = sum_j coefficients[j] * (t - t0)**j / j!``
+
+    Parameters
+    ----------
+    t0 : float
+        Start of the step, s.
+    coefficients : ndarray, shape (order + 1, n_inputs)
+        Value and derivatives of every input at `t0`, in the ports' units (per s, per s², …).
+    """
+
+    __slots__ = ("coefficients", "t0")
+
+    def __init__(self, t0: float, coefficients: Floats) -> None:
+        self.t0 = t0
+        self.coefficients = coefficients
+
+    def __call__(self, t: float) -> Floats:
+        """Inputs at time `t` [s], shape (n_inputs,)."""
+        c = self.coefficients
+        last = len(c) - 1
+        if last == 0:
+            return c[0].copy()
+        dt = t - self.t0
+        value: Floats = c[last] * (dt / last)
+        for j in range(last - 1, 0, -1):
+            value = (c[j] + value) * (dt / j)
+        value += c[0]
+        return value
+
+    def derivative(self, t: float, order: int = 1) -> Floats:
+        """Time derivative of the given order at `t` [s], shape (n_inputs,)."""
+        if order >= len(self.coefficients):
+            return np.zeros(self.coefficients.shape[1])
+        return InputPolynomial(self.t0, self.coefficients[order:])(t)
+
+
+@dataclass(slots=True)
+class Sample:
+    """Outputs of a subsystem at a communication point. Only `y` is required.
+
+    Parameters
+    ----------
+    y : ndarray, shape (n_outputs,)
+        Output values, in the ports' units.
+    t_valid : ndarray, shape (n_outputs,), optional
+        Session time each value is valid at, s. Default: the end of the step.
+    dy : ndarray, shape (n, n_outputs), optional
+        First to n-th time derivative of the outputs.
+    y_mid : ndarray, shape (n_outputs,), optional
+        Outputs in the middle of the step, for the output defect.
+    realised : ndarray, shape (n_inputs,), optional
+        What a bench made of each input; NaN where it is not measured.
+    compute_us : float
+        Time the subsystem took for the step, µs.
+    info : dict
+        Anything a link wants to hand on (counters, state).
+    """
+
+    y: Floats
+    t_valid: Floats | None = None
+    dy: Floats | None = None
+    y_mid: Floats | None = None
+    realised: Floats | None = None
+    compute_us: float = 0.0
+    info: dict[str, Any] = field(default_factory=dict)
+
+
+class Solver(abc.ABC):
+    """Something that can be stepped. Subclass it to bring a model of your own.
+
+    1. Give the instance `inputs` and `outputs`: class attributes, or set in ``__init__``, which
+       receives the session file's ``params`` as keyword arguments.
+    2. `initialize` returns the outputs at `t0` for the inputs `u0`.
+    3. `advance` integrates from `t` to ``t + h`` reading the inputs from the polynomial, and
+       returns the outputs at ``t + h``. An explicit integrator reads ``u(t_i)`` at the start of
+       each of its own micro steps; outputs with direct feedthrough are evaluated with ``u(t + h)``.
+    4. Whatever it raises ends the session in the safe state, with the exception in the log.
+    """
+
+    inputs: Sequence[Port] = ()
+    outputs: Sequence[Port] = ()
+
+    @abc.abstractmethod
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
+
+    @abc.abstractmethod
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate from `t` to ``t + h`` [s] and return the outputs there."""
+
+    def save_state(self) -> Any:
+        """Return a copy of the state; only for solvers that can go back (see `can_restore`)."""
+        raise SolverCannot(f"{type(self).__name__} does not save its state")
+
+    def restore_state(self, state: Any) -> None:
+        """Go back to a state that `save_state` returned."""
+        raise SolverCannot(f"{type(self).__name__} does not restore a state")
+
+    def jacobian(self, h: float, order: int) -> Floats | None:
+        """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s].
+
+        Returns
+        -------
+        ndarray, shape (order + 1, n_outputs, n_inputs), or None
+            METHODS section 4: ``Γ_m = (m!/h^m) C B_dm + D``; None where they are not known.
+        """
+        return None
+
+    def stop(self, reason: str) -> None:
+        """Release what the solver holds; called once, on every exit path."""
+
+    def can_restore(self) -> bool:
+        """Whether the class overrides both `save_state` and `restore_state`."""
+        cls = type(self)
+        return (
+            cls.save_state is not Solver.save_state
+            and cls.restore_state is not Solver.restore_state
+        )

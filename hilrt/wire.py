@@ -1,0 +1,253 @@
+"""The wire protocol: messages, encode, decode. No I/O; see docs/protocol.md.
+
+A message is one msgpack map whose key ``type`` names it. Arrays travel as raw little-endian
+float64 (msgpack ``bin``), row-major; their shape follows from the ports announced in `Hello`.
+Times are seconds of session time (float64), clock readings integer nanoseconds of the sender's
+monotonic clock.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal, TypeVar
+
+import msgspec
+import numpy as np
+
+from hilrt.errors import ProtocolError
+from hilrt.solver import Floats
+
+PROTOCOL_VERSION = 1
+#: Larger messages are dropped unread: nothing in the protocol comes near it.
+MAX_MESSAGE_BYTES = 1 << 20
+
+M = TypeVar("M")
+Role = Literal["solver", "gateway"]
+
+
+class Message(
+    msgspec.Struct,
+    tag_field="type",
+    tag=lambda name: "".join("_" + c.lower() if c.isupper() else c for c in name).lstrip("_"),
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """Base of every message; its ``type`` on the wire is the class name in snake case."""
+
+
+class PortInfo(msgspec.Struct, omit_defaults=True):
+    """A port as announced by a peer; infinite bounds are left out."""
+
+    name: str
+    unit: str = ""
+    start: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    max_rate: float | None = None
+    safe: float | None = None
+    feedthrough: list[str] = []
+    size: int = 1
+    description: str = ""
+
+
+class Hello(Message):
+    """Peer → master, first: who I am and what I offer."""
+
+    version: int
+    role: Role
+    name: str
+    inputs: list[PortInfo]
+    outputs: list[PortInfo]
+    capabilities: list[str] = []
+    software: str = ""
+    pid: int = 0
+
+
+class Welcome(Message):
+    """Master → peer: accepted; send a heartbeat at least every `heartbeat_s`."""
+
+    session: str
+    heartbeat_s: float
+
+
+class Reject(Message):
+    """Master → peer: not accepted, and why; the peer ends."""
+
+    reason: str
+
+
+class Initialize(Message):
+    """Master → peer: inputs `u0` at session time `t0`."""
+
+    t0: float
+    u0: bytes
+
+
+class Initialized(Message):
+    """Peer → master: outputs at `t0`."""
+
+    y: bytes
+    t_valid_ns: list[int] | None = None
+
+
+class Advance(Message):
+    """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`."""
+
+    tick: int
+    t: float
+    h: float
+    coefficients: bytes
+
+
+class Advanced(Message):
+    """Solver → master: outputs at ``t + h`` of the advance with the same `tick`."""
+
+    tick: int
+    y: bytes
+    dy: bytes | None = None
+    y_mid: bytes | None = None
+    compute_us: float = 0.0
+
+
+class SetPoints(Message):
+    """Master → gateway, every tick: inputs over ``[t, t + h]``; `tick` is the alive counter."""
+
+    tick: int
+    t: float
+    h: float
+    coefficients: bytes
+
+
+class Measurements(Message):
+    """Gateway → master: newest value of every output.
+
+    `t_valid_ns` is when each value was received from the bench, on the gateway's monotonic clock;
+    `realised` is what the bench made of each input (NaN where it is not measured); `tick` is the
+    newest tick forwarded (-1 before the first); `counters` are totals since the start.
+    """
+
+    seq: int
+    tick: int
+    y: bytes
+    t_valid_ns: list[int]
+    realised: bytes | None = None
+    counters: dict[str, int] = {}
+
+
+class Arm(Message):
+    """Master → gateway: enable the bench and bring its inputs to `u0` within their limits."""
+
+    u0: bytes
+
+
+class Armed(Message):
+    """Gateway → master: enabled, and the inputs have arrived."""
+
+
+class Safe(Message):
+    """Master → gateway: run the safe profile now."""
+
+    reason: str
+
+
+class Secured(Message):
+    """Gateway → master: the safe profile has run (asked for or by the gateway's own decision)."""
+
+    reason: str
+    complete: bool = True
+
+
+class Stop(Message):
+    """Master → peer: end in order."""
+
+    reason: str
+
+
+class Stopped(Message):
+    """Peer → master: done; the peer ends now."""
+
+
+class Heartbeat(Message):
+    """Both ways: alive. An answer echoes the other side's clock, for the clock offset.
+
+    A heartbeat with `echo_ns` 0 asks; the answer carries the asker's `sent_ns` as `echo_ns`.
+    """
+
+    sent_ns: int
+    echo_ns: int = 0
+
+
+class Event(Message):
+    """Peer → master: something a person should know; `cause` is a flag's name or free."""
+
+    level: Literal["info", "warning", "error"]
+    cause: str
+    text: str
+
+
+class Error(Message):
+    """Either way: the sender cannot go on; the session ends in the safe state."""
+
+    text: str
+
+
+FromPeer = (
+    Hello
+    | Initialized
+    | Advanced
+    | Measurements
+    | Armed
+    | Secured
+    | Stopped
+    | Heartbeat
+    | Event
+    | Error
+)
+FromMaster = (
+    Welcome | Reject | Initialize | Advance | SetPoints | Arm | Safe | Stop | Heartbeat | Error
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_from_peer: msgspec.msgpack.Decoder[FromPeer] = msgspec.msgpack.Decoder(FromPeer)
+_from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
+
+
+def encode(message: Message) -> bytes:
+    """Bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_from_peer(data: bytes) -> FromPeer:
+    """Message that a peer sent to the master; `ProtocolError` if it is none."""
+    return _decode(_from_peer, data)
+
+
+def decode_from_master(data: bytes) -> FromMaster:
+    """Message that the master sent to a peer; `ProtocolError` if it is none."""
+    return _decode(_from_master, data)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ProtocolError(f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are taken")
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"not a message of the protocol: {error}") from None
+
+
+def pack(array: Floats) -> bytes:
+    """Raw little-endian float64 of an array, row-major."""
+    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+
+
+def unpack(data: bytes, *shape: int) -> Floats:
+    """Array of the given shape; one dimension may be -1. `ProtocolError` if it does not fit."""
+    try:
+        array = np.frombuffer(data, dtype="<f8").reshape(shape)
+    except ValueError:
+        raise ProtocolError(f"array of {len(data)} bytes does not have the shape {shape}") from None
+    if sys.byteorder == "big":
+        array = array.astype(np.float64)
+    return array
