@@ -92,7 +92,8 @@ class InputPolynomial:
         c = self.coefficients
         last = len(c) - 1
         if last == 0:
-            return c[0].copy()
+            constant: Floats = c[0].copy()
+            return constant
         dt = t - self.t0
         value: Floats = c[last] * (dt / last)
         for j in range(last - 1, 0, -1):
