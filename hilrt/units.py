@@ -1,0 +1,165 @@
+"""Unit conversion between ports, and whether an effort and a flow multiply to a power.
+
+Units are read by pint, after spellings common in CAN databases and FMUs were rewritten
+(``Nm``, ``kg.m2``, ``min-1``, ``°C``, ``-``). Where the SI is too generous for a test bench, the
+conversion is refused instead of guessed:
+
+* The radian counts as dimensionless (``rad/s`` to ``1/s`` is 1), but a revolution, a degree or a
+  hertz does not turn into a plain number: whether 1 Hz means one or 2π radians per second has to be
+  said. ``1/min`` is a speed in revolutions per minute, as bench databases mean it.
+* A torque (``N*m``) is not an energy (``J``), although their dimensions agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hilrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pint
+
+#: Unit of a signal whose source states none: it converts to anything, unchanged. An empty unit,
+#: in contrast, is that of a plain number, of which ``%`` is a hundredth.
+UNSTATED = "?"
+
+_ALIASES = {
+    **dict.fromkeys(("-", "1", "[-]", "--", "none", "unitless", "dimensionless"), ""),
+    **dict.fromkeys(("1/min", "min-1", "min^-1", "/min", "rev/min", "r/min", "u/min"), "rpm"),
+    **dict.fromkeys(("°", "degree", "degrees"), "deg"),
+    **dict.fromkeys(("deg c", "degc", "celsius", "℃"), "degC"),
+    **dict.fromkeys(("deg f", "degf", "fahrenheit"), "degF"),
+    **dict.fromkeys(("kmh", "km/hr"), "km/h"),
+    "bar": "bar",
+    "percent": "%",
+    "rpm": "rpm",
+}
+_WORDS = {"Nm": "(N*m)", "kNm": "(kN*m)", "mNm": "(mN*m)", "Nms": "(N*m*s)", "rev": "turn"}
+_WORDS |= {"Ohm": "ohm", "kOhm": "kohm", "Amp": "A", "l": "L"}
+_ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
+
+
+class _Unit(NamedTuple):
+    """A unit taken apart."""
+
+    name: str  # as pint reads it
+    factor: Decimal  # to SI root units, without offset
+    dimension: dict[str, int | float]
+    radians: int | float  # exponent of the radian, which `dimension` leaves out
+    plain_angle: bool  # no degree, revolution or hertz in it
+    torque: bool  # of an energy's dimension, but spelled with a length
+
+
+@functools.cache
+def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
+    """Factor and offset such that ``value_to = factor * value_from + offset``.
+
+    Parameters
+    ----------
+    from_unit, to_unit : str
+        Units as in `Port.unit`; `UNSTATED` and equal texts convert unchanged.
+
+    Returns
+    -------
+    tuple of float
+        Factor [to_unit/from_unit] and offset [to_unit].
+
+    Raises
+    ------
+    ConfigError
+        If a unit cannot be read, or the two do not measure the same thing.
+    """
+    if from_unit == to_unit or UNSTATED in (from_unit, to_unit):
+        return 1.0, 0.0
+    source, target = _read(from_unit), _read(to_unit)
+    if source.dimension != target.dimension:
+        raise ConfigError(
+            f"unit {_show(from_unit)} does not convert to {_show(to_unit)}: their dimensions differ"
+        )
+    if source.torque != target.torque:
+        raise ConfigError(
+            f"unit {_show(from_unit)} does not convert to {_show(to_unit)}: "
+            "a torque is not an energy; give both ports the unit that is meant"
+        )
+    if source.radians != target.radians and not (source.plain_angle and target.plain_angle):
+        raise ConfigError(
+            f"unit {_show(from_unit)} does not convert to {_show(to_unit)}: one counts an angle, "
+            "the other a number; give both ports an angular unit (rad, deg, rad/s, rpm)"
+        )
+    zero = _registry().convert(Decimal(0), source.name, target.name)
+    return float(source.factor / target.factor), float(zero)
+
+
+@functools.cache
+def is_power(unit_a: str, unit_b: str) -> bool:
+    """Whether the product of two units has the dimension of power (W).
+
+    The radian counts as dimensionless. `UNSTATED` could be anything, so the answer is yes.
+    `ConfigError` if a unit cannot be read.
+    """
+    if UNSTATED in (unit_a, unit_b):
+        return True
+    a, b = _read(unit_a).dimension, _read(unit_b).dimension
+    product = {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
+    return {key: n for key, n in product.items() if n} == _read("W").dimension
+
+
+@functools.cache
+def _registry() -> pint.UnitRegistry[Any]:
+    import pint  # 0.2 s: only sessions that convert pay for it
+
+    # Decimal keeps what is exact on paper exact: °C to K is 1 and 273.15, kPa to bar 0.01.
+    return pint.UnitRegistry(non_int_type=Decimal)
+
+
+@functools.cache
+def _read(text: str) -> _Unit:
+    """Take a unit apart; `ConfigError` if pint cannot read it."""
+    registry = _registry()
+    try:
+        unit = registry.parse_units(_rewrite(text))
+        factor, root = registry.get_root_units(unit, check_nonmult=False)
+        names = [name for name, _ in registry.Quantity(1, unit).unit_items()]
+        exponents = {name: _number(n) for name, n in registry.Quantity(1, root).unit_items()}
+    except Exception:  # pint's parser lets assertion, syntax and type errors through
+        raise ConfigError(
+            f"unit {_show(text)} is unknown; write it with SI symbols, such as rad/s, N*m, kg/h, "
+            "km/h, degC, bar, %, or leave it empty for a plain number"
+        ) from None
+    dimension = {key: _number(n) for key, n in dict(unit.dimensionality).items()}
+    angles = [name for name in names if "radian" in str(registry.get_root_units(name)[1])]
+    return _Unit(
+        name=str(unit),
+        factor=Decimal(str(factor)),
+        dimension=dimension,
+        radians=exponents.get("radian", 0),
+        plain_angle=all(name.endswith("radian") for name in angles)
+        and not any(name.endswith("hertz") for name in names),
+        torque=dimension == _ENERGY
+        and any(dict(registry.get_dimensionality(name)) == {"[length]": 1} for name in names),
+    )
+
+
+def _rewrite(text: str) -> str:
+    """Spelling of CAN databases and FMUs to pint's."""
+    text = text.strip()
+    alias = _ALIASES.get(text.lower())
+    if alias is not None:
+        return alias
+    text = re.sub(r"[·⋅×]", "*", text)
+    text = re.sub(r"(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)\.(?=[^\W\d])", "*", text)  # kg.m2.s-2
+    text = re.sub(r"(?<=[^\W\d_])([+-]?\d+)(?!\w)", r"**\1", text)  # m2, s-1
+    return re.sub(r"[^\W\d_]+", lambda word: _WORDS.get(word[0], word[0]), text)
+
+
+def _number(exponent: Any) -> int | float:
+    """Exponents as plain numbers: pint mixes int and Decimal."""
+    value = float(exponent)
+    return int(value) if value.is_integer() else value
+
+
+def _show(text: str) -> str:
+    return repr(text) if text else "'' (a plain number)"
