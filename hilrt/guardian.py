@@ -1,0 +1,417 @@
+"""Guard of a bench's set-points: limits of value and rate, and the safe profile. No I/O.
+
+The gateway feeds a `Guardian` with what the master asks for and what the bench shows, calls `step`
+from its own loop, sends the set-points that it returns and passes its notices on. Time is handed in
+(integer nanoseconds of a monotonic clock), so a test can run hours of it in milliseconds::
+
+    OFF ─arm→ ENABLING ─enabled→ RAMPING ─arrived→ ARMED ─set-points→ ACTIVE
+                 └───────────┬──────┴────────────────┴────────────────┘
+                          secure → SECURING → WITHDRAWING → SECURED ─arm→ ENABLING
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.solver import Floats
+
+Mask = NDArray[np.bool_]
+
+NS = 1_000_000_000
+#: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
+CYCLE_NS = 2_000_000
+#: Frames with the enable request withdrawn: one of them must get through.
+WITHDRAW_SENDS = 10
+#: An input counts as realised within this share of its range …
+TOLERANCE = 0.02
+#: … for this long …
+SETTLE_NS = NS // 5
+#: … and arming goes on without it, with a warning, after this long.
+SETTLE_TIMEOUT_NS = 5 * NS
+#: The bench is given up after that many times the age at which it counts as silent.
+SILENCE_FACTOR = 5.0
+#: A limitation is reported again after it has been absent for this long.
+REPORT_AGAIN_NS = NS
+
+
+class State(enum.Enum):
+    """Where the guardian is; the module's docstring draws the transitions."""
+
+    OFF = "off"
+    ENABLING = "enabling"
+    RAMPING = "ramping"
+    ARMED = "armed"
+    ACTIVE = "active"
+    SECURING = "securing"
+    WITHDRAWING = "withdrawing"
+    SECURED = "secured"
+
+
+#: States in which the bench is, or is about to be, under the master's demands.
+DRIVING = frozenset({State.ENABLING, State.RAMPING, State.ARMED, State.ACTIVE})
+#: States in which nothing is sent.
+SILENT = frozenset({State.OFF, State.SECURED})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of the inputs; arrays have the shape (n_inputs,), in the inputs' units.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The inputs, for texts.
+    minimum, maximum : ndarray
+        Bounds of the value; finite.
+    max_rate : ndarray
+        Largest rate of change, unit/s; finite and positive.
+    safe : ndarray
+        Where the safe profile ends, within the bounds.
+    """
+
+    names: Sequence[str]
+    minimum: Floats
+    maximum: Floats
+    max_rate: Floats
+    safe: Floats
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """Times and orders of the guard.
+
+    Parameters
+    ----------
+    order : sequence of int
+        Inputs in the order in which the safe profile takes them.
+    step_timeout : float
+        How long one input of the safe profile is waited for, s.
+    master_timeout : float
+        Age of the newest set-points at which the master counts as silent, s.
+    idle_timeout : float
+        Age of the newest message of any kind for that while no set-points are due, s.
+    enable_timeout : float
+        How long the bench may take to confirm the enable request, s.
+    enable_text : str
+        What confirms it, for texts.
+    """
+
+    order: Sequence[int]
+    step_timeout: float = 2.0
+    master_timeout: float = 0.05
+    idle_timeout: float = 2.0
+    enable_timeout: float = 5.0
+    enable_text: str = "the enable state"
+
+
+@dataclass
+class BenchView:
+    """What is known of the bench now.
+
+    Parameters
+    ----------
+    realised : ndarray, shape (n_inputs,)
+        What the bench made of each input, in its unit; NaN where that is not measured.
+    enabled : bool
+        Whether it confirms the enable request (True for a bench that has no such signal).
+    overdue : float
+        Age of the most overdue message over the age at which it counts as silent; below 1 all is
+        well, infinite when one has never been received.
+    text : str
+        Which message that is, and since when.
+    """
+
+    realised: Floats
+    enabled: bool = True
+    overdue: float = 0.0
+    text: str = ""
+
+
+class Notice(NamedTuple):
+    """Something that the master should be told."""
+
+    kind: Literal["armed", "secured", "failed", "event"]
+    text: str = ""
+    level: Literal["info", "warning", "error"] = "info"
+    cause: str = ""
+    complete: bool = True
+
+
+@dataclass
+class Guardian:
+    """The state machine. Call `step` often; it says what to send.
+
+    Attributes
+    ----------
+    state : State
+    sent : ndarray, shape (n_inputs,)
+        Newest set-points, in the inputs' units.
+    enable : bool
+        The enable request that goes with them.
+    tick : int
+        Newest tick that has been forwarded; -1 before the first.
+    notices : list of Notice
+        For the master; the caller takes and clears them.
+    counters : dict of str to int
+        Set-points refused and limited.
+    """
+
+    limits: Limits
+    settings: GuardSettings
+    state: State = State.OFF
+    enable: bool = False
+    tick: int = -1
+    reason: str = ""
+    notices: list[Notice] = field(default_factory=list)
+    counters: dict[str, int] = field(
+        default_factory=lambda: {
+            "refused": 0,
+            "non_finite": 0,
+            "limited_value": 0,
+            "limited_rate": 0,
+        }
+    )
+
+    def __post_init__(self) -> None:
+        self.sent = self.limits.safe.copy()
+        self._target = self.sent.copy()
+        self._tolerance = TOLERANCE * (self.limits.maximum - self.limits.minimum)
+        self._since = 0  # entry into the state, or into the safe profile's step
+        self._sent_at = 0
+        self._next_send = 0
+        self._master_seen = 0
+        self._advanced_at = 0  # the tick
+        self._settled_since: int | None = None
+        self._arrived_at: int | None = None  # the demands, while ramping
+        self._step = 0  # of the safe profile
+        self._left = 0  # frames to send with the enable withdrawn
+        self._complete = True
+        self._silence_reported = False
+        self._limited_at: int | None = None
+
+    # ---- what the master asks for ----------------------------------------------------------
+
+    def master_seen(self, now: int) -> None:
+        """Note that the master sent something at `now` [ns]."""
+        self._master_seen = now
+
+    def arm(self, now: int, u0: Floats, bench: BenchView) -> None:
+        """Enable the bench and bring its inputs to `u0`, shape (n_inputs,), from `now` [ns] on."""
+        if not np.all(np.isfinite(u0)):
+            self.counters["non_finite"] += 1
+            self.notices.append(Notice("failed", f"arm: the set-points {u0} are not finite"))
+            return
+        if self.state in (State.SECURING, State.WITHDRAWING, State.ACTIVE):
+            text = f"arm is refused while the bench is {self.state.value}"
+            self._event("warning", "arm_refused", text)
+            return
+        self.master_seen(now)
+        self._target = np.clip(u0, self.limits.minimum, self.limits.maximum)
+        self._settled_since = self._arrived_at = None
+        if self.state in SILENT:
+            # The demand starts where the bench is, so that enabling it makes no step.
+            known = np.isfinite(bench.realised)
+            self.sent = np.where(known, bench.realised, self.limits.safe)
+            np.clip(self.sent, self.limits.minimum, self.limits.maximum, out=self.sent)
+            self.enable, self.tick, self.reason = True, -1, ""
+            self._enter(State.ENABLING, now)
+        elif self.state is not State.ENABLING:
+            self._enter(State.RAMPING, now)
+
+    def demand(self, now: int, tick: int, u: Floats) -> bool:
+        """Take the set-points `u`, shape (n_inputs,), of a tick; False if they are refused."""
+        if self.state not in (State.ARMED, State.ACTIVE) or tick <= self.tick:
+            self.counters["refused"] += 1
+            return False
+        if not np.all(np.isfinite(u)):
+            self.counters["non_finite"] += 1
+            return False
+        if self.state is State.ARMED:
+            self._enter(State.ACTIVE, now)
+        self.tick = tick
+        self._advanced_at = self._next_send = now
+        np.clip(u, self.limits.minimum, self.limits.maximum, out=self._target)
+        outside = self._target != u
+        if outside.any():
+            self.counters["limited_value"] += int(outside.sum())
+            self._report_limited(now, outside, "value")
+        return True
+
+    def secure(self, now: int, cause: str, text: str, *, fault: bool = True) -> None:
+        """Run the safe profile; when it has run, or nothing is to be done, answer."""
+        if self.state is State.SECURED:
+            self.notices.append(Notice("secured", self.reason or text, complete=self._complete))
+            return
+        if self.state in (State.SECURING, State.WITHDRAWING):
+            return
+        self.reason = text
+        self._event("error" if fault else "info", cause, text)
+        self._complete = True
+        if self.state is State.OFF:
+            self._enter(State.SECURED, now)
+            self.notices.append(Notice("secured", text))
+            return
+        self._step = 0
+        self._target = self.sent.copy()
+        self._enter(State.SECURING, now)
+
+    # ---- the loop --------------------------------------------------------------------------
+
+    def step(self, now: int, bench: BenchView) -> Floats | None:
+        """Advance to `now` [ns].
+
+        Returns
+        -------
+        ndarray, shape (n_inputs,), or None
+            Set-points to send now, with the request in `enable`; None if nothing is due.
+        """
+        if self.state in DRIVING:
+            self._watch(now, bench)
+        if self.state is State.ENABLING and bench.enabled:
+            self._enter(State.RAMPING, now)
+        elif self.state is State.RAMPING:
+            self._settle(now, bench)
+        elif self.state is State.SECURING:
+            self._advance_profile(now, bench)
+        elif self.state is State.WITHDRAWING and self._left == 0:
+            self._enter(State.SECURED, now)
+            self.notices.append(Notice("secured", self.reason, complete=self._complete))
+        if self.state in SILENT or now < self._next_send:
+            return None
+        self._approach(now)
+        return self.sent
+
+    def wait_ns(self, now: int) -> int | None:
+        """Time until `step` has something to send, ns; None while nothing is sent."""
+        if self.state in SILENT:
+            return None
+        return max(0, self._next_send - now)
+
+    def _enter(self, state: State, now: int) -> None:
+        sending = self.state not in SILENT
+        self.state = state
+        self._since = now
+        if not sending:
+            self._sent_at = self._next_send = now
+        if state is State.ACTIVE:
+            self._advanced_at = now
+
+    def _event(self, level: Literal["info", "warning", "error"], cause: str, text: str) -> None:
+        self.notices.append(Notice("event", text, level, cause))
+
+    def _watch(self, now: int, bench: BenchView) -> None:
+        """Leave the driving states when the master or the bench gives reason to."""
+        settings = self.settings
+        silent = (now - self._advanced_at) / NS
+        idle = (now - self._master_seen) / NS
+        if bench.overdue >= SILENCE_FACTOR:
+            self.secure(now, "bench_silent", f"the bench is silent: {bench.text}")
+        elif self.state is State.ACTIVE and silent > settings.master_timeout:
+            text = f"the master's tick {self.tick} has not advanced for {1e3 * silent:.0f} ms"
+            self.secure(now, "master_silent", text)
+        elif self.state is not State.ACTIVE and idle > settings.idle_timeout:
+            text = f"nothing heard from the master for {1e3 * idle:.0f} ms"
+            self.secure(now, "master_silent", text)
+        elif self.state is State.ENABLING:
+            if not bench.enabled and now - self._since > settings.enable_timeout * NS:
+                text = (
+                    f"the bench did not confirm the enable request: {settings.enable_text} did not"
+                    f" become 1 within {settings.enable_timeout:g} s; look at the bench's own"
+                    " interlocks and at 'enable' in the session file"
+                )
+                self.notices.append(Notice("failed", text))
+                self.enable = False
+                self.secure(now, "enable_timeout", text)
+        elif not bench.enabled:
+            text = f"the bench withdrew its enable: {settings.enable_text} became 0"
+            self.enable = False  # or the bench could enable itself again while the inputs ramp
+            self.secure(now, "bench_disabled", text)
+        if bench.overdue < 1.0:
+            self._silence_reported = False
+        elif not self._silence_reported:
+            self._silence_reported = True
+            self._event("warning", "bench_silent", f"the bench is late: {bench.text}")
+
+    def _settle(self, now: int, bench: BenchView) -> None:
+        """While ramping: armed when the demands have arrived and the bench follows them."""
+        if not np.array_equal(self.sent, self._target):
+            return
+        if self._arrived_at is None:
+            self._arrived_at = now
+        off = np.abs(bench.realised - self._target) > self._tolerance  # False for NaN
+        if off.any():
+            self._settled_since = None
+            if now - self._arrived_at < SETTLE_TIMEOUT_NS:
+                return
+            self._event(
+                "warning",
+                "not_settled",
+                f"armed although {self._names(off)} is not realised within"
+                f" {TOLERANCE:.0%} of its range after {SETTLE_TIMEOUT_NS / NS:g} s",
+            )
+        else:
+            if self._settled_since is None:
+                self._settled_since = now
+            if now - self._settled_since < SETTLE_NS and np.isfinite(bench.realised).any():
+                return
+        self._enter(State.ARMED, now)
+        self.notices.append(Notice("armed"))
+
+    def _advance_profile(self, now: int, bench: BenchView) -> None:
+        """Start the safe profile's next inputs when the one before has arrived or timed out."""
+        order = self.settings.order
+        while self._step < len(order):
+            i = order[self._step]
+            self._target[i] = self.limits.safe[i]
+            arrived = self.sent[i] == self.limits.safe[i]
+            if bench.overdue < 1.0:  # else blind: only the demand is known
+                arrived &= not abs(bench.realised[i] - self.limits.safe[i]) > self._tolerance[i]
+            if not arrived and now - self._since < self.settings.step_timeout * NS:
+                return
+            if not arrived:
+                self._complete = False
+                self._event(
+                    "warning",
+                    "safe_profile",
+                    f"{self.limits.names[i]} did not reach its safe value within"
+                    f" {self.settings.step_timeout:g} s",
+                )
+            self._step += 1
+            self._since = now
+        self.enable = False
+        self._left = WITHDRAW_SENDS
+        self._enter(State.WITHDRAWING, now)
+
+    def _approach(self, now: int) -> None:
+        """Move the set-points towards the target as fast as the rate allows."""
+        if self.state is not State.ENABLING:
+            reach = self.limits.max_rate * ((now - self._sent_at) / NS)
+            move = self._target - self.sent
+            short = np.abs(move) > reach
+            self.sent = np.where(short, self.sent + np.clip(move, -reach, reach), self._target)
+            if self.state is State.ACTIVE and short.any():
+                # What the jitter of one cycle explains is no limitation worth counting.
+                slack = self.limits.max_rate * (CYCLE_NS / NS)
+                limited = np.abs(self._target - self.sent) > slack
+                if limited.any():
+                    self.counters["limited_rate"] += int(limited.sum())
+                    self._report_limited(now, limited, "rate")
+        if self.state is State.WITHDRAWING:
+            self._left -= 1
+        self._sent_at = now
+        self._next_send = now + CYCLE_NS
+
+    def _report_limited(self, now: int, which: Mask, what: str) -> None:
+        if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:
+            text = f"{self._names(which)} is limited in {what}"
+            self._event("warning", "input_limited", text)
+        self._limited_at = now
+
+    def _names(self, which: Mask) -> str:
+        return ", ".join(self.limits.names[int(i)] for i in np.flatnonzero(which))
