@@ -47,6 +47,7 @@ class _Unit(NamedTuple):
 
     name: str  # as pint reads it
     factor: Decimal  # to SI root units, without offset
+    offset: bool  # its zero is not that of the root unit
     dimension: dict[str, int | float]
     radians: int | float  # exponent of the radian, which `dimension` leaves out
     plain_angle: bool  # no degree, revolution or hertz in it
@@ -97,14 +98,30 @@ def conversion(from_unit: str, to_unit: str) -> tuple[float, float]:
 def is_power(unit_a: str, unit_b: str) -> bool:
     """Whether the product of two units has the dimension of power (W).
 
-    The radian counts as dimensionless. `UNSTATED` could be anything, so the answer is yes.
+    The radian counts as dimensionless. `UNSTATED` could be anything, so the answer is yes. A unit
+    with a zero of its own (``°C``) does not multiply: no.
     `ConfigError` if a unit cannot be read.
     """
     if UNSTATED in (unit_a, unit_b):
         return True
-    a, b = _read(unit_a).dimension, _read(unit_b).dimension
-    product = {key: a.get(key, 0) + b.get(key, 0) for key in a.keys() | b.keys()}
+    a, b = _read(unit_a), _read(unit_b)
+    if a.offset or b.offset:
+        return False
+    keys = a.dimension.keys() | b.dimension.keys()
+    product = {key: a.dimension.get(key, 0) + b.dimension.get(key, 0) for key in keys}
     return {key: n for key, n in product.items() if n} == _read("W").dimension
+
+
+def power_factor(unit_a: str, unit_b: str) -> float:
+    """Factor from the product of two values in these units to W.
+
+    1 where a unit is `UNSTATED`; `ConfigError` where the product is not a power (see `is_power`).
+    """
+    if not is_power(unit_a, unit_b):
+        raise ConfigError(f"{_show(unit_a)} times {_show(unit_b)} is not a power")
+    if UNSTATED in (unit_a, unit_b):
+        return 1.0
+    return float(_read(unit_a).factor * _read(unit_b).factor / _read("W").factor)
 
 
 @functools.cache
@@ -134,6 +151,7 @@ def _read(text: str) -> _Unit:
     return _Unit(
         name=str(unit),
         factor=Decimal(str(factor)),
+        offset=bool(registry.convert(Decimal(0), unit, root)),
         dimension=dimension,
         radians=exponents.get("radian", 0),
         plain_angle=all(name.endswith("radian") for name in angles)

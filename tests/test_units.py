@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt.errors import ConfigError
-from hilrt.units import UNSTATED, conversion, is_power
+from hilrt.units import UNSTATED, conversion, is_power, power_factor
 
 RPM = 2 * math.pi / 60
 
@@ -128,12 +128,32 @@ def test_conversions_chain_and_invert(units, value):
         ("N", "rad/s", False),
         ("N*m", "rad", False),
         ("", "", False),
+        ("K", "W/K", True),
+        ("degC", "W/K", False),
         (UNSTATED, "rad/s", True),
     ],
 )
 def test_is_power(effort, flow, power):
     assert is_power(effort, flow) is power
     assert is_power(flow, effort) is power
+
+
+@pytest.mark.parametrize(
+    ("effort", "flow", "watt"),
+    [
+        ("N*m", "rad/s", 1.0),
+        ("kNm", "rpm", 1000 * RPM),
+        ("bar", "L/min", 1e5 * 1e-3 / 60),
+        (UNSTATED, "rad/s", 1.0),
+    ],
+)
+def test_power_factor(effort, flow, watt):
+    assert power_factor(effort, flow) == pytest.approx(watt, rel=1e-14)
+
+
+def test_power_factor_refuses_what_is_no_power():
+    with pytest.raises(ConfigError, match=r"'N' times 'rad/s' is not a power"):
+        power_factor("N", "rad/s")
 
 
 def test_is_power_names_an_unknown_unit():
