@@ -1,0 +1,178 @@
+"""The CAN bus itself: opened from a table, waited for by its file descriptor, drained."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import can
+from cantools.database.can import Message
+
+from hilrt.config import nearest
+from hilrt.errors import ConfigError
+
+#: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
+DRAIN_LIMIT = 256
+#: A frame that does not leave the machine within this is given up, s.
+SEND_TIMEOUT = 0.001
+#: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
+RECEIVE_BUFFER_BYTES = 1 << 20
+
+
+class CanBus:
+    """A python-can bus that can be waited for and drained.
+
+    `fileno` is readable when `drain` has something: the bus's own descriptor, or that of a reader
+    thread for interfaces without one.
+
+    Parameters
+    ----------
+    bus : can.BusABC
+    """
+
+    def __init__(self, bus: can.BusABC) -> None:
+        self._bus = bus
+        self.errors = 0
+        self._queue: deque[can.Message] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+        try:
+            self._fd = bus.fileno()
+        except NotImplementedError:
+            self._fd = -1
+        if self._fd >= 0:
+            _enlarge_buffer(self._fd)
+        else:
+            self._wake, self._signal = socket.socketpair()
+            self._wake.setblocking(False)
+            self._signal.setblocking(False)
+            self._fd = self._wake.fileno()
+            self._thread = threading.Thread(target=self._read, name="can reader", daemon=True)
+            self._thread.start()
+
+    def fileno(self) -> int:
+        """File descriptor that is readable when there are frames."""
+        return self._fd
+
+    def drain(self) -> list[can.Message]:
+        """Frames that have arrived, at most `DRAIN_LIMIT`; never blocks."""
+        frames: list[can.Message] = []
+        if self._thread is not None:
+            with suppress(BlockingIOError):
+                self._wake.recv(DRAIN_LIMIT)
+            while self._queue and len(frames) < DRAIN_LIMIT:
+                frames.append(self._queue.popleft())
+            if self._queue:
+                self._notify()
+            return frames
+        for _ in range(DRAIN_LIMIT):
+            try:
+                frame = self._bus.recv(timeout=0)
+            except (can.CanError, OSError, ValueError):
+                self.errors += 1  # one bad datagram is no reason to stop: the rest at the next call
+                break
+            if frame is None:
+                break
+            frames.append(frame)
+        return frames
+
+    def send(self, frame: can.Message) -> None:
+        """Send a frame; raises `can.CanError` or `OSError` if it does not leave."""
+        self._bus.send(frame, timeout=SEND_TIMEOUT)
+
+    def close(self) -> None:
+        """Release the bus."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(1.0)
+            self._wake.close()
+            self._signal.close()
+        self._bus.shutdown()
+
+    def _read(self) -> None:
+        while not self._closing.is_set():
+            try:
+                frame = self._bus.recv(timeout=0.05)
+            except (can.CanError, OSError, ValueError):
+                self.errors += 1
+                self._closing.wait(0.01)
+                continue
+            if frame is not None:
+                self._queue.append(frame)
+                self._notify()
+
+    def _notify(self) -> None:
+        with suppress(OSError):  # full: it is readable already
+            self._signal.send(b"\0")
+
+
+def _enlarge_buffer(fd: int) -> None:
+    with suppress(OSError):  # not a socket, or not allowed
+        duplicate = socket.socket(fileno=os.dup(fd))
+        try:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        finally:
+            duplicate.close()
+
+
+def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
+    """Problems of a ``bus`` table that show without opening it."""
+    interface = arguments.get("interface")
+    known = sorted(str(name) for name in can.VALID_INTERFACES)
+    if interface is None:
+        return [f"{label}: 'interface' is missing; for example interface = \"socketcan\""]
+    if interface not in known:
+        return [
+            f"{label}: python-can has no interface {interface!r}{nearest(str(interface), known)}"
+        ]
+    return []
+
+
+def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: str) -> CanBus:
+    """Open a bus and listen to the given messages.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Arguments of `can.Bus`. ``udp_multicast`` gets ``hop_limit = 0`` unless it is given, so that
+        its frames stay on this machine.
+    receive : sequence of Message
+        Messages to listen to.
+    label : str
+        Table and key that name the bus, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be opened, with the reason and a remedy.
+    """
+    problems = check_bus(arguments, label)
+    if problems:
+        raise ConfigError(problems)
+    arguments = dict(arguments)
+    if arguments["interface"] == "udp_multicast":
+        arguments.setdefault("hop_limit", 0)
+    if arguments["interface"] == "socketcan" and receive:
+        # Only where the kernel filters: python-can's own filter would make `recv` return None,
+        # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
+        arguments["can_filters"] = [
+            {
+                "can_id": message.frame_id,
+                "can_mask": 0x1FFFFFFF if message.is_extended_frame else 0x7FF,
+                "extended": message.is_extended_frame,
+            }
+            for message in receive
+        ]
+    try:
+        return CanBus(can.Bus(ignore_config=True, **arguments))
+    except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        raise ConfigError(
+            f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
+            "check interface and channel, the cable or network, and that the interface is up"
+        ) from None
