@@ -1,0 +1,157 @@
+"""Energy correction: the effort is changed so that it takes back what the interface created.
+
+METHODS section 3, paper 001. With ``ς = μ H δP`` and 𝒰 the energy not yet corrected::
+
+    e_corr = −(ς + ν 𝒰) / (f H),   limited to ±cap |e| and ±cap_abs
+
+For a vector bond the correction points along the flow: ``e_corr = −(ς + ν 𝒰) f / (f·f H)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilrt.coupling.power_bond import per_bond, power_residual
+from hilrt.network import Bonds, Bools
+from hilrt.solver import Floats
+
+#: Below this flow (in its own unit) the correction has nothing to push against.
+FLOW_FLOOR = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How each bond is corrected, arrays of shape (nb,); `cap_abs` is in the effort's unit."""
+
+    mu: Floats
+    nu: Floats
+    cap: Floats
+    cap_abs: Floats
+    held: Bools
+    wanted: Bools  #: the session file asks for the correction
+    active: Bools  #: and it may act; otherwise it runs in shadow
+
+
+@dataclass(slots=True)
+class EnergyState:
+    """What the correction remembers between communication points.
+
+    Attributes
+    ----------
+    e, f : ndarray, shape (ne,)
+        Effort and flow at the previous communication point.
+    correction : ndarray, shape (ne,)
+        Correction in force since then (also when it is not applied).
+    budget : ndarray, shape (nb,)
+        ``ς`` of then, J.
+    uncorrected : ndarray, shape (nb,)
+        𝒰 up to the interval before, J.
+    residual, corrected, shadow, tracking : ndarray, shape (nb,)
+        Ledger [J]: ΣH δP; −ΣH e_corr f as applied, and as computed; ΣH e (f_realised − f̃).
+    capped, steps : ndarray, shape (nb,)
+        Steps at the cap, and steps.
+    """
+
+    e: Floats
+    f: Floats
+    correction: Floats
+    budget: Floats
+    uncorrected: Floats
+    residual: Floats
+    corrected: Floats
+    shadow: Floats
+    tracking: Floats
+    capped: Floats
+    steps: Floats
+
+    @classmethod
+    def start(cls, e: Floats, f: Floats, n_bonds: int) -> EnergyState:
+        """State at the first communication point, with effort and flow there, shape (ne,)."""
+        zero = [np.zeros(n_bonds) for _ in range(8)]
+        return cls(e.copy(), f.copy(), np.zeros(len(e)), *zero)
+
+
+@dataclass(slots=True)
+class Corrected:
+    """Result of one communication point: `power` δP [W] (nb,), `effort` to add (ne,), at cap (nb,)."""
+
+    power: Floats
+    effort: Floats
+    capped: Bools
+
+
+def correct_energy(
+    bonds: Bonds,
+    settings: Settings,
+    state: EnergyState,
+    e: Floats,
+    f: Floats,
+    e_sent: Floats,
+    f_sent: Floats,
+    elapsed: Floats,
+    due: Bools,
+    applied: bool,
+) -> Corrected:
+    """Update the ledger and the correction at a communication point.
+
+    Parameters
+    ----------
+    state : EnergyState
+        Updated in place for the bonds that are `due`.
+    e, f : ndarray, shape (ne,)
+        Effort and flow now, uncorrected, in the outputs' units.
+    e_sent, f_sent : ndarray, shape (ne,)
+        Values now of the polynomials as sent for the interval that ends, without the correction.
+    elapsed : ndarray, shape (nb,)
+        Time since each bond's previous communication point, s.
+    due : ndarray of bool, shape (nb,)
+        Bonds whose slower side communicates now; the others keep their correction.
+    applied : bool
+        Whether the session applies corrections at all.
+    """
+    held = settings.held[bonds.of_element]
+    e_used = np.where(held, state.e, e_sent)
+    f_used = np.where(held, state.f, f_sent)
+    power = power_residual(bonds, e, f, e_used, f_used)
+
+    # Close the interval that ends: what its correction did with the flow now known.
+    work = per_bond(bonds, bonds.watt * state.correction * f) * elapsed
+    uncorrected = state.uncorrected + state.budget + work
+
+    budget = settings.mu * elapsed * power
+    target = budget + settings.nu * uncorrected  # energy to take out over the next interval
+    correction, capped = _capped_effort(bonds, settings, target, e, f, elapsed)
+
+    in_force = due & settings.active & applied
+    state.corrected -= np.where(in_force, work, 0.0)
+    state.shadow -= np.where(due, work, 0.0)
+    state.residual += np.where(due, power * elapsed, 0.0)
+    state.steps += due
+    state.capped += due & capped
+    np.copyto(state.uncorrected, uncorrected, where=due)
+    np.copyto(state.budget, budget, where=due)
+    element_due = due[bonds.of_element]
+    np.copyto(state.correction, correction, where=element_due)
+    np.copyto(state.e, e, where=element_due)
+    np.copyto(state.f, f, where=element_due)
+    acting = (settings.active & applied)[bonds.of_element]
+    return Corrected(power, np.where(acting, state.correction, 0.0), capped & due)
+
+
+def _capped_effort(
+    bonds: Bonds, settings: Settings, target: Floats, e: Floats, f: Floats, elapsed: Floats
+) -> tuple[Floats, Bools]:
+    """Effort that takes out `target` [J] over the next interval, within the caps."""
+    flow_square = per_bond(bonds, f * f)
+    watt = per_bond(bonds, bonds.watt * f * f)
+    has_flow = flow_square > FLOW_FLOOR * FLOW_FLOOR
+    gain = np.where(has_flow, -target / np.where(has_flow, watt * elapsed, 1.0), 0.0)
+    wanted = gain * np.sqrt(flow_square)  # signed length along the flow
+    bound = np.minimum(settings.cap * np.sqrt(per_bond(bonds, e * e)), settings.cap_abs)
+    allowed = np.clip(wanted, -bound, bound)
+    capped = allowed != wanted
+    direction = f / np.where(has_flow, np.sqrt(flow_square), 1.0)[bonds.of_element]
+    effort: Floats = allowed[bonds.of_element] * direction
+    return effort, capped

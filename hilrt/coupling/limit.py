@@ -1,0 +1,80 @@
+"""Limits: every input polynomial bounded in value and rate over the whole interval it is used on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilrt.network import Bools
+from hilrt.solver import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of the inputs, arrays of shape (nu,): value, and rate [unit/s]."""
+
+    low: Floats
+    high: Floats
+    rate: Floats
+
+    def any(self) -> bool:
+        """Whether there is anything to limit."""
+        return bool(
+            np.isfinite(self.low).any()
+            or np.isfinite(self.high).any()
+            or np.isfinite(self.rate).any()
+        )
+
+
+def limit(c: Floats, h: Floats, elapsed: float, last: Floats, end: Floats, bounds: Bounds) -> Bools:
+    """Limit polynomials in place over ``[t, t + h]``.
+
+    Parameters
+    ----------
+    c : ndarray, shape (order + 1, nu)
+        Taylor coefficients about `t`; changed where a bound would be crossed.
+    h : ndarray, shape (nu,)
+        Length of the interval each polynomial is used on, s.
+    elapsed : float
+        Time since the previous communication point, s.
+    last, end : ndarray, shape (nu,)
+        Value sent at the previous communication point, and value its polynomial has now. A new
+        value may be one `elapsed` of full rate away from both.
+    bounds : Bounds
+
+    Returns
+    -------
+    ndarray of bool, shape (nu,)
+        The inputs that were limited.
+
+    Notes
+    -----
+    A polynomial whose derivative and excursion are within bounds by the sum of their terms (exact
+    up to degree 1) is left as it is; another becomes the straight line, within the rate, from the
+    limited start towards the limited end.
+    """
+    before = c[0].copy()
+    reach = np.where(np.isfinite(bounds.rate), bounds.rate * elapsed, np.inf)
+    np.clip(before, np.maximum(last, end) - reach, np.minimum(last, end) + reach, out=c[0])
+    np.clip(c[0], bounds.low, bounds.high, out=c[0])
+    limited = c[0] != before
+    if len(c) == 1:
+        return limited
+    steepest = np.zeros_like(before)
+    highest, lowest, final = c[0].copy(), c[0].copy(), c[0].copy()
+    factor = np.ones_like(h)
+    for m in range(1, len(c)):
+        steepest += np.abs(c[m]) * factor
+        factor = factor * h / m
+        term = c[m] * factor
+        highest += np.maximum(term, 0.0)
+        lowest += np.minimum(term, 0.0)
+        final += term
+    bent = (steepest > bounds.rate) | (highest > bounds.high) | (lowest < bounds.low)
+    if bent.any():
+        slope = (np.clip(final, bounds.low, bounds.high) - c[0]) / np.where(h > 0, h, np.inf)
+        np.copyto(c[1], np.clip(slope, -bounds.rate, bounds.rate), where=bent)
+        c[2:, bent] = 0.0
+    limited |= bent
+    return limited

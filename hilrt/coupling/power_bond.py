@@ -1,0 +1,45 @@
+"""Power bonds: power residual, tracking error, transmitted power (METHODS section 3, paper 001).
+
+All arrays run over the elements of all bonds, shape (ne,), or over the bonds, shape (nb,), as said.
+A bond's sums over its elements are taken with `per_bond`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hilrt.network import Bonds
+from hilrt.solver import Floats
+
+
+def per_bond(bonds: Bonds, elements: Floats) -> Floats:
+    """Sum over the elements of each bond, shape (nb,)."""
+    total: Floats = np.add.reduceat(elements, bonds.first)
+    return total
+
+
+def transmitted_power(bonds: Bonds, e: Floats, f: Floats) -> Floats:
+    """Power into the flow side [W], shape (nb,)."""
+    return per_bond(bonds, bonds.watt * e * f)
+
+
+def power_residual(bonds: Bonds, e: Floats, f: Floats, e_used: Floats, f_used: Floats) -> Floats:
+    """``δP = ẽ f − e f̃`` [W], shape (nb,); positive where the interface created energy.
+
+    Parameters
+    ----------
+    e, f : ndarray, shape (ne,)
+        Effort and flow at the communication point, in the outputs' units, uncorrected.
+    e_used, f_used : ndarray, shape (ne,)
+        What the receivers used up to it: the polynomials as sent, or the held values.
+    """
+    return per_bond(bonds, bonds.watt * (e_used * f - e * f_used))
+
+
+def tracking_power(bonds: Bonds, e: Floats, f_realised: Floats, f_used: Floats) -> Floats:
+    """``e (f_realised − f̃)`` [W], shape (nb,): power lost to what a bench made of its demand.
+
+    Elements whose realised flow is not measured (NaN) count as perfectly realised.
+    """
+    error = np.where(np.isnan(f_realised), 0.0, f_realised - f_used)
+    return per_bond(bonds, bonds.watt * e * error)

@@ -1,0 +1,139 @@
+"""What the macro step knows and never changes: the session file turned into arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hilrt.config import Reliability, Session, StepControl
+from hilrt.coupling.correct_energy import Settings
+from hilrt.coupling.limit import Bounds
+from hilrt.network import Bools, Ints, Network
+from hilrt.reliability import Checks, build_checks
+from hilrt.solver import Floats
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Constants of the macro step.
+
+    Attributes
+    ----------
+    step, first_step : float
+        Macro step, and the first one where the step is variable, s.
+    depth : int
+        Samples kept per output: the highest order + 1.
+    output_order, full_order : ndarray of int, shape (ny,)
+        Highest order of an output's connections (how it is carried to the communication point),
+        and ``depth - 1``.
+    spacing : ndarray, shape (ny,)
+        Smallest distance of two samples that count as two, s.
+    base : ndarray, shape (nu,)
+        Connected inputs: the sum of their offsets; others: their start value.
+    lead : ndarray, shape (nu,)
+        Actuation delay of a bench's inputs, compensated by sending what is wanted then, s.
+    holds_when_late : ndarray of bool, shape (n subsystems,)
+        Late policy "hold" (otherwise "extrapolate").
+    """
+
+    network: Network
+    step: float
+    first_step: float
+    step_control: StepControl
+    depth: int
+    output_order: Ints
+    full_order: Ints
+    spacing: Floats
+    base: Floats
+    lead: Floats
+    bounds: Bounds
+    energy: Settings
+    holds_when_late: Bools
+    reliability: Reliability
+    checks: Checks
+
+    @cached_property
+    def limits(self) -> bool:
+        """Whether any input is bounded."""
+        return self.bounds.any()
+
+    @property
+    def variable_step(self) -> bool:
+        """Whether each step depends on the one before."""
+        return self.step_control.method != "fixed"
+
+    def worst_defect(self, u_defect: Floats, y_defect: Floats, u: Floats, y: Floats) -> float:
+        """Largest defect over all ports; raw, or over ``atol + rtol |value|`` where given."""
+        control = self.step_control
+        defects = np.concatenate((u_defect[self.network.connected], np.nan_to_num(y_defect)))
+        if control.atol is not None or control.rtol is not None:
+            value = np.abs(np.concatenate((u[self.network.connected], y)))
+            scale = (control.atol or 0.0) + (control.rtol or 0.0) * value
+            defects = defects / np.where(scale > 0.0, scale, np.inf)
+        return float(defects.max(initial=0.0))
+
+
+def build_plan(
+    network: Network, tables: Session, physical: Bools, lead: Floats, shadow: bool = False
+) -> Plan:
+    """Turn a session file into the constants of the macro step.
+
+    Parameters
+    ----------
+    physical : ndarray of bool, shape (n subsystems,)
+        Benches and whatever else runs by itself.
+    lead : ndarray, shape (n subsystems,)
+        Actuation delay of each subsystem, s.
+    shadow : bool
+        Compute every correction and apply none.
+    """
+    connections, ny = network.connections, len(network.outputs)
+    depth = int(connections.order.max(initial=0)) + 1
+    output_order = np.zeros(ny, dtype=np.intp)
+    np.maximum.at(output_order, connections.source, connections.order)
+    master, owner = tables.master, network.outputs.owner
+    control = master.step_control
+    spacing = np.where(physical[owner], 0.5 * master.step * network.every[owner], 0.0)
+    late = [tables.subsystems[name].late.policy for name in network.subsystems]
+    return Plan(
+        network=network,
+        step=master.step,
+        first_step=control.initial
+        if control.initial is not None and control.method != "fixed"
+        else master.step,
+        step_control=control,
+        depth=depth,
+        output_order=output_order,
+        full_order=np.full(ny, depth - 1, dtype=np.intp),
+        spacing=spacing,
+        base=np.where(network.connected, network.offset, network.u_start),
+        lead=lead[network.inputs.owner],
+        bounds=Bounds(network.u_min, network.u_max, network.u_rate),
+        energy=_energy(network, physical, shadow),
+        holds_when_late=np.array([policy == "hold" for policy in late]),
+        reliability=tables.reliability,
+        checks=build_checks(network),
+    )
+
+
+def _energy(network: Network, physical: Bools, shadow: bool) -> Settings:
+    """Settings per bond; a correction runs in shadow without μ, or where it would act on a bench."""
+    tables = [bond.correction for bond in network.bonds.tables]
+    flow_side = network.inputs.owner[network.bonds.effort_input[network.bonds.first]]
+    allowed = [
+        correction.mu is not None
+        and (not physical[side] or (correction.permit_on_bench and correction.cap_abs is not None))
+        for correction, side in zip(tables, flow_side, strict=True)
+    ]
+    wanted = np.array([c.method == "energy" for c in tables], dtype=bool)
+    return Settings(
+        mu=np.array([0.0 if c.mu is None else c.mu for c in tables]),
+        nu=np.array([c.nu for c in tables]),
+        cap=np.array([c.cap for c in tables]),
+        cap_abs=np.array([np.inf if c.cap_abs is None else c.cap_abs for c in tables]),
+        held=np.array([c.residual == "held" for c in tables], dtype=bool),
+        wanted=wanted,
+        active=wanted & np.array(allowed, dtype=bool) & (not shadow),
+    )

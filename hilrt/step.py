@@ -1,0 +1,336 @@
+"""The macro step: which stage acts when. The only file that knows this order.
+
+    critical path (tick -> inputs on the wire)        slack (until the next tick)
+    compensate -> guard -> correct_energy             defects -> ledger -> reliability
+      -> extrapolate -> limit                           -> step control
+
+`macro_step` and `assess` are functions of a state and a `StepInput` alone: no clock, no socket, no
+await. The state's arrays are preallocated and updated in place, so that the same inputs from the
+same state give the same decisions, bit for bit. With a variable step `assess` runs first, because
+the step about to be dispatched depends on it; on a bench, where the step is fixed, it runs in the
+slack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilrt.coupling import control_step, correct_energy, defect
+from hilrt.coupling import extrapolate as ex
+from hilrt.coupling import polynomial as poly
+from hilrt.coupling.compensate import outputs_at
+from hilrt.coupling.limit import Bounds, limit
+from hilrt.coupling.power_bond import tracking_power, transmitted_power
+from hilrt.network import Bools, Ints
+from hilrt.plan import Plan
+from hilrt.reliability import Monitor
+from hilrt.solver import Floats
+
+
+@dataclass(slots=True)
+class StepInput:
+    """Everything the decisions of one macro step depend on.
+
+    Attributes
+    ----------
+    tick : int
+        Number of the grid point.
+    t, elapsed : float
+        Session time of the communication point, and time since the previous one, s.
+    y, t_valid : ndarray, shape (ny,)
+        Newest sample of every output and when it is valid [s]; used where `fresh`.
+    fresh : ndarray of bool, shape (ny,)
+        Outputs that have arrived since the previous cut.
+    y_mid : ndarray, shape (ny,)
+        Outputs in the middle of the interval that ends, NaN where unknown.
+    dy : ndarray, shape (n, ny)
+        Time derivatives of the outputs, NaN where unknown.
+    realised : ndarray, shape (nu,)
+        What a bench made of each input, NaN where it is not measured.
+    busy, late, due : ndarray of bool, shape (n subsystems,)
+        Still computing; without the sample that was due; communicating at this tick.
+    reached : ndarray, shape (n subsystems,)
+        Session time each subsystem has been advanced to, s.
+    apply : bool
+        Whether corrections act (False: shadow, or not yet armed).
+    missed : bool
+        Whether the previous tick missed its dispatch deadline.
+    """
+
+    tick: int
+    t: float
+    elapsed: float
+    y: Floats
+    t_valid: Floats
+    fresh: Bools
+    y_mid: Floats
+    dy: Floats
+    realised: Floats
+    busy: Bools
+    late: Bools
+    due: Bools
+    reached: Floats
+    has_middle: bool = False
+    apply: bool = True
+    missed: bool = False
+
+    @classmethod
+    def empty(
+        cls, n_outputs: int, n_inputs: int, n_subsystems: int, n_derivatives: int
+    ) -> StepInput:
+        """A `StepInput` with arrays of the right shape, nothing fresh."""
+        return cls(
+            tick=0,
+            t=0.0,
+            elapsed=0.0,
+            y=np.zeros(n_outputs),
+            t_valid=np.zeros(n_outputs),
+            fresh=np.zeros(n_outputs, dtype=bool),
+            y_mid=np.full(n_outputs, np.nan),
+            dy=np.full((n_derivatives, n_outputs), np.nan),
+            realised=np.full(n_inputs, np.nan),
+            busy=np.zeros(n_subsystems, dtype=bool),
+            late=np.zeros(n_subsystems, dtype=bool),
+            due=np.ones(n_subsystems, dtype=bool),
+            reached=np.zeros(n_subsystems),
+        )
+
+
+@dataclass(slots=True)
+class StepState:
+    """What the macro step remembers. All arrays are updated in place.
+
+    Attributes
+    ----------
+    history : History
+        Newest samples of every output.
+    y : ndarray, shape (ny,)
+        Outputs at the communication point, compensated and corrected.
+    measured : ndarray, shape (order + 1, nu)
+        Input polynomials through the newest samples, nothing added, about `t`.
+    sent, flown : ndarray, shape (order + 1, nu)
+        Input polynomials that leave the master now, and those of the interval that has ended, each
+        about its own start `sent_t0`, `flown_t0` (nu,) [s].
+    added, flown_added : ndarray, shape (nu,)
+        The correction in `sent` and in `flown`.
+    t_start, h : ndarray, shape (n subsystems,)
+        Start and length of the interval each subsystem is dispatched with, s.
+    dispatch : ndarray of bool, shape (n subsystems,)
+        Subsystems that get their inputs at this tick.
+    h_next : float
+        Macro step from this communication point, s.
+    """
+
+    history: ex.History
+    y: Floats
+    measured: Floats
+    carried: Floats
+    sent: Floats
+    sent_t0: Floats
+    flown: Floats
+    flown_t0: Floats
+    added: Floats
+    flown_added: Floats
+    last: Floats
+    t_start: Floats
+    h: Floats
+    dispatch: Bools
+    h_next: float
+    energy: correct_energy.EnergyState
+    corrected: correct_energy.Corrected
+    bond_time: Floats
+    bond_power: Floats
+    tracking: Floats
+    u_defect: Floats
+    y_defect: Floats
+    limited: Bools
+    implausible: Bools
+    pi: control_step.PIState
+    monitor: Monitor
+
+
+def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
+    """State before the first tick, from the initialized outputs (ny,) and inputs (nu,)."""
+    net, bonds = plan.network, plan.network.bonds
+    orders, nu, n = plan.depth, len(net.inputs), len(net.subsystems)
+    zero = np.zeros((orders, nu))
+    sent = zero.copy()
+    sent[0] = u0
+    e, f = y0[bonds.effort], y0[bonds.flow]
+    nb = len(bonds)
+    return StepState(
+        history=ex.History.start(orders, t0, y0),
+        y=y0.copy(),
+        measured=sent.copy(),
+        carried=np.zeros((orders, len(net.connections.source))),
+        sent=sent,
+        sent_t0=np.full(nu, t0),
+        flown=sent.copy(),
+        flown_t0=np.full(nu, t0),
+        added=np.zeros(nu),
+        flown_added=np.zeros(nu),
+        last=u0.copy(),
+        t_start=np.full(n, t0),
+        h=np.full(n, plan.step),
+        dispatch=np.ones(n, dtype=bool),
+        h_next=plan.first_step,
+        energy=correct_energy.EnergyState.start(e, f, nb),
+        corrected=correct_energy.Corrected(
+            np.zeros(nb), np.zeros(len(e)), np.zeros(nb, dtype=bool)
+        ),
+        bond_time=np.full(nb, t0),
+        bond_power=np.zeros(nb),
+        tracking=np.zeros(nb),
+        u_defect=np.zeros(nu),
+        y_defect=np.full(len(y0), np.nan),
+        limited=np.zeros(nu, dtype=bool),
+        implausible=np.zeros(len(y0), dtype=bool),
+        pi=control_step.pi_start(plan.first_step),
+        monitor=Monitor.start(plan.checks, y0, u0, nb),
+    )
+
+
+def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
+    """The critical path: from the samples in the cut to the inputs for the wire."""
+    guard(state, given)
+    turn_over(state)
+    state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
+    state.y = outputs_at(state.history, given.t, degree_now(plan.output_order, plan, state, given))
+    build_polynomials(plan, state, given)
+    if plan.variable_step:
+        assess(plan, state, given)
+    add_energy_correction(plan, state, given)
+    send(plan, state, given)
+    return state
+
+
+def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
+    """The slack: how good was the interval that ended, and what follows from it."""
+    measure_defects(plan, state, given)
+    measure_bonds(plan, state, given)
+    state.monitor.update(plan, state, given)
+    if plan.variable_step and given.tick > 0:
+        worst = plan.worst_defect(state.u_defect, state.y_defect, state.measured[0], state.y)
+        control = plan.step_control
+        state.pi = control_step.pi_step(
+            state.pi, worst, control.tolerance, control.minimum, control.maximum
+        )
+        state.h_next = state.pi.h
+    return state
+
+
+def turn_over(state: StepState) -> None:
+    """What was sent at the previous tick is now what was flown; its arrays are used again."""
+    state.flown, state.sent = state.sent, state.flown
+    state.flown_t0, state.sent_t0 = state.sent_t0, state.flown_t0
+    state.flown_added, state.added = state.added, state.flown_added
+
+
+def guard(state: StepState, given: StepInput) -> None:
+    """A sample that is not a finite number does not act: the output counts as not arrived."""
+    np.isfinite(given.y, out=state.implausible)
+    np.logical_not(state.implausible, out=state.implausible)
+    state.implausible &= given.fresh
+    given.fresh &= ~state.implausible
+
+
+def degree_now(order: Ints, plan: Plan, state: StepState, given: StepInput) -> Ints:
+    """Degrees (ny,) that the samples at hand allow; hold for late subsystems with that policy."""
+    degree = np.minimum(order, state.history.count - 1)
+    hold = plan.holds_when_late & given.late
+    if hold.any():
+        degree[hold[plan.network.outputs.owner]] = 0
+    return degree
+
+
+def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
+    """``ũ = L ỹ``: polynomials through the newest samples, per connection."""
+    net = plan.network
+    differences, nodes = ex.divided_differences(state.history, given.t)
+    source = net.connections.source
+    available = degree_now(plan.full_order, plan, state, given)
+    degree = np.minimum(net.connections.order, available[source])
+    ex.connection_polynomials(differences, nodes, degree, source, state.carried)
+    if net.connections.taylor.any():
+        ex.taylor_polynomials(net.connections, state.y, given.dy, state.carried)
+    ex.sum_at_inputs(net.connections, state.carried, plan.base, state.measured)
+
+
+def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Power residual of the interval that ended, and the effort that answers it."""
+    bonds = plan.network.bonds
+    state.added[:] = 0.0
+    if not len(bonds) or given.elapsed <= 0.0:
+        return
+    used = poly.evaluate(state.flown, given.t - state.flown_t0) - state.flown_added
+    due = given.tick % bonds.every == 0
+    state.corrected = correct_energy.correct_energy(
+        bonds,
+        plan.energy,
+        state.energy,
+        state.y[bonds.effort],
+        state.y[bonds.flow],
+        used[bonds.effort_input] / bonds.effort_gain,
+        used[bonds.flow_input] / bonds.flow_gain,
+        given.t - state.bond_time,
+        due,
+        given.apply,
+    )
+    state.bond_time[due] = given.t
+    np.add.at(state.added, bonds.effort_input, state.corrected.effort * bonds.effort_gain)
+
+
+def send(plan: Plan, state: StepState, given: StepInput) -> None:
+    """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
+    net = plan.network
+    np.logical_and(given.due, ~given.busy, out=state.dispatch)
+    np.copyto(state.t_start, given.reached)
+    np.add(net.every * state.h_next, given.t - given.reached, out=state.h)
+    owner = net.inputs.owner
+    np.copyto(state.sent, state.measured)
+    state.sent[0] += state.added
+    # A merged step of a late solver starts before the tick; a bench acts `lead` after it.
+    moved = state.t_start[owner] - given.t + plan.lead
+    if moved.any():
+        state.sent[:] = poly.shift(state.sent, moved)
+    np.add(given.t, moved, out=state.sent_t0)
+    if plan.limits:
+        end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
+        interval = state.h[owner]
+        state.limited = limit(state.sent, interval, given.elapsed, state.last, end, plan.bounds)
+        np.copyto(state.last, state.sent[0])
+    kept = ~state.dispatch[owner]
+    if kept.any():  # these go on with what they have
+        for now, before in ((state.sent, state.flown), (state.sent_t0, state.flown_t0)):
+            now[..., kept] = before[..., kept]
+        state.added[kept] = state.flown_added[kept]
+
+
+def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Connection and output defects of the interval that ended."""
+    if given.elapsed <= 0.0:
+        return
+    then = poly.shift(state.flown, given.t - state.flown_t0)
+    state.u_defect = defect.connection_defect(then, state.measured, given.elapsed)
+    if given.has_middle:
+        differences, nodes = ex.divided_differences(state.history, given.t - 0.5 * given.elapsed)
+        order = np.minimum(plan.output_order, state.history.count - 1)
+        expected = ex.newton_value(differences, nodes, order)
+        state.y_defect = defect.output_defect(given.y_mid, expected, order)
+
+
+def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Transmitted power and tracking error of every bond."""
+    bonds = plan.network.bonds
+    if not len(bonds):
+        return
+    e, f = state.y[bonds.effort], state.y[bonds.flow]
+    state.bond_power = transmitted_power(bonds, e, f)
+    demanded = poly.evaluate(state.flown, given.t - state.flown_t0)[bonds.flow_input]
+    realised = given.realised[bonds.flow_input]
+    state.tracking = tracking_power(
+        bonds, e, realised / bonds.flow_gain, demanded / bonds.flow_gain
+    )
+    state.energy.tracking += state.tracking * given.elapsed
