@@ -1,0 +1,276 @@
+"""When: an absolute integer grid, and clocks that sleep until its points.
+
+`WallClock` wakes a little early on a kernel timer and busy-waits the last stretch: the event loop's
+own timers are rounded to whole milliseconds by epoll (half a millisecond late at 1 kHz), a
+``timerfd`` watched by the loop is tens of microseconds late, the spin a fraction of one.
+`VirtualClock` jumps: as fast as possible, and in tests.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import ctypes
+import functools
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+#: The event loop gets a turn at least this often, even when every target has already passed.
+TURN_NS = 2_000_000
+MIN_SPIN_NS = 50_000
+MAX_SPIN_NS = 300_000
+
+#: On Windows, `time.monotonic_ns` advances in steps of 16 ms.
+monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Communication points on a clock, computed from integers and never accumulated.
+
+    Parameters
+    ----------
+    epoch_ns : int
+        Clock reading at session time 0, ns.
+    step_ns : int
+        Base step in session time, ns.
+    pace : float
+        Session seconds per second on the clock.
+    """
+
+    epoch_ns: int
+    step_ns: int
+    pace: float = 1.0
+
+    def time(self, k: int) -> int:
+        """Clock reading of grid point `k`, ns."""
+        return self.clock_ns(k * self.step_ns)
+
+    def clock_ns(self, session_ns: int) -> int:
+        """Clock reading at a session time (both ns): for steps that vary."""
+        if self.pace == 1.0:
+            return self.epoch_ns + session_ns
+        numerator, denominator = self.pace.as_integer_ratio()
+        return self.epoch_ns + session_ns * denominator // numerator
+
+    def seconds(self, k: int) -> float:
+        """Session time of grid point `k`, s; rounded once."""
+        return k * self.step_ns / 1_000_000_000
+
+    def index(self, now_ns: int) -> int:
+        """Newest grid point that has come at the clock reading `now_ns`; negative before 0."""
+        numerator, denominator = self.pace.as_integer_ratio()
+        k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
+        return k + 1 if self.time(k + 1) <= now_ns else k
+
+
+class Clock(abc.ABC):
+    """A monotonic clock to sleep on."""
+
+    def __init__(self) -> None:
+        self._last_turn = monotonic_ns()
+
+    @abc.abstractmethod
+    def now_ns(self) -> int:
+        """Reading, ns."""
+
+    @abc.abstractmethod
+    async def sleep_until(self, target_ns: int) -> None:
+        """Return when the reading is at least `target_ns`; at once if it already is."""
+
+    def close(self) -> None:
+        """Free the timer. May be called twice."""
+
+    async def _turn(self) -> None:
+        """Let the event loop run its callbacks if it has not for a while.
+
+        A master that is behind must still see signals and heartbeats.
+        """
+        now = monotonic_ns()
+        if now - self._last_turn >= TURN_NS:
+            self._last_turn = now
+            await asyncio.sleep(0)
+
+
+class VirtualClock(Clock):
+    """A clock that stands still between sleeps and jumps to their targets."""
+
+    def __init__(self, start_ns: int = 0) -> None:
+        super().__init__()
+        self._now = start_ns
+
+    def now_ns(self) -> int:
+        """Reading, ns."""
+        return self._now
+
+    def advance(self, duration_ns: int) -> None:
+        """Let time pass without sleeping: what a computation would have taken."""
+        self._now += duration_ns
+
+    async def sleep_until(self, target_ns: int) -> None:
+        """Jump to `target_ns`; never back."""
+        self._now = max(self._now, target_ns)
+        await self._turn()
+
+
+class WallClock(Clock):
+    """The host's monotonic clock. Only one task may sleep on an instance at a time.
+
+    Parameters
+    ----------
+    spin_ns : int
+        How long before a target the timer wakes, to busy-wait the rest, ns. The spin never lasts
+        longer: under a real-time scheduling class that would run into the kernel's throttling.
+    timer : {"auto", "timerfd", "plain"}
+        "plain" is the event loop's own timer; "auto" takes it where there is no timerfd.
+    """
+
+    def __init__(
+        self, spin_ns: int = 0, timer: Literal["auto", "timerfd", "plain"] = "auto"
+    ) -> None:
+        super().__init__()
+        self.spin_ns = spin_ns
+        if timer == "auto":
+            timer = "timerfd" if sys.platform == "linux" else "plain"
+        self._timer = _TimerFd() if timer == "timerfd" else None
+
+    def now_ns(self) -> int:
+        """Reading, ns."""
+        return monotonic_ns()
+
+    async def sleep_until(self, target_ns: int) -> None:
+        """Wake `spin_ns` before `target_ns`, then busy-wait."""
+        wake_ns = target_ns - self.spin_ns
+        ahead_ns = wake_ns - monotonic_ns()
+        if ahead_ns <= 0:
+            await self._turn()
+        else:
+            if self._timer is None:
+                await asyncio.sleep(ahead_ns * 1e-9)
+            else:
+                await self._timer.wait_until(wake_ns)
+            self._last_turn = monotonic_ns()
+        while monotonic_ns() < target_ns:
+            pass
+
+    def close(self) -> None:
+        """Free the timer. May be called twice."""
+        if self._timer is not None:
+            self._timer.close()
+
+
+class _TimerFd:
+    """A Linux timerfd on the monotonic clock, awaited through the running event loop."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self._fd = _timerfd_create()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def wait_until(self, target_ns: int) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("another task sleeps on this clock; give each task its own")
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._unwatch()
+            loop.add_reader(self._fd, self._expired)
+            self._loop = loop
+        self._waiter = loop.create_future()
+        _timerfd_settime(self._fd, target_ns)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _expired(self) -> None:
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:  # set anew since the loop saw it
+            return
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _unwatch(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._fd)
+        self._loop = None
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._unwatch()
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+# Python offers timerfd from 3.13 on; before, the same three calls go through the C library.
+if sys.version_info >= (3, 13) and sys.platform == "linux":
+
+    def _timerfd_create() -> int:
+        return os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+
+    def _timerfd_settime(fd: int, target_ns: int) -> None:
+        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=max(target_ns, 1))
+
+else:
+    _TFD_TIMER_ABSTIME = 1
+
+    class _ITimerSpec(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "s", "ns")]
+
+    @functools.cache
+    def _libc() -> ctypes.CDLL:
+        return ctypes.CDLL(None, use_errno=True)
+
+    def _timerfd_create() -> int:
+        if sys.platform != "linux":
+            raise OSError("only Linux has timerfd; take the plain timer")
+        clock_monotonic = 1
+        fd: int = _libc().timerfd_create(clock_monotonic, os.O_NONBLOCK | os.O_CLOEXEC)
+        if fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create failed")
+        return fd
+
+    def _timerfd_settime(fd: int, target_ns: int) -> None:
+        s, ns = divmod(max(target_ns, 1), 1_000_000_000)
+        spec = _ITimerSpec(0, 0, s, ns)
+        if _libc().timerfd_settime(fd, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
+
+
+async def measure_spin_ns(
+    clock: Clock | None = None, wakes: int = 60, interval_ns: int = 1_000_000
+) -> int:
+    """How early to wake on this host: the timer's lateness that 99 % of wake-ups stay within.
+
+    Parameters
+    ----------
+    clock : Clock, optional
+        Default: a `WallClock` that does not spin.
+    wakes, interval_ns : int
+        Number of wake-ups to measure, and the time between them, ns.
+
+    Returns
+    -------
+    int
+        ns, between `MIN_SPIN_NS` and `MAX_SPIN_NS`.
+    """
+    measured = clock if clock is not None else WallClock()
+    lateness: list[int] = []
+    try:
+        for _ in range(wakes):
+            target_ns = measured.now_ns() + interval_ns
+            await measured.sleep_until(target_ns)
+            lateness.append(measured.now_ns() - target_ns)
+    finally:
+        if clock is None:
+            measured.close()
+    p99 = sorted(lateness)[-1 - wakes // 100]
+    return min(max(p99, MIN_SPIN_NS), MAX_SPIN_NS)

@@ -1,0 +1,180 @@
+"""Grid arithmetic, the virtual clock, and the wall clock's promises that do not depend on load."""
+
+import asyncio
+import sys
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hilrt import clock as clock_module
+from hilrt.clock import (
+    MAX_SPIN_NS,
+    MIN_SPIN_NS,
+    Clock,
+    Grid,
+    VirtualClock,
+    WallClock,
+    measure_spin_ns,
+    monotonic_ns,
+)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="timerfd is a Linux call")
+MS = 1_000_000
+
+
+@pytest.fixture(params=["plain", pytest.param("timerfd", marks=linux)])
+def wall(request):
+    clock = WallClock(timer=request.param)
+    yield clock
+    clock.close()
+
+
+def test_grid_points_are_exact_after_years():
+    grid = Grid(epoch_ns=7, step_ns=999_999)
+    assert grid.time(10**12) == 7 + 999_999 * 10**12
+    assert grid.seconds(1000) == 0.999999
+    assert Grid(0, 1_000_000).seconds(3) == 0.003  # 3 * 0.001 is not
+
+
+@given(
+    st.integers(-(10**18), 10**18),
+    st.integers(1, 10**11),
+    st.integers(0, 10**9),
+    st.sampled_from([1.0, 2.0, 0.1, 3.7, 1e-3]),
+)
+def test_grid_keeps_pace_without_accumulating(epoch, step, k, pace):
+    grid = Grid(epoch, step, pace)
+    exact = epoch + Fraction(k * step) / Fraction(pace)
+    assert 0 <= exact - grid.time(k) < 1
+
+
+@given(st.integers(1, 10**10), st.integers(0, 10**6), st.sampled_from([1.0, 2.0, 0.1, 3.7, 0.3]))
+def test_index_is_the_newest_point_that_has_come(step, k, pace):
+    grid = Grid(12345, step, pace)
+    if grid.time(k) == grid.time(k + 1):  # steps below a nanosecond of the clock
+        return
+    assert grid.index(grid.time(k)) == k
+    assert grid.index(grid.time(k + 1) - 1) == k
+    assert grid.index(12344) < 0
+
+
+async def test_virtual_clock_jumps_and_never_goes_back():
+    clock = VirtualClock(100)
+    await clock.sleep_until(10**15)
+    assert clock.now_ns() == 10**15
+    await clock.sleep_until(5)
+    assert clock.now_ns() == 10**15
+    clock.advance(3)
+    assert clock.now_ns() == 10**15 + 3
+
+
+@pytest.mark.parametrize("make", [VirtualClock, WallClock])
+async def test_the_loop_gets_turns_although_every_target_has_passed(make, monkeypatch):
+    readings = iter(range(0, 10**12, clock_module.TURN_NS // 4))
+    monkeypatch.setattr(clock_module, "monotonic_ns", lambda: next(readings))
+    clock = make()
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(count())
+    for _ in range(100):
+        await clock.sleep_until(-1)
+    task.cancel()
+    clock.close()
+    assert 10 <= turns < 100  # now and then, not every time
+
+
+async def test_wall_clock_never_returns_early(wall):
+    for spin_ns in (0, 100_000, 10 * MS):
+        wall.spin_ns = spin_ns
+        for _ in range(3):
+            target = wall.now_ns() + 2 * MS
+            await wall.sleep_until(target)
+            assert monotonic_ns() >= target
+
+
+async def test_wall_clock_returns_at_once_for_the_past(wall, monkeypatch):
+    async def fail(*_):
+        raise AssertionError("it slept")
+
+    if wall._timer is not None:
+        monkeypatch.setattr(wall._timer, "wait_until", fail)
+    await wall.sleep_until(wall.now_ns() - 1)
+    await wall.sleep_until(-5)
+
+
+async def test_wall_clock_sleeps_while_others_run(wall):
+    ran = []
+
+    async def other():
+        ran.append(True)
+
+    task = asyncio.create_task(other())
+    await wall.sleep_until(wall.now_ns() + 2 * MS)
+    assert ran
+    await task
+
+
+async def test_a_cancelled_sleep_leaves_the_clock_usable(wall):
+    task = asyncio.create_task(wall.sleep_until(wall.now_ns() + 3600 * 1000 * MS))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    target = wall.now_ns() + MS
+    await asyncio.wait_for(wall.sleep_until(target), 30)
+    assert wall.now_ns() >= target
+
+
+@linux
+async def test_a_second_sleeper_is_refused():
+    clock = WallClock(timer="timerfd")
+    first = asyncio.create_task(clock.sleep_until(clock.now_ns() + 5 * MS))
+    await asyncio.sleep(0)
+    with pytest.raises(RuntimeError, match="another task"):
+        await clock.sleep_until(clock.now_ns() + 5 * MS)
+    await first
+    clock.close()
+
+
+def test_a_clock_outlives_an_event_loop(wall):
+    async def sleep():
+        await wall.sleep_until(wall.now_ns() + MS)
+
+    asyncio.run(sleep())
+    asyncio.run(sleep())
+    wall.close()
+    wall.close()
+
+
+class LateClock(Clock):
+    """Wakes late by the given amounts, ns."""
+
+    def __init__(self, lateness):
+        super().__init__()
+        self.now = 0
+        self.lateness = iter(lateness)
+
+    def now_ns(self):
+        return self.now
+
+    async def sleep_until(self, target_ns):
+        self.now = target_ns + next(self.lateness)
+
+
+async def test_spin_is_the_lateness_that_most_wakes_keep():
+    steady = [100_000] * 98 + [200_000, 5 * MS]
+    assert await measure_spin_ns(LateClock(steady), wakes=100) == 200_000
+    assert await measure_spin_ns(LateClock([1] * 60)) == MIN_SPIN_NS
+    assert await measure_spin_ns(LateClock([9 * MS] * 60)) == MAX_SPIN_NS
+
+
+async def test_spin_is_measured_on_this_host():
+    assert MIN_SPIN_NS <= await measure_spin_ns(wakes=5) <= MAX_SPIN_NS
