@@ -1,0 +1,101 @@
+"""What the master tells the recorder: the session's head, rows, events, the end. No I/O.
+
+Rows travel beside these messages as raw frames, see `ROWS`; everything else is one msgpack frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Literal
+
+import msgspec
+
+#: First frame of a batch of rows. It is followed by `BATCH` (index of the first row since `Begin`),
+#: the rows' session times (int64, ns) and the rows themselves (float64, row-major).
+ROWS = b"rows"
+BATCH = struct.Struct("<q")
+
+#: The log in a run's folder, and the channel of its events.
+FILE_NAME = "session.mcap"
+EVENTS = "/events"
+
+#: Events appear in a viewer's log panel: these are the levels that it knows.
+LEVELS = {"debug": 1, "info": 2, "warning": 3, "error": 4, "fatal": 5}
+Level = Literal["debug", "info", "warning", "error", "fatal"]
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """One recorded number per tick.
+
+    Parameters
+    ----------
+    name : str
+        ``subsystem.port``, ``subsystem.port:corrected``, ``bond:residual_power``, …; unique.
+    unit : str
+        Unit of the values; empty for dimensionless.
+    source : str
+        Where it comes from (a DBC signal, an FMU variable), for people.
+    """
+
+    name: str
+    unit: str = ""
+    source: str = ""
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """Signals that are recorded together, as one message per tick."""
+
+    name: str
+    signals: list[Signal]
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """A file that is kept inside the log."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+class Begin(msgspec.Struct, tag="begin"):
+    """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0."""
+
+    out_dir: str
+    session: str
+    epoch_ns: int
+    topics: list[Topic]
+    attachments: list[Attachment]
+    metadata: dict[str, str]
+
+
+class Event(msgspec.Struct, tag="event"):
+    """Something that happened, in words; `t_ns` is session time, ns."""
+
+    t_ns: int
+    level: Level
+    cause: str
+    source: str
+    text: str
+
+
+class End(msgspec.Struct, tag="end"):
+    """Close the log. `rows` and `events` are what the session produced, recorded or not."""
+
+    summary: bytes
+    rows: int
+    events: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Begin | Event | End)
+
+
+def encode(message: Begin | Event | End) -> bytes:
+    """One frame."""
+    return _encoder.encode(message)
+
+
+def decode(frame: bytes) -> Begin | Event | End:
+    """Message in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
+    message: Begin | Event | End = _decoder.decode(frame)
+    return message

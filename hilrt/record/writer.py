@@ -1,0 +1,332 @@
+"""The recorder process: takes rows and events from the master and writes ``session.mcap``.
+
+``python -m hilrt.record.writer --connect ADDRESS``. It ends when the master says so, on SIGTERM, or
+when the connection to the master is gone; in each case what has arrived is written and the file is
+closed. SIGINT is ignored: Ctrl-C reaches the whole process group, and the master decides what it
+means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import zmq
+import zmq.utils.monitor
+from mcap.writer import CompressionType, IndexType, Writer
+from numpy.typing import NDArray
+
+from hilrt import __version__
+from hilrt.record import cdr
+from hilrt.record.messages import (
+    BATCH,
+    EVENTS,
+    FILE_NAME,
+    LEVELS,
+    ROWS,
+    Attachment,
+    Begin,
+    End,
+    Event,
+    decode,
+)
+from hilrt.solver import Floats
+
+#: Chunks reach the file when they hold this much, or after this long: what kill -9 loses.
+CHUNK_BYTES = 1 << 20
+CHUNK_S = 0.5
+#: How long a master may take to appear, and how long a lost connection may take to come back, s.
+CONNECT_S = 60.0
+GONE_S = 0.5
+
+_EVENT_SCHEMA = {
+    "title": "foxglove.Log",
+    "type": "object",
+    "properties": {
+        "timestamp": {
+            "type": "object",
+            "title": "time",
+            "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}},
+        },
+        "level": {"type": "integer"},
+        "message": {"type": "string"},
+        "name": {"type": "string"},
+        "cause": {"type": "string"},
+        "t": {"type": "number"},
+    },
+}
+
+
+class Recording:
+    """One log file. Every method raises `OSError` when the disk does.
+
+    Parameters
+    ----------
+    begin : Begin
+        Where it goes, and what a row holds.
+    """
+
+    def __init__(self, begin: Begin) -> None:
+        folder = Path(begin.out_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / FILE_NAME
+        self._begin = begin
+        self._columns = sum(len(topic.signals) for topic in begin.topics)
+        self._next = 0
+        self._last_ns = 0
+        self._pending = 0
+        self._kept = 0
+        self.missing = 0
+        self.rows = 0
+        self.events = 0
+        self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
+        try:
+            self._writer = Writer(self._file, CHUNK_BYTES << 8, CompressionType.ZSTD, IndexType.ALL)
+            self._write_head()
+        except OSError:
+            self.abandon()
+            raise
+
+    def _write_head(self) -> None:
+        begin = self._begin
+        self._writer.start(library=f"hilrt {__version__}")
+        facts = {
+            **begin.metadata,
+            "session": begin.session,
+            "epoch_ns": str(begin.epoch_ns),
+            "hilrt": __version__,
+        }
+        self._writer.add_metadata("hilrt", facts)
+        for attachment in begin.attachments:
+            self._attach(attachment)
+        self._channels: list[tuple[int, slice]] = []
+        for topic, columns in zip(begin.topics, cdr.signal_slices(begin.topics), strict=True):
+            text = cdr.schema_text(topic).encode()
+            schema = self._writer.register_schema(cdr.schema_name(topic.name), "ros2msg", text)
+            names = [[s.name, s.unit, s.source] for s in topic.signals]
+            channel = self._writer.register_channel(
+                f"/{topic.name}", "cdr", schema, {"signals": json.dumps(names, ensure_ascii=False)}
+            )
+            self._channels.append((channel, slice(8 * columns.start, 8 * columns.stop)))
+        text = json.dumps(_EVENT_SCHEMA).encode()
+        schema = self._writer.register_schema("foxglove.Log", "jsonschema", text)
+        self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
+        # A chunk needs a message, and the channels stand in the first one: a log that is cut off
+        # early is then still one that says what it would have held.
+        self.event(Event(0, "info", "recording", "recorder", f"recording {begin.session}"))
+        self.flush()
+
+    def batch(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
+        """Write rows, shape (n, n_signals), at session times [ns]; `first` is the first's index."""
+        if len(times) == 0:
+            return
+        if first != self._next:
+            self._note_gap(first, int(times[0]))
+        size = rows.shape[1] * 8
+        raw = rows.tobytes()
+        add, header = self._writer.add_message, cdr.HEADER
+        for i, t_ns in enumerate(times.tolist()):
+            log_time = self._begin.epoch_ns + t_ns
+            row = raw[i * size : (i + 1) * size]
+            for channel, part in self._channels:
+                add(channel, log_time, header + row[part], log_time, (first + i) & 0xFFFFFFFF)
+            self._pending += size + 35 * len(self._channels)
+            if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
+                self.flush()
+        self._next = first + len(times)
+        self._last_ns = int(times[-1])
+        self.rows += len(times)
+
+    def raw_batch(self, index: bytes, times: bytes, rows: bytes) -> None:
+        """Write rows as they come from the wire; `ValueError` if the frames do not fit together."""
+        if len(index) != BATCH.size:
+            raise ValueError(f"row index of {len(index)} bytes")
+        t = np.frombuffer(times, "<i8")
+        shape = (len(t), self._columns)
+        self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
+
+    def _note_gap(self, first: int, t_ns: int) -> None:
+        lost = first - self._next
+        self.missing += lost
+        since = self._last_ns if self._next else 0
+        text = (
+            f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: "
+            "the recorder did not follow"
+        )
+        self.event(Event(since, "warning", "record_gap", "recorder", text), until_ns=t_ns)
+
+    def event(self, event: Event, until_ns: int | None = None) -> None:
+        """Write an event; `until_ns` is the end of something that lasted."""
+        log_time = self._begin.epoch_ns + event.t_ns
+        body: dict[str, Any] = {
+            "timestamp": {"sec": log_time // 10**9, "nsec": log_time % 10**9},
+            "level": LEVELS.get(event.level, LEVELS["info"]),
+            "message": event.text,
+            "name": event.source,
+            "file": "",
+            "line": 0,
+            "cause": event.cause,
+            "t": event.t_ns / 1e9,
+        }
+        if until_ns is not None:
+            body["until"] = until_ns / 1e9
+        data = json.dumps(body, ensure_ascii=False).encode()
+        self._writer.add_message(self._event_channel, log_time, data, log_time)
+        self._pending += len(data)
+        self.events += 1
+
+    def flush(self) -> None:
+        """Bring everything to the file, as one chunk."""
+        if self._pending:
+            self._writer.flush()  # type: ignore[no-untyped-call]
+            self._pending = 0
+            self._kept = self._file.tell()
+
+    def finish(self, end: End | None) -> None:
+        """Write the summary and the index, and close; without `end` the session was cut off."""
+        if end is None:
+            text = "the log was closed without a word from the master: it vanished or was killed"
+            self.event(Event(self._last_ns, "error", "master_lost", "recorder", text))
+        elif end.rows > self._next:
+            self._note_gap(end.rows, self._last_ns)
+        self.flush()
+        if end is not None and end.summary:
+            self._attach(Attachment("summary.json", "application/json", end.summary))
+        counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
+        self._writer.add_metadata("hilrt.end", counts)
+        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Give up after an `OSError`: keep what is whole, and close."""
+        with contextlib.suppress(OSError):  # it tries to write what is buffered
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.truncate(self.path, self._kept)
+
+    def _attach(self, file: Attachment) -> None:
+        epoch = self._begin.epoch_ns
+        self._writer.add_attachment(epoch, epoch, file.name, file.media_type, file.data)
+
+
+class Recorder:
+    """The process around a `Recording`: socket, signals, life and death."""
+
+    def __init__(self, address: str, connect_s: float = CONNECT_S) -> None:
+        self.stop = False
+        self._recording: Recording | None = None
+        self._end: End | None = None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PULL)
+        self._monitor = self._socket.get_monitor_socket(
+            zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED
+        )
+        self._socket.connect(address)
+        self._address = address
+        self._gone_at = time.monotonic() + connect_s
+        self._connected = False
+        self._ignored = 0
+
+    def run(self) -> int:
+        """Record until the end; returns the exit status."""
+        try:
+            self._loop()
+            if self._recording is not None:
+                self._recording.finish(self._end)
+        except OSError as error:
+            return self._fail(error)
+        finally:
+            self._socket.disable_monitor()
+            self._context.destroy(linger=0)
+        if self._ignored:
+            _say(f"ignored {self._ignored} messages that make no sense")
+        if self._recording is None and not self._connected:
+            _say(f"no master at {self._address}; nothing was recorded")
+            return 1
+        return 0
+
+    def _fail(self, error: OSError) -> int:
+        reason = error.strerror or str(error)
+        if self._recording is None:
+            where = error.filename or "the log"
+            _say(f"{where}: cannot be created: {reason}; choose another folder with --out")
+            return 1
+        self._recording.abandon()
+        rows = self._recording.rows
+        _say(
+            f"{self._recording.path}: cannot be written: {reason}; recording ends after {rows} "
+            "rows and the session goes on without it; check the disk"
+        )
+        return 1
+
+    def _loop(self) -> None:
+        flushed = time.monotonic()
+        while self._end is None:
+            if self._socket.poll(100):
+                self._take(self._socket.recv_multipart())
+            elif self.stop or self._master_is_gone():
+                return  # drained
+            now = time.monotonic()
+            if self._recording is not None and now - flushed >= CHUNK_S:
+                self._recording.flush()
+                flushed = now
+
+    def _master_is_gone(self) -> bool:
+        while self._monitor.poll(0):
+            connected = zmq.utils.monitor.recv_monitor_message(self._monitor)["event"]
+            if connected == zmq.EVENT_CONNECTED:
+                self._connected, self._gone_at = True, float("inf")
+            else:
+                self._gone_at = time.monotonic() + GONE_S
+        return time.monotonic() > self._gone_at
+
+    def _take(self, frames: list[bytes]) -> None:
+        try:
+            if frames[0] == ROWS and len(frames) == 4:
+                if self._recording is not None:
+                    self._recording.raw_batch(*frames[1:])
+                return
+            message = decode(frames[0])
+        except (ValueError, msgspec.MsgspecError):
+            self._ignored += 1
+            return
+        if isinstance(message, Begin) and self._recording is None:
+            self._recording = Recording(message)
+        elif isinstance(message, Event) and self._recording is not None:
+            self._recording.event(message)
+        elif isinstance(message, End):
+            self._end = message
+
+
+def _say(text: str) -> None:
+    print(f"recorder: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
+    parser.add_argument("--connect", required=True, help="address of the master's feed")
+    options = parser.parse_args(arguments)
+    recorder = Recorder(options.connect)
+
+    def stop(*_: object) -> None:
+        recorder.stop = True
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, stop)
+    if hasattr(os, "nice"):
+        os.nice(10)
+    return recorder.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
