@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilrt.analyze.stability import (
+    Scheme,
+    coupling_errors,
+    crossings,
+    propagation_matrix,
+    reference_matrix,
+    spectral_radius,
+    trajectory,
+)
+from hilrt.coupling import correct_model
+from hilrt.coupling.correct_model import build_plan, correct, lagrange_basis
+from hilrt.coupling.jacobian import block_diagonal
+from hilrt.models.two_mass_chain import two_mass_chain
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
+X0 = np.array([1.0, 0.0, 0.6, 0.0])
+METHODS = ["ZOH", "ZOH_MBCorr", "FOH", "FOH_MBCorr", "SOH", "SOH_MBCorr"]
+
+
+def reference(name: str) -> Any:
+    path = REFERENCE / name
+    if not path.exists():
+        pytest.skip(f"the reference numbers {name} are not beside the repository")
+    return json.loads(path.read_text())
+
+
+def scheme(method: str) -> Scheme:
+    orders = {"ZOH": 0, "FOH": 1, "SOH": 2, "3OH": 3, "4OH": 4}
+    return Scheme(orders[method[:3]], corrected=method.endswith("MBCorr"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_crossings_of_the_reference(method: str) -> None:
+    for ck, dampings in reference("mbcorr_stability.json")["crossings_s"].items():
+        for dk, expected in dampings.items():
+            chain, L = two_mass_chain(float(ck[3:]), float(dk[3:]))
+
+            def radius(h: float, chain: Any = chain, L: Any = L) -> float:
+                return spectral_radius(propagation_matrix(chain, L, h, scheme(method)))
+
+            found = [h for h, _ in crossings(radius, 1e-7, 10**-2.5, points=130, tolerance=1e-4)]
+            assert found == pytest.approx(expected[method], rel=1e-3), (ck, dk)
+
+
+def test_first_crossings_quoted_from_the_paper() -> None:
+    chain, L = two_mass_chain(1e7, 1e1)
+    expected = [3.6e-7, 1.07e-4, 9.11e-5, 2.11e-4, 5.45e-4, 3.74e-4]
+    for method, h in zip(METHODS, expected, strict=True):
+        found = crossings(
+            lambda h, m=method: spectral_radius(propagation_matrix(chain, L, h, scheme(m))),
+            1e-7,
+            3e-3,
+            points=80,
+        )
+        assert found[0][0] == pytest.approx(h, rel=0.02), method
+        assert found[0][1], method
+
+
+@pytest.mark.parametrize("h", ["3e-05", "1e-04", "3e-04", "1e-03", "3e-03"])
+def test_local_errors_of_the_reference(h: str) -> None:
+    table = reference("mbcorr_convergence.json")["local_error_at_dT"]
+    chain, L = two_mass_chain(2e5, 5e2)
+    for method, errors in table.items():
+        local, _ = coupling_errors(chain, L, float(h), scheme(method), X0, 0.3)
+        if errors[h] > 1e-11:  # below, both are rounding
+            assert local == pytest.approx(errors[h], rel=1e-4), method
+
+
+def test_the_corrector_raises_the_order_by_one() -> None:
+    fitted = reference("mbcorr_convergence.json")["order_1e-5_to_1e-4"]
+    chain, L = two_mass_chain(2e5, 5e2)
+    steps = np.array([3e-5, 5e-5, 1e-4])
+    for method, order in fitted.items():
+        errors = [coupling_errors(chain, L, h, scheme(method), X0, 0.3)[0] for h in steps]
+        slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
+        assert slope == pytest.approx(order, abs=0.02), method
+        nominal = scheme(method).order + 1 + scheme(method).corrected
+        assert slope == pytest.approx(nominal, abs=0.03), method
+
+
+def test_step_for_a_local_error_of_a_thousandth() -> None:
+    table = reference("mbcorr_convergence.json")["dT_for_local_error"]
+    chain, L = two_mass_chain(2e5, 5e2)
+    for method in ("ZOH_MBCorr", "FOH", "FOH_MBCorr"):
+        h = table[method]["1e-03"]
+        local, _ = coupling_errors(chain, L, h, scheme(method), X0, 0.3)
+        assert local == pytest.approx(1e-3, rel=0.02), method
+
+
+@pytest.mark.parametrize("order", range(5))
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.0])
+def test_the_matrix_is_what_the_stage_does(order: int, alpha: float) -> None:
+    chain, L = two_mass_chain(2e5, 5e2)
+    h, steps = 1e-4, 8
+    system = block_diagonal(chain)
+    A_d, B_s = system.discretize(h, order)
+    C = reference_matrix(chain, L, h)[1]
+    back = reference_matrix(chain, L, -h)[0]
+    past = (C @ trajectory(back, X0, order + 1)).T
+    plan = build_plan(system.C @ B_s + system.D, L, order, alpha)
+    state = correct_model.start(plan, past[0])
+    state.samples = plan.depth
+    state.stack[3 : 3 * (order + 2)] = past[: order + 1].ravel()
+    basis = lagrange_basis(-np.arange(order + 1.0))
+    x, y, du = X0, list(past[: order + 1]), np.zeros(3)
+    for _ in range(steps):
+        sent = np.array(
+            [sum(basis[j, m] * L @ y[j] for j in range(order + 1)) for m in range(order + 1)]
+        )
+        sent[0] += du
+        x = A_d @ x + np.einsum("mxu,mu->x", B_s, sent)
+        corrected, du = correct(state, plan, system.C @ x + system.D @ sent.sum(axis=0), sent)
+        y = [corrected, *y[:order]]
+    matrix = propagation_matrix(chain, L, h, Scheme(order, True, alpha))
+    z = trajectory(matrix, np.concatenate([X0, past[: order + 1].ravel(), np.zeros(3)]), steps)[
+        :, -1
+    ]
+    scale = np.array([1.0, 1e3, 2e5])
+    np.testing.assert_allclose(z[:4], x, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(z[4:7] / scale, y[0] / scale, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(z[-3:], du, rtol=0, atol=1e-6 * max(1.0, np.abs(du).max()))
+
+
+def test_wrong_jacobians_are_seen_by_the_analysis() -> None:
+    chain, L = two_mass_chain(2e5, 5e2)
+    h = 2e-4
+    system = block_diagonal(chain)
+    exact = system.C @ system.discretize(h, 0)[1] + system.D
+    corrected = Scheme(0, corrected=True)
+    right = spectral_radius(propagation_matrix(chain, L, h, corrected, exact))
+    wrong = spectral_radius(propagation_matrix(chain, L, h, corrected, -3.0 * exact))
+    assert right == spectral_radius(propagation_matrix(chain, L, h, corrected))
+    assert wrong > 1.0 > right
+
+
+def test_the_reference_solution_decays() -> None:
+    chain, L = two_mass_chain(1e6, 1e3)
+    assert spectral_radius(reference_matrix(chain, L, 1e-3)[0]) < 1.0
+
+
+def test_crossings_reports_direction_and_refuses_nothing_between() -> None:
+    found = crossings(lambda h: 1.0 + np.sin(np.log(h)), 0.5, 30.0, points=200)
+    assert [direction for _, direction in found] == [True, False]
+    np.testing.assert_allclose([h for h, _ in found], np.exp([0.0, np.pi]), rtol=1e-5)
+    assert crossings(lambda h: 0.5, 0.1, 1.0, points=10) == []
