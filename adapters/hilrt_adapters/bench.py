@@ -1,0 +1,340 @@
+"""The table of a bench on CAN: its keys, its checks, and what they come to with the database."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hilrt.config import InputOptions, Positive, SubsystemOptions, Table, nearest
+from hilrt.errors import ConfigError
+from hilrt.guardian import GuardSettings, Limits
+from hilrt.link import Ports
+from hilrt.solver import Floats, Port
+from hilrt.units import conversion
+from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
+from hilrt_adapters.can_bus import check_bus
+
+
+class Enable(Table, kw_only=True):
+    """``enable``: how the bench is asked to run, and how it confirms."""
+
+    #: Signal (``Message.Signal``) that carries the request, 1 or 0.
+    request: str
+    #: Signal that the bench confirms with; without it the bench is taken at its word.
+    state: str | None = None
+    #: How long the bench may take to confirm, s.
+    timeout: Positive = 5.0
+
+
+class SafeProfile(Table):
+    """``safe_profile``: how the bench is brought down."""
+
+    #: Inputs in the order in which they go to their safe values; those left out follow.
+    order: list[str] = msgspec.field(default_factory=list)
+    #: How long one input is waited for before the next one starts, s.
+    step_timeout: Positive = 2.0
+
+
+class BenchInput(InputOptions, kw_only=True):
+    """An input of a bench; `min`, `max`, `max_rate` and `safe` are required."""
+
+    #: Signal (``Message.Signal``) that carries the set-point.
+    signal: str
+    #: Output that measures what the bench made of it.
+    realised: str | None = None
+
+
+class BenchOptions(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` with ``adapter = "can"``."""
+
+    #: Arguments of python-can's `Bus`: ``interface``, ``channel``, …
+    bus: dict[str, Any]
+    #: CAN database, relative to the session file.
+    database: str
+    #: Output ports: ``name = "Message.Signal"``.
+    outputs: dict[str, str]
+    #: Input ports, a table each.
+    inputs: dict[str, BenchInput]  # type: ignore[assignment]
+    #: Age of the newest set-points at which the gateway runs the safe profile, s.
+    master_timeout: Positive = 0.05
+    #: Age of the bench's newest frame at which it counts as silent, s.
+    bench_timeout: Positive = 0.02
+    enable: Enable | None = None
+    #: Time from sending a set-point to its effect; the master sends what is due by then, s.
+    actuation_delay: float = 0.0
+    safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
+    #: Emulated bench that `hilrt run` starts; leave it out on a real one.
+    emulator: str | None = None
+    #: Name of the counter signal that is looked for in every message.
+    alive: str = "Alive"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench's table, checked against its database.
+
+    Attributes
+    ----------
+    inputs, outputs : dict of str to SignalRef
+        Signals of the ports, in their order.
+    request, state : SignalRef or None
+        The enable handshake.
+    ports : Ports
+    limits : Limits
+        Bounds that the set-points' resolution cannot round out of.
+    order : tuple of int
+        Inputs in the order of the safe profile.
+    """
+
+    options: BenchOptions
+    inputs: dict[str, SignalRef]
+    outputs: dict[str, SignalRef]
+    request: SignalRef | None
+    state: SignalRef | None
+    ports: Ports
+    limits: Limits
+    order: tuple[int, ...]
+    _realised: tuple[tuple[int, int, float, float], ...]
+
+    def realised(self, y: Floats) -> Floats:
+        """What the bench made of each input, shape (n_inputs,), from the outputs (n_outputs,).
+
+        In the inputs' units; NaN where that is not measured.
+        """
+        values = np.full(len(self.inputs), np.nan)
+        for i, j, factor, offset in self._realised:
+            values[i] = factor * y[j] + offset
+        return values
+
+    def guard_settings(self, idle_timeout: float) -> GuardSettings:
+        """Settings of the guardian; `idle_timeout` [s] bounds the master's silence while idle."""
+        enable = self.options.enable
+        return GuardSettings(
+            order=self.order,
+            step_timeout=self.options.safe_profile.step_timeout,
+            master_timeout=self.options.master_timeout,
+            idle_timeout=idle_timeout,
+            enable_timeout=enable.timeout if enable else 0.0,
+            enable_text=(enable.state if enable else None) or "the enable state",
+        )
+
+
+def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
+    """Check a bench's table against its database.
+
+    Raises
+    ------
+    ConfigError
+        With every problem found, each naming table, key, value and remedy.
+    """
+    table = f"[subsystems.{name}]"
+    problems = check_bus(options.bus, f"{table} bus")
+    try:
+        database = load_database(folder / options.database, f"{table} database")
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+
+    def find(ref: str, label: str) -> SignalRef | None:
+        try:
+            return find_signal(database, ref, label)
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    found = {port: find(ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()}
+    outputs = {port: ref for port, ref in found.items() if ref is not None}
+    inputs: dict[str, SignalRef] = {}
+    for port, entry in options.inputs.items():
+        label = f"[subsystems.{name}.inputs.{port}]"
+        signal = find(entry.signal, f"{label} signal")
+        before = len(problems)
+        problems += _check_limits(entry, label)
+        if entry.realised is not None and entry.realised not in options.outputs:
+            known = nearest(entry.realised, options.outputs)
+            problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
+        if signal is not None:
+            if len(problems) == before:
+                problems += _check_range(entry, signal, label)
+            inputs[port] = signal
+    enable = options.enable
+    request = find(enable.request, f"{table} enable.request") if enable else None
+    state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
+    problems += _check_messages(table, inputs, outputs, request, state)
+    problems += _check_order(table, options)
+    if not options.outputs:
+        problems.append(f"{table} outputs: is empty; name at least one signal to measure")
+    realised = [] if problems else _realised(name, options, inputs, outputs, problems)
+    if problems:
+        raise ConfigError(problems)
+    order = [*options.safe_profile.order]
+    order += [port for port in inputs if port not in order]
+    return Bench(
+        options=options,
+        inputs=inputs,
+        outputs=outputs,
+        request=request,
+        state=state,
+        ports=_ports(options, inputs, outputs),
+        limits=_limits(options, inputs),
+        order=tuple(list(inputs).index(port) for port in order),
+        _realised=tuple(realised),
+    )
+
+
+def _check_limits(entry: BenchInput, label: str) -> list[str]:
+    problems = []
+    for key in ("min", "max", "max_rate", "safe"):
+        value = getattr(entry, key)
+        if value is None:
+            problems.append(
+                f"{label} {key}: is missing; a bench input needs min, max, max_rate and safe,"
+                " in the signal's unit"
+            )
+        elif not math.isfinite(value):
+            problems.append(f"{label} {key} = {value}: must be finite on a bench")
+    if problems:
+        return problems
+    assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked above
+    if not entry.min < entry.max:
+        return [f"{label} min = {entry.min}: must be below max = {entry.max}"]
+    for key in ("safe", "start"):
+        value = getattr(entry, key)
+        if value is not None and not entry.min <= value <= entry.max:
+            problems.append(
+                f"{label} {key} = {value}: must lie between min = {entry.min} and max = {entry.max}"
+            )
+    return problems
+
+
+def _check_range(entry: BenchInput, ref: SignalRef, label: str) -> list[str]:
+    """Whether the signal's bits can carry the limits."""
+    assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked before
+    low, high = representable(ref.signal)
+    slack = 1e-6 * (high - low) if math.isfinite(high - low) else 0.0
+    if low - slack <= entry.min and entry.max <= high + slack:
+        return []
+    return [
+        f"{label} min = {entry.min}, max = {entry.max}: signal {entry.signal} carries only"
+        f" {low:g} to {high:g}; narrow the limits"
+    ]
+
+
+def _check_messages(
+    table: str,
+    inputs: dict[str, SignalRef],
+    outputs: dict[str, SignalRef],
+    request: SignalRef | None,
+    state: SignalRef | None,
+) -> list[str]:
+    """Each signal driven once, nothing both sent and received."""
+    problems = []
+    driven = [(f"inputs.{port}.signal", ref) for port, ref in inputs.items()]
+    if request is not None:
+        driven.append(("enable.request", request))
+    seen: dict[str, str] = {}
+    for key, ref in driven:
+        text = f"{ref.message.name}.{ref.signal.name}"
+        if text in seen:
+            problems.append(f"{table} {key} = {text!r}: is driven by {seen[text]} too; choose one")
+        seen[text] = key
+        if ref.message.is_multiplexed():
+            problems.append(
+                f"{table} {key} = {text!r}: message {ref.message.name} is multiplexed; such"
+                " messages are received, but not sent; give the demand a message of its own"
+            )
+    sent = {ref.message.name for _, ref in driven}
+    received = {ref.message.name for ref in outputs.values()}
+    received |= {state.message.name} if state else set()
+    for both in sorted(sent & received):
+        problems.append(
+            f"{table}: message {both} is sent by the gateway and received from the bench;"
+            " take outputs and enable.state from messages that the bench sends"
+        )
+    return problems
+
+
+def _check_order(table: str, options: BenchOptions) -> list[str]:
+    order = options.safe_profile.order
+    problems = []
+    for port in order:
+        if port not in options.inputs:
+            known = nearest(port, options.inputs)
+            problems.append(f"{table} safe_profile.order: {port!r} is no input{known}")
+    if len(set(order)) < len(order):
+        problems.append(f"{table} safe_profile.order = {order}: names an input twice")
+    return problems
+
+
+def _realised(
+    name: str,
+    options: BenchOptions,
+    inputs: dict[str, SignalRef],
+    outputs: dict[str, SignalRef],
+    problems: list[str],
+) -> list[tuple[int, int, float, float]]:
+    """Input, output, and the conversion between their units."""
+    entries = []
+    for i, (port, entry) in enumerate(options.inputs.items()):
+        if entry.realised is None:
+            continue
+        try:
+            factor, offset = conversion(outputs[entry.realised].unit, inputs[port].unit)
+        except ConfigError as error:
+            problems.append(
+                f"[subsystems.{name}.inputs.{port}] realised = {entry.realised!r}: {error}"
+            )
+            continue
+        entries.append((i, list(outputs).index(entry.realised), factor, offset))
+    return entries
+
+
+def _ports(
+    options: BenchOptions, inputs: dict[str, SignalRef], outputs: dict[str, SignalRef]
+) -> Ports:
+    def port(name: str, ref: SignalRef) -> Port:
+        entry = options.inputs[name]
+        assert entry.safe is not None
+        assert entry.min is not None
+        assert entry.max is not None
+        assert entry.max_rate is not None
+        return Port(
+            name=name,
+            unit=ref.unit,
+            start=entry.safe if entry.start is None else entry.start,
+            min=entry.min,
+            max=entry.max,
+            max_rate=entry.max_rate,
+            safe=entry.safe,
+            description=ref.signal.comment or "",
+        )
+
+    return Ports(
+        inputs=tuple(port(name, ref) for name, ref in inputs.items()),
+        outputs=tuple(
+            Port(name=name, unit=ref.unit, description=ref.signal.comment or "")
+            for name, ref in outputs.items()
+        ),
+    )
+
+
+def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> Limits:
+    entries = list(options.inputs.values())
+    bounds = np.array(
+        [
+            inward(ref.signal, float(entry.min or 0.0), float(entry.max or 0.0))
+            for entry, ref in zip(entries, inputs.values(), strict=True)
+        ]
+    ).reshape(-1, 2)
+    safe = np.array([entry.safe for entry in entries], dtype=float)
+    return Limits(
+        names=tuple(inputs),
+        minimum=bounds[:, 0],
+        maximum=bounds[:, 1],
+        max_rate=np.array([entry.max_rate for entry in entries], dtype=float),
+        safe=np.clip(safe, bounds[:, 0], bounds[:, 1]),
+    )
