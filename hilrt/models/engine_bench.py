@@ -1,0 +1,359 @@
+"""An engine on a dynamometer: physics, drive and sequence control of the emulated bench.
+
+Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.emulate` puts
+it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms, integrated in four
+micro steps; everything is scalar because numpy costs more than it saves on three states.
+
+Sign of the shaft torque: positive while the engine drives the dynamometer. It is the torque in
+the shaft, so it contains the reaction of the engine's own inertia.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+CYCLE_S = 0.001
+MICRO_STEPS = 4
+MICRO_S = CYCLE_S / MICRO_STEPS
+
+# ---- engine ------------------------------------------------------------------------------------
+
+ENGINE_INERTIA = 0.12  # kg m²
+INTAKE_LAG_S = 0.08
+#: Full load at the crankshaft: 200 N m, 110 kW at 580 rad/s, then the limiter.
+# fmt: off
+FULL_LOAD_SPEED = (0.0, 80.0, 120.0, 180.0, 240.0, 480.0, 550.0, 580.0, 620.0, 650.0, 690.0)
+FULL_LOAD_TORQUE = (60.0, 110.0, 150.0, 190.0, 200.0, 200.0, 197.0, 190.0, 170.0, 140.0, 0.0)
+# fmt: on
+#: Below this the engine does not fire, whatever is asked of it.
+FIRING_SPEED = 40.0  # rad/s
+IDLE_SPEED = 80.0  # rad/s
+IDLE_GAIN = 2.0  # N m s/rad
+IDLE_TORQUE_MAX = 80.0  # N m
+FUEL_HEAT = 42.6e3  # J/g
+INDICATED_EFFICIENCY = 0.36
+
+# ---- shaft and dynamometer ---------------------------------------------------------------------
+
+# A rubber coupling: 16.8 Hz between the two inertias, a fifth of critical damping. The damping is
+# what keeps the loop through a virtual inertia of 0.15 kg m² stable with 5 ms in the exchange; a
+# steel shaft of 25 Hz would oscillate there from 2 ms on.
+SHAFT_STIFFNESS = 900.0  # N m/rad
+SHAFT_DAMPING = 3.5  # N m s/rad
+DYNO_INERTIA = 0.25  # kg m²
+DYNO_FRICTION = 0.01  # N m s/rad
+DYNO_TORQUE_MAX = 350.0  # N m
+DRIVE_LAG_S = 0.002
+# The dead time of 1 ms is the control cycle: a command acts one cycle after it is computed.
+DRIVE_GAIN = 50.0  # N m s/rad
+DRIVE_RESET_S = 0.06
+# Torque fed forward per acceleration of the reference, between the rotor's inertia and that of
+# rotor and engine: more follows ramps closer but rings at 40 Hz.
+DRIVE_FEED_FORWARD = 0.3  # kg m²
+#: The drive may change its reference that fast; faster demands are followed at this rate.
+DRIVE_SLEW = 2500.0  # rad/s²
+BRAKE_SLEW = 400.0  # rad/s²
+STANDSTILL = 1.0  # rad/s
+
+# ---- sequence control --------------------------------------------------------------------------
+
+STARTING_S = 0.15
+READY_S = 0.05
+DEMAND_TIMEOUT_S = 0.1
+OVERSPEED = 720.0  # rad/s
+
+# ---- sensors -----------------------------------------------------------------------------------
+
+SPEED_NOISE = 0.01  # rad/s, standard deviation
+TORQUE_NOISE = 0.25  # N m
+TEMPERATURE_NOISE = 0.05  # K
+AMBIENT = 22.0  # °C
+
+
+class State(IntEnum):
+    """Values of ``EngineSlow.State``."""
+
+    OFF = 0
+    STARTING = 1
+    READY = 2
+    ENABLED = 3
+    FAULT = 4
+
+
+class FaultCause(IntEnum):
+    """Values of ``EngineSlow.FaultCause``."""
+
+    NONE = 0
+    DEMAND_LOST = 1
+    OVERSPEED = 2
+
+
+def full_load_torque(speed: float) -> float:
+    """Largest torque at the crankshaft [N m] at a speed [rad/s]."""
+    if speed <= 0.0:
+        return FULL_LOAD_TORQUE[0]
+    if speed >= FULL_LOAD_SPEED[-1]:
+        return FULL_LOAD_TORQUE[-1]
+    i = bisect_right(FULL_LOAD_SPEED, speed)
+    s0, s1 = FULL_LOAD_SPEED[i - 1], FULL_LOAD_SPEED[i]
+    t0, t1 = FULL_LOAD_TORQUE[i - 1], FULL_LOAD_TORQUE[i]
+    return t0 + (t1 - t0) * (speed - s0) / (s1 - s0)
+
+
+def drag_torque(speed: float) -> float:
+    """Torque [N m] that turns the unfired engine at a speed [rad/s]; zero at standstill."""
+    magnitude = 14.0 + 0.02 * abs(speed) + 4e-5 * speed * speed
+    return magnitude * max(-1.0, min(1.0, speed / 5.0))
+
+
+def indicated_torque(speed: float, pedal: float) -> float:
+    """Torque of the combustion [N m] in steady state; brake torque plus drag.
+
+    Parameters
+    ----------
+    speed : float
+        Engine speed, rad/s.
+    pedal : float
+        Accelerator pedal, %.
+    """
+    # At low speed a small opening already fills the cylinders; towards rated speed it is linear.
+    share = 0.01 * max(0.0, min(100.0, pedal))
+    gain = max(0.0, 2.0 * (1.0 - speed / 650.0))
+    share = share * (1.0 + gain) / (1.0 + gain * share)
+    full = full_load_torque(speed)
+    drag = drag_torque(speed)
+    driver = share * (full + drag) if full > 0.0 else 0.0  # beyond the limiter: fuel is cut
+    idle = drag + IDLE_GAIN * (IDLE_SPEED - speed)
+    return max(driver, min(IDLE_TORQUE_MAX, max(0.0, idle)))
+
+
+class _Demand:
+    """A demand message: its values, and when its counter last moved."""
+
+    def __init__(self) -> None:
+        self.alive: float | None = None
+        self.moved_at = -math.inf
+
+    def seen(self, alive: float, now: float) -> None:
+        if alive != self.alive:
+            self.alive = alive
+            self.moved_at = now
+
+
+class Thermal:
+    """Slow temperatures, °C; a bench is conditioned, so coolant and oil start warm."""
+
+    def __init__(self) -> None:
+        self.coolant = 70.0
+        self.oil = 72.0
+        self.exhaust = 120.0
+
+    def advance(self, h: float, fuel: float) -> None:
+        """Integrate over `h` [s] with the fuel rate [g/s]."""
+        heat = 0.28 * FUEL_HEAT * fuel  # W into the coolant
+        thermostat = max(0.0, min(1.0, (self.coolant - 84.0) / 10.0))
+        cooling = (20.0 + 3500.0 * thermostat) * (self.coolant - AMBIENT)
+        self.coolant += h * (heat - cooling) / 60e3
+        self.oil += h * (self.coolant + 3.5 * fuel - self.oil) / 90.0
+        target = 180.0 + 230.0 * math.sqrt(fuel) if fuel > 0.0 else AMBIENT + 40.0
+        self.exhaust += h * (min(target, 950.0) - self.exhaust) / 6.0
+
+
+class EngineBench:
+    """Engine, elastic shaft, speed-controlled dynamometer and the bench's own sequence control.
+
+    Parameters
+    ----------
+    seed : int
+        Of the sensor noise.
+    """
+
+    #: Messages the bench listens to.
+    receives = ("DynoDemand", "EngineDemand")
+    #: Messages it sends, with the number of cycles between two of them.
+    sends: Mapping[str, int] = {"EngineFast": 1, "EngineSlow": 10}
+
+    def __init__(self, seed: int = 0) -> None:
+        self._noise: Callable[[float, float], float] = random.Random(seed).gauss
+        self._now = 0.0
+        self._cycle = 0
+        # set-points
+        self._dyno_demand = _Demand()
+        self._engine_demand = _Demand()
+        self._speed_demand = 0.0
+        self._pedal = 0.0
+        self._enable = False
+        # sequence
+        self.state = State.OFF
+        self.fault = FaultCause.NONE
+        self._entered = 0.0
+        # mechanics
+        self.engine_speed = 0.0
+        self.dyno_speed = 0.0
+        self._twist = 0.0
+        self.shaft_torque = 0.0
+        self.dyno_torque = 0.0
+        # engine
+        self.indicated = 0.0
+        self.fuel = 0.0
+        self.thermal = Thermal()
+        # drive
+        self._driving = False
+        self._reference = 0.0
+        self._integral = 0.0
+        self._command = 0.0
+        self._lag = 1.0 - math.exp(-MICRO_S / DRIVE_LAG_S)
+        self._intake = 1.0 - math.exp(-CYCLE_S / INTAKE_LAG_S)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the bench follows its set-points."""
+        return self.state is State.ENABLED
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asks the bench to be enabled."""
+        return self._enable
+
+    def demand_age(self) -> float:
+        """Time since the older of the two demands last showed a new counter, s."""
+        return self._now - min(self._dyno_demand.moved_at, self._engine_demand.moved_at)
+
+    def receive(self, message: str, values: Mapping[str, float]) -> None:
+        """Take the signals of a received message."""
+        if message == "DynoDemand":
+            self._dyno_demand.seen(values["Alive"], self._now)
+            self._speed_demand = values["Speed"]
+            self._enable = values["Enable"] != 0
+        elif message == "EngineDemand":
+            self._engine_demand.seen(values["Alive"], self._now)
+            self._pedal = values["Pedal"]
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        self._now = now
+        self._cycle += 1
+        self._sequence()
+        self._engine()
+        self._mechanics(self._command)
+        self._command = self._drive()
+        if self._cycle % 10 == 0:
+            self.thermal.advance(10 * CYCLE_S, self.fuel)
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message as the sensors see them, without the counter."""
+        noise = self._noise
+        if message == "EngineFast":
+            return {
+                "ShaftSpeed": self.dyno_speed + noise(0.0, SPEED_NOISE),
+                "ShaftTorque": max(
+                    -600.0, min(600.0, self.shaft_torque + noise(0.0, TORQUE_NOISE))
+                ),
+                "DynoTorque": self.dyno_torque,
+            }
+        thermal = self.thermal
+        return {
+            "Enabled": float(self.enabled),
+            "State": float(self.state),
+            "FaultCause": float(self.fault),
+            "FuelRate": self.fuel,
+            "CoolantTemp": thermal.coolant + noise(0.0, TEMPERATURE_NOISE),
+            "OilTemp": thermal.oil + noise(0.0, TEMPERATURE_NOISE),
+            "ExhaustTemp": thermal.exhaust + noise(0.0, TEMPERATURE_NOISE),
+        }
+
+    # ---- sequence control ----------------------------------------------------------------------
+
+    def _enter(self, state: State, fault: FaultCause = FaultCause.NONE) -> None:
+        self.state = state
+        self.fault = fault
+        self._entered = self._now
+        if state is State.ENABLED:
+            self._start_drive()
+
+    def _sequence(self) -> None:
+        """Enable handshake and the bench's own fallback."""
+        state = self.state
+        fresh = self.demand_age() <= DEMAND_TIMEOUT_S
+        if state is State.OFF:
+            if self._enable and fresh:
+                self._enter(State.STARTING)
+        elif state is State.FAULT:
+            if not self._enable:
+                self._enter(State.OFF)
+        elif not fresh:
+            self._enter(State.FAULT, FaultCause.DEMAND_LOST)
+        elif abs(self.dyno_speed) > OVERSPEED:
+            self._enter(State.FAULT, FaultCause.OVERSPEED)
+        elif not self._enable:
+            self._enter(State.OFF)
+        elif state is State.STARTING and self._now - self._entered >= STARTING_S:
+            self._enter(State.READY)
+        elif state is State.READY and self._now - self._entered >= READY_S:
+            self._enter(State.ENABLED)
+
+    # ---- engine --------------------------------------------------------------------------------
+
+    def _engine(self) -> None:
+        """Combustion over one cycle; it passes the intake lag, so once per cycle is enough."""
+        speed = self.engine_speed
+        if self.enabled and speed > FIRING_SPEED:
+            target = indicated_torque(speed, self._pedal)
+            self.indicated += self._intake * (target - self.indicated)
+            self.fuel = self.indicated * speed / (INDICATED_EFFICIENCY * FUEL_HEAT)
+        else:
+            self.indicated = 0.0
+            self.fuel = 0.0
+
+    # ---- dynamometer drive ---------------------------------------------------------------------
+
+    def _start_drive(self) -> None:
+        """Take the speed control over without a bump."""
+        if not self._driving:
+            self._driving = True
+            self._integral = 0.0
+            self._reference = self.dyno_speed
+
+    def _drive(self) -> float:
+        """Torque command of the speed control [N m]: PI with the reference's slope fed forward."""
+        if self.enabled:
+            target, slew = self._speed_demand, DRIVE_SLEW
+        else:
+            target, slew = 0.0, BRAKE_SLEW
+        if not self._driving:
+            return 0.0
+        if not self.enabled and abs(self.dyno_speed) < STANDSTILL and self._reference == 0.0:
+            self._driving = False
+            return 0.0
+        # The slope is not filtered: its sum over the cycles is the demanded change of speed
+        # whether the demands come evenly or two in one cycle and none in the next.
+        step = max(-slew * CYCLE_S, min(slew * CYCLE_S, target - self._reference))
+        self._reference += step
+        error = self._reference - self.dyno_speed
+        wanted = DRIVE_GAIN * error + self._integral + DRIVE_FEED_FORWARD * step / CYCLE_S
+        command = max(-DYNO_TORQUE_MAX, min(DYNO_TORQUE_MAX, wanted))
+        if command == wanted:  # anti-windup: the integral stands while the torque is limited
+            self._integral += DRIVE_GAIN / DRIVE_RESET_S * CYCLE_S * error
+        return command
+
+    # ---- mechanics -----------------------------------------------------------------------------
+
+    def _mechanics(self, command: float) -> None:
+        """Engine, shaft and rotor over one cycle: symplectic Euler, twist last."""
+        engine, dyno, twist = self.engine_speed, self.dyno_speed, self._twist
+        torque, lag = self.dyno_torque, self._lag
+        drive = self.indicated - drag_torque(engine)
+        shaft = self.shaft_torque
+        for _ in range(MICRO_STEPS):
+            torque += lag * (command - torque)
+            shaft = SHAFT_STIFFNESS * twist + SHAFT_DAMPING * (engine - dyno)
+            engine += MICRO_S / ENGINE_INERTIA * (drive - shaft)
+            dyno += MICRO_S / DYNO_INERTIA * (shaft + torque - DYNO_FRICTION * dyno)
+            twist += MICRO_S * (engine - dyno)
+        self.engine_speed, self.dyno_speed, self._twist = engine, dyno, twist
+        self.dyno_torque = torque
+        self.shaft_torque = SHAFT_STIFFNESS * twist + SHAFT_DAMPING * (engine - dyno)
