@@ -55,6 +55,12 @@ class Plan:
     checks: Checks
 
     @cached_property
+    def coupled(self) -> Bools:
+        """Outputs that are connected to something, shape (ny,)."""
+        coupled: Bools = (self.network.L != 0.0).any(axis=0)
+        return coupled
+
+    @cached_property
     def limits(self) -> bool:
         """Whether any input is bounded."""
         return self.bounds.any()
@@ -65,11 +71,11 @@ class Plan:
         return self.step_control.method != "fixed"
 
     def worst_defect(self, u_defect: Floats, y_defect: Floats, u: Floats, y: Floats) -> float:
-        """Largest defect over all ports; raw, or over ``atol + rtol |value|`` where given."""
-        control = self.step_control
-        defects = np.concatenate((u_defect[self.network.connected], np.nan_to_num(y_defect)))
+        """Largest defect over all connected ports; over ``atol + rtol |value|`` where given."""
+        control, ins, outs = self.step_control, self.network.connected, self.coupled
+        defects = np.concatenate((u_defect[ins], np.nan_to_num(y_defect[outs])))
         if control.atol is not None or control.rtol is not None:
-            value = np.abs(np.concatenate((u[self.network.connected], y)))
+            value = np.abs(np.concatenate((u[ins], y[outs])))
             scale = (control.atol or 0.0) + (control.rtol or 0.0) * value
             defects = defects / np.where(scale > 0.0, scale, np.inf)
         return float(defects.max(initial=0.0))
@@ -119,7 +125,7 @@ def build_plan(
 
 
 def _energy(network: Network, physical: Bools, shadow: bool) -> Settings:
-    """Settings per bond; a correction runs in shadow without μ, or where it would act on a bench."""
+    """Settings per bond; without μ, or where it would act on a bench, a correction is shadow."""
     tables = [bond.correction for bond in network.bonds.tables]
     flow_side = network.inputs.owner[network.bonds.effort_input[network.bonds.first]]
     allowed = [

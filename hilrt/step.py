@@ -21,7 +21,7 @@ from hilrt.coupling import control_step, correct_energy, defect
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
-from hilrt.coupling.limit import Bounds, limit
+from hilrt.coupling.limit import limit
 from hilrt.coupling.power_bond import tracking_power, transmitted_power
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
@@ -115,6 +115,17 @@ class StepState:
         about its own start `sent_t0`, `flown_t0` (nu,) [s].
     added, flown_added : ndarray, shape (nu,)
         The correction in `sent` and in `flown`.
+    energy, corrected
+        State and latest result of the energy correction.
+    bond_time, bond_power, tracking : ndarray, shape (nb,)
+        Previous communication point of each bond [s]; transmitted and tracking power, W.
+    u_defect, y_defect : ndarray, shape (nu,), (ny,)
+        RMS defects of the interval that ended; NaN where unknown.
+    limited, implausible : ndarray of bool, shape (nu,), (ny,)
+    pi, monitor
+        State of the step control and of the flags.
+    last, last_t : ndarray, shape (nu,)
+        Start value of the polynomial sent last, and when that was, s.
     t_start, h : ndarray, shape (n subsystems,)
         Start and length of the interval each subsystem is dispatched with, s.
     dispatch : ndarray of bool, shape (n subsystems,)
@@ -134,6 +145,7 @@ class StepState:
     added: Floats
     flown_added: Floats
     last: Floats
+    last_t: Floats
     t_start: Floats
     h: Floats
     dispatch: Bools
@@ -172,6 +184,7 @@ def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
         added=np.zeros(nu),
         flown_added=np.zeros(nu),
         last=u0.copy(),
+        last_t=np.full(nu, t0),
         t_start=np.full(n, t0),
         h=np.full(n, plan.step),
         dispatch=np.ones(n, dtype=bool),
@@ -299,8 +312,11 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     if plan.limits:
         end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
         interval = state.h[owner]
-        state.limited = limit(state.sent, interval, given.elapsed, state.last, end, plan.bounds)
-        np.copyto(state.last, state.sent[0])
+        elapsed = given.t - state.last_t
+        state.limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
+        leaves = state.dispatch[owner]
+        np.copyto(state.last, state.sent[0], where=leaves)
+        np.copyto(state.last_t, given.t, where=leaves)
     kept = ~state.dispatch[owner]
     if kept.any():  # these go on with what they have
         for now, before in ((state.sent, state.flown), (state.sent_t0, state.flown_t0)):

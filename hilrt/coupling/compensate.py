@@ -1,4 +1,4 @@
-"""Compensation: outputs at the communication point, from samples valid before it (METHODS section 8)."""
+"""Compensation: samples valid before the communication point brought to it (METHODS section 8)."""
 
 from __future__ import annotations
 

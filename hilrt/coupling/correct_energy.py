@@ -75,7 +75,7 @@ class EnergyState:
 
 @dataclass(slots=True)
 class Corrected:
-    """Result of one communication point: `power` δP [W] (nb,), `effort` to add (ne,), at cap (nb,)."""
+    """Result at a communication point: δP [W] (nb,), effort to add (ne,), at the cap (nb,)."""
 
     power: Floats
     effort: Floats

@@ -1,4 +1,4 @@
-"""Connection and output defects of the interval that has just ended (METHODS section 6, paper 003)."""
+"""Connection and output defects of the interval that ended (METHODS section 6, paper 003)."""
 
 from __future__ import annotations
 

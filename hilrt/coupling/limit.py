@@ -1,4 +1,4 @@
-"""Limits: every input polynomial bounded in value and rate over the whole interval it is used on."""
+"""Limits: input polynomials bounded in value and rate over the whole interval of their use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bounds:
         )
 
 
-def limit(c: Floats, h: Floats, elapsed: float, last: Floats, end: Floats, bounds: Bounds) -> Bools:
+def limit(c: Floats, h: Floats, elapsed: Floats, last: Floats, end: Floats, bounds: Bounds) -> Bools:
     """Limit polynomials in place over ``[t, t + h]``.
 
     Parameters
@@ -36,8 +36,8 @@ def limit(c: Floats, h: Floats, elapsed: float, last: Floats, end: Floats, bound
         Taylor coefficients about `t`; changed where a bound would be crossed.
     h : ndarray, shape (nu,)
         Length of the interval each polynomial is used on, s.
-    elapsed : float
-        Time since the previous communication point, s.
+    elapsed : ndarray, shape (nu,)
+        Time since each input was sent before, s.
     last, end : ndarray, shape (nu,)
         Value sent at the previous communication point, and value its polynomial has now. A new
         value may be one `elapsed` of full rate away from both.

@@ -1,0 +1,138 @@
+"""Linear two-mass oscillator as two subsystems with a power bond (METHODS section 3, paper 001).
+
+Mass 1 owns the coupling spring and damper and outputs the force that acts on mass 2; mass 2
+outputs its motion. Both integrate by symplectic Euler, which conserves the energy of the undamped
+oscillator but for a small ripple, so that an energy error is the coupling's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+
+
+def micro_steps(h: float, longest: float) -> int:
+    """Number of equal micro steps, none longer than `longest` [s], in a macro step `h` [s]."""
+    return max(1, math.ceil(h / longest - 1e-9))
+
+
+class Mass1(Solver):
+    """Mass on a wall spring; owns the coupling to mass 2.
+
+    Parameters
+    ----------
+    m, k, kc, c, cc : float
+        Mass [kg], wall and coupling stiffness [N/m], wall and coupling damping [N s/m].
+    x, v : float
+        Initial displacement [m] and velocity [m/s].
+    micro_step : float
+        Longest step of the integrator, s.
+    """
+
+    inputs = (Port("x2", "m"), Port("v2", "m/s"))
+    outputs = (
+        Port("force", "N", feedthrough=("x2", "v2"), description="coupling force on mass 2"),
+        Port("x", "m"),
+        Port("v", "m/s"),
+    )
+
+    def __init__(
+        self,
+        m: float = 1.0,
+        k: float = 10.0,
+        kc: float = 100.0,
+        c: float = 0.0,
+        cc: float = 0.0,
+        x: float = 0.0,
+        v: float = 100.0,
+        micro_step: float = 1e-3,
+    ) -> None:
+        self.m, self.k, self.kc, self.c, self.cc = m, k, kc, c, cc
+        self.x, self.v = x, v
+        self.micro_step = micro_step
+
+    def _force(self, u: Floats) -> float:
+        return float(self.kc * (self.x - u[0]) + self.cc * (self.v - u[1]))
+
+    def _sample(self, u: Floats) -> Sample:
+        return Sample(np.array([self._force(u), self.x, self.v]))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Coupling force and motion at `t0`."""
+        return self._sample(u0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate by symplectic Euler, the inputs read at the start of each micro step."""
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            force = self._force(u(t + i * dt))
+            self.v += dt * (-self.k * self.x - self.c * self.v - force) / self.m
+            self.x += dt * self.v
+        return self._sample(u(t + h))
+
+    def save_state(self) -> tuple[float, float]:
+        """Displacement and velocity."""
+        return self.x, self.v
+
+    def restore_state(self, state: tuple[float, float]) -> None:
+        """Set displacement and velocity."""
+        self.x, self.v = state
+
+
+class Mass2(Solver):
+    """Mass on a wall spring, driven by a force.
+
+    Parameters
+    ----------
+    m, k, c : float
+        Mass [kg], wall stiffness [N/m] and damping [N s/m].
+    x, v : float
+        Initial displacement [m] and velocity [m/s].
+    micro_step : float
+        Longest step of the integrator, s.
+    """
+
+    inputs = (Port("force", "N"),)
+    outputs = (Port("v", "m/s"), Port("x", "m"))
+
+    def __init__(
+        self,
+        m: float = 1.0,
+        k: float = 1000.0,
+        c: float = 0.0,
+        x: float = 0.0,
+        v: float = -100.0,
+        micro_step: float = 1e-3,
+    ) -> None:
+        self.m, self.k, self.c = m, k, c
+        self.x, self.v = x, v
+        self.micro_step = micro_step
+
+    def _sample(self) -> Sample:
+        return Sample(np.array([self.v, self.x]))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Motion at `t0`."""
+        return self._sample()
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate by symplectic Euler, the force read at the start of each micro step."""
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            force = float(u(t + i * dt)[0])
+            self.v += dt * (-self.k * self.x - self.c * self.v + force) / self.m
+            self.x += dt * self.v
+        return self._sample()
+
+    def save_state(self) -> tuple[float, float]:
+        """Displacement and velocity."""
+        return self.x, self.v
+
+    def restore_state(self, state: tuple[float, float]) -> None:
+        """Set displacement and velocity."""
+        self.x, self.v = state
