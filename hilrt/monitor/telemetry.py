@@ -1,0 +1,123 @@
+"""Live status of a session, published a few times per second for whoever wants to watch.
+
+Watching never touches the session: the socket drops what a slow or dead watcher does not take.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import zmq
+
+#: Messages kept for a slow watcher; only the newest is of interest.
+QUEUE_LENGTH = 4
+#: How long the last message may take to leave when the session ends, ms.
+LINGER_MS = 200
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """Distribution of a time over the last period, µs."""
+
+    p50: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A reliability flag that is up: what is wrong, and with which signal, bond or peer."""
+
+    cause: str
+    where: str
+
+
+class BondStatus(msgspec.Struct):
+    """Power through a bond [W] and its energy ledger [J]."""
+
+    power_w: float = 0.0
+    residual_energy_j: float = 0.0
+    tracking_energy_j: float = 0.0
+    corrected_energy_j: float = 0.0
+
+
+class PeerStatus(msgspec.Struct):
+    """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms]."""
+
+    late: int = 0
+    lost: int = 0
+    age_ms: float = 0.0
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """One look at a session. Times `t` and `duration` are session time, s."""
+
+    session: str
+    state: str
+    t: float = 0.0
+    duration: float = 0.0
+    tick: int = 0
+    missed: int = 0
+    lateness_us: Percentiles | None = None
+    values: dict[str, float] = {}
+    units: dict[str, str] = {}
+    flags: list[Flag] = []
+    bonds: dict[str, BondStatus] = {}
+    peers: dict[str, PeerStatus] = {}
+    verdict: Literal["good", "degraded", "unreliable", ""] = ""
+    message: str = ""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Status)
+
+
+def encode(status: Status) -> bytes:
+    """One frame."""
+    return _encoder.encode(status)
+
+
+def decode(frame: bytes) -> Status:
+    """Status in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
+    status: Status = _decoder.decode(frame)
+    return status
+
+
+class Telemetry:
+    """Publishes the status of a session.
+
+    Parameters
+    ----------
+    address : str
+        Where to publish; default: a free port that only this machine sees.
+    context : zmq.Context, optional
+        Shared context; its background thread inherits the affinity of the thread that opens the
+        first socket.
+
+    Attributes
+    ----------
+    address : str
+        Where watchers connect.
+    """
+
+    def __init__(
+        self,
+        address: str = "tcp://127.0.0.1:*",
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
+        self._context = context or zmq.Context()
+        self._owns_context = context is None
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUB)
+        self._socket.sndhwm = QUEUE_LENGTH
+        self._socket.linger = LINGER_MS
+        self._socket.bind(address)
+        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def publish(self, status: Status) -> None:
+        """Send to whoever listens; never blocks."""
+        self._socket.send(_encoder.encode(status), zmq.NOBLOCK)
+
+    def close(self) -> None:
+        """Free the socket; the last message still leaves."""
+        self._socket.close()
+        if self._owns_context:
+            self._context.term()
