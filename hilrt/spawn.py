@@ -1,0 +1,338 @@
+"""The processes of a session: started, watched, and all ended with it.
+
+Each child leads a session and process group of its own, so that Ctrl-C in a terminal reaches only
+the master, and a signal to the group also reaches what the child started. On Linux the kernel sends
+every child a signal when the master ends without having stopped it (``kill -9``); processes that a
+child itself forked are the child's to end in that case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hilrt.errors import ConfigError
+
+#: How long a killed process may take to disappear, s: one that hangs in the kernel does not.
+KILL_TIMEOUT_S = 2.0
+_POLL_S = 0.02
+_TAIL_BYTES = 8192
+_LAUNCH = Path(__file__).with_name("launch.py")
+_LINUX = sys.platform == "linux"
+_SIGKILL = 9
+
+
+class Child:
+    """One started process.
+
+    Attributes
+    ----------
+    name : str
+        The subsystem's name.
+    argv : list of str
+        Its command, as it runs.
+    pid : int
+        Also the number of its process group.
+    log : Path
+        File with its standard output and error.
+    returncode : int or None
+        Exit status, the negative of a signal's number; None while it runs.
+    """
+
+    def __init__(
+        self, name: str, argv: list[str], log: Path, process: subprocess.Popen[bytes]
+    ) -> None:
+        self.name = name
+        self.argv = argv
+        self.log = log
+        self.process = process
+        self.pid = process.pid
+        self.returncode: int | None = None
+        self._group_gone = sys.platform == "win32"
+
+    def tail(self, lines: int = 10) -> str:
+        """Last lines of its output, for an error message; empty if there are none."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(0, os.SEEK_END)
+                file.seek(max(0, file.tell() - _TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return "\n".join(collections.deque(text.splitlines(), lines))
+
+    def describe_exit(self) -> str:
+        """``"ended with status 1"`` or ``"was ended by SIGKILL"``."""
+        if self.returncode is None:
+            return "is running"
+        if self.returncode >= 0:
+            return f"ended with status {self.returncode}"
+        with contextlib.suppress(ValueError):
+            return f"was ended by {signal.Signals(-self.returncode).name}"
+        return f"was ended by signal {-self.returncode}"
+
+    def reap(self) -> bool:
+        """Whether the process itself has ended; collects its exit status."""
+        if self.returncode is None:
+            self.returncode = self.process.poll()
+        return self.returncode is not None
+
+    def gone(self) -> bool:
+        """Whether the process and everything in its group have ended."""
+        if self.reap() and not self._group_gone:
+            self._group_gone = not self._signal_group(0)
+        return self.returncode is not None and self._group_gone
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process and its group."""
+        if self.gone():
+            return
+        if sys.platform == "win32":
+            self.process.kill() if number == _SIGKILL else self.process.terminate()
+        else:
+            self._signal_group(number)
+
+    def _signal_group(self, number: int) -> bool:
+        if sys.platform == "win32":
+            return False
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # it gave itself other rights, or (macOS) is a zombie
+            return self.returncode is None
+        return True
+
+
+class Children:
+    """The processes that a session started.
+
+    Start them inside the event loop that is to see them end, on the main thread: the kernel takes
+    the thread that started a child for its parent.
+
+    Parameters
+    ----------
+    log_dir : Path
+        Folder for the children's output, ``NAME.log`` each; made when needed.
+    on_exit : callable, optional
+        ``on_exit(name, returncode)``, called from the event loop once for every child that ends,
+        whoever ended it.
+    """
+
+    def __init__(
+        self, log_dir: str | Path, on_exit: Callable[[str, int], None] | None = None
+    ) -> None:
+        self.log_dir = Path(log_dir)
+        self.on_exit = on_exit
+        self._children: list[Child] = []
+        self._unwatch: dict[int, Callable[[], None]] = {}
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(self._children)
+
+    def __getitem__(self, name: str) -> Child:
+        """The newest child of that name; KeyError if there is none."""
+        for child in reversed(self._children):
+            if child.name == name:
+                return child
+        raise KeyError(name)
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[str],
+        cwd: str | Path | None = None,
+        affinity: Iterable[int] = (),
+        nice: int = 0,
+        env: Mapping[str, str] | None = None,
+        death_signal: int = signal.SIGTERM,
+    ) -> Child:
+        """Start a command.
+
+        Parameters
+        ----------
+        name : str
+            The subsystem's name.
+        argv : sequence of str
+            The command; ``hilrt`` is this installation's.
+        cwd : str or Path, optional
+            Folder it runs in, and that a relative command starts from. Default: the current one.
+        affinity : iterable of int
+            Processors it may use; empty: all of them.
+        nice : int
+            Added to its niceness.
+        env : mapping, optional
+            Added to the environment.
+        death_signal : int
+            Sent to it by the kernel when the master ends without stopping it; 0: none.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such command.
+        """
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        command = resolve(name, argv, cwd, environment.get("PATH"))
+        if _LINUX:
+            cpus = ",".join(str(cpu) for cpu in affinity)
+            settings = [str(os.getpid()), str(int(death_signal)), cpus, str(nice)]
+            command = [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
+        self.log_dir.mkdir(parents=True, exist_ok=True)
+        log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
+        with log.open("ab") as output:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"[subsystems.{name}] spawn = {list(argv)!r}: cannot be started: "
+                    f"{error.strerror}; check the command and the folder {str(cwd)!r}"
+                ) from None
+        child = Child(name, list(argv), log, process)
+        self._children.append(child)
+        self._watch(child)
+        return child
+
+    def running(self) -> list[str]:
+        """Names of the children that have not ended."""
+        return [child.name for child in self._children if not self._check(child)]
+
+    async def wait(self, timeout_s: float, names: Iterable[str] | None = None) -> list[str]:
+        """Let children end by themselves; names of those that have not after `timeout_s`."""
+        chosen = self._choose(names)
+        await self._until_gone(chosen, timeout_s)
+        return [child.name for child in chosen if not self._check(child)]
+
+    async def stop(self, timeout_s: float, names: Iterable[str] | None = None) -> list[str]:
+        """End children and what they started: SIGTERM, then SIGKILL after `timeout_s`.
+
+        Never takes longer than `timeout_s` and `KILL_TIMEOUT_S`. When cancelled, kills at once.
+
+        Returns
+        -------
+        list of str
+            One line for each child that did not end by itself.
+        """
+        chosen = [child for child in self._choose(names) if not child.gone()]
+        left = chosen
+        for child in chosen:
+            child.signal(signal.SIGTERM)
+        try:
+            await self._until_gone(chosen, timeout_s)
+        finally:
+            left = [child for child in chosen if not child.gone()]
+            for child in left:
+                child.signal(_SIGKILL)
+        await self._until_gone(left, KILL_TIMEOUT_S)
+        return [
+            f"{child.name}: did not end within {timeout_s:g} s of SIGTERM; "
+            + ("it was killed" if child.gone() else f"process {child.pid} does not end at all")
+            for child in left
+        ]
+
+    async def stop_all(self, timeout_s: float) -> list[str]:
+        """`stop` for every child."""
+        return await self.stop(timeout_s)
+
+    def kill_all(self) -> None:
+        """Kill every child and its group, without waiting: the last resort on the way out."""
+        for child in self._children:
+            child.signal(_SIGKILL)
+
+    def _choose(self, names: Iterable[str] | None) -> list[Child]:
+        if names is None:
+            return list(self._children)
+        wanted = set(names)
+        return [child for child in self._children if child.name in wanted]
+
+    async def _until_gone(self, children: list[Child], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for child in children:
+                self._check(child)
+            if all(child.gone() for child in children) or time.monotonic() >= deadline:
+                return
+            await asyncio.sleep(_POLL_S)
+
+    def _check(self, child: Child) -> bool:
+        """Whether the process has ended; the first to find out reports it."""
+        if not child.reap():
+            return False
+        unwatch = self._unwatch.pop(child.pid, None)
+        if unwatch is not None:
+            unwatch()
+            if self.on_exit is not None and child.returncode is not None:
+                self.on_exit(child.name, child.returncode)
+        return True
+
+    def _watch(self, child: Child) -> None:
+        """Have the event loop call `_check` when the process ends."""
+        loop = asyncio.get_running_loop()
+        if hasattr(os, "pidfd_open"):
+            fd = os.pidfd_open(child.pid)  # readable once it has ended
+            loop.add_reader(fd, self._check, child)
+
+            def unwatch() -> None:
+                if not loop.is_closed():
+                    loop.remove_reader(fd)
+                os.close(fd)
+
+            self._unwatch[child.pid] = unwatch
+            return
+
+        def poll() -> None:
+            if not self._check(child):
+                self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
+
+        self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
+
+
+def resolve(
+    name: str, argv: Sequence[str], cwd: str | Path | None = None, path: str | None = None
+) -> list[str]:
+    """Command with its program found, as it can be executed; `ConfigError` if there is none.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem's name, for the message.
+    argv : sequence of str
+        The command; ``hilrt`` becomes this interpreter's.
+    cwd : str or Path, optional
+        Folder that a relative path to the program starts from.
+    path : str, optional
+        Search path. Default: that of the environment.
+    """
+    where = f"[subsystems.{name}] spawn = {list(argv)!r}"
+    if not argv:
+        raise ConfigError(f"{where}: is empty; give a command, or leave the key out")
+    program, *arguments = argv
+    if program == "hilrt":
+        return [sys.executable, "-m", "hilrt", *arguments]
+    if os.path.dirname(program):
+        program = str(Path(cwd or ".").resolve() / program)
+    found = shutil.which(program, path=path)
+    if found is None:
+        raise ConfigError(
+            f"{where}: command {argv[0]!r} is not found, or may not be executed; "
+            "install it, or give its path relative to the session file"
+        )
+    return [found, *arguments]
