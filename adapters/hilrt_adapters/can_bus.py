@@ -113,11 +113,14 @@ class CanBus:
 
 def _enlarge_buffer(fd: int) -> None:
     with suppress(OSError):  # not a socket, or not allowed
-        duplicate = socket.socket(fileno=os.dup(fd))
+        duplicate = os.dup(fd)
         try:
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        finally:
-            duplicate.close()
+            same = socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            raise
+        with same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
 
 def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:

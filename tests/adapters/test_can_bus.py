@@ -1,0 +1,119 @@
+"""Opening, draining and waiting for a bus."""
+
+from __future__ import annotations
+
+import select
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import can
+import pytest
+
+from hilrt.errors import ConfigError
+from hilrt_adapters.can_bus import DRAIN_LIMIT, CanBus, check_bus, open_bus
+
+
+def message(i: int = 0x123) -> can.Message:
+    return can.Message(arbitration_id=i, data=b"\x01\x02", is_extended_id=False)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[CanBus, can.BusABC]]:
+    channel = uuid.uuid4().hex
+    bus = open_bus({"interface": "virtual", "channel": channel}, [], "t")
+    other = can.Bus(interface="virtual", channel=channel)
+    yield bus, other
+    other.shutdown()
+    bus.close()
+
+
+def drain(bus: CanBus, count: int) -> list[can.Message]:
+    """Wait, with a deadline, until `count` frames have come."""
+    frames: list[can.Message] = []
+    while len(frames) < count:
+        assert select.select([bus.fileno()], [], [], 5.0)[0], "nothing arrived"
+        frames += bus.drain()
+    return frames
+
+
+def test_frames_make_the_descriptor_readable(pair: tuple[CanBus, can.BusABC]) -> None:
+    bus, other = pair
+    assert bus.drain() == []
+    other.send(message())
+    assert drain(bus, 1)[0].data == b"\x01\x02"
+    bus.send(message(0x77))
+    received = other.recv(5.0)
+    assert received is not None
+    assert received.arbitration_id == 0x77
+
+
+def test_a_flood_is_drained_in_parts(pair: tuple[CanBus, can.BusABC]) -> None:
+    bus, other = pair
+    for i in range(2 * DRAIN_LIMIT + 10):
+        other.send(message(i))
+    frames = drain(bus, 2 * DRAIN_LIMIT + 10)
+    assert [f.arbitration_id for f in frames] == list(range(2 * DRAIN_LIMIT + 10))
+
+
+class FlakyBus(can.BusABC):
+    """A bus whose reading fails every other time."""
+
+    def __init__(self, fd: int) -> None:
+        self.calls = 0
+        self.fd = fd
+        super().__init__("flaky")
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def recv(self, timeout: float | None = None) -> can.Message | None:
+        self.calls += 1
+        if self.calls == 2:
+            raise can.CanOperationError("could not unpack")
+        return message() if self.calls < 5 else None
+
+    def send(self, msg: can.Message, timeout: float | None = None) -> None:
+        raise can.CanOperationError("buffer full")
+
+
+def test_errors_of_reading_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as nothing:
+        bus = CanBus(FlakyBus(nothing.fileno()))
+        assert len(bus.drain()) == 1
+        assert len(bus.drain()) == 2
+        assert bus.errors == 1
+        bus.close()
+
+
+def test_multicast_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, object]] = []
+
+    def record(**arguments: object) -> None:
+        opened.append(arguments)
+        raise OSError("no network")
+
+    monkeypatch.setattr(can, "Bus", record)
+    table = {"interface": "udp_multicast", "channel": "239.74.163.2"}
+    for extra, expected in (({}, 0), ({"hop_limit": 1}, 1)):
+        with pytest.raises(ConfigError, match="no network"):
+            open_bus({**table, **extra}, [], "t")
+        assert opened[-1]["hop_limit"] == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "text"),
+    [
+        ({}, "'interface' is missing"),
+        ({"interface": "socketcam"}, "did you mean 'socketcan'"),
+        ({"interface": "socketcan", "channel": "nocan9"}, r"nocan9.*cannot be opened"),
+        ({"interface": "udp_multicast", "channel": "10.0.0.1"}, "cannot be opened"),
+    ],
+)
+def test_buses_that_cannot_be_opened_say_why(table: dict[str, object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        open_bus(table, [], "[subsystems.engine] bus")
+
+
+def test_check_finds_nothing_in_a_good_table() -> None:
+    assert check_bus({"interface": "socketcan", "channel": "can0"}, "t") == []
