@@ -1,0 +1,151 @@
+"""Checks of a bench's table: every problem is named, with its remedy, in one go."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilrt.config import build
+from hilrt.errors import ConfigError
+from hilrt_adapters.bench import Bench, BenchOptions, read_bench
+
+DBC = """VERSION ""
+BU_: Bench Gateway
+BO_ 256 Fast: 8 Bench
+ SG_ Speed : 0|24@1- (0.001,0) [0|0] "rad/s" Gateway
+ SG_ SpeedRpm : 24|16@1+ (1,0) [0|0] "rpm" Gateway
+ SG_ Torque : 40|16@1- (0.02,0) [0|0] "N*m" Gateway
+ SG_ Alive : 56|8@1+ (1,0) [0|255] "" Gateway
+BO_ 272 Slow: 8 Bench
+ SG_ Enabled : 0|1@1+ (1,0) [0|1] "" Gateway
+BO_ 128 Demand: 8 Gateway
+ SG_ Speed : 0|16@1+ (0.01,0) [0|650] "rad/s" Bench
+ SG_ Pedal : 16|8@1+ (0.5,0) [0|100] "%" Bench
+ SG_ Enable : 24|1@1+ (1,0) [0|1] "" Bench
+ SG_ Alive : 56|8@1+ (1,0) [0|255] "" Bench
+"""
+TABLE: dict[str, Any] = {
+    "adapter": "can",
+    "bus": {"interface": "virtual", "channel": "bench"},
+    "database": "bench.dbc",
+    "enable": {"request": "Demand.Enable", "state": "Slow.Enabled"},
+    "outputs": {"torque": "Fast.Torque", "speed": "Fast.Speed", "rpm": "Fast.SpeedRpm"},
+    "safe_profile": {"order": ["pedal"]},
+    "inputs": {
+        "speed_demand": {
+            "signal": "Demand.Speed",
+            "realised": "speed",
+            "min": 0.0,
+            "max": 650.0,
+            "max_rate": 800.0,
+            "safe": 0.0,
+        },
+        "pedal": {
+            "signal": "Demand.Pedal",
+            "min": 0.0,
+            "max": 100.2,
+            "max_rate": 500.0,
+            "safe": 0.0,
+        },
+    },
+}
+
+
+def read(folder: Path, change: dict[str, Any] | None = None) -> Bench:
+    """The bench of TABLE with dotted keys changed; a value of None removes the key."""
+    table = copy.deepcopy(TABLE)
+    for path, value in (change or {}).items():
+        *parents, last = path.split(".")
+        inner = table
+        for key in parents:
+            inner = inner[key]
+        if value is None:
+            del inner[last]
+        else:
+            inner[last] = value
+    problems: list[str] = []
+    options = build(BenchOptions, table, "subsystems.engine", problems)
+    if options is None:
+        raise ConfigError(problems)
+    (folder / "bench.dbc").write_text(DBC)
+    return read_bench("engine", options, folder)
+
+
+def test_ports_take_units_from_the_database_and_limits_from_the_table(tmp_path: Path) -> None:
+    bench = read(tmp_path, {"inputs.pedal.start": 5.0})
+    speed, pedal = bench.ports.inputs
+    assert (speed.name, speed.unit, speed.start) == ("speed_demand", "rad/s", 0.0)
+    assert (speed.min, speed.max, speed.max_rate, speed.safe) == (0.0, 650.0, 800.0, 0.0)
+    assert pedal.start == 5.0
+    assert [(p.name, p.unit) for p in bench.ports.outputs] == [
+        ("torque", "N*m"),
+        ("speed", "rad/s"),
+        ("rpm", "rpm"),
+    ]
+
+
+def test_limits_do_not_round_out_of_the_bounds(tmp_path: Path) -> None:
+    assert read(tmp_path).limits.maximum.tolist() == [650.0, 100.0]  # resolution 0.5 %
+
+
+def test_inputs_left_out_of_the_safe_order_follow(tmp_path: Path) -> None:
+    assert read(tmp_path).order == (1, 0)
+
+
+def test_realised_outputs_are_converted(tmp_path: Path) -> None:
+    bench = read(tmp_path, {"inputs.speed_demand.realised": "rpm"})
+    realised = bench.realised(np.array([0.0, 0.0, 60.0]))
+    assert realised[0] == pytest.approx(2 * np.pi)
+    assert np.isnan(realised[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"inputs.pedal.max_rate": None}, r"inputs\.pedal\] max_rate: is missing; a bench input"),
+        ({"inputs.pedal.safe": None}, r"inputs\.pedal\] safe: is missing"),
+        ({"inputs.pedal.max": float("inf")}, r"inputs\.pedal\] max = inf: must be finite"),
+        ({"inputs.pedal.min": 200.0}, r"min = 200\.0: must be below max"),
+        ({"inputs.pedal.safe": 101.0}, r"safe = 101\.0: must lie between min"),
+        ({"inputs.speed_demand.max": 700.0}, "carries only 0 to 655.35"),
+        ({"inputs.pedal.realised": "spede"}, "is no output; did you mean 'speed'"),
+        ({"inputs.speed_demand.realised": "torque"}, r"realised = 'torque': .*convert"),
+        ({"inputs.pedal.signal": "Demand.Pedals"}, "did you mean 'Pedal'"),
+        ({"inputs.pedal.signal": "Demand.Speed"}, "is driven by inputs.speed_demand"),
+        ({"inputs.pedal.signal": "Demand.Enable"}, "is driven by"),
+        ({"outputs.torque": "Fats.Torque"}, r"outputs\.torque = .*did you mean 'Fast'"),
+        ({"outputs.torque": "Demand.Speed"}, "Demand is sent by the gateway and received"),
+        ({"enable.request": "Demand.Enabel"}, r"enable\.request = .*did you mean 'Enable'"),
+        ({"enable.state": "Slow.Enable"}, r"enable\.state = .*did you mean 'Enabled'"),
+        ({"safe_profile.order": ["pedale"]}, "is no input; did you mean 'pedal'"),
+        ({"safe_profile.order": ["pedal", "pedal"]}, "names an input twice"),
+        ({"outputs": {}}, "outputs: is empty"),
+        ({"bus.interface": "socketcam"}, "did you mean 'socketcan'"),
+        ({"database": "other.dbc"}, r"database: .*other\.dbc cannot be read"),
+        ({"master_timout": 0.1}, "did you mean 'master_timeout'"),
+        ({"master_timeout": -1.0}, r"master_timeout = -1\.0"),
+        ({"inputs.pedal.signal": None}, "signal: is missing"),
+    ],
+)
+def test_problems_name_the_place_and_the_remedy(
+    tmp_path: Path, change: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        read(tmp_path, change)
+    assert all(p.startswith("[subsystems.engine") for p in caught.value.problems)
+
+
+def test_all_problems_come_at_once(tmp_path: Path) -> None:
+    change = {
+        "inputs.pedal.max_rate": None,
+        "outputs.torque": "Fast.Toque",
+        "bus.interface": "none",
+        "safe_profile.order": ["x"],
+    }
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, change)
+    assert len(caught.value.problems) == 4
