@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hilrt.models.driveline import Driveline, VehicleData
+    from hilrt.models.driveline import Driveline
+    from hilrt.models.vehicle_data import VehicleData
 
 COLUMNS = {"speed_km_h": 1.0 / 3.6, "speed_m_s": 1.0}
 
@@ -143,7 +144,8 @@ class Driver:
     BRAKE_RATE = 250.0  # %/s
     REV_GAIN = 0.7  # N*m per rad/s that the engine is away from the speed its torque needs
     BRAKE_GAP = 60.0  # N, dead band between the pedals, against a restless foot
-    STANDSTILL_SPEED = 0.15  # m/s
+    STANDSTILL_DEMAND = 0.15  # m/s, a demand below is standstill
+    STANDSTILL_SPEED = 0.7  # m/s, below this the driver ends the roll-out and holds the brake
     STANDSTILL_BRAKE = 25.0  # %
 
     def __init__(self, cycle: DriveCycle, data: VehicleData) -> None:
@@ -179,8 +181,7 @@ class Driver:
         now = self.cycle.speed(t)
         ahead = self.cycle.speed(t + self.LEAD)
         later = self.cycle.speed(t + self.PREVIEW)
-        stay = self.STANDSTILL_SPEED
-        if v < stay and now < stay and later < stay:
+        if v < self.STANDSTILL_SPEED and max(now, later) < self.STANDSTILL_DEMAND:
             s.integral = 0.0
             self._move(dt, 0.0, self.STANDSTILL_BRAKE)
             return

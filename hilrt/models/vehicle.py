@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.models.driveline import Driveline, VehicleData
+from hilrt.models.driveline import Driveline
 from hilrt.models.driver import Driver, read_cycle
+from hilrt.models.vehicle_data import VehicleData
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 MICRO_STEP = 0.0005  # s, the longest micro step
@@ -32,7 +33,7 @@ class Vehicle(Solver):
     cycle_start : float, optional
         Cycle time at which the session starts, s. Default: where the cycle starts to move.
     **data
-        Any field of `hilrt.models.driveline.VehicleData`.
+        Any field of `hilrt.models.vehicle_data.VehicleData`.
 
     Raises
     ------
