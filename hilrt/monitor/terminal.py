@@ -27,6 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.monitor.telemetry import Flag, Status, decode
+from hilrt.wording import number, words
 
 SILENCE_S = 3.0
 #: How long the session may take to say its first word, s.
@@ -79,24 +80,6 @@ def flag_words(flags: Sequence[Flag]) -> str:
         f"{words(cause)} ({', '.join(w for w in where if w)})" if any(where) else words(cause)
         for cause, where in places.items()
     )
-
-
-def words(cause: str) -> str:
-    """``sample_late`` as ``sample late``."""
-    return cause.replace("_", " ")
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A number that keeps its width while it changes; a dash for none."""
-    if value is None or math.isnan(value):
-        return "–"
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 1e6 or size < 1e-3 or math.isinf(size):
-        return f"{value:.{digits - 1}g}"
-    decimals = max(0, digits - 1 - max(0, math.floor(math.log10(size))))
-    return f"{value:,.{decimals}f}"
 
 
 def _state_style(status: Status) -> str:

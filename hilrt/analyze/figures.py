@@ -1,0 +1,336 @@
+"""The figures of a report, from a session's curves.
+
+Time figures share one range, so that zooming one zooms all. Colours of axes and text follow the
+page, see `report`; the curves' colours are readable on light and dark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from bokeh.models import BoxAnnotation, ColumnDataSource, HoverTool, Range1d
+from bokeh.plotting import figure
+
+from hilrt.analyze.decimate import Curve
+from hilrt.record.reader import LogEvent, LogStream
+from hilrt.wording import words
+
+COLOURS = ("#3b82c4", "#e0802b", "#2a9d6f", "#c4508f", "#8b70d6", "#a5812a", "#4aa5b8", "#d0574e")
+FLAG_COLOUR = "#e0802b"
+GAP_COLOUR = "#d0574e"
+#: Room for the axis labels, so that the time axes of all figures stand below each other.
+LEFT_BORDER = 76
+MAX_LINES = 8
+MAX_GAPS = 50
+#: Remaining outputs are drawn until the report has this many figures.
+MAX_FIGURES = 30
+
+
+@dataclass
+class Drawing:
+    """A figure with its heading and a sentence about how to read it."""
+
+    heading: str
+    note: str
+    plot: Any
+
+
+@dataclass
+class Material:
+    """What the figures are drawn from.
+
+    Attributes
+    ----------
+    curves : dict
+        Points of each signal.
+    units : dict
+        Unit of each signal.
+    topics : dict
+        Topic to its signals, in the order of the row.
+    bonds : dict
+        Bond to ``{"effort": signal, "flow": signal}``.
+    connections : list of [from, to]
+    gaps : list of LogEvent
+        Where rows are missing.
+    """
+
+    curves: dict[str, Curve]
+    units: dict[str, str]
+    topics: dict[str, list[str]]
+    bonds: dict[str, dict[str, str]]
+    connections: list[list[str]]
+    gaps: list[LogEvent]
+    drawn: set[str] = field(default_factory=set)
+
+    @classmethod
+    def gather(cls, stream: LogStream, curves: dict[str, Curve]) -> Material:
+        """From a log that has been read."""
+        signals = [s for channel in stream.channels.values() for s in channel.signals]
+        return cls(
+            curves=curves,
+            units={signal.name: signal.unit for signal in signals},
+            topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
+            bonds=_from_json(stream.metadata.get("bonds"), {}),
+            connections=_from_json(stream.metadata.get("connections"), []),
+            gaps=[event for event in stream.events if event.cause == "record_gap"][:MAX_GAPS],
+        )
+
+    def present(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that have points, once each."""
+        return [n for n in dict.fromkeys(names) if n in self.curves and len(self.curves[n].t)]
+
+    def span(self) -> tuple[float, float]:
+        """First and last time of all curves, s."""
+        ends = [(c.t[0], c.t[-1]) for c in self.curves.values() if len(c.t)]
+        if not ends:
+            return (0.0, 1.0)
+        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+        return (float(low), float(high) if high > low else float(low) + 1.0)
+
+
+def _from_json(text: str | None, default: Any) -> Any:
+    try:
+        value = json.loads(text) if text else default
+    except ValueError:
+        return default
+    return value if isinstance(value, type(default)) else default
+
+
+def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
+    """All figures that the session has something to show for, in reading order."""
+    start, end = material.span()
+    # A little air, and no scrolling past the ends.
+    shared = Range1d(start, end, bounds=(start - 0.02 * (end - start), end + 0.02 * (end - start)))
+    drawings = _demanded(material, shared)
+    for bond, ports in material.bonds.items():
+        drawings += _bond(material, shared, bond, ports)
+    drawings += _flags(material, shared)
+    drawings += _timing(material, shared, summary)
+    drawings += _defects(material, shared)
+    drawings += _rest(material, shared, MAX_FIGURES - len(drawings))
+    return drawings
+
+
+# -- time figures --------------------------------------------------------------------------------
+
+
+def _time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:
+    plot = figure(
+        height=height,
+        sizing_mode="stretch_width",
+        x_range=shared,
+        x_axis_label="session time in s",
+        y_axis_label=unit or "–",
+        tools="pan,box_zoom,xwheel_zoom,reset,save",
+        active_drag="box_zoom",
+        active_scroll=None,
+        output_backend="canvas",
+        **options,
+    )
+    _plain(plot)
+    return plot
+
+
+def _plain(plot: Any) -> None:
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.background_fill_alpha = 0.0
+    plot.border_fill_alpha = 0.0
+    plot.outline_line_color = None
+    plot.min_border_left = LEFT_BORDER
+    plot.min_border_right = 16
+
+
+def _lines(
+    material: Material, shared: Range1d, names: Sequence[str], labels: Mapping[str, str] | None
+) -> Any:
+    plot = _time_figure(shared, material.units.get(names[0], ""))
+    for name, colour in zip(names[:MAX_LINES], COLOURS, strict=False):
+        curve = material.curves[name]
+        source = ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
+        label = (labels or {}).get(name, name)
+        plot.line("t", "y", source=source, color=colour, line_width=1.3, legend_label=label)
+        material.drawn.add(name)
+    plot.add_tools(HoverTool(tooltips=[("t", "$x{0.000} s"), ("value", "$y{0.0000}")]))
+    for gap in material.gaps:
+        plot.add_layout(
+            BoxAnnotation(left=gap.t, right=gap.until, fill_color=GAP_COLOUR, fill_alpha=0.15)
+        )
+    plot.legend.click_policy = "hide"
+    plot.legend.location = "top_left"
+    plot.legend.orientation = "horizontal"
+    plot.legend.padding = 2
+    plot.legend.margin = 0
+    plot.legend.background_fill_alpha = 0.0
+    plot.legend.border_line_alpha = 0.0
+    plot.add_layout(plot.legend[0], "above")
+    return plot
+
+
+def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
+    """What was demanded against what came of it: ``X.demanded_speed`` and ``X.….speed``."""
+    drawings = []
+    for name in material.present(material.topics.get("outputs", [])):
+        subsystem, _, port = name.partition(".")
+        if not port.startswith("demanded_"):
+            continue
+        quantity = port.removeprefix("demanded_")
+        driven = [
+            other
+            for other in (f"{subsystem}.{quantity}", f"{subsystem}.{subsystem}_{quantity}")
+            if other in material.present([other])
+        ]
+        if driven:
+            labels = {name: "demanded", driven[0]: "driven"}
+            plot = _lines(material, shared, [name, driven[0]], labels)
+            heading = f"{words(quantity).capitalize()} of {subsystem}: demanded and driven"
+            drawings.append(Drawing(heading, "", plot))
+    return drawings
+
+
+def _bond(
+    material: Material, shared: Range1d, bond: str, ports: Mapping[str, str]
+) -> list[Drawing]:
+    drawings = []
+    for role in ("effort", "flow"):
+        signal = ports.get(role, "")
+        sent = [f"{to}:sent" for source, to in material.connections if source == signal]
+        labels = {signal: f"{signal} (as output)", f"{signal}:corrected": "corrected"}
+        labels |= {name: f"sent to {name.removesuffix(':sent')}" for name in sent}
+        if realised := ports.get("realised", "") if role == "flow" else "":
+            labels[realised] = f"{realised} (as realised)"
+        names = material.present([signal, *sent, f"{signal}:corrected", realised])
+        if names:
+            plot = _lines(material, shared, names, labels)
+            drawings.append(Drawing(f"Bond {bond}: {role}", "", plot))
+    own = [name for names in material.topics.values() for name in names]
+    own = [name for name in own if name.startswith(f"{bond}:")]
+    for unit, heading, note in _BOND_FIGURES:
+        names = material.present(name for name in own if material.units[name] == unit)
+        if names:
+            labels = {name: words(name.removeprefix(f"{bond}:")) for name in names}
+            plot = _lines(material, shared, names, labels)
+            drawings.append(Drawing(f"Bond {bond}: {heading}", note, plot))
+    return drawings
+
+
+_BOND_FIGURES = (
+    ("W", "power", "A positive residual is power that the exchange has created at the interface."),
+    ("J", "energy ledger", "Energy since the start: created or lost, and taken out again."),
+)
+
+
+def _flags(material: Material, shared: Range1d) -> list[Drawing]:
+    """One row per cause, a bar wherever any flag of it was up."""
+    bars: dict[str, list[tuple[float, float]]] = {}
+    for name in material.present(material.topics.get("flags", [])):
+        cause = words(name.rpartition(":")[2])
+        bars.setdefault(cause, []).extend(up_times(material.curves[name]))
+        material.drawn.add(name)
+    raised = [cause for cause, times in bars.items() if times]
+    if not raised:
+        return []
+    plot = _time_figure(
+        shared, " ", height=70 + 26 * len(raised), y_range=list(reversed(raised)), min_border_top=8
+    )
+    plot.min_border_left = 170
+    plot.ygrid.grid_line_color = None
+    for cause in raised:
+        left, right = zip(*bars[cause], strict=True)
+        plot.hbar([cause] * len(left), 0.5, right=right, left=left, color=FLAG_COLOUR)
+    return [Drawing("Flags over time", "Causes that were never up are left out.", plot)]
+
+
+def up_times(curve: Curve) -> list[tuple[float, float]]:
+    """Intervals [s] in which a flag was up, each lasting until the next point at which it is not.
+
+    Parameters
+    ----------
+    curve : Curve
+        Flag values; anything above 0 is up.
+    """
+    up = np.concatenate([[False], curve.y > 0.0, [False]])
+    starts = np.flatnonzero(~up[:-1] & up[1:])
+    ends = np.minimum(np.flatnonzero(up[:-1] & ~up[1:]), len(curve.t) - 1)
+    return list(zip(curve.t[starts].tolist(), curve.t[ends].tolist(), strict=True))
+
+
+def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> list[Drawing]:
+    drawings = []
+    histogram = summary.get("lateness_histogram") or {}
+    if summary.get("lateness_us") and histogram.get("counts"):
+        plot = _histogram(histogram["edges_us"], histogram["counts"])
+        note = "From the tick to the last input on the wire; the scale of the ticks is logarithmic."
+        drawings.append(Drawing("Lateness", note, plot))
+    size = summary.get("step_size_s") or {}
+    timing = material.present(material.topics.get("timing", []))
+    steps = [name for name in timing if "step" in name and material.units[name] == "s"]
+    if steps and size.get("min") != size.get("max"):
+        plot = _lines(material, shared, steps, None)
+        drawings.append(Drawing("Step size", "", plot))
+    others = [n for n in timing if material.units[n] in ("us", "µs")]
+    if others and summary.get("lateness_us"):
+        plot = _lines(material, shared, others, None)
+        drawings.append(Drawing("Timing", "Largest value of each interval is kept.", plot))
+    material.drawn.update(timing)
+    return drawings
+
+
+def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
+    left, right = np.array(edges[:-1], float), np.array(edges[1:], float)
+    filled = np.flatnonzero(np.array(counts))
+    first, last = (filled[0], filled[-1] + 1) if len(filled) else (0, len(counts))
+    plot = figure(
+        height=230,
+        sizing_mode="stretch_width",
+        x_axis_label="µs",
+        y_axis_label="ticks",
+        y_axis_type="log",
+        tools="pan,box_zoom,reset,save",
+        active_scroll=None,
+    )
+    _plain(plot)
+    shown = slice(first, last)
+    top = np.maximum(np.array(counts, float)[shown], 0.5)
+    ends = np.where(np.isfinite(right[shown]), right[shown], left[shown] * 1.1)
+    plot.quad(left=left[shown], right=ends, bottom=0.5, top=top, color=COLOURS[0], line_width=0)
+    plot.y_range.start = 0.5
+    return plot
+
+
+def _defects(material: Material, shared: Range1d) -> list[Drawing]:
+    drawings = []
+    names = material.present(material.topics.get("defects", []))
+    for unit, group in _by_unit(material, names).items():
+        labels = {name: words(name.replace(":", ", ")) for name in group}
+        note = "What a receiver was told against what its source then delivered."
+        plot = _lines(material, shared, group, labels)
+        drawings.append(Drawing(f"Defects in {unit or '1'}", note, plot))
+    return drawings
+
+
+def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
+    """Outputs that no other figure shows, by subsystem and unit."""
+    drawings: list[Drawing] = []
+    names = [n for n in material.topics.get("outputs", []) if n not in material.drawn]
+    by_subsystem: dict[str, list[str]] = {}
+    for name in material.present(names):
+        by_subsystem.setdefault(name.partition(".")[0], []).append(name)
+    for subsystem, members in by_subsystem.items():
+        for unit, group in _by_unit(material, members).items():
+            if len(drawings) < room:
+                labels = {name: words(name.partition(".")[2]) for name in group}
+                plot = _lines(material, shared, group, labels)
+                drawings.append(Drawing(f"{subsystem} in {unit or '1'}", "", plot))
+    return drawings
+
+
+def _by_unit(material: Material, names: Sequence[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(material.units[name], []).append(name)
+    return groups
