@@ -172,8 +172,11 @@ class EngineBench:
         Of the sensor noise.
     """
 
-    #: Messages the bench listens to.
-    receives = ("DynoDemand", "EngineDemand")
+    #: Messages it listens to, with the signals it reads.
+    receives: Mapping[str, tuple[str, ...]] = {
+        "DynoDemand": ("Speed", "Enable", "Alive"),
+        "EngineDemand": ("Pedal", "Alive"),
+    }
     #: Messages it sends, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"EngineFast": 1, "EngineSlow": 10}
 
@@ -220,8 +223,14 @@ class EngineBench:
         return self._enable
 
     def demand_age(self) -> float:
-        """Time since the older of the two demands last showed a new counter, s."""
-        return self._now - min(self._dyno_demand.moved_at, self._engine_demand.moved_at)
+        """Time since the older of the two demands last showed a new counter, s.
+
+        `EngineDemand` counts from its first frame on: a motored test does without it.
+        """
+        oldest = self._dyno_demand.moved_at
+        if self._engine_demand.alive is not None:
+            oldest = min(oldest, self._engine_demand.moved_at)
+        return self._now - oldest
 
     def receive(self, message: str, values: Mapping[str, float]) -> None:
         """Take the signals of a received message."""

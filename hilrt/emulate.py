@@ -1,0 +1,475 @@
+"""``hilrt emulate``: a test bench that is not there, on a CAN bus and on the wall clock.
+
+Nobody steps it: like a real bench it runs by itself, takes set-points when they come, and publishes
+measurements. The physics is in `hilrt.models`; here are its registry, the coding by the CAN
+database, the loop and the way the process ends. It does not vanish under a gateway that is running
+its safe profile: asked to end, it goes on until enable is withdrawn (see `Ending`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import can
+import cantools
+from cantools.database.can import Message
+
+from hilrt.clock import monotonic_ns
+from hilrt.config import load_session, nearest
+from hilrt.errors import ConfigError
+from hilrt.host import die_with_parent, freeze_gc, parent_alive
+from hilrt_adapters.can import load_database
+from hilrt_adapters.can_bus import open_bus
+
+CYCLE_NS = 1_000_000
+#: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
+CATCH_UP_NS = 20_000_000
+#: Cycles between two looks at the garbage and at the parent process.
+HOUSEKEEPING_CYCLES = 100
+
+
+class EmulatedBench(Protocol):
+    """What an emulated bench offers; time comes from outside, so that tests own it."""
+
+    #: Messages it listens to, with the signals it reads.
+    receives: Mapping[str, tuple[str, ...]]
+    #: Messages it sends, with the number of cycles between two of them.
+    sends: Mapping[str, int]
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asks the bench to be enabled."""
+        ...
+
+    def receive(self, message: str, values: Mapping[str, float]) -> None:
+        """Take the signals of a received message."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]."""
+        ...
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message to send, without the counter `Alive`."""
+        ...
+
+
+class _Entry(NamedTuple):
+    target: str  # "module:Class", imported only when it is wanted
+    description: str
+
+
+BENCHES: dict[str, _Entry] = {
+    "engine": _Entry(
+        "hilrt.models.engine_bench:EngineBench",
+        "engine on a speed-controlled dynamometer (bench_configs/engine_bench.dbc)",
+    ),
+}
+
+
+def list_benches() -> list[tuple[str, str]]:
+    """Name and description of every emulated bench."""
+    return [(name, entry.description) for name, entry in sorted(BENCHES.items())]
+
+
+def make_bench(name: str, seed: int = 0) -> EmulatedBench:
+    """Emulated bench of that name; `ConfigError` if there is none."""
+    entry = BENCHES.get(name)
+    if entry is None:
+        raise ConfigError(f"there is no emulated bench {name!r}{nearest(name, BENCHES)}")
+    module, _, cls = entry.target.partition(":")
+    bench: EmulatedBench = getattr(importlib.import_module(module), cls)(seed)
+    return bench
+
+
+class Fault(NamedTuple):
+    """Something that goes wrong on purpose at `at` [s]: ``silent`` or ``die``."""
+
+    kind: str
+    at: float
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """Read ``KIND@SECONDS``; `ConfigError` if it is something else."""
+        kind, _, at = text.partition("@")
+        with contextlib.suppress(ValueError):
+            seconds = float(at)
+            if kind in ("silent", "die") and 0.0 <= seconds < math.inf:
+                return cls(kind, seconds)
+        raise ConfigError(f"--fault {text}: write silent@SECONDS or die@SECONDS")
+
+
+# ---- the bench on its bus ----------------------------------------------------------------------
+
+
+class Bus(Protocol):
+    """What the loop needs of a bus; `hilrt_adapters.can_bus.CanBus` is one."""
+
+    errors: int
+
+    def drain(self) -> list[can.Message]:
+        """Frames that have arrived; never blocks."""
+        ...
+
+    def send(self, frame: can.Message) -> None:
+        """Send a frame."""
+        ...
+
+
+class _Outgoing:
+    """One message that is sent: its coding, counter and period."""
+
+    def __init__(self, message: Message, every: int) -> None:
+        self.message = message
+        self.every = every
+        self.counter = 0
+        alive = {signal.name: signal.length for signal in message.signals}.get("Alive")
+        self.modulus = None if alive is None else 1 << alive
+
+    def frame(self, values: dict[str, float]) -> can.Message:
+        if self.modulus is not None:
+            values["Alive"] = self.counter
+            self.counter = (self.counter + 1) % self.modulus
+        message = self.message
+        return can.Message(
+            arbitration_id=message.frame_id,
+            is_extended_id=message.is_extended_frame,
+            data=message.encode(values, strict=False),
+            check=False,
+        )
+
+
+class BenchOnBus:
+    """A bench with its frames coded by a CAN database.
+
+    Parameters
+    ----------
+    bench : EmulatedBench
+    database : Path
+        CAN database with every message that the bench sends and receives.
+
+    Attributes
+    ----------
+    bus : Bus or None
+        Where frames go; set it before the first cycle.
+    silent : bool
+        Publishes nothing any more.
+    heard_at : float
+        When a demand last came, s.
+    received, sent, bad_frames, send_errors : int
+        Frames counted.
+
+    Raises
+    ------
+    ConfigError
+        If the database cannot be read, or lacks a message or signal of the bench.
+    """
+
+    def __init__(self, bench: EmulatedBench, database: Path) -> None:
+        self.bench = bench
+        self.bus: Bus | None = None
+        self.silent = False
+        self.heard_at = -math.inf
+        self.received = self.sent = self.bad_frames = self.send_errors = 0
+        self._cycle = 0
+        messages = {m.name: m for m in load_database(database, "database").messages}
+        problems: list[str] = []
+        wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
+        for name, signals in wanted.items():
+            if name not in messages:
+                problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
+                continue
+            there = [signal.name for signal in messages[name].signals]
+            problems += [
+                f"{database.name}: message {name} has no signal {s!r}{nearest(s, there)}"
+                for s in signals
+                if s not in there
+            ]
+            if name in bench.sends:
+                problems += [
+                    f"{database.name}: message {name} has a signal {s!r} that the bench does not "
+                    "send; remove it, or use the bench's own database"
+                    for s in sorted(set(there) - {*signals, "Alive"})
+                ]
+        if problems:
+            raise ConfigError(problems)
+        self.demands = [messages[name] for name in bench.receives]
+        self._incoming = {(m.frame_id, m.is_extended_frame): m for m in self.demands}
+        self._outgoing = [_Outgoing(messages[name], every) for name, every in bench.sends.items()]
+
+    def cycle(self, now: float) -> None:
+        """Take what has come, integrate one cycle up to `now` [s], publish."""
+        assert self.bus is not None
+        for frame in self.bus.drain():
+            message = self._incoming.get((frame.arbitration_id, frame.is_extended_id))
+            if message is not None:
+                self._take(message, frame, now)
+        self.bench.advance(now)
+        if not self.silent:
+            for outgoing in self._outgoing:
+                if self._cycle % outgoing.every == 0:
+                    self._send(outgoing)
+        self._cycle += 1
+
+    def _take(self, message: Message, frame: can.Message, now: float) -> None:
+        try:
+            values: Any = message.decode(bytes(frame.data), decode_choices=False)
+        except (cantools.database.DecodeError, ValueError):
+            self.bad_frames += 1
+            return
+        self.received += 1
+        self.heard_at = now
+        self.bench.receive(message.name, values)
+
+    def _send(self, outgoing: _Outgoing) -> None:
+        assert self.bus is not None
+        try:
+            self.bus.send(outgoing.frame(self.bench.measure(outgoing.message.name)))
+            self.sent += 1
+        except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
+            self.send_errors += 1
+
+
+# ---- the end of the process --------------------------------------------------------------------
+
+
+class Ending:
+    """When a bench that was asked to end does so.
+
+    It goes on while enable is requested and demands still come, because somebody is bringing it
+    down: at most `LIMIT_S`. After that it publishes for `LINGER_S` more, so that the gateway sees
+    that it is disabled. A second request ends it at once.
+    """
+
+    SILENCE_S = 0.5
+    LIMIT_S = 10.0
+    LINGER_S = 0.2
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self._since: float | None = None
+        self._held_at = -math.inf
+
+    def request(self, *_: object) -> None:
+        """Ask for the end; a signal handler."""
+        self.requests += 1
+
+    def due(self, now: float, requested: bool, heard_at: float) -> bool:
+        """Whether the process ends now [s].
+
+        Parameters
+        ----------
+        now : float
+            s.
+        requested : bool
+            Whether enable is requested.
+        heard_at : float
+            When a demand last came, s.
+        """
+        if not self.requests:
+            return False
+        if self.requests > 1:
+            return True
+        if self._since is None:
+            self._since = now
+        if requested and now - heard_at <= self.SILENCE_S:
+            self._held_at = now
+        return now - self._held_at >= self.LINGER_S or now - self._since >= self.LIMIT_S
+
+
+# ---- the loop ----------------------------------------------------------------------------------
+
+
+def run_loop(
+    on_bus: BenchOnBus,
+    ending: Ending,
+    *,
+    duration: float | None = None,
+    fault: Fault | None = None,
+    housekeeping: Callable[[], None] = lambda: None,
+    now_ns: Callable[[], int] = monotonic_ns,
+    sleep: Callable[[float], None] = time.sleep,
+    die: Callable[[], None] = lambda: os._exit(1),
+) -> tuple[int, int]:
+    """Run cycles on an absolute grid until the end is due; return cycles run and skipped.
+
+    Parameters
+    ----------
+    on_bus : BenchOnBus
+    ending : Ending
+    duration : float, optional
+        The end is requested after that long, s.
+    fault : Fault, optional
+    housekeeping : callable
+        Called every `HOUSEKEEPING_CYCLES` cycles.
+    now_ns, sleep, die : callable
+        Clock [ns], sleep [s] and sudden death; for tests.
+    """
+    epoch = now_ns()
+    k = cycles = skipped = 0
+    while True:
+        k += 1
+        late = now_ns() - epoch - k * CYCLE_NS
+        if late < 0:
+            sleep(-late * 1e-9)
+        elif late > CATCH_UP_NS:
+            missed = late // CYCLE_NS
+            k += missed
+            skipped += missed
+        now = k * 1e-3
+        if fault is not None and now >= fault.at:
+            if fault.kind == "die":
+                die()
+            on_bus.silent = True
+            fault = None
+        on_bus.cycle(now)
+        cycles += 1
+        if duration is not None and now >= duration:
+            ending.request()
+            duration = None
+        if ending.due(now, on_bus.bench.requested, on_bus.heard_at):
+            return cycles, skipped
+        if cycles % HOUSEKEEPING_CYCLES == 0:
+            housekeeping()
+
+
+@contextlib.contextmanager
+def _signals(ending: Ending) -> Iterator[None]:
+    """Let SIGTERM and SIGHUP ask for the end; Ctrl-C is for the session's owner to handle."""
+    handlers: dict[str, Any] = {
+        "SIGTERM": ending.request,
+        "SIGHUP": ending.request,
+        "SIGINT": signal.SIG_IGN,
+    }
+    before = {}
+    with contextlib.suppress(ValueError):  # not in the main thread: no signals come here
+        for name, handler in handlers.items():
+            if hasattr(signal, name):
+                number = getattr(signal, name)
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main(
+    name: str,
+    *,
+    bus: dict[str, Any],
+    database: Path,
+    duration: float | None = None,
+    seed: int = 0,
+    fault: str | None = None,
+    label: str = "--bus",
+) -> int:
+    """Run an emulated bench until it is asked to end; the exit status.
+
+    Parameters
+    ----------
+    name : str
+        See `list_benches`.
+    bus : dict
+        Arguments of python-can's `Bus`.
+    database : Path
+        CAN database.
+    duration : float, optional
+        Asks itself to end after that long, s.
+    seed : int
+        Of the sensor noise.
+    fault : str, optional
+        ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without a word.
+    label : str
+        Where the bus was given, for messages.
+
+    Returns
+    -------
+    int
+        0; 2 if something given is wrong, after one line per problem on standard error.
+    """
+    parent = os.getppid()
+    ending = Ending()
+    with _signals(ending):
+        try:
+            on_bus = BenchOnBus(make_bench(name, seed), Path(database))
+            planned = None if fault is None else Fault.parse(fault)
+            opened = open_bus(bus, on_bus.demands, label)
+        except ConfigError as error:
+            for problem in error.problems:
+                print(f"hilrt emulate: {problem}", file=sys.stderr)
+            return 2
+        on_bus.bus = opened
+        watched = die_with_parent(signal.SIGTERM, parent)
+        with freeze_gc() as collect:
+
+            def housekeeping() -> None:
+                collect(CYCLE_NS // 2)
+                if not watched and not ending.requests and not parent_alive(parent):
+                    ending.request()
+
+            try:
+                cycles, skipped = run_loop(
+                    on_bus, ending, duration=duration, fault=planned, housekeeping=housekeeping
+                )
+            finally:
+                opened.close()
+    print(
+        f"hilrt emulate: {name} ended after {cycles} cycles, {skipped} skipped; frames: "
+        f"{on_bus.sent} sent, {on_bus.received} received, {on_bus.bad_frames} unreadable, "
+        f"{on_bus.send_errors} not sent, {opened.errors} bus errors",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def from_session(
+    session_path: str | Path,
+    subsystem: str,
+    *,
+    name: str | None = None,
+    duration: float | None = None,
+    seed: int = 0,
+    fault: str | None = None,
+) -> int:
+    """`main` with bus, database and bench of a session file's ``[subsystems.NAME]`` table."""
+    label = f"[subsystems.{subsystem}]"
+    try:
+        session = load_session(session_path)
+        options: Any = session.tables.subsystems.get(subsystem)
+        if options is None:
+            known = nearest(subsystem, session.tables.subsystems)
+            raise ConfigError(f"{session.path.name}: there is no {label}{known}")
+        if not hasattr(options, "bus") or not hasattr(options, "database"):
+            raise ConfigError(
+                f"{session.path.name}: {label} adapter = {options.adapter!r} has no bus; "
+                'a bench needs adapter = "can"'
+            )
+        name = name or options.emulator
+        if name is None:
+            raise ConfigError(
+                f"{session.path.name}: {label} emulator: is missing; "
+                f"name one of {', '.join(sorted(BENCHES))}"
+            )
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"hilrt emulate: {problem}", file=sys.stderr)
+        return 2
+    return main(
+        name,
+        bus=options.bus,
+        database=session.folder / options.database,
+        duration=duration,
+        seed=seed,
+        fault=fault,
+        label=f"{label} bus",
+    )
