@@ -7,16 +7,18 @@ The structs are the documentation of the session file's keys; adapters add their
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from hilrt import registry
 from hilrt.errors import ConfigError
+from hilrt.tables import build, nearest, salvage
+
+__all__ = ["Session", "SessionFile", "build", "load_session", "nearest", "read_session"]
 
 MAX_ORDER = 5
 MAX_STEP_S = 100.0
@@ -205,6 +207,14 @@ class SessionFile(msgspec.Struct, frozen=True):
         return self.path.parent
 
 
+#: In place of required entries with a problem, so that the rest of the file can be looked at.
+_STAND_INS: dict[str, Any] = {
+    "session.name": "session",
+    "session.duration": MAX_STEP_S,
+    "master.step": 1e-3,
+}
+
+
 def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile:
     """Read a session file.
 
@@ -220,24 +230,58 @@ def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile
     ConfigError
         With every problem of the file at once.
     """
+    draft = read_session(path, overrides)
+    if draft.problems:
+        raise ConfigError([f"{draft.session.path.name}: {problem}" for problem in draft.problems])
+    return draft.session
+
+
+class Draft(NamedTuple):
+    """What could be understood of a session file.
+
+    Attributes
+    ----------
+    session : SessionFile
+        Entries with a problem are left out, or have their default.
+    problems : list of str
+        One line each; empty for a file that can be used.
+    broken : frozenset of str
+        Subsystems that are in the file but not in `session`.
+    """
+
+    session: SessionFile
+    problems: list[str]
+    broken: frozenset[str]
+
+
+def read_session(path: str | Path, overrides: Iterable[str] = ()) -> Draft:
+    """Read a session file as far as it goes, so that `hilrt check` can look at the rest of it.
+
+    Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all.
+    """
     path = Path(path).resolve()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors start a file with a mark
         raw = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
+        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
     overrides = tuple(overrides)
-    for item in overrides:
-        _apply_override(raw, item)
     problems: list[str] = []
+    for item in overrides:
+        try:
+            _apply_override(raw, item)
+        except ConfigError as error:
+            problems += error.problems
     tables = _build_session(raw, problems)
-    if problems or tables is None:
-        raise ConfigError([f"{path.name}: {problem}" for problem in problems])
-    return SessionFile(tables, path, text, overrides)
+    subsystems = raw.get("subsystems")
+    named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
+    return Draft(
+        SessionFile(tables, path, text, overrides), problems, named - tables.subsystems.keys()
+    )
 
 
 def _apply_override(raw: dict[str, Any], item: str) -> None:
@@ -266,20 +310,23 @@ def _descend(table: Any, name: str, item: str) -> Any:
     raise ConfigError(f"--set {item}: there is no table {name!r} to set a key in")
 
 
-def _build_session(raw: dict[str, Any], problems: list[str]) -> Session | None:
+def _build_session(raw: dict[str, Any], problems: list[str]) -> Session:
     subsystems = raw.get("subsystems", {})
     built: dict[str, SubsystemOptions] = {}
-    if isinstance(subsystems, dict):
+    if not isinstance(subsystems, dict):
+        problems.append(
+            f"[subsystems]: is {subsystems!r}; write a [subsystems.NAME] table for each"
+        )
+    elif not subsystems:
+        problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
+    else:
         for name, table in subsystems.items():
             options = _build_subsystem(name, table, problems)
             if options is not None:
                 built[name] = options
-    rest = {**raw, "subsystems": {}}
-    if not subsystems:
-        problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
-    session = build(Session, rest, "", problems)
-    if session is not None:
-        session.subsystems = built
+    session = salvage(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
+    assert session is not None  # every required table has a stand-in
+    session.subsystems = built
     return session
 
 
@@ -298,76 +345,4 @@ def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOpt
     except ConfigError as error:
         problems.append(f"[{where}] adapter = {adapter!r}: {error}")
         return None
-    return build(link_class.Options, table, where, problems)
-
-
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None:
-    """Convert a table to a struct and append every problem found; None if there was any.
-
-    Parameters
-    ----------
-    cls : type
-        The struct.
-    table : object
-        What the TOML parser returned.
-    where : str
-        Dotted name of the table, for the messages.
-    problems : list of str
-        Extended with one line per problem.
-    """
-    label = f"[{where}]" if where else "the file"
-    if not isinstance(table, dict):
-        problems.append(f"{label}: is {table!r}; it must be a table")
-        return None
-    before = len(problems)
-    hints = get_type_hints(cls, include_extras=True)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
-    values: dict[str, Any] = {}
-    for key in table.keys() - fields.keys():
-        problems.append(f"{label} {key}: unknown key{nearest(key, fields)}")
-    for key, field in fields.items():
-        if key in table:
-            path = f"{where}.{key}" if where else key
-            values[field.name] = _build_value(hints[field.name], table[key], path, label, problems)
-        elif field.required:
-            problems.append(f"{label} {key}: is missing; add it")
-    return cls(**values) if len(problems) == before else None
-
-
-def _build_value(hint: Any, value: Any, path: str, label: str, problems: list[str]) -> Any:
-    """One value of a table: tables and lists of tables recursively, anything else by msgspec."""
-    inner = _table_type(hint)
-    if inner is not None and isinstance(value, (dict, list)):
-        if get_origin(hint) is dict and isinstance(value, dict):
-            return {k: build(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
-        if get_origin(hint) is list and isinstance(value, list):
-            return [build(inner, v, f"{path}.{i}", problems) for i, v in enumerate(value)]
-        if isinstance(value, dict):
-            return build(inner, value, path, problems)
-    try:
-        return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
-        key = path.rpartition(".")[2]
-        problems.append(f"{label} {key} = {value!r}: {str(error)[0].lower()}{str(error)[1:]}")
-        return None
-
-
-def _table_type(hint: Any) -> type[msgspec.Struct] | None:
-    """The struct inside ``X``, ``X | None``, ``list[X]`` or ``dict[str, X]``."""
-    candidates = [hint, *get_args(hint)]
-    for candidate in candidates:
-        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
-            return candidate
-    return None
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` with the closest known word, or the list of what there is."""
-    known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; there is {', '.join(known)}" if known else "; there is none"
+    return salvage(link_class.Options, table, where, problems)

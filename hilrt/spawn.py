@@ -215,16 +215,16 @@ class Children:
         """Names of the children that have not ended."""
         return [child.name for child in self._children if not self._check(child)]
 
-    async def wait(self, timeout_s: float, names: Iterable[str] | None = None) -> list[str]:
-        """Let children end by themselves; names of those that have not after `timeout_s`."""
+    async def wait(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
+        """Let children end by themselves; names of those that have not after `timeout` [s]."""
         chosen = self._choose(names)
-        await self._until_gone(chosen, timeout_s)
+        await self._until_gone(chosen, timeout)
         return [child.name for child in chosen if not self._check(child)]
 
-    async def stop(self, timeout_s: float, names: Iterable[str] | None = None) -> list[str]:
-        """End children and what they started: SIGTERM, then SIGKILL after `timeout_s`.
+    async def stop(self, timeout: float, names: Iterable[str] | None = None) -> list[str]:
+        """End children and what they started: SIGTERM, then SIGKILL after `timeout` [s].
 
-        Never takes longer than `timeout_s` and `KILL_TIMEOUT_S`. When cancelled, kills at once.
+        Never takes longer than `timeout` [s] and `KILL_TIMEOUT_S`. When cancelled, kills at once.
 
         Returns
         -------
@@ -236,21 +236,21 @@ class Children:
         for child in chosen:
             child.signal(signal.SIGTERM)
         try:
-            await self._until_gone(chosen, timeout_s)
+            await self._until_gone(chosen, timeout)
         finally:
             left = [child for child in chosen if not child.gone()]
             for child in left:
                 child.signal(_SIGKILL)
         await self._until_gone(left, KILL_TIMEOUT_S)
         return [
-            f"{child.name}: did not end within {timeout_s:g} s of SIGTERM; "
+            f"{child.name}: did not end within {timeout:g} s of SIGTERM; "
             + ("it was killed" if child.gone() else f"process {child.pid} does not end at all")
             for child in left
         ]
 
-    async def stop_all(self, timeout_s: float) -> list[str]:
+    async def stop_all(self, timeout: float) -> list[str]:
         """`stop` for every child."""
-        return await self.stop(timeout_s)
+        return await self.stop(timeout)
 
     def kill_all(self) -> None:
         """Kill every child and its group, without waiting: the last resort on the way out."""
@@ -263,8 +263,8 @@ class Children:
         wanted = set(names)
         return [child for child in self._children if child.name in wanted]
 
-    async def _until_gone(self, children: list[Child], timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
+    async def _until_gone(self, children: list[Child], timeout: float) -> None:
+        deadline = time.monotonic() + timeout
         while True:
             for child in children:
                 self._check(child)

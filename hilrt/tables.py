@@ -1,0 +1,171 @@
+"""Parsed TOML to typed structs, with every problem found at once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None:
+    """Convert a table to a struct and append every problem found; None if there was any.
+
+    Parameters
+    ----------
+    cls : type
+        The struct.
+    table : object
+        What the TOML parser returned.
+    where : str
+        Dotted name of the table, for the messages.
+    problems : list of str
+        Extended with one line per problem.
+    """
+    before = len(problems)
+    built = salvage(cls, table, where, problems)
+    return built if len(problems) == before else None
+
+
+def salvage(
+    cls: type[T],
+    table: Any,
+    where: str,
+    problems: list[str],
+    stand_ins: Mapping[str, Any] = MappingProxyType({}),
+) -> T | None:
+    """`build`, leaving out entries with a problem; None if a required one is among them.
+
+    Parameters
+    ----------
+    stand_ins : mapping, optional
+        Dotted name of a required key to the value taken when there is a problem with it.
+    """
+    label = f"[{where}]" if where else "the file"
+    if not isinstance(table, dict):
+        problems.append(f"{label}: is {table!r}; it must be a table")
+        table = _stand_in(where, stand_ins)
+        if table is None:
+            return None
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+    values: dict[str, Any] = {}
+    usable = True
+    for key in table:
+        if key not in fields:
+            problems.append(f"{label} {key}: unknown key{nearest(key, fields)}")
+    for key, field in fields.items():
+        path = f"{where}.{key}" if where else key
+        before, value = len(problems), None
+        if key in table:
+            value = _value(hints[field.name], table[key], path, label, problems, stand_ins)
+        elif field.required:
+            problems.append(f"{label} {key}: is missing; add it")
+        else:
+            continue
+        if value is None and len(problems) > before:
+            if not field.required:
+                continue
+            stand_in = _stand_in(path, stand_ins)
+            if stand_in is None:
+                usable = False
+                continue
+            value = msgspec.convert(stand_in, hints[field.name])
+        values[field.name] = value
+    return cls(**values) if usable else None
+
+
+def _stand_in(path: str, stand_ins: Mapping[str, Any]) -> Any:
+    """Value for a required key, or table of values for a required table; else None."""
+    inside = {
+        key.rpartition(".")[2]: value
+        for key, value in stand_ins.items()
+        if key.startswith(f"{path}.")
+    }
+    return stand_ins.get(path, inside or None)
+
+
+def _value(
+    hint: Any,
+    value: Any,
+    path: str,
+    label: str,
+    problems: list[str],
+    stand_ins: Mapping[str, Any],
+) -> Any:
+    """One value of a table: tables and lists of tables recursively, anything else by msgspec.
+
+    None, with problems appended, if nothing of it is usable.
+    """
+    inner = _table_type(hint)
+    if inner is not None and isinstance(value, (dict, list)):
+        if get_origin(hint) is dict and isinstance(value, dict):
+            built = {k: salvage(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
+            return {k: v for k, v in built.items() if v is not None}
+        if get_origin(hint) is list and isinstance(value, list):
+            items = [salvage(inner, v, f"{path}.{i}", problems) for i, v in enumerate(value)]
+            return [item for item in items if item is not None]
+        if get_origin(hint) not in (dict, list) and isinstance(value, dict):
+            return salvage(inner, value, path, problems, stand_ins)
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        key = path.rpartition(".")[2]
+        problems.append(f"{label} {key} = {value!r}: {_reason(error, hint, value)}")
+        return None
+
+
+#: Types as a session file's author knows them; msgspec says them in Python's words.
+_TYPE_WORDS = {
+    "int": "whole number",
+    "float": "number",
+    "str": "string",
+    "bool": "true or false",
+    "array": "list",
+    "object": "table",
+}
+
+
+def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
+    """What is wrong with a value and what it may be."""
+    choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
+    if isinstance(value, str) and choices:
+        numbers = "" if get_origin(hint) is Literal else " (or a number)"
+        return f"is not a choice{nearest(value, choices)}{numbers}"
+    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
+    text = text.replace(" - at `$", " at `value")
+    if "matching regex" in text:
+        return "has characters that it may not have; use letters, digits, '_', '-' and '.'"
+    return f"{text[0].lower()}{text[1:]}; correct the value"
+
+
+def _type_words(types: str) -> str:
+    words = [_TYPE_WORDS.get(word, word) for word in types.split(" | ") if word != "null"]
+    return " or ".join(words)
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def _table_type(hint: Any) -> type[msgspec.Struct] | None:
+    """The struct inside ``X``, ``X | None``, ``list[X]`` or ``dict[str, X]``."""
+    candidates = [hint, *get_args(hint)]
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
+            return candidate
+    return None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` with the closest known word, or the list of what there is."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there is {', '.join(known)}" if known else "; there is none"
