@@ -156,6 +156,7 @@ class Children:
         nice: int = 0,
         env: Mapping[str, str] | None = None,
         death_signal: int = signal.SIGTERM,
+        inherit_terminal: bool = False,
     ) -> Child:
         """Start a command.
 
@@ -175,6 +176,8 @@ class Children:
             Added to the environment.
         death_signal : int
             Sent to it by the kernel when the master ends without stopping it; 0: none.
+        inherit_terminal : bool
+            Its output goes where the master's goes, not to a log.
 
         Raises
         ------
@@ -189,7 +192,8 @@ class Children:
             command = [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
-        with log.open("ab") as output:
+        with contextlib.ExitStack() as files:
+            output = None if inherit_terminal else files.enter_context(log.open("ab"))
             try:
                 process = subprocess.Popen(
                     command,
@@ -197,7 +201,7 @@ class Children:
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
-                    stderr=subprocess.STDOUT,
+                    stderr=None if inherit_terminal else subprocess.STDOUT,
                     start_new_session=True,
                     creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 )

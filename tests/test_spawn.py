@@ -182,6 +182,13 @@ async def test_a_name_may_be_started_again(children):
         children["other"]
 
 
+async def test_output_to_the_terminal_leaves_no_log(children, capfd):
+    child = children.start("view", python("print('drawn')"), inherit_terminal=True)
+    await until(lambda: children.exits)
+    assert capfd.readouterr().out == "drawn\n"
+    assert child.tail() == ""
+
+
 async def test_names_that_are_no_file_names(children):
     child = children.start("../../etc/x y", python("print(1)"))
     assert child.log.parent == children.log_dir
