@@ -1,9 +1,9 @@
 """``hilrt emulate``: a test bench that is not there, on a CAN bus and on the wall clock.
 
 Nobody steps it: like a real bench it runs by itself, takes set-points when they come, and publishes
-measurements. The physics is in `hilrt.models`; here are its registry, the coding by the CAN
-database, the loop and the way the process ends. It does not vanish under a gateway that is running
-its safe profile: asked to end, it goes on until enable is withdrawn (see `Ending`).
+measurements. The physics is in `hilrt.models`, its frames in `hilrt_adapters.bench_on_bus`; here
+are the registry, the loop and the way the process ends. It does not vanish under a gateway that is
+running its safe profile: asked to end, it goes on until enable is withdrawn (see `Ending`).
 """
 
 from __future__ import annotations
@@ -15,52 +15,23 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-import can
-import cantools
-from cantools.database.can import Message
+from typing import Any, NamedTuple
 
 from hilrt.clock import monotonic_ns
 from hilrt.config import load_session, nearest
 from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
-from hilrt_adapters.can import load_database
+from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
 from hilrt_adapters.can_bus import open_bus
+from hilrt_adapters.udp_reader import UdpReader
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
 CATCH_UP_NS = 20_000_000
 #: Cycles between two looks at the garbage and at the parent process.
 HOUSEKEEPING_CYCLES = 100
-
-
-class EmulatedBench(Protocol):
-    """What an emulated bench offers; time comes from outside, so that tests own it."""
-
-    #: Messages it listens to, with the signals it reads.
-    receives: Mapping[str, tuple[str, ...]]
-    #: Messages it sends, with the number of cycles between two of them.
-    sends: Mapping[str, int]
-
-    @property
-    def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
-        ...
-
-    def receive(self, message: str, values: Mapping[str, float]) -> None:
-        """Take the signals of a received message."""
-        ...
-
-    def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]."""
-        ...
-
-    def measure(self, message: str) -> dict[str, float]:
-        """Signals of a message to send, without the counter `Alive`."""
-        ...
 
 
 class _Entry(NamedTuple):
@@ -108,137 +79,6 @@ class Fault(NamedTuple):
         raise ConfigError(f"--fault {text}: write silent@SECONDS or die@SECONDS")
 
 
-# ---- the bench on its bus ----------------------------------------------------------------------
-
-
-class Bus(Protocol):
-    """What the loop needs of a bus; `hilrt_adapters.can_bus.CanBus` is one."""
-
-    errors: int
-
-    def drain(self) -> list[can.Message]:
-        """Frames that have arrived; never blocks."""
-        ...
-
-    def send(self, frame: can.Message) -> None:
-        """Send a frame."""
-        ...
-
-
-class _Outgoing:
-    """One message that is sent: its coding, counter and period."""
-
-    def __init__(self, message: Message, every: int) -> None:
-        self.message = message
-        self.every = every
-        self.counter = 0
-        alive = {signal.name: signal.length for signal in message.signals}.get("Alive")
-        self.modulus = None if alive is None else 1 << alive
-
-    def frame(self, values: dict[str, float]) -> can.Message:
-        if self.modulus is not None:
-            values["Alive"] = self.counter
-            self.counter = (self.counter + 1) % self.modulus
-        message = self.message
-        return can.Message(
-            arbitration_id=message.frame_id,
-            is_extended_id=message.is_extended_frame,
-            data=message.encode(values, strict=False),
-            check=False,
-        )
-
-
-class BenchOnBus:
-    """A bench with its frames coded by a CAN database.
-
-    Parameters
-    ----------
-    bench : EmulatedBench
-    database : Path
-        CAN database with every message that the bench sends and receives.
-
-    Attributes
-    ----------
-    bus : Bus or None
-        Where frames go; set it before the first cycle.
-    silent : bool
-        Publishes nothing any more.
-    heard_at : float
-        When a demand last came, s.
-    received, sent, bad_frames, send_errors : int
-        Frames counted.
-
-    Raises
-    ------
-    ConfigError
-        If the database cannot be read, or lacks a message or signal of the bench.
-    """
-
-    def __init__(self, bench: EmulatedBench, database: Path) -> None:
-        self.bench = bench
-        self.bus: Bus | None = None
-        self.silent = False
-        self.heard_at = -math.inf
-        self.received = self.sent = self.bad_frames = self.send_errors = 0
-        self._cycle = 0
-        messages = {m.name: m for m in load_database(database, "database").messages}
-        problems: list[str] = []
-        wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
-        for name, signals in wanted.items():
-            if name not in messages:
-                problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
-                continue
-            there = [signal.name for signal in messages[name].signals]
-            problems += [
-                f"{database.name}: message {name} has no signal {s!r}{nearest(s, there)}"
-                for s in signals
-                if s not in there
-            ]
-            if name in bench.sends:
-                problems += [
-                    f"{database.name}: message {name} has a signal {s!r} that the bench does not "
-                    "send; remove it, or use the bench's own database"
-                    for s in sorted(set(there) - {*signals, "Alive"})
-                ]
-        if problems:
-            raise ConfigError(problems)
-        self.demands = [messages[name] for name in bench.receives]
-        self._incoming = {(m.frame_id, m.is_extended_frame): m for m in self.demands}
-        self._outgoing = [_Outgoing(messages[name], every) for name, every in bench.sends.items()]
-
-    def cycle(self, now: float) -> None:
-        """Take what has come, integrate one cycle up to `now` [s], publish."""
-        assert self.bus is not None
-        for frame in self.bus.drain():
-            message = self._incoming.get((frame.arbitration_id, frame.is_extended_id))
-            if message is not None:
-                self._take(message, frame, now)
-        self.bench.advance(now)
-        if not self.silent:
-            for outgoing in self._outgoing:
-                if self._cycle % outgoing.every == 0:
-                    self._send(outgoing)
-        self._cycle += 1
-
-    def _take(self, message: Message, frame: can.Message, now: float) -> None:
-        try:
-            values: Any = message.decode(bytes(frame.data), decode_choices=False)
-        except (cantools.database.DecodeError, ValueError):
-            self.bad_frames += 1
-            return
-        self.received += 1
-        self.heard_at = now
-        self.bench.receive(message.name, values)
-
-    def _send(self, outgoing: _Outgoing) -> None:
-        assert self.bus is not None
-        try:
-            self.bus.send(outgoing.frame(self.bench.measure(outgoing.message.name)))
-            self.sent += 1
-        except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
-            self.send_errors += 1
-
-
 # ---- the end of the process --------------------------------------------------------------------
 
 
@@ -246,7 +86,7 @@ class Ending:
     """When a bench that was asked to end does so.
 
     It goes on while enable is requested and demands still come, because somebody is bringing it
-    down: at most `LIMIT_S`. After that it publishes for `LINGER_S` more, so that the gateway sees
+    down: at most `LIMIT_S`. In any case it publishes for `LINGER_S` more, so that the gateway sees
     that it is disabled. A second request ends it at once.
     """
 
@@ -280,7 +120,7 @@ class Ending:
         if self.requests > 1:
             return True
         if self._since is None:
-            self._since = now
+            self._since = self._held_at = now
         if requested and now - heard_at <= self.SILENCE_S:
             self._held_at = now
         return now - self._held_at >= self.LINGER_S or now - self._since >= self.LIMIT_S
@@ -408,7 +248,10 @@ def main(
             for problem in error.problems:
                 print(f"hilrt emulate: {problem}", file=sys.stderr)
             return 2
-        on_bus.bus = opened
+        reader = None
+        if UdpReader.available(bus.get("interface")):
+            reader = UdpReader(opened.fileno(), on_bus.demands)
+        on_bus.attach(reader.drain if reader else opened.drain, opened.send)
         watched = die_with_parent(signal.SIGTERM, parent)
         with freeze_gc() as collect:
 
@@ -422,11 +265,14 @@ def main(
                     on_bus, ending, duration=duration, fault=planned, housekeeping=housekeeping
                 )
             finally:
+                if reader:
+                    reader.close()
                 opened.close()
+    errors = reader.errors if reader else opened.errors
     print(
         f"hilrt emulate: {name} ended after {cycles} cycles, {skipped} skipped; frames: "
         f"{on_bus.sent} sent, {on_bus.received} received, {on_bus.bad_frames} unreadable, "
-        f"{on_bus.send_errors} not sent, {opened.errors} bus errors",
+        f"{on_bus.send_errors} not sent, {errors} bus errors",
         file=sys.stderr,
     )
     return 0

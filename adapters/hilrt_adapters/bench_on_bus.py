@@ -1,0 +1,160 @@
+"""An emulated bench on a CAN bus: its frames, coded by the database; no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import can
+import cantools
+from cantools.database.can import Message
+
+from hilrt.config import nearest
+from hilrt.errors import ConfigError
+from hilrt_adapters.can import load_database
+
+
+class EmulatedBench(Protocol):
+    """What an emulated bench offers; time comes from outside, so that tests own it."""
+
+    #: Messages it listens to, with the signals it reads.
+    receives: Mapping[str, tuple[str, ...]]
+    #: Messages it sends, with the number of cycles between two of them.
+    sends: Mapping[str, int]
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asks the bench to be enabled."""
+        ...
+
+    def receive(self, message: str, values: Mapping[str, float]) -> None:
+        """Take the signals of a received message."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]."""
+        ...
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message to send, without the counter `Alive`."""
+        ...
+
+
+class _Outgoing:
+    """One message that is sent: its coding, counter and period."""
+
+    def __init__(self, message: Message, every: int) -> None:
+        self.message = message
+        self.every = every
+        self.counter = 0
+        alive = {signal.name: signal.length for signal in message.signals}.get("Alive")
+        self.modulus = None if alive is None else 1 << alive
+
+    def frame(self, values: dict[str, float]) -> can.Message:
+        if self.modulus is not None:
+            values["Alive"] = self.counter
+            self.counter = (self.counter + 1) % self.modulus
+        message = self.message
+        return can.Message(
+            arbitration_id=message.frame_id,
+            is_extended_id=message.is_extended_frame,
+            data=message.encode(values, strict=False),
+            check=False,
+        )
+
+
+class BenchOnBus:
+    """A bench with its frames coded by a CAN database.
+
+    Parameters
+    ----------
+    bench : EmulatedBench
+    database : Path
+        CAN database with every message that the bench sends and receives.
+
+    Attributes
+    ----------
+    silent : bool
+        Publishes nothing any more.
+    heard_at : float
+        When a demand last came, s.
+    received, sent, bad_frames, send_errors : int
+        Frames counted.
+
+    Raises
+    ------
+    ConfigError
+        If the database cannot be read, or lacks a message or signal of the bench.
+    """
+
+    def __init__(self, bench: EmulatedBench, database: Path) -> None:
+        self.bench = bench
+        self._drain: Callable[[], Iterable[can.Message]] = tuple
+        self._transmit: Callable[[can.Message], None] = lambda frame: None
+        self.silent = False
+        self.heard_at = -math.inf
+        self.received = self.sent = self.bad_frames = self.send_errors = 0
+        self._cycle = 0
+        messages = {m.name: m for m in load_database(database, "database").messages}
+        problems: list[str] = []
+        wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
+        for name, signals in wanted.items():
+            if name not in messages:
+                problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
+                continue
+            there = [signal.name for signal in messages[name].signals]
+            problems += [
+                f"{database.name}: message {name} has no signal {s!r}{nearest(s, there)}"
+                for s in signals
+                if s not in there
+            ]
+            if name in bench.sends:
+                problems += [
+                    f"{database.name}: message {name} has a signal {s!r} that the bench does not "
+                    "send; remove it, or use the bench's own database"
+                    for s in sorted(set(there) - {*signals, "Alive"})
+                ]
+        if problems:
+            raise ConfigError(problems)
+        self.demands = [messages[name] for name in bench.receives]
+        self._incoming = {(m.frame_id, m.is_extended_frame): m for m in self.demands}
+        self._outgoing = [_Outgoing(messages[name], every) for name, every in bench.sends.items()]
+
+    def attach(
+        self, drain: Callable[[], Iterable[can.Message]], send: Callable[[can.Message], None]
+    ) -> None:
+        """Say where frames come from, without blocking, and where they go."""
+        self._drain = drain
+        self._transmit = send
+
+    def cycle(self, now: float) -> None:
+        """Take what has come, integrate one cycle up to `now` [s], publish."""
+        for frame in self._drain():
+            message = self._incoming.get((frame.arbitration_id, frame.is_extended_id))
+            if message is not None:
+                self._take(message, frame, now)
+        self.bench.advance(now)
+        if not self.silent:
+            for outgoing in self._outgoing:
+                if self._cycle % outgoing.every == 0:
+                    self._send(outgoing)
+        self._cycle += 1
+
+    def _take(self, message: Message, frame: can.Message, now: float) -> None:
+        try:
+            values: Any = message.decode(bytes(frame.data), decode_choices=False)
+        except (cantools.database.DecodeError, ValueError):
+            self.bad_frames += 1
+            return
+        self.received += 1
+        self.heard_at = now
+        self.bench.receive(message.name, values)
+
+    def _send(self, outgoing: _Outgoing) -> None:
+        try:
+            self._transmit(outgoing.frame(self.bench.measure(outgoing.message.name)))
+            self.sent += 1
+        except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
+            self.send_errors += 1
