@@ -11,7 +11,7 @@ from hilrt.solver import Floats, Port, Sample
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hilrt.config import SubsystemOptions
+    from hilrt.config import SessionFile, SubsystemOptions
 
 
 class Ports(NamedTuple):
@@ -31,6 +31,13 @@ class Arrival(NamedTuple):
     tick: int
     sample: Sample
     t_arrived: float
+
+
+class Command(NamedTuple):
+    """A process that `hilrt run` starts for a subsystem: its name, and its argument list."""
+
+    name: str
+    argv: list[str]
 
 
 class Link(abc.ABC):
@@ -56,6 +63,10 @@ class Link(abc.ABC):
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
+    #: Messages that never arrived or were refused, as far as the link can tell.
+    lost: int = 0
+    #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
+    actuation_delay: float = 0.0
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         self.name = name
@@ -66,6 +77,10 @@ class Link(abc.ABC):
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
         """Ports as far as they are known without connecting, for `hilrt check`; else None."""
         return None
+
+    def commands(self, session: SessionFile) -> list[Command]:
+        """Processes to start before `open`, in this order; they end in the opposite one."""
+        return []
 
     @abc.abstractmethod
     async def open(self) -> None:

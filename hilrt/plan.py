@@ -61,6 +61,11 @@ class Plan:
         return coupled
 
     @cached_property
+    def taylor(self) -> bool:
+        """Whether any connection uses output derivatives."""
+        return bool(self.network.connections.taylor.any())
+
+    @cached_property
     def limits(self) -> bool:
         """Whether any input is bounded."""
         return self.bounds.any()
@@ -69,6 +74,10 @@ class Plan:
     def variable_step(self) -> bool:
         """Whether each step depends on the one before."""
         return self.step_control.method != "fixed"
+
+    def at_minimum(self, h: float) -> bool:
+        """Whether a step of size `h` [s] is the smallest that the step control may choose."""
+        return self.variable_step and h <= self.step_control.minimum
 
     def worst_defect(self, u_defect: Floats, y_defect: Floats, u: Floats, y: Floats) -> float:
         """Largest defect over all connected ports; over ``atol + rtol |value|`` where given."""

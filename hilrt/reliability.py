@@ -9,6 +9,7 @@ chatter.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
+#: Keeps ratios of signals that were never other than zero finite.
+TINY = 1e-300
 
 
 class Cause(NamedTuple):
@@ -58,19 +61,20 @@ class Checks:
         Causes in the order of `groups`.
     groups : list of slice
         The checks of each cause in the flat array.
-    first : ndarray of int, shape (number of causes,)
-        Start of each group.
     where : list of str
         What each check watches, for people.
     """
 
     causes: list[str]
     groups: list[slice]
-    first: Ints
     where: list[str]
 
     def __len__(self) -> int:
         return len(self.where)
+
+    def cause_of(self, check: int) -> int:
+        """Index of the cause that a check belongs to."""
+        return next(c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
 
 
 def build_checks(network: Network) -> Checks:
@@ -89,14 +93,12 @@ def build_checks(network: Network) -> Checks:
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
     }
-    watched = {cause: names for cause, names in watched.items() if names}
     groups: list[slice] = []
     where: list[str] = []
     for names in watched.values():
         groups.append(slice(len(where), len(where) + len(names)))
         where += names
-    first = np.array([group.start for group in groups], dtype=np.intp)
-    return Checks(list(watched), groups, first, where)
+    return Checks(list(watched), groups, where)
 
 
 class FlagChange(NamedTuple):
@@ -120,120 +122,107 @@ class Monitor:
     any_active : ndarray of bool, shape (n causes,)
     count, seconds : ndarray, shape (n causes,)
         How often a flag of the cause was raised, and how long any of them was up, s.
-    signal_scale, signal_peak, power_scale, power_peak : ndarray, shape (nu,), (nb,)
-        Running scales: decaying peaks, with a floor relative to the highest value so far.
+    magnitude, scale, peak : ndarray, shape (nu + ny + nb,)
+        Of the inputs, the outputs and the bonds' transmitted power: the present magnitude, the
+        running scale (a decaying peak) and the highest so far (a floor for the scale).
     changes : list of FlagChange
         Since the list was last emptied.
     """
 
     checks: Checks
+    part: dict[str, Floats]
     ratio: Floats
     last_high: Floats
     active: Bools
     any_active: Bools
     count: Ints
     seconds: Floats
-    signal_scale: Floats
-    signal_peak: Floats
-    output_scale: Floats
-    output_peak: Floats
-    power_scale: Floats
-    power_peak: Floats
+    magnitude: Floats
+    scale: Floats
+    peak: Floats
     changes: list[FlagChange] = field(default_factory=list)
 
     @classmethod
     def start(cls, checks: Checks, y0: Floats, u0: Floats, n_bonds: int) -> Monitor:
         """No flag raised; scales start from the initial values."""
         n, causes = len(checks), len(checks.causes)
+        ratio = np.zeros(n)
+        groups = zip(checks.causes, checks.groups, strict=True)
+        magnitude = np.abs(np.concatenate((u0, y0, np.zeros(n_bonds))))
         return cls(
             checks=checks,
-            ratio=np.zeros(n),
+            part={cause: ratio[group] for cause, group in groups},
+            ratio=ratio,
             last_high=np.full(n, -np.inf),
             active=np.zeros(n, dtype=bool),
             any_active=np.zeros(causes, dtype=bool),
             count=np.zeros(causes, dtype=np.intp),
             seconds=np.zeros(causes),
-            signal_scale=np.abs(u0),
-            signal_peak=np.abs(u0),
-            output_scale=np.abs(y0),
-            output_peak=np.abs(y0),
-            power_scale=np.zeros(n_bonds),
-            power_peak=np.zeros(n_bonds),
+            magnitude=magnitude,
+            scale=magnitude.copy(),
+            peak=magnitude.copy(),
         )
 
     def update(self, plan: Plan, state: StepState, given: StepInput) -> None:
         """Measure all ratios and move the flags (called once per tick)."""
-        limits, keep = plan.reliability, np.exp(-given.elapsed / plan.reliability.scale_time)
-        _follow(self.signal_scale, self.signal_peak, np.abs(state.measured[0]), keep)
-        _follow(self.output_scale, self.output_peak, np.abs(state.y), keep)
-        _follow(self.power_scale, self.power_peak, np.abs(state.bond_power), keep)
-        for cause, group in zip(self.checks.causes, self.checks.groups, strict=True):
-            ratio = self.ratio[group]
-            match cause:
-                case "sample_late":
-                    ratio[:] = given.late
-                case "sample_implausible":
-                    ratio[:] = state.implausible
-                case "connection_defect":
-                    _relative(state.u_defect, self.signal_scale * limits.connection_defect, ratio)
-                case "output_defect":
-                    _relative(state.y_defect, self.output_scale * limits.output_defect, ratio)
-                case "power_residual":
-                    _relative(
-                        state.corrected.power, self.power_scale * limits.power_residual, ratio
-                    )
-                case "tracking_error":
-                    _relative(state.tracking, self.power_scale * limits.tracking, ratio)
-                case "correction_capped":
-                    ratio[:] = state.corrected.capped & plan.energy.active
-                case "correction_shadow":
-                    ratio[:] = plan.energy.wanted & ~(plan.energy.active & given.apply)
-                case "input_limited":
-                    ratio[:] = state.limited
-                case "step_minimum":
-                    ratio[:] = plan.variable_step and state.h_next <= plan.step_control.minimum
-                case "deadline_missed":
-                    ratio[:] = given.missed
+        limits, part = plan.reliability, self.part
+        self._follow_scales(state, math.exp(-given.elapsed / limits.scale_time))
+        nu, ny = len(state.u_defect), len(state.y)
+        u_scale, y_scale, p_scale = np.split(self.scale, (nu, nu + ny))
+        # A NaN, where a measure is unknown, compares as false and raises nothing.
+        np.divide(state.u_defect, u_scale * limits.connection_defect, out=part["connection_defect"])
+        if given.has_middle:
+            np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
+        if len(p_scale):
+            corrected, energy = state.corrected, plan.energy
+            np.divide(corrected.power, p_scale * limits.power_residual, out=part["power_residual"])
+            np.divide(state.tracking, p_scale * limits.tracking, out=part["tracking_error"])
+            np.abs(part["power_residual"], out=part["power_residual"])
+            np.abs(part["tracking_error"], out=part["tracking_error"])
+            part["correction_capped"][:] = corrected.capped & energy.active
+            part["correction_shadow"][:] = energy.wanted & ~(energy.active & given.apply)
+        part["sample_late"][:] = given.late
+        part["sample_implausible"][:] = state.implausible
+        part["input_limited"][:] = state.limited
+        part["step_minimum"][:] = plan.at_minimum(state.h_next)
+        part["deadline_missed"][:] = given.missed
         self._move_flags(given.t, given.elapsed, limits.clear_time)
+
+    def _follow_scales(self, state: StepState, keep: float) -> None:
+        """Let the running scales decay by `keep`, rise with the values, and stay above a floor."""
+        magnitude = self.magnitude
+        np.concatenate((state.measured[0], state.y, state.bond_power), out=magnitude)
+        np.abs(magnitude, out=magnitude)
+        np.fmax(self.peak, magnitude, out=self.peak)
+        self.scale *= keep
+        np.fmax(self.scale, magnitude, out=self.scale)
+        np.fmax(self.scale, SCALE_FLOOR * self.peak + TINY, out=self.scale)
 
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
         np.copyto(self.last_high, t, where=self.ratio >= 0.5)
-        active = (self.ratio >= 1.0) | (self.active & (t - self.last_high < clear_time))
-        changed = active != self.active
-        if changed.any():
-            self._note_changes(t, active, np.flatnonzero(changed))
-        self.active = active
-        self.any_active = np.logical_or.reduceat(active, self.checks.first)
+        active = (self.ratio >= 1.0) | (self.active & (self.last_high > t - clear_time))
+        if active.any() or self.active.any():
+            changed = np.flatnonzero(active != self.active)
+            self.active = active
+            for c, group in enumerate(self.checks.groups):
+                self.any_active[c] = active[group].any()
+            for i in changed:
+                self._note_change(t, int(i))
         self.seconds += self.any_active * elapsed
 
-    def _note_changes(self, t: float, active: Bools, changed: Ints) -> None:
-        cause_of = np.searchsorted(self.checks.first, changed, side="right") - 1
-        for i, c in zip(changed, cause_of, strict=True):
-            self.count[c] += int(active[i])
-            cause, where = self.checks.causes[c], self.checks.where[i]
-            self.changes.append(FlagChange(t, cause, where, bool(active[i])))
+    def _note_change(self, t: float, i: int) -> None:
+        c, raised = self.checks.cause_of(i), bool(self.active[i])
+        self.count[c] += raised
+        cause, where = self.checks.causes[c], self.checks.where[i]
+        self.changes.append(FlagChange(t, cause, where, raised))
 
     def active_flags(self) -> list[tuple[str, str]]:
         """Flags that are up, as (cause, where)."""
-        up = np.flatnonzero(self.active)
-        cause_of = np.searchsorted(self.checks.first, up, side="right") - 1
+        checks = self.checks
         return [
-            (self.checks.causes[c], self.checks.where[i]) for i, c in zip(up, cause_of, strict=True)
+            (checks.causes[checks.cause_of(int(i))], checks.where[i])
+            for i in np.flatnonzero(self.active)
         ]
-
-
-def _follow(scale: Floats, peak: Floats, magnitude: Floats, keep: float) -> None:
-    """Let a running scale decay by `keep`, rise with `magnitude`, and stay above its floor."""
-    np.maximum(peak, magnitude, out=peak)
-    scale *= keep
-    np.maximum(scale, magnitude, out=scale)
-    np.maximum(scale, SCALE_FLOOR * peak, out=scale)
-
-
-def _relative(measure: Floats, threshold: Floats, out: Floats) -> None:
-    """``|measure| / threshold``; 0 where the measure is unknown or both are 0."""
-    out[:] = np.abs(measure) / np.where(threshold > 0.0, threshold, np.inf)
-    np.nan_to_num(out, copy=False)
 
 
 class Verdict(NamedTuple):

@@ -53,10 +53,12 @@ class StepInput:
         Still computing; without the sample that was due; communicating at this tick.
     reached : ndarray, shape (n subsystems,)
         Session time each subsystem has been advanced to, s.
+    has_middle : bool
+        Whether any `y_mid` is known.
     apply : bool
         Whether corrections act (False: shadow, or not yet armed).
     missed : bool
-        Whether the previous tick missed its dispatch deadline.
+        Whether this tick missed its dispatch deadline; known in the slack.
     """
 
     tick: int
@@ -120,7 +122,7 @@ class StepState:
     bond_time, bond_power, tracking : ndarray, shape (nb,)
         Previous communication point of each bond [s]; transmitted and tracking power, W.
     u_defect, y_defect : ndarray, shape (nu,), (ny,)
-        RMS defects of the interval that ended; NaN where unknown.
+        RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
     pi, monitor
         State of the step control and of the flags.
@@ -157,6 +159,7 @@ class StepState:
     tracking: Floats
     u_defect: Floats
     y_defect: Floats
+    defects: defect.DefectTotals
     limited: Bools
     implausible: Bools
     pi: control_step.PIState
@@ -198,6 +201,7 @@ def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
         tracking=np.zeros(nb),
         u_defect=np.zeros(nu),
         y_defect=np.full(len(y0), np.nan),
+        defects=defect.DefectTotals.start(nu, len(y0)),
         limited=np.zeros(nu, dtype=bool),
         implausible=np.zeros(len(y0), dtype=bool),
         pi=control_step.pi_start(plan.first_step),
@@ -210,7 +214,8 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     guard(state, given)
     turn_over(state)
     state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
-    state.y = outputs_at(state.history, given.t, degree_now(plan.output_order, plan, state, given))
+    degree = degree_now(plan.output_order, plan, state, given)
+    state.y = outputs_at(state.history, given.t, degree)
     build_polynomials(plan, state, given)
     if plan.variable_step:
         assess(plan, state, given)
@@ -230,7 +235,7 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
         state.pi = control_step.pi_step(
             state.pi, worst, control.tolerance, control.minimum, control.maximum
         )
-        state.h_next = state.pi.h
+        state.h_next = round(state.pi.h * 1e9) * 1e-9  # time is integer nanoseconds
     return state
 
 
@@ -243,17 +248,16 @@ def turn_over(state: StepState) -> None:
 
 def guard(state: StepState, given: StepInput) -> None:
     """A sample that is not a finite number does not act: the output counts as not arrived."""
-    np.isfinite(given.y, out=state.implausible)
-    np.logical_not(state.implausible, out=state.implausible)
-    state.implausible &= given.fresh
-    given.fresh &= ~state.implausible
+    finite = np.isfinite(given.y)
+    np.greater(given.fresh, finite, out=state.implausible)
+    given.fresh &= finite
 
 
 def degree_now(order: Ints, plan: Plan, state: StepState, given: StepInput) -> Ints:
     """Degrees (ny,) that the samples at hand allow; hold for late subsystems with that policy."""
     degree = np.minimum(order, state.history.count - 1)
-    hold = plan.holds_when_late & given.late
-    if hold.any():
+    if np.count_nonzero(given.late):
+        hold = plan.holds_when_late & given.late
         degree[hold[plan.network.outputs.owner]] = 0
     return degree
 
@@ -266,7 +270,7 @@ def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     available = degree_now(plan.full_order, plan, state, given)
     degree = np.minimum(net.connections.order, available[source])
     ex.connection_polynomials(differences, nodes, degree, source, state.carried)
-    if net.connections.taylor.any():
+    if plan.taylor:
         ex.taylor_polynomials(net.connections, state.y, given.dy, state.carried)
     ex.sum_at_inputs(net.connections, state.carried, plan.base, state.measured)
 
@@ -306,7 +310,7 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     state.sent[0] += state.added
     # A merged step of a late solver starts before the tick; a bench acts `lead` after it.
     moved = state.t_start[owner] - given.t + plan.lead
-    if moved.any():
+    if np.count_nonzero(moved):
         state.sent[:] = poly.shift(state.sent, moved)
     np.add(given.t, moved, out=state.sent_t0)
     if plan.limits:
@@ -318,7 +322,7 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         np.copyto(state.last, state.sent[0], where=leaves)
         np.copyto(state.last_t, given.t, where=leaves)
     kept = ~state.dispatch[owner]
-    if kept.any():  # these go on with what they have
+    if np.count_nonzero(kept):  # these go on with what they have
         for now, before in ((state.sent, state.flown), (state.sent_t0, state.flown_t0)):
             now[..., kept] = before[..., kept]
         state.added[kept] = state.flown_added[kept]
@@ -335,6 +339,7 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
         order = np.minimum(plan.output_order, state.history.count - 1)
         expected = ex.newton_value(differences, nodes, order)
         state.y_defect = defect.output_defect(given.y_mid, expected, order)
+    state.defects.add(state.u_defect, state.y_defect, given.elapsed)
 
 
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:

@@ -150,7 +150,7 @@ def _capped_effort(
     gain = np.where(has_flow, -target / np.where(has_flow, watt * elapsed, 1.0), 0.0)
     wanted = gain * np.sqrt(flow_square)  # signed length along the flow
     bound = np.minimum(settings.cap * np.sqrt(per_bond(bonds, e * e)), settings.cap_abs)
-    allowed = np.clip(wanted, -bound, bound)
+    allowed = np.maximum(np.minimum(wanted, bound), -bound)
     capped = allowed != wanted
     direction = f / np.where(has_flow, np.sqrt(flow_square), 1.0)[bonds.of_element]
     effort: Floats = allowed[bonds.of_element] * direction

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hilrt.coupling.polynomial import mean_square
-from hilrt.network import Ints
+from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
 
@@ -40,3 +42,34 @@ def output_defect(middle: Floats, expected: Floats, order: Ints) -> Floats:
     """
     rms: Floats = np.abs(middle - expected) * 2.0 ** (order + 1) / np.sqrt(2.0 * order + 3.0)
     return rms
+
+
+@dataclass(slots=True)
+class DefectTotals:
+    """Defects over a run: ``∫ δ² dt`` and the largest RMS of a step, of inputs and outputs.
+
+    `u_square`, `u_max` have shape (nu,), `y_square`, `y_max`, `y_known` shape (ny,); `y_known`
+    says whether an output's defect was ever known.
+    """
+
+    u_square: Floats
+    u_max: Floats
+    y_square: Floats
+    y_max: Floats
+    y_known: Bools
+
+    @classmethod
+    def start(cls, n_inputs: int, n_outputs: int) -> DefectTotals:
+        """Nothing yet."""
+        u, y = np.zeros(n_inputs), np.zeros(n_outputs)
+        return cls(u, u.copy(), y, y.copy(), np.zeros(n_outputs, dtype=bool))
+
+    def add(self, u_defect: Floats, y_defect: Floats, h: float) -> None:
+        """Add a step of length `h` [s] with RMS defects `u_defect` (nu,) and `y_defect` (ny,)."""
+        self.u_square += u_defect * u_defect * h
+        np.maximum(self.u_max, u_defect, out=self.u_max)
+        known = ~np.isnan(y_defect)
+        if known.any():
+            np.add(self.y_square, y_defect * y_defect * h, out=self.y_square, where=known)
+            np.maximum(self.y_max, y_defect, out=self.y_max, where=known)
+            self.y_known |= known

@@ -51,13 +51,14 @@ class History:
         the newest node is dropped.
         """
         later = fresh & (t >= self.t[0])
-        new = later & (t - self.t[0] >= spacing) & (t > self.t[0])
-        for j in range(len(self.t) - 1, 0, -1):
-            np.copyto(self.t[j], self.t[j - 1], where=new)
-            np.copyto(self.y[j], self.y[j - 1], where=new)
+        if len(self.t) > 1:
+            new = later & (t > self.t[0]) & (t - self.t[0] >= spacing)
+            for j in range(len(self.t) - 1, 0, -1):
+                np.copyto(self.t[j], self.t[j - 1], where=new)
+                np.copyto(self.y[j], self.y[j - 1], where=new)
+            np.minimum(self.count + new, len(self.t), out=self.count)
         np.copyto(self.t[0], t, where=later)
         np.copyto(self.y[0], y, where=later)
-        np.minimum(self.count + new, len(self.t), out=self.count)
 
 
 def divided_differences(history: History, now: float) -> tuple[Floats, Floats]:

@@ -27,7 +27,9 @@ class Bounds:
         )
 
 
-def limit(c: Floats, h: Floats, elapsed: Floats, last: Floats, end: Floats, bounds: Bounds) -> Bools:
+def limit(
+    c: Floats, h: Floats, elapsed: Floats, last: Floats, end: Floats, bounds: Bounds
+) -> Bools:
     """Limit polynomials in place over ``[t, t + h]``.
 
     Parameters

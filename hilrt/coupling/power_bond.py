@@ -14,6 +14,8 @@ from hilrt.solver import Floats
 
 def per_bond(bonds: Bonds, elements: Floats) -> Floats:
     """Sum over the elements of each bond, shape (nb,)."""
+    if len(bonds.first) == len(elements):  # scalar bonds
+        return elements
     total: Floats = np.add.reduceat(elements, bonds.first)
     return total
 

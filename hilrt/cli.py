@@ -1,0 +1,215 @@
+"""The commands. Imports happen inside them: a solver process needs no report, a check no network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from hilrt.errors import ConfigError, HilrtError
+
+if TYPE_CHECKING:
+    from hilrt.config import SessionFile
+    from hilrt.session import Result
+
+EXIT_CONFIG = 2
+EXIT_FAULT = 3
+
+app = typer.Typer(
+    help="Soft real-time hardware-in-the-loop co-simulation for test benches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
+]
+
+
+@app.command()
+def run(
+    session: SessionPath,
+    out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
+    duration: Annotated[float | None, typer.Option(help="session time, s", min=0.0)] = None,
+    pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
+    overrides: Overrides = None,
+    shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
+    quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
+) -> None:
+    """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
+    from hilrt.session import RunOptions, run_session
+
+    extra = list(overrides or [])
+    if duration is not None:
+        extra.append(f"session.duration={duration!r}")
+    if pace is not None:
+        extra.append(f"session.pace={_pace(pace)}")
+    file = _load(session, extra)
+    options = RunOptions(out=out, shadow=shadow, view=not quiet)
+    result = run_session(file, options)
+    _finish(result, quiet)
+    raise typer.Exit(result.exit_status)
+
+
+@app.command()
+def check(session: SessionPath, overrides: Overrides = None) -> None:
+    """Report everything that is wrong with a session file, at once."""
+    from hilrt.check import check as check_session
+
+    problems = check_session(_load(session, overrides or []))
+    for problem in problems:
+        typer.echo(str(problem), err=problem.level == "error")
+    errors = sum(problem.level == "error" for problem in problems)
+    if errors:
+        _fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
+    typer.echo(f"{session}: no errors")
+
+
+@app.command()
+def solver(
+    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver")],
+    connect: Annotated[str, typer.Option(help="address of the master")],
+    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
+    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class")] = None,
+) -> None:
+    """Host a solver in this process."""
+    from hilrt.solver_process import main as solver_main
+
+    params: dict[str, str] = {}
+    for item in param or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            _fail(f"--param {item}: write it as key=value")
+        params[key] = value
+    raise typer.Exit(solver_main(target, connect, name, params))
+
+
+@app.command()
+def gateway(
+    session: Annotated[Path, typer.Option(help="session file")],
+    subsystem: Annotated[str, typer.Option(help="its table")],
+    connect: Annotated[str, typer.Option(help="address of the master")],
+    name: Annotated[str | None, typer.Option(help="name to connect under")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Own a bench's CAN bus: code, limit, guard."""
+    from hilrt.gateway import main as gateway_main
+
+    status = gateway_main(session, subsystem, connect, name or subsystem, overrides or [])
+    raise typer.Exit(status)
+
+
+@app.command()
+def emulate(
+    bench: Annotated[str | None, typer.Argument(help="which bench")] = None,
+    session: Annotated[Path | None, typer.Option(help="session file")] = None,
+    subsystem: Annotated[str | None, typer.Option(help="its table")] = None,
+    bus: Annotated[str | None, typer.Option(help="interface=…,channel=…")] = None,
+    database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
+    duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
+    seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
+    fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
+    overrides: Overrides = None,
+    list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
+) -> None:
+    """Emulate a test bench on a CAN bus, on the wall clock."""
+    from hilrt import emulate as emulator
+
+    if list_:
+        for name, text in emulator.benches().items():
+            typer.echo(f"{name:12} {text}")
+        return
+    if bench is None:
+        _fail("which bench? `hilrt emulate --list` shows what there is")
+    if session is not None and subsystem is not None:
+        status = emulator.from_session(
+            session,
+            subsystem,
+            overrides=overrides or [],
+            name=bench,
+            duration=duration,
+            seed=seed,
+            fault=fault,
+        )
+    elif bus is not None and database is not None:
+        status = emulator.main(
+            bench, bus=_bus(bus), database=database, duration=duration, seed=seed, fault=fault
+        )
+    else:
+        _fail("give --session and --subsystem, or --bus and --database")
+    raise typer.Exit(status)
+
+
+def _pace(text: str) -> str:
+    if text in ("realtime", "asap"):
+        return f'"{text}"'
+    try:
+        return repr(float(text))
+    except ValueError:
+        _fail(f"--pace {text}: is not realtime, asap or a number")
+
+
+def _bus(text: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals:
+            _fail(f"--bus {text}: write it as interface=…,channel=…")
+        arguments[key] = int(value) if value.isdecimal() else value
+    return arguments
+
+
+def _load(session: Path, overrides: list[str]) -> SessionFile:
+    from hilrt.config import load_session
+
+    return load_session(session, overrides)
+
+
+def _finish(result: Result, quiet: bool) -> None:
+    """Report page and closing table, after everything has stopped."""
+    if result.fault:
+        typer.echo(f"session ended in a fault: {result.fault}", err=True)
+    if not result.summary:
+        return
+    try:
+        from hilrt.analyze.report import write_report
+
+        write_report(result.folder)
+    except (ImportError, HilrtError) as error:
+        typer.echo(f"no report: {error}", err=True)
+    if quiet:
+        return
+    from rich.console import Console
+
+    from hilrt.monitor.terminal import closing_table
+
+    console = Console()
+    console.print(closing_table(result.summary))
+    console.print(f"files in {result.folder}", highlight=False)
+
+
+def _fail(text: str) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(EXIT_CONFIG)
+
+
+def main(command: Callable[[], Any] = app) -> None:
+    """Run the command line; every expected error is a clear line and an exit status."""
+    try:
+        command()
+    except ConfigError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"{problem}\n")
+        raise SystemExit(EXIT_CONFIG) from None
+    except HilrtError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(EXIT_FAULT) from None
+    except (json.JSONDecodeError, BrokenPipeError) as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        raise SystemExit(1) from None

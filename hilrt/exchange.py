@@ -1,0 +1,238 @@
+"""The exchange: the cut at the tick, the fan-out of inputs, and who is late. The only fan-out.
+
+In real time nobody is waited for: `cut` takes what has arrived. As fast as possible, `collect`
+waits until every stepped solver that is due has answered, with a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hilrt.clock import monotonic_ns
+from hilrt.errors import PeerLost, SolverError
+from hilrt.link import Arrival, Link
+from hilrt.network import Network
+from hilrt.solver import Sample
+from hilrt.step import StepInput, StepState
+
+#: A bench that has not been heard for this many of its intervals is late.
+BENCH_PATIENCE = 2.5
+
+
+class Exchange:
+    """Moves samples from the links into a `StepInput`, and inputs from a `StepState` to the links.
+
+    Parameters
+    ----------
+    network : Network
+    links : sequence of Link
+        In the order of ``network.subsystems``, opened and initialized.
+    step : float
+        Base macro step, s.
+    max_misses : sequence of int
+        Consecutive due ticks without a sample after which each subsystem counts as lost.
+    derivatives : int
+        Number of output derivatives to keep.
+
+    Attributes
+    ----------
+    given : StepInput
+        Filled by `cut`, in place.
+    late, lost : ndarray of int, shape (n,)
+        Ticks at which each subsystem's sample was late; samples that never came or were refused.
+    age, compute_us : ndarray, shape (n,)
+        Age of the newest sample at the cut [s], and what the subsystem took for its step.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        links: Sequence[Link],
+        step: float,
+        max_misses: Sequence[int],
+        derivatives: int = 0,
+    ) -> None:
+        n = len(links)
+        self.network = network
+        self.links = list(links)
+        self.given = StepInput.empty(
+            len(network.outputs), len(network.inputs), n, max(derivatives, 0)
+        )
+        self.physical = np.array([link.physical for link in links], dtype=bool)
+        self.late = np.zeros(n, dtype=np.intp)
+        self.lost = np.zeros(n, dtype=np.intp)
+        self.age = np.zeros(n)
+        self.compute_us = np.zeros(n)
+        self._misses = np.zeros(n, dtype=np.intp)
+        self._max_misses = np.array(max_misses, dtype=np.intp)
+        self._patience = BENCH_PATIENCE * step * network.every
+        self._newest = np.full(n, -np.inf)
+        self._answer_ns = np.full(n, -1, dtype=np.int64)  # where the outstanding advance leads to
+        self._busy = np.zeros(n, dtype=bool)
+        self._parked: list[list[Arrival]] = [[] for _ in links]
+        self._local = [s for s, link in enumerate(links) if link.fileno() is None]
+
+    def start(self, t0: float, samples: Sequence[Sample]) -> None:
+        """Take the initialized samples as what tick 0 finds."""
+        self.given.reached[:] = t0
+        self._newest[:] = t0
+        for s, sample in enumerate(samples):
+            self._take(s, sample, t0)
+
+    def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
+        """Take what has arrived: the `StepInput` of this tick, valid until the next cut.
+
+        Parameters
+        ----------
+        tick : int
+            Number of the communication point.
+        t_ns, elapsed_ns : int
+            Its session time, and the time since the previous one, ns.
+
+        Raises
+        ------
+        PeerLost
+            If a subsystem is known to be gone or has missed more ticks than its policy allows.
+        """
+        given, t = self.given, t_ns * 1e-9
+        if tick > 0:
+            given.fresh[:] = False
+        given.has_middle = False
+        given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
+        np.equal(tick % self.network.every, 0, out=given.due)
+        for s, link in enumerate(self.links):
+            for arrival in link.poll():
+                self._parked[s].append(arrival)
+            if self._parked[s]:
+                self._unpark(s, t_ns)
+        np.copyto(given.reached, t, where=self.physical)
+        np.copyto(given.busy, self._busy)
+        stepped_late = given.due & self._busy
+        bench_late = t - self._newest > self._patience
+        np.copyto(given.late, np.where(self.physical, bench_late, stepped_late))
+        np.subtract(t, self._newest, out=self.age)
+        if given.late.any() or self._misses.any():
+            self._count_misses()
+        return given
+
+    def _unpark(self, s: int, t_ns: int) -> None:
+        """Use what is valid by now; a slow solver's answer may lie in the future."""
+        if not self.physical[s] and self._answer_ns[s] > t_ns:
+            return
+        for arrival in self._parked[s]:
+            self._take(s, arrival.sample, float(self._answer_ns[s] * 1e-9))
+        self._parked[s].clear()
+
+    def _take(self, s: int, sample: Sample, t_end: float) -> None:
+        given, part = self.given, self.network.outputs.slices[s]
+        if sample.y.shape != (part.stop - part.start,):
+            raise SolverError(
+                f"subsystem {self.links[s].name!r}: {sample.y.shape} outputs arrived, "
+                f"{part.stop - part.start} were announced"
+            )
+        given.y[part] = sample.y
+        if sample.t_valid is None:
+            given.t_valid[part] = t_end
+            given.fresh[part] = True
+        else:
+            given.fresh[part] |= ~np.isnan(sample.t_valid)
+            given.t_valid[part] = sample.t_valid
+        if sample.y_mid is not None:
+            if not given.has_middle:
+                given.y_mid[:] = np.nan
+            given.y_mid[part] = sample.y_mid
+            given.has_middle = True
+        if sample.dy is not None and len(given.dy):
+            n = min(len(sample.dy), len(given.dy))
+            given.dy[:n, part] = sample.dy[:n]
+        if sample.realised is not None:
+            given.realised[self.network.inputs.slices[s]] = sample.realised
+        self.compute_us[s] = sample.compute_us
+        if self.physical[s]:
+            valid = given.t_valid[part]
+            self._newest[s] = valid.max(initial=self._newest[s])
+        else:
+            self._newest[s] = t_end
+            given.reached[s] = t_end
+            self._busy[s] = False
+
+    def _count_misses(self) -> None:
+        late = self.given.late
+        self.late += late
+        np.copyto(self._misses, 0, where=self.given.due & ~late)
+        self._misses += late
+        over = np.flatnonzero(self._misses > self._max_misses)
+        if len(over):
+            s = int(over[0])
+            raise PeerLost(
+                self.links[s].name,
+                f"no sample for {self._misses[s]} ticks (late.max_misses is "
+                f"{self._max_misses[s]}); newest sample is {self.age[s]:.3f} s old",
+            )
+
+    def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
+        """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
+        tick = self.given.tick
+        for s, link in enumerate(self.links):
+            if state.dispatch[s]:
+                t, h = float(state.t_start[s]), float(state.h[s])
+                link.dispatch(tick, t, h, state.sent[:, self.network.inputs.slices[s]])
+                if not self.physical[s]:
+                    self._busy[s] = True
+                    self._answer_ns[s] = t_ns + self.network.every[s] * h_ns
+
+    def run_local(self) -> None:
+        """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
+        for s in self._local:
+            self._parked[s].extend(self.links[s].poll())
+
+    def answered(self, t_ns: int) -> bool:
+        """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
+        complete = True
+        for s in np.flatnonzero(self._busy & (self._answer_ns <= t_ns)):
+            if not self._parked[s]:
+                self._parked[s].extend(self.links[s].poll())
+            complete &= bool(self._parked[s])
+        return complete
+
+    async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
+        """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
+        if self.answered(t_ns):
+            return
+        deadline = monotonic_ns() + int(timeout * 1e9)
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        watched = {fd for link in self.links if (fd := link.fileno()) is not None}
+        for fd in watched:
+            loop.add_reader(fd, arrived.set)
+        try:
+            while not self.answered(t_ns) and not stopping():
+                if monotonic_ns() > deadline:
+                    self._raise_silent(t_ns, timeout)
+                # The descriptor of a ZeroMQ socket reports edges, so look again now and then.
+                arrived.clear()
+                if not self.answered(t_ns):
+                    await _wait(arrived, 0.01)
+        finally:
+            for fd in watched:
+                loop.remove_reader(fd)
+
+    def _raise_silent(self, t_ns: int, timeout: float) -> None:
+        for s in np.flatnonzero(self._busy & (self._answer_ns <= t_ns)):
+            if not self._parked[s]:
+                self.lost[s] += 1
+                raise PeerLost(
+                    self.links[s].name,
+                    f"no answer to the step towards t = {t_ns * 1e-9:g} s within {timeout:g} s "
+                    "(master.step_timeout); see its log",
+                )
+
+
+async def _wait(event: asyncio.Event, timeout: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), timeout)
+    except TimeoutError:
+        return

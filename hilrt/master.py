@@ -1,0 +1,196 @@
+"""The master's loop: clock, cut, macro step, dispatch, and the slack. Only numerics and exchange.
+
+One turn of the loop is one macro step. In real time the loop sleeps until the next grid point and
+waits for nobody; as fast as possible it waits for the solvers instead of the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hilrt.clock import Clock, Grid, monotonic_ns
+from hilrt.exchange import Exchange
+from hilrt.monitor.status import StatusPublisher
+from hilrt.plan import Plan
+from hilrt.record.feed import Feed
+from hilrt.signals import RowWriter
+from hilrt.step import StepInput, StepState, assess, macro_step
+from hilrt.timing import Distribution
+
+#: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
+CHANGES_PER_TICK = 20
+
+
+class End(StrEnum):
+    """Why the loop ended."""
+
+    FINISHED = "finished"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the loop counted.
+
+    Attributes
+    ----------
+    steps : int
+        Macro steps completed.
+    t_ns : int
+        Session time of the last communication point, ns.
+    missed : int
+        Ticks whose inputs were not all dispatched within the deadline, those skipped included.
+    lateness, compute : Distribution
+        Tick to dispatch complete (real time only), and cut to dispatch complete.
+    first_h, min_h, max_h : int
+        Macro step sizes, ns.
+    """
+
+    steps: int = 0
+    t_ns: int = 0
+    missed: int = 0
+    lateness: Distribution = field(default_factory=Distribution)
+    compute: Distribution = field(default_factory=Distribution)
+    first_h: int = 0
+    min_h: int = 0
+    max_h: int = 0
+
+    def count_step(self, h_ns: int) -> None:
+        """Count one completed macro step of size `h_ns`."""
+        if self.steps == 0:
+            self.first_h = self.min_h = h_ns
+        self.steps += 1
+        self.min_h = min(self.min_h, h_ns)
+        self.max_h = max(self.max_h, h_ns)
+
+
+class Master:
+    """Runs macro steps until the duration is reached or somebody asks it to stop.
+
+    Parameters
+    ----------
+    plan, state, exchange
+        The numerics and the links.
+    clock : Clock
+        `WallClock` in real time; None as fast as possible.
+    pace : float
+        Session seconds per second on the clock.
+    deadline_ns : int
+        Time from the tick to the end of the dispatch that is still on time.
+    feed, publisher
+        Where rows and status go in the slack.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: StepState,
+        exchange: Exchange,
+        clock: Clock | None,
+        feed: Feed,
+        publisher: StatusPublisher,
+        *,
+        pace: float = 1.0,
+        deadline_ns: int = 0,
+        step_timeout: float = 60.0,
+    ) -> None:
+        self.plan, self.state, self.exchange = plan, state, exchange
+        self.clock, self.feed, self.publisher = clock, feed, publisher
+        self.pace, self.deadline_ns, self.step_timeout = pace, deadline_ns, step_timeout
+        self.progress = Progress()
+        self.stop_requested = ""
+        self.row = RowWriter(plan, feed.row)
+        self.step_ns = round(plan.step * 1e9)
+
+    def request_stop(self, reason: str) -> None:
+        """Let the loop end at the next communication point (a signal handler may call this)."""
+        self.stop_requested = self.stop_requested or reason
+
+    def stopping(self) -> bool:
+        """Whether somebody asked the loop to stop."""
+        return bool(self.stop_requested)
+
+    async def run(self, duration_ns: int, epoch_ns: int) -> End:
+        """Run from session time 0, which is `epoch_ns` on the clock, to `duration_ns` or beyond.
+
+        The run ends at the first communication point at or after its duration. `PeerLost` and
+        whatever else goes wrong is raised to the caller, who brings the benches to safety.
+        """
+        grid = Grid(epoch_ns, self.step_ns, self.pace)
+        tick, t_ns, elapsed_ns = 0, 0, 0
+        while True:
+            if self.clock is not None:
+                await self.clock.sleep_until(grid.clock_ns(t_ns))
+            else:
+                await self.exchange.collect(t_ns, self.step_timeout, self.stopping)
+                await self._breathe(tick)
+            if self.stopping():
+                return End.INTERRUPTED
+            begun = monotonic_ns()
+            given = self.exchange.cut(tick, t_ns, elapsed_ns)
+            macro_step(self.plan, self.state, given)
+            h_ns = round(self.state.h_next * 1e9)
+            last = t_ns >= duration_ns
+            if not last:
+                self.exchange.dispatch(self.state, t_ns, h_ns)
+            done = monotonic_ns()
+            self._note_timing(given, begun, done, grid.clock_ns(t_ns))
+            self._slack(given, t_ns, h_ns, done - begun, done - grid.clock_ns(t_ns))
+            self.progress.t_ns = t_ns
+            if last:
+                return End.FINISHED
+            before, t_ns = t_ns, t_ns + h_ns
+            if self.clock is not None:
+                t_ns = self._skip_passed(grid, t_ns, min(duration_ns, t_ns + 10**9))
+            elapsed_ns = t_ns - before
+            tick += elapsed_ns // self.step_ns if not self.plan.variable_step else 1
+            self.progress.count_step(elapsed_ns)
+
+    def _note_timing(self, given: StepInput, begun: int, done: int, target: int) -> None:
+        self.progress.compute.add(done - begun)
+        given.missed = False
+        if self.clock is not None:
+            lateness = done - target
+            self.progress.lateness.add(lateness)
+            given.missed = lateness > self.deadline_ns
+            self.progress.missed += given.missed
+
+    def _skip_passed(self, grid: Grid, t_ns: int, limit_ns: int) -> int:
+        """Stay on the grid: ticks that have wholly passed are missed, not run late one by one."""
+        now = grid.index(self.clock.now_ns() if self.clock else 0) * self.step_ns
+        skipped_to = min(max(t_ns, now), limit_ns)
+        self.progress.missed += (skipped_to - t_ns) // self.step_ns
+        return skipped_to
+
+    def _slack(
+        self, given: StepInput, t_ns: int, h_ns: int, compute_ns: int, lateness_ns: int
+    ) -> None:
+        """Everything that need not be done before the inputs are on the wire."""
+        if not self.plan.variable_step:
+            assess(self.plan, self.state, given)
+        self.exchange.run_local()
+        late_ns = lateness_ns if self.clock is not None else 0
+        self.row.fill(self.state, given, self.exchange, h_ns * 1e-9, late_ns, compute_ns)
+        self.feed.commit(t_ns)
+        self._report_flags()
+        self.publisher.update(self, given)
+
+    def _report_flags(self) -> None:
+        changes = self.state.monitor.changes
+        if not changes:
+            return
+        for change in changes[:CHANGES_PER_TICK]:
+            level = "warning" if change.raised else "info"
+            text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
+            self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
+        changes.clear()
+
+    async def _breathe(self, tick: int) -> None:
+        """Let signals, heartbeats and the garbage collector have their turn when nothing waits."""
+        if tick % 64 == 0:
+            await asyncio.sleep(0)
+            if tick % 65536 == 0:
+                gc.collect(0)

@@ -1,0 +1,87 @@
+"""Builds the live status a few times per second, in the master's slack."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hilrt.clock import monotonic_ns
+from hilrt.monitor.telemetry import (
+    BondStatus,
+    Flag,
+    PeerStatus,
+    Percentiles,
+    Status,
+    Telemetry,
+)
+from hilrt.reliability import verdict
+
+if TYPE_CHECKING:
+    from hilrt.master import Master
+    from hilrt.step import StepInput
+
+PERIOD_NS = 200_000_000
+
+
+class StatusPublisher:
+    """Publishes a `Status` every `PERIOD_NS` of wall time; nothing without a telemetry socket."""
+
+    def __init__(self, telemetry: Telemetry | None, session: str, duration: float) -> None:
+        self.telemetry = telemetry
+        self.session = session
+        self.duration = duration
+        self.state = "CONFIGURED"
+        self._next_ns = 0
+
+    def announce(self, state: str, message: str = "") -> None:
+        """Publish a change of the session's state at once."""
+        self.state = state
+        if self.telemetry is not None:
+            self.telemetry.publish(
+                Status(session=self.session, state=state, duration=self.duration, message=message)
+            )
+
+    def update(self, master: Master, given: StepInput) -> None:
+        """Publish if it is time."""
+        if self.telemetry is None:
+            return
+        now = monotonic_ns()
+        if now < self._next_ns:
+            return
+        self._next_ns = now + PERIOD_NS
+        self.telemetry.publish(self._look(master, given))
+
+    def _look(self, master: Master, given: StepInput) -> Status:
+        state, progress, exchange = master.state, master.progress, master.exchange
+        outputs = master.plan.network.outputs
+        energy, tables = state.energy, master.plan.network.bonds.tables
+        lateness = progress.lateness.quantiles() if master.clock is not None else None
+        return Status(
+            session=self.session,
+            state=self.state,
+            t=given.t,
+            duration=self.duration,
+            tick=given.tick,
+            missed=progress.missed,
+            lateness_us=None
+            if lateness is None
+            else Percentiles(lateness["p50"], lateness["p99"], lateness["max"]),
+            values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
+            units=dict(zip(outputs.names, outputs.units, strict=True)),
+            flags=[Flag(cause, where) for cause, where in state.monitor.active_flags()],
+            bonds={
+                table.name: BondStatus(
+                    float(state.bond_power[b]),
+                    float(energy.residual[b]),
+                    float(energy.tracking[b]),
+                    float(energy.corrected[b]),
+                )
+                for b, table in enumerate(tables)
+            },
+            peers={
+                link.name: PeerStatus(
+                    int(exchange.late[s]), int(exchange.lost[s]), float(exchange.age[s]) * 1e3
+                )
+                for s, link in enumerate(exchange.links)
+            },
+            verdict=verdict(state.monitor, given.t, None).word,
+        )

@@ -1,0 +1,489 @@
+"""A session's life: from the session file to a closed log, whatever happens on the way.
+
+The states, and what leads from one to the next, are drawn in docs/session.md. Every exit path (end,
+Ctrl-C, SIGTERM, exception, dead peer) goes through `_close`: benches run their safe profile, every
+process that was started ends, every file is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt import registry
+from hilrt.check import check
+from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
+from hilrt.config import SessionFile
+from hilrt.errors import ConfigError, HilrtError, PeerLost
+from hilrt.exchange import Exchange
+from hilrt.host import freeze_gc, other_cpus, set_affinity
+from hilrt.hub import Hub, RemoteLink
+from hilrt.link import Link, Ports
+from hilrt.master import End, Master
+from hilrt.monitor.status import StatusPublisher
+from hilrt.monitor.telemetry import Telemetry
+from hilrt.network import Network, build_network
+from hilrt.plan import Plan, build_plan
+from hilrt.record.feed import Attachment, Feed, NullFeed
+from hilrt.signals import build_topics
+from hilrt.solver import Floats, Sample
+from hilrt.spawn import Children
+from hilrt.step import StepState, start
+from hilrt.summary import build_summary
+
+#: How long the recorder and the terminal view may take to start, and children to end, s.
+START_TIMEOUT = 10.0
+STOP_TIMEOUT = 5.0
+#: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
+RECORDER_PATIENCE = 10.0
+
+
+class State(StrEnum):
+    """Where a session is in its life."""
+
+    CONFIGURED = "CONFIGURED"
+    CONNECTING = "CONNECTING"
+    INITIALIZED = "INITIALIZED"
+    ARMED = "ARMED"
+    RUNNING = "RUNNING"
+    SAFE = "SAFE"
+    STOPPED = "STOPPED"
+    FAULT = "FAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line adds to a session file.
+
+    Attributes
+    ----------
+    out : Path
+        Folder in which the run's own folder is made.
+    duration : float, optional
+        Session time, s; default: the session file's.
+    pace : str or float, optional
+        Instead of the session file's.
+    shadow : bool
+        Compute every correction and apply none.
+    view : bool
+        Start the terminal view.
+    record : bool
+        Write a log.
+    """
+
+    out: Path = Path("runs")
+    duration: float | None = None
+    pace: str | float | None = None
+    shadow: bool = False
+    view: bool = False
+    record: bool = True
+
+
+@dataclass(slots=True)
+class Result:
+    """What is left of a session.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's folder with ``session.mcap``, ``summary.json`` and logs of the processes.
+    summary : dict
+        Contents of ``summary.json``.
+    exit_status : int
+        0 finished, 3 ended by a fault in the safe state, 130 interrupted.
+    fault : str, optional
+        What went wrong.
+    """
+
+    folder: Path
+    summary: dict[str, Any] = field(default_factory=dict)
+    exit_status: int = 0
+    fault: str | None = None
+
+
+class Session:
+    """One run of a session file. `run` may be called once."""
+
+    def __init__(self, file: SessionFile, options: RunOptions) -> None:
+        problems = [p for p in check(file, pace=options.pace) if p.level == "error"]
+        if problems:
+            raise ConfigError([str(problem) for problem in problems])
+        self.file, self.tables, self.options = file, file.tables, options
+        self.duration = options.duration or self.tables.session.duration
+        self.pace = self.tables.session.pace if options.pace is None else options.pace
+        self.folder = _make_folder(options.out, self.tables.session.name)
+        self.result = Result(self.folder)
+        self.state = State.CONFIGURED
+        self.master: Master | None = None
+        self.feed: Feed | None = None
+        self.links: list[Link] = []
+        self.armed: list[Link] = []
+        self.interrupted = ""
+        self._epoch_ns = 0
+        self._notes: list[tuple[str, str, str]] = []
+
+    @property
+    def real_time(self) -> bool:
+        """Whether ticks follow the wall clock."""
+        return self.pace != "asap"
+
+    async def run(self) -> Result:
+        """Run the session to its end and return what is left of it.
+
+        Faults end in the result (exit status 3), an interruption too (130); `ConfigError` and
+        programming errors are raised, after everything was closed.
+        """
+        task = asyncio.ensure_future(self._run())
+        with _signals(lambda reason: self._interrupt(reason, task)):
+            try:
+                await task
+            except asyncio.CancelledError:
+                if not self.interrupted:
+                    raise
+                self.result.exit_status = 130
+        return self.result
+
+    def _interrupt(self, reason: str, task: asyncio.Future[None]) -> None:
+        if self.interrupted:
+            return
+        self.interrupted = reason
+        if self.master is not None:
+            self.master.request_stop(reason)
+        else:
+            task.cancel()
+
+    async def _run(self) -> None:
+        affinity = self.tables.master.pacing.affinity
+        view = self.options.view
+        telemetry = Telemetry() if view or self.real_time else None
+        self.publisher = StatusPublisher(telemetry, self.tables.session.name, self.duration)
+        self.children = Children(self.folder / "logs", self._child_ended)
+        self.hub = Hub(self.tables.master.listen, self.tables.session.name)
+        clock: Clock | None = None
+        try:
+            if telemetry is not None and view:
+                self._start_view(telemetry.address)
+            self.cpus_for_children = other_cpus(affinity)
+            await self._connect()
+            network, samples, u0 = await self._initialize()
+            plan, state, exchange = self._build(network, samples, u0)
+            await self._open_log(plan)
+            if affinity and (problem := set_affinity(affinity)):
+                self._note("warning", "host", problem)
+            clock = await self._make_clock() if self.real_time else None
+            await self._arm(u0, network)
+            await self._loop(plan, state, exchange, clock)
+        except (HilrtError, OSError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            self.result.fault = str(error)
+            self.result.exit_status = 3
+            self._go(State.FAULT, str(error), level="error")
+        finally:
+            await self._close()
+            if clock is not None:
+                clock.close()
+            if telemetry is not None:
+                telemetry.close()
+
+    # -- start ------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        self._go(State.CONNECTING, "starting subsystems")
+        for name, options in self.tables.subsystems.items():
+            link = registry.link_class(options.adapter)(name, options, self.file.folder)
+            if isinstance(link, RemoteLink):
+                self.hub.add(link)
+            self.links.append(link)
+        for link in self.links:
+            for command in link.commands(self.file):
+                self.children.start(
+                    command.name,
+                    command.argv,
+                    cwd=self.file.folder,
+                    affinity=self.cpus_for_children,
+                )
+        limit = self.tables.master.connect_timeout
+        async with asyncio.timeout(limit + 1.0):
+            await _all(link.open() for link in self.links)
+
+    async def _initialize(self) -> tuple[Network, list[Sample], Floats]:
+        """Initialize in the order of feedthrough, with ``u0 = L y``."""
+        ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in self.links}
+        network = build_network(ports, self.tables)
+        u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
+        for part, port in network.outputs.ports.values():
+            y0[part] = port.start
+        samples: list[Sample | None] = [None] * len(self.links)
+        for s in network.initialization_order():
+            coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
+            np.copyto(u0, coupled, where=network.connected)
+            sample = await self.links[s].initialize(0.0, u0[network.inputs.slices[s]])
+            y0[network.outputs.slices[s]] = sample.y
+            samples[s] = sample
+        coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
+        np.copyto(u0, coupled, where=network.connected)
+        self._go(State.INITIALIZED, "all subsystems have initialized")
+        return network, [sample for sample in samples if sample is not None], u0
+
+    def _build(
+        self, network: Network, samples: list[Sample], u0: Floats
+    ) -> tuple[Plan, StepState, Exchange]:
+        physical = np.array([link.physical for link in self.links], dtype=bool)
+        lead = np.array([link.actuation_delay for link in self.links])
+        plan = build_plan(network, self.tables, physical, lead, self.options.shadow)
+        y0 = np.concatenate([sample.y for sample in samples])
+        state = start(plan, 0.0, y0, u0)
+        exchange = Exchange(
+            network,
+            self.links,
+            plan.step,
+            [options.late.max_misses for options in self.tables.subsystems.values()],
+            derivatives=plan.depth - 1 if network.connections.taylor.any() else 0,
+        )
+        exchange.start(0.0, samples)
+        return plan, state, exchange
+
+    async def _arm(self, u0: Floats, network: Network) -> None:
+        """Enable the benches and bring them to where the virtual side starts."""
+        limit = self.tables.master.arm_timeout
+        for s, link in enumerate(self.links):
+            if not link.physical:
+                continue
+            self.publisher.announce(self.state, f"arming {link.name}")
+            self.armed.append(link)
+            try:
+                async with asyncio.timeout(limit):
+                    await link.arm(u0[network.inputs.slices[s]])
+            except TimeoutError:
+                raise PeerLost(
+                    link.name, f"could not be armed within {limit:g} s (master.arm_timeout)"
+                ) from None
+        self._go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
+
+    async def _make_clock(self) -> WallClock:
+        spin = self.tables.master.pacing.spin
+        spin_ns = await measure_spin_ns() if spin == "auto" else round(spin * 1e3)
+        return WallClock(spin_ns)
+
+    async def _open_log(self, plan: Plan) -> None:
+        topics = build_topics(plan)
+        if not self.options.record:
+            self.feed = NullFeed(topics)
+            return
+        self.feed = Feed(topics, patience_s=0.0 if self.real_time else RECORDER_PATIENCE)
+        argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
+        self.children.start("recorder", argv, affinity=self.cpus_for_children, nice=5)
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self.feed.ready:
+            if time.monotonic() > deadline or "recorder" not in self.children.running():
+                raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
+            await asyncio.sleep(0.01)
+
+    # -- run --------------------------------------------------------------------------------------
+
+    async def _loop(
+        self, plan: Plan, state: StepState, exchange: Exchange, clock: Clock | None
+    ) -> None:
+        assert self.feed is not None
+        factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
+        self.master = master = Master(
+            plan,
+            state,
+            exchange,
+            clock,
+            self.feed,
+            self.publisher,
+            pace=factor,
+            deadline_ns=round(self.tables.master.dispatch_deadline * plan.step * 1e9 / factor),
+            step_timeout=self.tables.master.step_timeout,
+        )
+        if self.interrupted:
+            master.request_stop(self.interrupted)
+        ahead = 2 * master.step_ns if clock is not None else 0
+        with freeze_gc() as collect:
+            master.collect_garbage = collect
+            self._epoch_ns = monotonic_ns() + ahead
+            self.hub.epoch_ns = self._epoch_ns
+            self._begin_log(time.time_ns() + ahead)
+            self._go(State.RUNNING, "first tick")
+            fault: str | None = None
+            try:
+                end = await master.run(round(self.duration * 1e9), self._epoch_ns)
+            except HilrtError as error:
+                end, fault = None, str(error)
+                self._go(State.SAFE, fault, level="error")
+        wall_s = (monotonic_ns() - self._epoch_ns) * 1e-9
+        if end is End.INTERRUPTED:
+            self._go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
+            self.result.exit_status = 130
+        await self._secure(fault or self.interrupted or "session finished")
+        if fault is not None:
+            self.result.fault, self.result.exit_status = fault, 3
+            self._go(State.FAULT, fault, level="error")
+        else:
+            self._go(State.STOPPED, "benches are at rest" if self.armed else "finished")
+        self.result.summary = build_summary(
+            plan,
+            state,
+            exchange,
+            master.progress,
+            session=self.tables.session.name,
+            end_state=str(self.state),
+            wall_s=wall_s,
+            real_time=self.real_time,
+            fault=fault,
+            dropped_rows=self.feed.dropped,
+        )
+
+    def _begin_log(self, wall_epoch_ns: int) -> None:
+        assert self.feed is not None
+        attachments = [Attachment(self.file.path.name, "application/toml", self.file.text.encode())]
+        for link in self.links:
+            attachments += [
+                Attachment(path.name, "text/plain", path.read_bytes()) for path in link.files()
+            ]
+        metadata = {
+            "overrides": json.dumps(self.file.overrides),
+            "duration_s": repr(self.duration),
+            "pace": str(self.pace),
+            "shadow": str(self.options.shadow),
+            "bonds": json.dumps(
+                [{"name": b.name, "effort": b.effort, "flow": b.flow} for b in self.tables.bonds]
+            ),
+        }
+        name = self.tables.session.name
+        self.feed.begin(self.folder, name, wall_epoch_ns, attachments, metadata)
+        for level, source, text in self._notes:
+            self.feed.event(0, level, "session", source, text)  # type: ignore[arg-type]
+        self._notes.clear()
+
+    # -- end --------------------------------------------------------------------------------------
+
+    async def _secure(self, reason: str) -> None:
+        """Run the safe profile of every bench that was armed, and let every subsystem end."""
+        await asyncio.gather(*(link.stop(reason) for link in self.links))
+
+    async def _close(self) -> None:
+        """Whatever happened: benches secured, processes ended, files closed."""
+        if self.master is None or not self.result.summary:
+            await self._secure(self.result.fault or self.interrupted or "session could not start")
+        for link in self.links:
+            await link.close()
+        self.hub.close()
+        self._write_summary()
+        if self.feed is not None:
+            summary = json.dumps(self.result.summary, indent=1).encode()
+            await asyncio.to_thread(self.feed.end, summary)
+            self.feed.close()
+        self.publisher.announce(str(self.state), "closing")
+        await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
+        for line in await self.children.stop_all(STOP_TIMEOUT):
+            self._note("warning", "session", line)
+
+    def _write_summary(self) -> None:
+        if self.result.summary:
+            text = json.dumps(self.result.summary, indent=1)
+            (self.folder / "summary.json").write_text(text, encoding="utf-8")
+
+    # -- bookkeeping ------------------------------------------------------------------------------
+
+    def _go(self, state: State, cause: str, level: str = "info") -> None:
+        """Change the state; every transition is in the log with its cause."""
+        text = f"{self.state} -> {state}: {cause}"
+        self.state = state
+        self.publisher.announce(str(state), cause)
+        self._note(level, "session", text)
+
+    def _note(self, level: str, source: str, text: str) -> None:
+        if self.feed is None or self._epoch_ns == 0:
+            self._notes.append((level, source, text))
+            return
+        t_ns = monotonic_ns() - self._epoch_ns if self.real_time else self._virtual_now()
+        self.feed.event(t_ns, level, "session", source, text)  # type: ignore[arg-type]
+
+    def _virtual_now(self) -> int:
+        return self.master.progress.t_ns if self.master is not None else 0
+
+    def _child_ended(self, name: str, returncode: int) -> None:
+        """A process that the session started has ended by itself."""
+        for link in self.links:
+            if link.name == name and isinstance(link, RemoteLink):
+                link.gone(self.children[name].describe_exit())
+
+    def _start_view(self, address: str) -> None:
+        argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]
+        self.children.start("view", argv, nice=5, inherit_terminal=True)
+
+
+async def _all(awaitables: Any) -> None:
+    """Await all; the first error cancels the rest and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for awaitable in awaitables:
+                group.create_task(awaitable)
+    except* HilrtError as errors:
+        raise errors.exceptions[0] from None
+
+
+def _make_folder(out: Path, name: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    for suffix in ("", *(f"-{i}" for i in range(2, 100))):
+        folder = out / f"{name}-{stamp}{suffix}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ConfigError(
+                f"--out {out}: cannot make a folder there: {error.strerror}; choose another"
+            ) from None
+        return folder.resolve()
+    raise ConfigError(f"--out {out}: too many runs of {name!r} in one second")
+
+
+@contextlib.contextmanager
+def _signals(interrupt: Any) -> Any:
+    """Route SIGINT and SIGTERM to `interrupt` while the session runs."""
+    loop = asyncio.get_running_loop()
+    names = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
+    installed = []
+    for number, reason in names.items():
+        try:
+            loop.add_signal_handler(number, interrupt, reason)
+            installed.append(number)
+        except (NotImplementedError, RuntimeError, ValueError):
+            continue  # Windows, or not the main thread: the caller interrupts
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+def run_session(file: SessionFile, options: RunOptions | None = None) -> Result:
+    """Run a session to its end (blocking).
+
+    Parameters
+    ----------
+    file : SessionFile
+        From `load_session`.
+    options : RunOptions, optional
+
+    Returns
+    -------
+    Result
+        With the run's folder and summary. `ConfigError` is raised for a bad session.
+    """
+    return asyncio.run(Session(file, options or RunOptions()).run())

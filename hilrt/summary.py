@@ -1,0 +1,130 @@
+"""The figures of a finished session; see docs/summary.md."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hilrt.exchange import Exchange
+from hilrt.host import host_report
+from hilrt.master import Progress
+from hilrt.plan import Plan
+from hilrt.reliability import Verdict, verdict
+from hilrt.step import StepState
+
+FORMAT = "hilrt-summary-1"
+
+
+def build_summary(
+    plan: Plan,
+    state: StepState,
+    exchange: Exchange,
+    progress: Progress,
+    *,
+    session: str,
+    end_state: str,
+    wall_s: float,
+    real_time: bool,
+    fault: str | None,
+    dropped_rows: int,
+) -> dict[str, Any]:
+    """Everything `summary.json` says of a session that ran.
+
+    Parameters
+    ----------
+    end_state : str
+        State the session ended in.
+    wall_s : float
+        Time the loop ran on the wall clock, s.
+    real_time : bool
+        Without it there is no lateness.
+    fault : str or None
+        Why the session ended early, if it did by a fault.
+    dropped_rows : int
+        Ticks that the recorder could not take.
+    """
+    time_s = progress.t_ns * 1e-9
+    judgement = verdict(state.monitor, time_s, fault)
+    if real_time and progress.missed > 0.2 * max(progress.steps, 1):
+        judgement = Verdict("unreliable", judgement.reasons)
+    edges, counts = progress.lateness.histogram()
+    host = host_report()
+    return {
+        "format": FORMAT,
+        "session": session,
+        "state": end_state,
+        "steps": progress.steps,
+        "time_s": time_s,
+        "wall_s": wall_s,
+        "step_size_s": {
+            "first": progress.first_h * 1e-9,
+            "min": progress.min_h * 1e-9,
+            "mean": time_s / progress.steps if progress.steps else 0.0,
+            "max": progress.max_h * 1e-9,
+        },
+        "ports": _ports(plan, state, time_s),
+        "bonds": _bonds(plan, state),
+        "flags": {
+            cause: {"count": int(count), "seconds": float(seconds)}
+            for cause, count, seconds in zip(
+                plan.checks.causes, state.monitor.count, state.monitor.seconds, strict=True
+            )
+            if count
+        },
+        "lateness_us": progress.lateness.quantiles() if real_time else None,
+        "compute_us": progress.compute.quantiles(),
+        "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
+        "missed_ticks": progress.missed,
+        "peers": {
+            link.name: {"lost": int(exchange.lost[s] + link.lost), "late": int(exchange.late[s])}
+            for s, link in enumerate(exchange.links)
+        },
+        "recorder": {"dropped_rows": dropped_rows},
+        "verdict": judgement.word,
+        "reasons": judgement.reasons,
+        "versions": host.pop("versions"),
+        "host": host,
+    }
+
+
+def _ports(plan: Plan, state: StepState, time_s: float) -> dict[str, Any]:
+    totals, net = state.defects, plan.network
+
+    def defect(square: float, largest: float) -> dict[str, float]:
+        return {"rms": math.sqrt(square / time_s) if time_s > 0 else 0.0, "max": float(largest)}
+
+    ports: dict[str, Any] = {}
+    for i, name in enumerate(net.inputs.names):
+        ports[name] = {
+            "connection_defect": defect(totals.u_square[i], totals.u_max[i]),
+            "output_defect": None,
+            "last": float(state.measured[0, i]),
+        }
+    for i, name in enumerate(net.outputs.names):
+        port = ports.setdefault(name, {"connection_defect": None})  # an input may share the name
+        known = bool(totals.y_known[i])
+        port["output_defect"] = defect(totals.y_square[i], totals.y_max[i]) if known else None
+        port["last"] = _finite(state.y[i])
+    return ports
+
+
+def _finite(value: np.float64) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _bonds(plan: Plan, state: StepState) -> dict[str, Any]:
+    energy = state.energy
+    return {
+        table.name: {
+            "residual_energy_j": float(energy.residual[b]),
+            "tracking_energy_j": float(energy.tracking[b]),
+            "corrected_energy_j": float(energy.corrected[b]),
+            "uncorrected_energy_j": float(energy.uncorrected[b]),
+            "shadow_energy_j": float(energy.shadow[b]),
+            "cap_share": float(energy.capped[b] / max(energy.steps[b], 1.0)),
+            "applied": bool(plan.energy.active[b]),
+        }
+        for b, table in enumerate(plan.network.bonds.tables)
+    }

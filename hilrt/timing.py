@@ -1,0 +1,67 @@
+"""Distribution of short times at a constant cost per value and constant memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TypedDict
+
+import numpy as np
+
+from hilrt.solver import Floats
+
+_PER_DECADE = 200  # neighbouring bins differ by 1.2 %
+_DECADES = 9  # 1 ns to 1 s
+
+
+class Quantiles(TypedDict):
+    """Of a time, µs."""
+
+    p50: float
+    p99: float
+    p999: float
+    max: float
+
+
+class Distribution:
+    """Logarithmic histogram of times; quantiles are right to 1.2 %, the maximum is exact."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (_PER_DECADE * _DECADES + 1)
+        self.max_ns = 0
+        self.n = 0
+
+    def add(self, ns: int) -> None:
+        """Count one time, ns; below 1 ns counts as 1 ns, above 1 s as 1 s."""
+        self.n += 1
+        self.max_ns = max(self.max_ns, ns)
+        index = int(math.log10(ns) * _PER_DECADE) if ns > 1 else 0
+        self.counts[min(index, _PER_DECADE * _DECADES)] += 1
+
+    def quantile_us(self, q: float) -> float:
+        """Quantile `q` in [0, 1], µs; 0 before the first value."""
+        if self.n == 0:
+            return 0.0
+        rank = int(np.searchsorted(np.cumsum(self.counts), q * self.n))
+        upper_ns: float = 10.0 ** ((rank + 1) / _PER_DECADE)
+        return min(upper_ns, self.max_ns) * 1e-3
+
+    def quantiles(self) -> Quantiles:
+        """What summaries show, µs."""
+        return {
+            "p50": self.quantile_us(0.5),
+            "p99": self.quantile_us(0.99),
+            "p999": self.quantile_us(0.999),
+            "max": self.max_ns * 1e-3,
+        }
+
+    def histogram(self, per_decade: int = 10) -> tuple[Floats, list[int]]:
+        """Edges [µs], shape (n + 1,), and counts of a coarser histogram, empty ends cut off."""
+        group = _PER_DECADE // per_decade
+        counts = np.array(self.counts[:-1]).reshape(-1, group).sum(axis=1)
+        counts[-1] += self.counts[-1]
+        used = np.flatnonzero(counts)
+        if not len(used):
+            return np.zeros(0), []
+        first, last = int(used[0]), int(used[-1]) + 1
+        edges: Floats = 10.0 ** (np.arange(first, last + 1) / per_decade - 3.0)
+        return edges, [int(count) for count in counts[first:last]]
