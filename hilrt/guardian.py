@@ -12,16 +12,14 @@ from its own loop, sends the set-points that it returns and passes its notices o
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hilrt.solver import Floats
-
-Mask = NDArray[np.bool_]
+# Plain floats, not arrays: a bench has a handful of inputs, and at 1 kHz each numpy call on so few
+# values costs more than all of them together in Python.
+Values = Sequence[float]
 
 NS = 1_000_000_000
 #: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
@@ -61,25 +59,32 @@ SILENT = frozenset({State.OFF, State.SECURED})
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the inputs; arrays have the shape (n_inputs,), in the inputs' units.
+    """Bounds of the inputs, one value each, in the inputs' units.
 
     Parameters
     ----------
     names : sequence of str
         The inputs, for texts.
-    minimum, maximum : ndarray
+    minimum, maximum : sequence of float
         Bounds of the value; finite.
-    max_rate : ndarray
+    max_rate : sequence of float
         Largest rate of change, unit/s; finite and positive.
-    safe : ndarray
+    safe : sequence of float
         Where the safe profile ends, within the bounds.
     """
 
     names: Sequence[str]
-    minimum: Floats
-    maximum: Floats
-    max_rate: Floats
-    safe: Floats
+    minimum: Values
+    maximum: Values
+    max_rate: Values
+    safe: Values
+
+    def clip(self, u: Values) -> list[float]:
+        """Finite values `u` brought within the bounds."""
+        return [
+            min(max(v, low), high)
+            for v, low, high in zip(u, self.minimum, self.maximum, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class BenchView:
 
     Parameters
     ----------
-    realised : ndarray, shape (n_inputs,)
+    realised : sequence of float
         What the bench made of each input, in its unit; NaN where that is not measured.
     enabled : bool
         Whether it confirms the enable request (True for a bench that has no such signal).
@@ -127,7 +132,7 @@ class BenchView:
         Which message that is, and since when.
     """
 
-    realised: Floats
+    realised: Values
     enabled: bool = True
     overdue: float = 0.0
     text: str = ""
@@ -150,7 +155,7 @@ class Guardian:
     Attributes
     ----------
     state : State
-    sent : ndarray, shape (n_inputs,)
+    sent : list of float
         Newest set-points, in the inputs' units.
     enable : bool
         The enable request that goes with them.
@@ -179,9 +184,13 @@ class Guardian:
     )
 
     def __post_init__(self) -> None:
-        self.sent = self.limits.safe.copy()
-        self._target = self.sent.copy()
-        self._tolerance = TOLERANCE * (self.limits.maximum - self.limits.minimum)
+        limits = self.limits
+        self.sent = list(limits.safe)
+        self._target = list(limits.safe)
+        self._tolerance = [
+            TOLERANCE * (high - low)
+            for low, high in zip(limits.minimum, limits.maximum, strict=True)
+        ]
         self._since = 0  # entry into the state, or into the safe profile's step
         self._sent_at = 0
         self._next_send = 0
@@ -201,9 +210,9 @@ class Guardian:
         """Note that the master sent something at `now` [ns]."""
         self._master_seen = now
 
-    def arm(self, now: int, u0: Floats, bench: BenchView) -> None:
-        """Enable the bench and bring its inputs to `u0`, shape (n_inputs,), from `now` [ns] on."""
-        if not np.all(np.isfinite(u0)):
+    def arm(self, now: int, u0: Values, bench: BenchView) -> None:
+        """Enable the bench and bring its inputs to `u0` from `now` [ns] on."""
+        if not all(map(math.isfinite, u0)):
             self.counters["non_finite"] += 1
             self.notices.append(Notice("failed", f"arm: the set-points {u0} are not finite"))
             return
@@ -212,34 +221,33 @@ class Guardian:
             self._event("warning", "arm_refused", text)
             return
         self.master_seen(now)
-        self._target = np.clip(u0, self.limits.minimum, self.limits.maximum)
+        self._target = self.limits.clip(u0)
         self._settled_since = self._arrived_at = None
         if self.state in SILENT:
             # The demand starts where the bench is, so that enabling it makes no step.
-            known = np.isfinite(bench.realised)
-            self.sent = np.where(known, bench.realised, self.limits.safe)
-            np.clip(self.sent, self.limits.minimum, self.limits.maximum, out=self.sent)
+            pairs = zip(bench.realised, self.limits.safe, strict=True)
+            self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
             self.enable, self.tick, self.reason = True, -1, ""
             self._enter(State.ENABLING, now)
         elif self.state is not State.ENABLING:
             self._enter(State.RAMPING, now)
 
-    def demand(self, now: int, tick: int, u: Floats) -> bool:
-        """Take the set-points `u`, shape (n_inputs,), of a tick; False if they are refused."""
+    def demand(self, now: int, tick: int, u: Values) -> bool:
+        """Take the set-points `u` of a tick; False if they are refused."""
         if self.state not in (State.ARMED, State.ACTIVE) or tick <= self.tick:
             self.counters["refused"] += 1
             return False
-        if not np.all(np.isfinite(u)):
+        if not all(map(math.isfinite, u)):
             self.counters["non_finite"] += 1
             return False
         if self.state is State.ARMED:
             self._enter(State.ACTIVE, now)
         self.tick = tick
         self._advanced_at = self._next_send = now
-        np.clip(u, self.limits.minimum, self.limits.maximum, out=self._target)
-        outside = self._target != u
-        if outside.any():
-            self.counters["limited_value"] += int(outside.sum())
+        self._target = self.limits.clip(u)
+        outside = [i for i, v in enumerate(u) if v != self._target[i]]
+        if outside:
+            self.counters["limited_value"] += len(outside)
             self._report_limited(now, outside, "value")
         return True
 
@@ -258,17 +266,17 @@ class Guardian:
             self.notices.append(Notice("secured", text))
             return
         self._step = 0
-        self._target = self.sent.copy()
+        self._target = list(self.sent)
         self._enter(State.SECURING, now)
 
     # ---- the loop --------------------------------------------------------------------------
 
-    def step(self, now: int, bench: BenchView) -> Floats | None:
+    def step(self, now: int, bench: BenchView) -> list[float] | None:
         """Advance to `now` [ns].
 
         Returns
         -------
-        ndarray, shape (n_inputs,), or None
+        list of float, or None
             Set-points to send now, with the request in `enable`; None if nothing is due.
         """
         if self.state in DRIVING:
@@ -340,12 +348,16 @@ class Guardian:
 
     def _settle(self, now: int, bench: BenchView) -> None:
         """While ramping: armed when the demands have arrived and the bench follows them."""
-        if not np.array_equal(self.sent, self._target):
+        if self.sent != self._target:
             return
         if self._arrived_at is None:
             self._arrived_at = now
-        off = np.abs(bench.realised - self._target) > self._tolerance  # False for NaN
-        if off.any():
+        off = [
+            i
+            for i, realised in enumerate(bench.realised)
+            if abs(realised - self._target[i]) > self._tolerance[i]  # False for NaN
+        ]
+        if off:
             self._settled_since = None
             if now - self._arrived_at < SETTLE_TIMEOUT_NS:
                 return
@@ -358,7 +370,7 @@ class Guardian:
         else:
             if self._settled_since is None:
                 self._settled_since = now
-            if now - self._settled_since < SETTLE_NS and np.isfinite(bench.realised).any():
+            if now - self._settled_since < SETTLE_NS and any(map(math.isfinite, bench.realised)):
                 return
         self._enter(State.ARMED, now)
         self.notices.append(Notice("armed"))
@@ -370,8 +382,8 @@ class Guardian:
             i = order[self._step]
             self._target[i] = self.limits.safe[i]
             arrived = self.sent[i] == self.limits.safe[i]
-            if bench.overdue < 1.0:  # else blind: only the demand is known
-                arrived &= not abs(bench.realised[i] - self.limits.safe[i]) > self._tolerance[i]
+            if arrived and bench.overdue < 1.0:  # else blind: only the demand is known
+                arrived = not abs(bench.realised[i] - self.limits.safe[i]) > self._tolerance[i]
             if not arrived and now - self._since < self.settings.step_timeout * NS:
                 return
             if not arrived:
@@ -390,28 +402,33 @@ class Guardian:
 
     def _approach(self, now: int) -> None:
         """Move the set-points towards the target as fast as the rate allows."""
-        if self.state is not State.ENABLING:
-            reach = self.limits.max_rate * ((now - self._sent_at) / NS)
-            move = self._target - self.sent
-            short = np.abs(move) > reach
-            self.sent = np.where(short, self.sent + np.clip(move, -reach, reach), self._target)
-            if self.state is State.ACTIVE and short.any():
+        if self.state is not State.ENABLING and self.sent != self._target:
+            elapsed = (now - self._sent_at) / NS
+            limited = []
+            sent = list(self.sent)  # a new list: the caller may keep the one before
+            for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):
+                reach = self.limits.max_rate[i] * elapsed
+                if abs(target - value) <= reach:
+                    sent[i] = target
+                    continue
+                sent[i] = value + math.copysign(reach, target - value)
                 # What the jitter of one cycle explains is no limitation worth counting.
-                slack = self.limits.max_rate * (CYCLE_NS / NS)
-                limited = np.abs(self._target - self.sent) > slack
-                if limited.any():
-                    self.counters["limited_rate"] += int(limited.sum())
-                    self._report_limited(now, limited, "rate")
+                if abs(target - sent[i]) > self.limits.max_rate[i] * (CYCLE_NS / NS):
+                    limited.append(i)
+            self.sent = sent
+            if limited and self.state is State.ACTIVE:
+                self.counters["limited_rate"] += len(limited)
+                self._report_limited(now, limited, "rate")
         if self.state is State.WITHDRAWING:
             self._left -= 1
         self._sent_at = now
         self._next_send = now + CYCLE_NS
 
-    def _report_limited(self, now: int, which: Mask, what: str) -> None:
+    def _report_limited(self, now: int, which: list[int], what: str) -> None:
         if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:
             text = f"{self._names(which)} is limited in {what}"
             self._event("warning", "input_limited", text)
         self._limited_at = now
 
-    def _names(self, which: Mask) -> str:
-        return ", ".join(self.limits.names[int(i)] for i in np.flatnonzero(which))
+    def _names(self, which: list[int]) -> str:
+        return ", ".join(self.limits.names[i] for i in which)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from hilrt.config import InputOptions, Positive, SubsystemOptions, Table, nearest
 from hilrt.errors import ConfigError
 from hilrt.guardian import GuardSettings, Limits
 from hilrt.link import Ports
-from hilrt.solver import Floats, Port
+from hilrt.solver import Port
 from hilrt.units import conversion
 from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
 from hilrt_adapters.can_bus import check_bus
@@ -101,12 +101,12 @@ class Bench:
     order: tuple[int, ...]
     _realised: tuple[tuple[int, int, float, float], ...]
 
-    def realised(self, y: Floats) -> Floats:
-        """What the bench made of each input, shape (n_inputs,), from the outputs (n_outputs,).
+    def realised(self, y: Sequence[float]) -> list[float]:
+        """What the bench made of each input, from the values of the outputs.
 
         In the inputs' units; NaN where that is not measured.
         """
-        values = np.full(len(self.inputs), np.nan)
+        values = [math.nan] * len(self.inputs)
         for i, j, factor, offset in self._realised:
             values[i] = factor * y[j] + offset
         return values
@@ -324,17 +324,17 @@ def _ports(
 
 def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> Limits:
     entries = list(options.inputs.values())
-    bounds = np.array(
-        [
-            inward(ref.signal, float(entry.min or 0.0), float(entry.max or 0.0))
-            for entry, ref in zip(entries, inputs.values(), strict=True)
-        ]
-    ).reshape(-1, 2)
-    safe = np.array([entry.safe for entry in entries], dtype=float)
+    bounds = [
+        inward(ref.signal, entry.min or 0.0, entry.max or 0.0)
+        for entry, ref in zip(entries, inputs.values(), strict=True)
+    ]
     return Limits(
         names=tuple(inputs),
-        minimum=bounds[:, 0],
-        maximum=bounds[:, 1],
-        max_rate=np.array([entry.max_rate for entry in entries], dtype=float),
-        safe=np.clip(safe, bounds[:, 0], bounds[:, 1]),
+        minimum=[float(low) for low, _ in bounds],
+        maximum=[float(high) for _, high in bounds],
+        max_rate=[float(entry.max_rate or 0.0) for entry in entries],
+        safe=[
+            min(max(float(entry.safe or 0.0), low), high)
+            for entry, (low, high) in zip(entries, bounds, strict=True)
+        ],
     )

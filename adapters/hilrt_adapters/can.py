@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import can
 import cantools
-import numpy as np
 from cantools.database.can import Database, Message, Signal
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats
 from hilrt.units import UNSTATED
 
 #: A frame's own timestamp is believed if it is at most that much older than its reading, ns.
@@ -159,8 +157,8 @@ class Receiver:
 
     Attributes
     ----------
-    y : ndarray, shape (n_outputs,)
-        Newest values, in the signals' units; NaN before the first.
+    y : list of float
+        Newest values of the outputs, in the signals' units; NaN before the first.
     t_valid_ns : list of int
         Their times of reception on the monotonic clock; 0 before the first.
     enabled : bool
@@ -177,7 +175,7 @@ class Receiver:
         timeout: float,
         own: Iterable[Message] = (),
     ) -> None:
-        self.y: Floats = np.full(len(outputs), np.nan)
+        self.y = [math.nan] * len(outputs)
         self.t_valid_ns = [0] * len(outputs)
         self.enabled = state is None
         self.counters = dict.fromkeys(("frames", "unknown", "decode_errors", "repeated", "lost"), 0)
@@ -232,7 +230,7 @@ class Receiver:
         for i, name in entry.outputs:
             value = values.get(name)  # multiplexed: not in every frame
             if value is not None:
-                self.y[i] = value
+                self.y[i] = float(value)
                 self.t_valid_ns[i] = t
         state = self._state
         if state is not None and state.message is entry.message:
@@ -320,14 +318,14 @@ class Sender:
         """The messages that are sent."""
         return [entry.message for entry in self._sent.values()]
 
-    def frames(self, u: Floats, enable: bool) -> list[can.Message]:
-        """One frame of every message for the inputs `u`, shape (n_inputs,), in their units."""
+    def frames(self, u: Sequence[float], enable: bool) -> list[can.Message]:
+        """One frame of every message for the inputs `u`, in their order and units."""
         return [self._encode(entry, u, enable) for entry in self._sent.values()]
 
-    def _encode(self, entry: _Sent, u: Floats, enable: bool) -> can.Message:
+    def _encode(self, entry: _Sent, u: Sequence[float], enable: bool) -> can.Message:
         values, message = entry.values, entry.message
         for i, name in entry.inputs:
-            values[name] = float(u[i])
+            values[name] = u[i]
         if self._request is not None and self._request.message is message:
             values[self._request.signal.name] = float(enable)
         if entry.alive:
