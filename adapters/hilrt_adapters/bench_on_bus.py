@@ -133,7 +133,7 @@ class BenchOnBus:
         """Take what has come, integrate one cycle up to `now` [s], publish."""
         for frame in self._drain():
             message = self._incoming.get((frame.arbitration_id, frame.is_extended_id))
-            if message is not None:
+            if message is not None and not (frame.is_remote_frame or frame.is_error_frame):
                 self._take(message, frame, now)
         self.bench.advance(now)
         if not self.silent:
