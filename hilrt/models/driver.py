@@ -135,14 +135,14 @@ class Driver:
     engine braking above) is where accelerating ends and braking begins.
     """
 
-    PREVIEW = 0.8  # s, the acceleration wanted is the cycle's mean slope over this time
+    PREVIEW = 0.7  # s, the acceleration wanted is the cycle's mean slope over this time
     LEAD = 0.15  # s, the speed is compared this much ahead: intake, converter and shifts take time
-    KP = 0.9  # 1/s, wanted acceleration per speed error
-    KI = 0.25  # 1/s²
+    KP = 1.5  # 1/s, wanted acceleration per speed error
+    KI = 0.35  # 1/s²
     INTEGRAL_MAX = 2.5  # m/s², the most that the integral part may ask for
     PEDAL_RATE = 300.0  # %/s
     BRAKE_RATE = 250.0  # %/s
-    REV_GAIN = 0.7  # N*m per rad/s that the engine is away from the speed its torque needs
+    REV_GAIN = 1.0  # N*m per rad/s that the engine is away from the speed its torque needs
     BRAKE_GAP = 60.0  # N, dead band between the pedals, against a restless foot
     STANDSTILL_DEMAND = 0.15  # m/s, a demand below is standstill
     STANDSTILL_SPEED = 0.7  # m/s, below this the driver ends the roll-out and holds the brake
@@ -201,7 +201,7 @@ class Driver:
         # it when setting off, and give way while a shift takes the engine down.
         rev = (1.0 - driveline.state.lockup) * self.REV_GAIN
         rev *= driveline.speed_for(torque) - engine_speed if torque > 0.0 else 0.0
-        pedal = 100.0 * (torque + rev - closed) / (d.engine_torque_max - closed)
+        pedal = self._pedal_for((torque + rev - closed) / (d.engine_torque_max - closed), driveline)
         brake = 100.0 * ((closed - torque) * traction - self.BRAKE_GAP) / d.brake_force_max
         # Integrate only where the pedals can answer, or where it leads back there.
         if (pedal < ceiling or error < 0.0) and (brake < 100.0 or error > 0.0):
@@ -217,6 +217,12 @@ class Driver:
         above_idle = (engine_speed - d.idle_speed) / (0.5 * d.idle_speed)
         share = min(max(above_idle, 0.0), 1.0)
         return self._idle_torque + share * (drag - self._idle_torque)
+
+    def _pedal_for(self, share: float, driveline: Driveline) -> float:
+        """Accelerator position [%] for a share of the engine's torque range, unlimited."""
+        speed = driveline.state.engine_speed / self.data.engine_speed_max
+        steeper = self.data.pedal_steepness * max(1.0 - speed, 0.0)
+        return 100.0 * share / (1.0 + steeper * (1.0 - min(max(share, 0.0), 1.0)))
 
     def _ceiling(self, engine_speed: float) -> float:
         """Largest accelerator position, %: the driver lifts as the engine nears its top speed."""

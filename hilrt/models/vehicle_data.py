@@ -53,6 +53,9 @@ class VehicleData:
         Engine: idle, the speed below which it does not fall (the starter catches it), top, rad/s.
     engine_torque_max, engine_drag : float
         What the driver expects of the engine: torque at full pedal and drag at top speed, N*m.
+    pedal_steepness : float
+        What the driver expects of the accelerator at low engine speed: 0 for torque in proportion
+        to the pedal, 1 for twice that at the beginning of its travel.
     """
 
     mass: float = 1500.0
@@ -74,10 +77,11 @@ class VehicleData:
     shift_time: float = 0.3
     brake_force_max: float = 14000.0
     idle_speed: float = 80.0
-    stall_speed: float = 40.0
+    stall_speed: float = 50.0
     engine_speed_max: float = 650.0
     engine_torque_max: float = 200.0
     engine_drag: float = 35.0
+    pedal_steepness: float = 1.3
 
     @property
     def translating_mass(self) -> float:
@@ -143,7 +147,15 @@ class VehicleData:
         return problems
 
 
-MAY_BE_ZERO = {"f0", "f1", "f2", "wheel_inertia", "converter_capacity", "lockup_capacity"}
+MAY_BE_ZERO = {
+    "f0",
+    "f1",
+    "f2",
+    "wheel_inertia",
+    "converter_capacity",
+    "lockup_capacity",
+    "pedal_steepness",
+}
 
 
 def _positive(name: str, given: object) -> float:

@@ -209,7 +209,7 @@ def test_starter_keeps_the_engine_from_stalling() -> None:
     line = driveline()
     for _ in range(4000):
         line.step(DT, (-80.0, -80.0), 0.0, 25.0)
-    assert line.state.engine_speed == 40.0
+    assert line.state.engine_speed == 50.0
 
 
 # --- gearbox -------------------------------------------------------------------------------------

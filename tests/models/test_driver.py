@@ -12,8 +12,8 @@ WLTC = Path(__file__).parents[2] / "bench_configs" / "wltc_class3b.csv"
 DT = 0.0005
 
 
-def driver(times: list[float], speeds: list[float]) -> tuple[Driver, Driveline]:
-    data = VehicleData()
+def driver(times: list[float], speeds: list[float], **params: float) -> tuple[Driver, Driveline]:
+    data = VehicleData(**params)  # type: ignore[arg-type]
     line = Driveline(data)
     line.start(speeds[0])
     return Driver(DriveCycle(times, speeds), data), line
@@ -118,7 +118,7 @@ def test_holds_the_brake_at_standstill() -> None:
 
 
 def test_wants_the_torque_that_balances_acceleration_and_road_load() -> None:
-    foot, line = driver([0.0, 100.0], [15.0, 65.0])  # 0.5 m/s²
+    foot, line = driver([0.0, 100.0], [15.0, 65.0], pedal_steepness=0.0)  # 0.5 m/s²
     foot.KI = 0.0
     d = line.data
     line.state.lockup = 1.0
@@ -133,6 +133,23 @@ def test_wants_the_torque_that_balances_acceleration_and_road_load() -> None:
     closed = -d.engine_drag * (0.3 + 0.7 * line.state.engine_speed / d.engine_speed_max)
     expected = 100.0 * (torque - closed) / (d.engine_torque_max - closed)
     assert foot.state.pedal == pytest.approx(expected, abs=1e-3)
+
+
+def test_less_pedal_for_an_engine_that_answers_early() -> None:
+    pedals = []
+    for steepness in (0.0, 1.5):
+        foot, line = driver([0.0, 100.0], [15.0, 15.0], pedal_steepness=steepness)
+        line.state.lockup = 1.0
+        line.state.engine_speed = line.state.ratio * 15.0
+        for i in range(400):
+            foot.step(DT, i * DT, line)
+        pedals.append(foot.state.pedal)
+    assert 0.0 < pedals[1] < pedals[0]
+    foot, line = driver([0.0, 100.0], [60.0, 60.0], pedal_steepness=1.5)
+    line.start(20.0)
+    for i in range(2000):
+        foot.step(DT, i * DT, line)
+    assert foot.state.pedal == 100.0  # full is full
 
 
 def test_brakes_for_a_stop_and_never_with_both_feet() -> None:
