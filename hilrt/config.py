@@ -336,9 +336,8 @@ def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOpt
         problems.append(f"[{where}]: a subsystem's name cannot contain '.' or ':'; rename it")
     adapter = table.get("adapter") if isinstance(table, dict) else None
     if not isinstance(adapter, str):
-        problems.append(
-            f"[{where}] adapter: is missing; choose one of {', '.join(registry.names())}"
-        )
+        found = ": is missing" if adapter is None else f" = {adapter!r}: is no name"
+        problems.append(f"[{where}] adapter{found}; choose one of {', '.join(registry.names())}")
         return None
     try:
         link_class = registry.link_class(adapter)

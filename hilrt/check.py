@@ -1,0 +1,246 @@
+"""Everything `hilrt check` says about a session file, at once.
+
+`hilrt.config` finds what is wrong with the file's structure; here is what is wrong with its
+meaning. Ports that are known only after connecting are checked then (`hilrt.network`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from hilrt import host, registry, spawn
+from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops
+from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
+from hilrt.errors import ConfigError
+from hilrt.link import Link, Ports
+from hilrt.problems import Findings, Problem
+from hilrt.solver import Port
+
+_NS = 1_000_000_000
+#: A step in seconds is a binary fraction: so far it may be from a whole number of ns.
+_NS_TOLERANCE = 1e-3
+
+
+def check_file(
+    path: str | Path, overrides: Iterable[str] = (), pace: str | float | None = None
+) -> list[Problem]:
+    """`check` for a file, together with what is wrong with its structure.
+
+    Parameters as for `load_session` and `check`; `ConfigError` only if the file is not TOML.
+    """
+    draft = read_session(path, overrides)
+    findings = Findings()
+    for line in draft.problems:
+        findings.line(line)
+    return findings.problems + check(draft.session, pace, draft.broken)
+
+
+def check(
+    session: SessionFile, pace: str | float | None = None, broken: Collection[str] = ()
+) -> list[Problem]:
+    """Find what is wrong with a session before anything is started.
+
+    Parameters
+    ----------
+    session : SessionFile
+    pace : str or float, optional
+        Instead of the session file's.
+    broken : collection of str
+        Subsystems in the file whose tables could not be read: what concerns them is not checked.
+
+    Returns
+    -------
+    list of Problem
+        Those of level "error" keep the session from running.
+    """
+    tables = session.tables
+    findings = Findings()
+    classes = {
+        name: registry.link_class(options.adapter) for name, options in tables.subsystems.items()
+    }
+    physical = {name for name, cls in classes.items() if cls.physical}
+    _check_time(tables, findings)
+    _check_excluded(tables, tables.session.pace if pace is None else pace, physical, findings)
+    ports: dict[str, Ports | None] = dict.fromkeys(broken)
+    for name, link_class in classes.items():
+        ports[name] = _ports(session, name, link_class, findings)
+    topology = Topology(tables, ports, physical)
+    for name, known in ports.items():
+        if known is not None:
+            _check_inputs(topology, name, known, findings)
+    check_connections(topology, findings)
+    check_bonds(topology, findings)
+    check_loops(topology, findings)
+    return findings.problems
+
+
+def _check_time(tables: Session, findings: Findings) -> None:
+    """Steps, duration and processors."""
+    master, control = tables.master, tables.master.step_control
+    step_ns = master.step * _NS
+    if step_ns < 1.0:
+        findings.error("master", "step", master.step, "is below a nanosecond", "make it longer")
+    elif control.method == "fixed" and abs(step_ns - round(step_ns)) > _NS_TOLERANCE:
+        findings.error(
+            "master",
+            "step",
+            master.step,
+            "is not a whole number of nanoseconds",
+            f"take {round(step_ns) / _NS:.9f}",
+        )
+    if not math.isfinite(tables.session.duration):
+        findings.error(
+            "session", "duration", tables.session.duration, "is not finite", "give it in seconds"
+        )
+    elif tables.session.duration < (master.step if control.method == "fixed" else 0.0):
+        findings.error(
+            "session",
+            "duration",
+            tables.session.duration,
+            f"is shorter than one step of {master.step:g} s",
+            "run for at least one step",
+        )
+    if control.minimum > control.maximum:
+        findings.error(
+            "master.step_control",
+            "minimum",
+            control.minimum,
+            f"is above maximum = {control.maximum:g}",
+            "exchange them",
+        )
+    missing = sorted(set(master.pacing.affinity) - set(host.available_cpus()))
+    if missing:
+        findings.warn(
+            "master.pacing",
+            "affinity",
+            master.pacing.affinity,
+            f"this host does not offer processors {missing}",
+            f"choose among {host.available_cpus()}",
+        )
+
+
+def _check_excluded(
+    tables: Session, pace: str | float, physical: set[str], findings: Findings
+) -> None:
+    """Combinations that the scheme cannot serve."""
+    method = tables.master.step_control.method
+    if pace not in ("realtime", 1.0) and physical:
+        findings.error(
+            "session",
+            "pace",
+            pace,
+            f"{_names(physical)} keeps real time and cannot be hurried or held",
+            'take "realtime"',
+        )
+    if method == "fixed":
+        return
+    if pace != "asap":
+        findings.error(
+            "master.step_control",
+            "method",
+            method,
+            "a variable step is not possible against the wall clock",
+            'take method = "fixed", or [session] pace = "asap" if no bench takes part',
+        )
+    for name, options in tables.subsystems.items():
+        if options.every > 1:
+            findings.error(
+                f"subsystems.{name}",
+                "every",
+                options.every,
+                f'needs a fixed step, but [master.step_control] method = "{method}"',
+                "leave it out, or fix the step",
+            )
+
+
+def _ports(
+    session: SessionFile, name: str, link_class: type[Link], findings: Findings
+) -> Ports | None:
+    """Ports of a subsystem where they are known, with its command and adapter checked."""
+    options = session.tables.subsystems[name]
+    table = f"subsystems.{name}"
+    if options.spawn is not None:
+        try:
+            spawn.resolve(name, options.spawn, session.folder)
+        except ConfigError as error:
+            findings.line(str(error))
+    try:
+        ports = link_class.ports(name, options, session.folder)
+    except ConfigError as error:
+        for line in error.problems:
+            findings.line(line, table)
+        return None
+    except (Exception, SystemExit) as error:  # a user's model may raise anything when it is made
+        text = f"{type(error).__name__}: {error}"
+        findings.error(table, "", None, f"its ports cannot be determined: {text}", "correct it")
+        return None
+    if ports is None:
+        findings.info(table, "tells its ports when it connects; what concerns them is checked then")
+    return ports
+
+
+def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Findings) -> None:
+    """Every input: known, bounded where a bench needs it, connected or given a value."""
+    options = topology.tables.subsystems[name].inputs
+    known = {port.name: port for port in ports.inputs}
+    for key in options:
+        if key not in known:
+            findings.error(
+                f"subsystems.{name}.inputs",
+                key,
+                None,
+                f"subsystem {name!r} has no such input{nearest(key, known)}",
+                "rename or remove it",
+            )
+    connected = {connection.target for connection in topology.tables.connections}
+    for port in ports.inputs:
+        entry = options.get(port.name) or InputOptions()
+        table = f"subsystems.{name}.inputs.{port.name}"
+        _check_limits(port, entry, table, name in topology.physical, findings)
+        if f"{name}.{port.name}" not in connected and entry.start is None:
+            findings.error(
+                table,
+                "start",
+                None,
+                f"input {name}.{port.name} is not connected",
+                f'add [[connections]] to = "{name}.{port.name}", or start to hold it at a value',
+            )
+
+
+def _check_limits(
+    port: Port, entry: InputOptions, table: str, physical: bool, findings: Findings
+) -> None:
+    """Bounds of one input, the session file's over the subsystem's own."""
+    low = port.min if entry.min is None else max(port.min, entry.min)
+    high = port.max if entry.max is None else min(port.max, entry.max)
+    rate = port.max_rate if entry.max_rate is None else min(port.max_rate, entry.max_rate)
+    safe = port.safe if entry.safe is None else entry.safe
+    if physical:
+        given = {
+            "min": math.isfinite(low),
+            "max": math.isfinite(high),
+            "max_rate": math.isfinite(rate),
+            "safe": safe is not None,
+        }
+        for key, is_given in given.items():
+            if not is_given:
+                unit = port.unit or "the plain number it is"
+                findings.error(
+                    table, key, None, "is missing; a bench needs it", f"add it in {unit}"
+                )
+    if low > high:
+        findings.error(
+            table, "min", low, f"is above max = {high:g}, with the subsystem's own bounds", "widen"
+        )
+        return
+    for key, value in (("start", entry.start), ("safe", safe)):
+        if value is not None and not low <= value <= high:
+            findings.error(
+                table, key, value, f"lies outside {low:g} to {high:g}", "move it inside the bounds"
+            )
+
+
+def _names(subsystems: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(subsystems))

@@ -1,0 +1,80 @@
+"""What `hilrt check` finds in a session file, one line each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Level = Literal["error", "warning", "info"]
+_LINE = re.compile(r"\[(?P<table>[^\]]+)\](?: (?P<key>[\w.]+))?(?:: | = )(?P<rest>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding; ``str()`` of it is one line.
+
+    Attributes
+    ----------
+    level : {"error", "warning", "info"}
+        Only errors keep a session from running.
+    table : str
+        Dotted name of the table, without brackets.
+    key : str
+        Empty if the finding is about the whole table.
+    value : object
+        What the key says; None if it says nothing.
+    message, remedy : str
+        What is wrong, and what to do about it.
+    line : str
+        The whole line, where it came ready-made.
+    """
+
+    level: Level
+    table: str
+    key: str
+    value: Any
+    message: str
+    remedy: str = ""
+    line: str = ""
+
+    def __str__(self) -> str:
+        if self.line:
+            return " ".join(self.line.split())
+        where = f"[{self.table}]"
+        if self.key:
+            where += f" {self.key}"
+        if self.value is not None:
+            where += f" = {self.value!r}"
+        text = f"{where}: {self.message}" + (f"; {self.remedy}" if self.remedy else "")
+        return " ".join(text.split())
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects problems."""
+
+    problems: list[Problem] = field(default_factory=list)
+
+    def error(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
+        """Add what keeps the session from running."""
+        self.problems.append(Problem("error", table, key, value, message, remedy))
+
+    def warn(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
+        """Add what is probably not meant."""
+        self.problems.append(Problem("warning", table, key, value, message, remedy))
+
+    def info(self, table: str, message: str) -> None:
+        """Add what could not be checked."""
+        self.problems.append(Problem("info", table, "", None, message))
+
+    def line(self, line: str, table: str = "") -> None:
+        """Add a ready-made line of a `ConfigError`; `table` is its place if it names none."""
+        match = _LINE.match(line)
+        if match is None:
+            line = f"[{table}]: {line}" if table else line
+            self.problems.append(Problem("error", table, "", None, line, "", line))
+            return
+        message, _, remedy = match["rest"].partition("; ")
+        place = match["table"], match["key"] or ""
+        self.problems.append(Problem("error", *place, None, message, remedy, line))
