@@ -8,18 +8,23 @@ monotonic clock.
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
 
 from hilrt.errors import ProtocolError
-from hilrt.solver import Floats
+from hilrt.solver import Floats, Port
 
 PROTOCOL_VERSION = 1
 #: Larger messages are dropped unread: nothing in the protocol comes near it.
 MAX_MESSAGE_BYTES = 1 << 20
+#: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below
+#: the largest message.
+MAX_CHANNELS = 10_000
 
 M = TypeVar("M")
 Role = Literal["solver", "gateway"]
@@ -233,7 +238,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
         raise ProtocolError(f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are taken")
     try:
         return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"not a message of the protocol: {error}") from None
 
 
@@ -243,7 +248,12 @@ def pack(array: Floats) -> bytes:
 
 
 def unpack(data: bytes, *shape: int) -> Floats:
-    """Array of the given shape; one dimension may be -1. `ProtocolError` if it does not fit."""
+    """Array of the given shape; one dimension may be -1. `ProtocolError` if it does not fit.
+
+    With another dimension of 0 the data do not tell the free one; it is then taken as 1.
+    """
+    if 0 in shape and not data:
+        return np.zeros([1 if n < 0 else n for n in shape])
     try:
         array = np.frombuffer(data, dtype="<f8").reshape(shape)
     except ValueError:
@@ -251,3 +261,65 @@ def unpack(data: bytes, *shape: int) -> Floats:
     if sys.byteorder == "big":
         array = array.astype(np.float64)
     return array
+
+
+def port_to_info(port: Port) -> PortInfo:
+    """A port as it is announced in `Hello`."""
+    return PortInfo(
+        name=port.name,
+        unit=port.unit,
+        start=port.start,
+        min=None if math.isinf(port.min) else port.min,
+        max=None if math.isinf(port.max) else port.max,
+        max_rate=None if math.isinf(port.max_rate) else port.max_rate,
+        safe=port.safe,
+        feedthrough=list(port.feedthrough),
+        size=port.size,
+        description=port.description,
+    )
+
+
+def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
+    """Announced ports, checked; `ProtocolError` names what is wrong.
+
+    Parameters
+    ----------
+    infos : sequence of PortInfo
+        As received.
+    direction : str
+        ``"input"`` or ``"output"``, for the message.
+    """
+    ports: list[Port] = []
+    for info in infos:
+        where = f"{direction} {info.name!r}"
+        numbers = (info.start, info.min, info.max, info.max_rate, info.safe)
+        if any(number is not None and math.isnan(number) for number in numbers):
+            raise ProtocolError(f"{where}: a bound or start value is not a number")
+        if not math.isfinite(info.start):
+            raise ProtocolError(f"{where}: its start value is infinite")
+        if any(info.name == port.name for port in ports):
+            raise ProtocolError(f"{where}: announced twice")
+        if "." in info.name or ":" in info.name:
+            raise ProtocolError(f"{where}: a port's name cannot contain '.' or ':'")
+        try:
+            ports.append(_port(info))
+        except ValueError as error:
+            raise ProtocolError(f"{direction}s: {error}") from None
+    if sum(port.size for port in ports) > MAX_CHANNELS:
+        raise ProtocolError(f"{direction}s: more than {MAX_CHANNELS} values")
+    return tuple(ports)
+
+
+def _port(info: PortInfo) -> Port:
+    return Port(
+        name=info.name,
+        unit=info.unit,
+        start=info.start,
+        min=-math.inf if info.min is None else info.min,
+        max=math.inf if info.max is None else info.max,
+        max_rate=math.inf if info.max_rate is None else info.max_rate,
+        safe=info.safe,
+        feedthrough=tuple(info.feedthrough),
+        size=info.size,
+        description=info.description,
+    )

@@ -1,0 +1,241 @@
+"""A peer's end of the wire: the DEALER socket of a solver or gateway process.
+
+Messages are moved only inside `receive` and `wait`, which also answer the master's heartbeats and
+send own ones when nothing else was sent for a while: call one of them at least every
+`heartbeat_s`. A solver that computes for longer is excused, see docs/protocol.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from hilrt import __version__
+from hilrt.clock import monotonic_ns
+from hilrt.errors import ConfigError, ProtocolError, SessionFault
+from hilrt.solver import Port
+from hilrt.wire import (
+    MAX_MESSAGE_BYTES,
+    PROTOCOL_VERSION,
+    FromMaster,
+    Heartbeat,
+    Hello,
+    Message,
+    Reject,
+    Role,
+    Welcome,
+    decode_from_master,
+    encode,
+    port_to_info,
+)
+
+log = logging.getLogger("hilrt.peer")
+
+#: The master is lost when it is silent for this long [s], or for this many heartbeats.
+MASTER_SILENCE_S = 5.0
+MASTER_SILENCE_HEARTBEATS = 10
+#: Messages taken by one `Peer.receive`.
+MAX_PER_RECEIVE = 1000
+_QUEUE_MESSAGES = 1000
+_LINGER_MS = 500
+_NOBLOCK = int(zmq.NOBLOCK)
+
+
+class Peer:
+    """Connection of a subsystem's process to the master.
+
+    Parameters
+    ----------
+    address : str
+        The master's endpoint, such as ``tcp://127.0.0.1:5555``.
+    name : str
+        The subsystem's name in the session file.
+    role : {"solver", "gateway"}
+        What this process is.
+    inputs, outputs : sequence of Port
+        What it offers.
+    capabilities : sequence of str
+        Optional abilities.
+    clock : callable
+        Monotonic clock, integer ns.
+
+    Attributes
+    ----------
+    socket : zmq.Socket
+        For a poller; messages go through the methods.
+    welcome : Welcome or None
+        The master's acceptance.
+    heartbeat_s : float
+        As the master asked for, s.
+    counters : Counter of str
+        ``malformed``, ``oversized``, ``unexpected``, ``send_lost``.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        role: Role,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        *,
+        capabilities: Sequence[str] = (),
+        clock: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.clock = clock
+        self.welcome: Welcome | None = None
+        self.heartbeat_s = 0.2
+        self.counters: Counter[str] = Counter()
+        self._hello = Hello(
+            version=PROTOCOL_VERSION,
+            role=role,
+            name=name,
+            inputs=[port_to_info(port) for port in inputs],
+            outputs=[port_to_info(port) for port in outputs],
+            capabilities=list(capabilities),
+            software=f"hilrt {__version__}",
+            pid=os.getpid(),
+        )
+        self._heard_ns = self._sent_ns = self._looked_ns = clock()
+        self._timeout_ms = -1
+        self._context = zmq.Context()
+        self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        self.socket.setsockopt(zmq.SNDHWM, _QUEUE_MESSAGES)
+        self.socket.setsockopt(zmq.RCVHWM, _QUEUE_MESSAGES)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, 16 * MAX_MESSAGE_BYTES)
+
+    def connect(self, timeout: float = 20.0) -> Welcome:
+        """Say hello and wait for the master's welcome; blocks for at most `timeout` [s].
+
+        Raises
+        ------
+        ConfigError
+            If the address is not one.
+        SessionFault
+            If the master rejects this peer or does not answer in time.
+        """
+        try:
+            self.socket.connect(self.address)
+        except zmq.ZMQError as error:
+            raise ConfigError(
+                f"--connect {self.address}: {error.strerror}; "
+                "write the master's address as tcp://HOST:PORT"
+            ) from None
+        self.send(self._hello)
+        deadline = self.clock() + round(timeout * 1e9)
+        while (left := deadline - self.clock()) > 0:
+            for message in self.wait(min(left * 1e-9, self.heartbeat_s)):
+                if isinstance(message, Welcome):
+                    self.welcome = message
+                    self.heartbeat_s = message.heartbeat_s
+                    return message
+                if isinstance(message, Reject):
+                    raise SessionFault(
+                        f"the master at {self.address} does not accept {self.name!r}: "
+                        f"{message.reason}"
+                    )
+        raise SessionFault(
+            f"no answer from a master at {self.address} within {timeout:g} s; "
+            "check the address and that the session is running"
+        )
+
+    def send(self, message: Message) -> bool:
+        """Send without waiting; False, and counted, when the queue to the master is full."""
+        try:
+            self.socket.send(encode(message), _NOBLOCK)
+        except zmq.Again:
+            self._count("send_lost", "the master does not read")
+            return False
+        self._sent_ns = self.clock()
+        return True
+
+    def receive(self) -> list[FromMaster]:
+        """Messages that have arrived, heartbeats (already answered) included; never blocks."""
+        messages: list[FromMaster] = []
+        for _ in range(MAX_PER_RECEIVE):
+            try:
+                data = self.socket.recv(_NOBLOCK)
+            except zmq.Again:
+                break
+            message = self._take(data)
+            if message is not None:
+                messages.append(message)
+        self._keep()
+        return messages
+
+    def wait(self, timeout: float) -> list[FromMaster]:
+        """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none.
+
+        The shortest way from the wire to the caller: a single blocking call.
+        """
+        timeout_ms = max(0, -int(-timeout * 1e3 // 1))
+        if timeout_ms != self._timeout_ms:
+            self.socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
+            self._timeout_ms = timeout_ms
+        try:
+            data = self.socket.recv()
+        except zmq.Again:
+            self._keep()
+            return []
+        message = self._take(data)
+        self._keep()
+        return [] if message is None else [message]
+
+    def silence(self) -> float:
+        """How long nothing has been heard from the master, s.
+
+        Time that this process spent elsewhere (computing, suspended) does not count in full: what
+        the master sent meanwhile may not have been read yet.
+        """
+        return (self.clock() - self._heard_ns) * 1e-9
+
+    def master_lost(self) -> str | None:
+        """Why the master counts as lost, or None."""
+        limit = max(MASTER_SILENCE_S, MASTER_SILENCE_HEARTBEATS * self.heartbeat_s)
+        silence = self.silence()
+        if silence <= limit:
+            return None
+        return f"the master at {self.address} was silent for {silence:.1f} s"
+
+    def close(self) -> None:
+        """Close the connection; what was sent gets a moment to leave. May be called twice."""
+        self.socket.close(linger=_LINGER_MS)
+        self._context.term()
+
+    def _take(self, data: bytes) -> FromMaster | None:
+        self._heard_ns = self.clock()
+        try:
+            message = decode_from_master(data)
+        except ProtocolError as error:
+            kind = "oversized" if len(data) > MAX_MESSAGE_BYTES else "malformed"
+            self._count(kind, str(error))
+            return None
+        if isinstance(message, Heartbeat) and message.echo_ns == 0:
+            self.send(Heartbeat(sent_ns=self.clock(), echo_ns=message.sent_ns))
+        elif isinstance(message, (Welcome, Reject)) and self.welcome is not None:
+            self._count("unexpected", f"{type(message).__name__} after the welcome")
+            return None
+        return message
+
+    def _keep(self) -> None:
+        """Send a heartbeat when nothing else was sent for a while; see `silence` for the rest."""
+        now = self.clock()
+        heartbeat_ns = round(self.heartbeat_s * 1e9)
+        away = now - self._looked_ns
+        self._looked_ns = now
+        if away > 4 * heartbeat_ns:
+            self._heard_ns = max(self._heard_ns, now - 2 * heartbeat_ns)
+        if self.welcome is not None and now - self._sent_ns >= heartbeat_ns:
+            self.send(Heartbeat(sent_ns=now))
+
+    def _count(self, kind: str, text: str) -> None:
+        self.counters[kind] += 1
+        if self.counters[kind] == 1:
+            log.warning("%s: %s; more of these are only counted", kind, text)

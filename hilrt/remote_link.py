@@ -1,0 +1,291 @@
+"""A subsystem in another process, as the master drives it through the `Hub`."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+
+from hilrt.clock_offset import ClockOffset
+from hilrt.errors import PeerLost
+from hilrt.link import Arrival, Command, Link
+from hilrt.solver import Floats, Sample
+from hilrt.wire import (
+    Advance,
+    Error,
+    Event,
+    FromPeer,
+    Heartbeat,
+    Hello,
+    Initialize,
+    Initialized,
+    Message,
+    Role,
+    SetPoints,
+    Stop,
+    Stopped,
+    encode,
+    pack,
+    ports_from_infos,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hilrt.config import SessionFile, SubsystemOptions
+    from hilrt.hub import Hub
+
+A = TypeVar("A", bound=Message)
+
+log = logging.getLogger("hilrt.hub")
+
+#: Arrivals and events that are kept until they are taken.
+INBOX = 1000
+#: Exchanges that measure a peer's clock right after it connected.
+OFFSET_EXCHANGES = 12
+_QUESTIONS = 16
+
+
+class RemoteLink(Link):
+    """Base of the links whose subsystem is a process behind the hub.
+
+    A subclass sets `role` and `step_message` and implements `receive`. It may override
+    `accept_ports`, `stop_timeout`, `arm` and `safe` (with `request`).
+
+    Attributes
+    ----------
+    hub : Hub
+        Set by `Hub.add`, before `open`.
+    identity : bytes or None
+        Routing id of the accepted connection.
+    hello : Hello or None
+        What the peer said of itself.
+    clock : ClockOffset
+        Maps the peer's clock readings to the master's.
+    computing : bool
+        Set while the peer owes a result and may be unable to send heartbeats; its silence does not
+        count then, the caller's own deadline does.
+    events : deque of Event
+        What the peer reported for people; the session takes and logs them.
+    """
+
+    #: What the peer must say it is.
+    role: ClassVar[Role]
+    #: Message that `dispatch` sends.
+    step_message: ClassVar[type[Advance] | type[SetPoints]]
+    #: How long the peer may take to end in order, s.
+    stop_timeout: float = 2.0
+
+    def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
+        super().__init__(name, options, folder)
+        self.hub: Hub = cast("Hub", None)
+        self.identity: bytes | None = None
+        self.hello: Hello | None = None
+        self.clock = ClockOffset()
+        self.computing = False
+        self.heard_ns = 0
+        self.events: deque[Event] = deque(maxlen=INBOX)
+        self._inbox: deque[Arrival] = deque()
+        self._lost: str | None = None
+        self._stopped = False
+        self._pending: dict[type[Any], asyncio.Future[Any]] = {}
+        self._questions: deque[int] = deque(maxlen=_QUESTIONS)
+        self._offset_exchanges = OFFSET_EXCHANGES
+
+    # --- for subclasses -----------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
+        """Turn a message that nobody awaits into an arrival; None when it makes none.
+
+        Called from `Hub.drain`, on the critical path. `t_arrived` is session time, s. Raise
+        `ProtocolError` for a message that cannot be used (it is counted), or call `unexpected`.
+        """
+
+    def accept_ports(self, hello: Hello) -> None:
+        """Take `inputs` and `outputs` from the hello; raise `ProtocolError` to reject the peer."""
+        self.inputs = ports_from_infos(hello.inputs, "input")
+        self.outputs = ports_from_infos(hello.outputs, "output")
+        self.n_inputs = sum(port.size for port in self.inputs)
+        self.n_outputs = sum(port.size for port in self.outputs)
+
+    @abc.abstractmethod
+    def initialized(self, message: Initialized) -> Sample:
+        """Sample of the answer to `initialize`; `ProtocolError` when it does not fit."""
+
+    async def request(self, message: Message, answer: type[A], timeout: float) -> A:
+        """Send `message` and return the peer's `answer`.
+
+        Raises
+        ------
+        PeerLost
+            If it does not come within `timeout` [s], or the peer goes or reports an error first.
+        """
+        self.send(message)
+        return await self._await_answer(answer, timeout, f"answer to {type(message).__name__}")
+
+    def send(self, message: Message) -> bool:
+        """Send a message without waiting; False, and counted, when it could not be sent."""
+        return self.hub.send(self, encode(message))
+
+    def unexpected(self, message: Message) -> None:
+        """Count a message that makes no sense now."""
+        kind = type(message).__name__
+        self.hub.count(self.name, "unexpected", f"{kind} at the wrong time")
+
+    def gone(self, reason: str) -> None:
+        """The peer is no more, for example because its process ended; `poll` says so from now on.
+
+        The first reason is kept.
+        """
+        if self._lost is None:
+            self._lost = reason
+            if not self._stopped:
+                log.warning("subsystem %r is lost: %s", self.name, reason)
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(PeerLost(self.name, self._lost))
+
+    # --- Link ---------------------------------------------------------------------------------
+
+    def commands(self, session: SessionFile) -> list[Command]:
+        """The session file's ``spawn`` command, told where to connect and under which name."""
+        if not self.options.spawn:
+            return []
+        argv = [*self.options.spawn, "--connect", self.hub.address, "--name", self.name]
+        return [Command(self.name, argv)]
+
+    async def open(self) -> None:
+        """Wait until the peer has said a valid hello."""
+        if self.identity is None:
+            await self._await_answer(Hello, self.hub.connect_timeout, "connection")
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """See `Link.initialize`."""
+        self.computing = True  # may load for long; the deadline of the request applies
+        try:
+            message = Initialize(t0=t0, u0=pack(u0))
+            answer = await self.request(message, Initialized, self.hub.connect_timeout)
+        finally:
+            self.computing = False
+            self.heard_ns = self.hub.clock()
+        return self.initialized(answer)
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """See `Link.dispatch`; a message that cannot be queued is counted as ``send_lost``."""
+        message = self.step_message(tick=tick, t=t, h=h, coefficients=pack(coefficients))
+        self.hub.send(self, encode(message))
+
+    def poll(self) -> Sequence[Arrival]:
+        """See `Link.poll`."""
+        if not self._inbox:  # else another link's poll has just drained the socket
+            self.hub.drain()
+        if self._lost is not None:
+            raise PeerLost(self.name, self._lost)
+        if not self._inbox:
+            return ()
+        arrivals = list(self._inbox)
+        self._inbox.clear()
+        return arrivals
+
+    def fileno(self) -> int | None:
+        """Descriptor shared by all links of the hub; edge-triggered, see `hilrt.hub`."""
+        return self.hub.fileno()
+
+    async def stop(self, reason: str) -> None:
+        """End the peer in order; whatever goes wrong is logged."""
+        if self.identity is None or self._lost is not None or self._stopped or self.hub.closed:
+            return
+        self._stopped = True
+        try:
+            await self.request(Stop(reason=reason), Stopped, self.stop_timeout)
+        except PeerLost as error:
+            log.warning("stopping %s", error)
+
+    async def close(self) -> None:
+        """The hub, which all links share, is closed by the session."""
+        self._inbox.clear()
+
+    # --- for the hub --------------------------------------------------------------------------
+
+    def accept(self, identity: bytes, hello: Hello, now: int) -> None:
+        """Take the peer's hello; `ProtocolError` rejects it."""
+        self.accept_ports(hello)
+        self.identity = identity
+        self.hello = hello
+        self.heard_ns = now
+        self._answer(hello)
+
+    def deliver(self, message: FromPeer, now: int) -> None:
+        """Take one message of the accepted peer, read at `now` [ns]."""
+        self.heard_ns = now
+        if self._pending and self._answer(message):
+            return
+        if isinstance(message, Heartbeat):
+            self._heartbeat(message, now)
+        elif isinstance(message, Error):
+            self.gone(f"reported an error: {message.text}")
+        elif isinstance(message, Event):
+            self.events.append(message)
+        elif isinstance(message, (Hello, Initialized, Stopped)):
+            self.unexpected(message)
+        else:
+            arrival = self.receive(message, (now - self.hub.epoch_ns) * 1e-9)
+            if arrival is not None:
+                if len(self._inbox) >= INBOX:
+                    self._inbox.popleft()
+                    self.hub.count(self.name, "inbox_full", "the oldest arrival is dropped")
+                self._inbox.append(arrival)
+
+    def keep(self, now: int, silence_ns: int) -> None:
+        """Send a heartbeat; the peer is lost if it was silent for longer than `silence_ns`."""
+        if self.identity is None or self._lost is not None:
+            return
+        silent = now - self.heard_ns
+        if silent > silence_ns and not self.computing:
+            self.gone(f"silent for {silent * 1e-9:.1f} s; see its log")
+        else:
+            self._ask(now)
+
+    def measure_offset(self) -> None:
+        """Ask for the peer's clock while answers are read promptly; a few times only."""
+        if self._offset_exchanges and self.identity is not None and self._lost is None:
+            self._offset_exchanges -= 1
+            self._ask(self.hub.clock())
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _ask(self, now: int) -> None:
+        self._questions.append(now)
+        self.send(Heartbeat(sent_ns=now))
+
+    def _heartbeat(self, message: Heartbeat, now: int) -> None:
+        if message.echo_ns == 0:
+            self.send(Heartbeat(sent_ns=now, echo_ns=message.sent_ns))
+        elif message.echo_ns in self._questions:
+            self._questions.remove(message.echo_ns)
+            self.clock.add(message.echo_ns, message.sent_ns, now)
+        else:
+            self.unexpected(message)
+
+    def _answer(self, message: Message) -> bool:
+        future = self._pending.get(type(message))
+        if future is None or future.done():
+            return False
+        future.set_result(message)
+        return True
+
+    async def _await_answer(self, answer: type[A], timeout: float, what: str) -> A:
+        if self._lost is not None:
+            raise PeerLost(self.name, self._lost)
+        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._pending[answer] = future
+        try:
+            return await self.hub.wait(future, timeout)
+        except TimeoutError:
+            raise PeerLost(self.name, f"no {what} within {timeout:g} s; see its log") from None
+        finally:
+            self._pending.pop(answer, None)
