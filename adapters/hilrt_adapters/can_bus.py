@@ -15,6 +15,7 @@ from cantools.database.can import Message
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
+from hilrt_adapters.udp_reader import UdpReader
 
 #: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
 DRAIN_LIMIT = 256
@@ -33,11 +34,14 @@ class CanBus:
     Parameters
     ----------
     bus : can.BusABC
+    reader : UdpReader, optional
+        Reads instead of the bus; for ``udp_multicast``.
     """
 
-    def __init__(self, bus: can.BusABC) -> None:
+    def __init__(self, bus: can.BusABC, reader: UdpReader | None = None) -> None:
         self._bus = bus
-        self.errors = 0
+        self._reader = reader
+        self._errors = 0
         self._queue: deque[can.Message] = deque()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
@@ -59,8 +63,15 @@ class CanBus:
         """File descriptor that is readable when there are frames."""
         return self._fd
 
+    @property
+    def errors(self) -> int:
+        """Readings that failed, and datagrams that were no frames."""
+        return self._errors + (self._reader.errors if self._reader else 0)
+
     def drain(self) -> list[can.Message]:
         """Frames that have arrived, at most `DRAIN_LIMIT`; never blocks."""
+        if self._reader is not None:
+            return self._reader.drain(DRAIN_LIMIT)
         frames: list[can.Message] = []
         if self._thread is not None:
             with suppress(BlockingIOError):
@@ -74,7 +85,9 @@ class CanBus:
             try:
                 frame = self._bus.recv(timeout=0)
             except (can.CanError, OSError, ValueError):
-                self.errors += 1  # one bad datagram is no reason to stop: the rest at the next call
+                self._errors += (
+                    1  # one bad datagram is no reason to stop: the rest at the next call
+                )
                 break
             if frame is None:
                 break
@@ -92,6 +105,8 @@ class CanBus:
             self._thread.join(1.0)
             self._wake.close()
             self._signal.close()
+        if self._reader is not None:
+            self._reader.close()
         self._bus.shutdown()
 
     def _read(self) -> None:
@@ -99,7 +114,7 @@ class CanBus:
             try:
                 frame = self._bus.recv(timeout=0.05)
             except (can.CanError, OSError, ValueError):
-                self.errors += 1
+                self._errors += 1
                 self._closing.wait(0.01)
                 continue
             if frame is not None:
@@ -145,7 +160,7 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         Arguments of `can.Bus`. ``udp_multicast`` gets ``hop_limit = 0`` unless it is given, so that
         its frames stay on this machine.
     receive : sequence of Message
-        Messages to listen to.
+        Messages to listen to; others may be dropped early. Empty: all of them.
     label : str
         Table and key that name the bus, for the message.
 
@@ -172,10 +187,13 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
             for message in receive
         ]
     try:
-        return CanBus(can.Bus(ignore_config=True, **arguments))
+        bus = can.Bus(ignore_config=True, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
         cause = f" ({error.__cause__})" if error.__cause__ else ""
         raise ConfigError(
             f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
+    if receive and UdpReader.available(arguments["interface"]):
+        return CanBus(bus, UdpReader(bus.fileno(), receive))
+    return CanBus(bus)

@@ -1,0 +1,188 @@
+"""The master's link to a bench behind a gateway process (``adapter = "can"``)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from hilrt.errors import PeerLost, ProtocolError
+from hilrt.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
+from hilrt.link import Arrival, Command, Ports
+from hilrt.remote_link import RemoteLink
+from hilrt.solver import Floats, Sample
+from hilrt.wire import (
+    Arm,
+    Armed,
+    FromPeer,
+    Hello,
+    Initialized,
+    Measurements,
+    Safe,
+    Secured,
+    SetPoints,
+    pack,
+    unpack,
+)
+from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
+
+if TYPE_CHECKING:
+    from hilrt.config import SessionFile, SubsystemOptions
+
+#: Added to every deadline for the way there and back and a busy machine, s.
+MARGIN = 1.0
+
+
+class GatewayLink(RemoteLink):
+    """A bench: it cannot wait and cannot be stepped; its gateway guards it.
+
+    The gateway's own decision to secure the bench is a `PeerLost` at the next `poll`; the gateway
+    stays reachable, so `safe` and `stop` still work and wait for the safe profile.
+    """
+
+    Options = BenchOptions
+    physical = True
+    role = "gateway"
+    step_message = SetPoints
+
+    def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
+        super().__init__(name, options, folder)
+        self.bench_options = cast(BenchOptions, options)
+        self.actuation_delay = self.bench_options.actuation_delay
+        steps = len(self.bench_options.inputs)
+        self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
+        self.stop_timeout = self.safe_timeout
+        self._secured: str | None = None
+        self._seq = -1
+        self._counters: dict[str, int] = {}
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """Ports of the table and its database; `ConfigError` with every problem of the two."""
+        return read_bench(name, cast(BenchOptions, options), folder).ports
+
+    def commands(self, session: SessionFile) -> list[Command]:
+        """The emulated bench, where there is one, and the gateway."""
+        table = ["--session", str(session.path), "--subsystem", self.name]
+        overrides = [word for item in session.overrides for word in ("--set", item)]
+        commands = []
+        emulator = self.bench_options.emulator
+        if emulator is not None:
+            argv = ["hilrt", "emulate", emulator, *table, *overrides]
+            commands.append(Command(f"{self.name}.emulator", argv))
+        connect = ["--connect", self.hub.address, "--name", self.name]
+        commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
+        return commands
+
+    def files(self) -> list[Path]:
+        """The CAN database."""
+        return [self.folder / self.bench_options.database]
+
+    def accept_ports(self, hello: Hello) -> None:
+        """The announced ports must be those of the session file."""
+        super().accept_ports(hello)
+        for kind, ports, table in (
+            ("inputs", self.inputs, self.bench_options.inputs),
+            ("outputs", self.outputs, self.bench_options.outputs),
+        ):
+            announced = [port.name for port in ports]
+            if announced != list(table):
+                raise ProtocolError(
+                    f"the gateway has the {kind} {announced}, the session file {list(table)}; "
+                    "start it with the same file"
+                )
+
+    def initialized(self, message: Initialized) -> Sample:
+        """The bench's first values; valid at the start."""
+        return Sample(unpack(message.y, self.n_outputs).copy())
+
+    async def arm(self, u0: Floats) -> None:
+        """Enable the bench and bring its inputs to `u0`, shape (n_inputs,).
+
+        Raises
+        ------
+        PeerLost
+            If the bench does not enable, or the gateway does not answer in time.
+        """
+        self._secured = None
+        options = self.bench_options
+        ramps = [((i.max or 0.0) - (i.min or 0.0)) / (i.max_rate or 1.0) for i in self._inputs()]
+        timeout = max(ramps, default=0.0) + (SETTLE_NS + SETTLE_TIMEOUT_NS) / NS + MARGIN
+        timeout += options.enable.timeout if options.enable else 0.0
+        await self.request(Arm(u0=pack(u0)), Armed, timeout)
+
+    async def safe(self, reason: str) -> None:
+        """Run the safe profile and wait for it; what goes wrong is logged by the hub."""
+        if self.identity is None or self.hub.closed:
+            return
+        lost, self._lost = self._lost, None  # a fault of the bench does not end the gateway
+        try:
+            await self.request(Safe(reason=reason), Secured, self.safe_timeout)
+        except PeerLost as error:
+            self.gone(error.reason)
+        finally:
+            self._lost = lost or self._lost
+
+    async def stop(self, reason: str) -> None:
+        """Run the safe profile and end the gateway."""
+        lost, self._lost = self._lost, None
+        try:
+            await super().stop(reason)
+        finally:
+            self._lost = lost or self._lost
+
+    def poll(self) -> list[Arrival]:
+        """See `Link.poll`; `PeerLost` also when the gateway has secured the bench by itself."""
+        arrivals = list(super().poll())
+        if self._secured is not None:
+            raise PeerLost(self.name, self._secured)
+        return arrivals
+
+    def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
+        """Measurements to an arrival; the news that the bench is secured ends the session."""
+        if isinstance(message, Measurements):
+            return self._arrival(message, t_arrived)
+        if isinstance(message, Secured):
+            if not self._stopped:
+                self._secure(message)
+        else:
+            self.unexpected(message)
+        return None
+
+    def _arrival(self, message: Measurements, t_arrived: float) -> Arrival:
+        if len(message.t_valid_ns) != self.n_outputs:
+            raise ProtocolError(f"{len(message.t_valid_ns)} times for {self.n_outputs} outputs")
+        if self._seq >= 0:
+            self.lost += max(0, message.seq - self._seq - 1)
+        self._seq = max(self._seq, message.seq)
+        if message.counters:
+            before = self._counters
+            for key in ("lost", "decode_errors"):
+                self.lost += message.counters.get(key, 0) - before.get(key, 0)
+            self._counters = message.counters
+        zero = self.hub.epoch_ns + self.clock.offset_ns  # of session time, on the gateway's clock
+        realised = None
+        if message.realised is not None:
+            realised = unpack(message.realised, self.n_inputs)
+        sample = Sample(
+            y=unpack(message.y, self.n_outputs),
+            t_valid=np.array([(t - zero) * 1e-9 for t in message.t_valid_ns]),
+            realised=realised,
+            info=self._counters,
+        )
+        return Arrival(message.tick, sample, t_arrived)
+
+    def _secure(self, message: Secured) -> None:
+        complete = "" if message.complete else ", and not every input reached its safe value"
+        self._secured = f"the gateway has run the safe profile: {message.reason}{complete}"
+        waiting: list[asyncio.Future[Armed]] = [
+            future for kind, future in self._pending.items() if kind is Armed
+        ]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(PeerLost(self.name, self._secured))
+
+    def _inputs(self) -> list[BenchInput]:
+        return list(self.bench_options.inputs.values())
