@@ -174,7 +174,9 @@ def _ports(
         return None
     except (Exception, SystemExit) as error:  # a user's model may raise anything when it is made
         text = f"{type(error).__name__}: {error}"
-        findings.error(table, "", None, f"its ports cannot be determined: {text}", "correct it")
+        findings.error(
+            table, "", None, f"its ports cannot be determined: {text}", "correct the model"
+        )
         return None
     if ports is None:
         findings.info(table, "tells its ports when it connects; what concerns them is checked then")

@@ -369,7 +369,7 @@ def test_a_model_that_cannot_be_loaded(found, ports):
     (line,) = found()
     assert line == (
         "[subsystems.vehicle]: its ports cannot be determined: "
-        "ZeroDivisionError: in its constructor; correct it"
+        "ZeroDivisionError: in its constructor; correct the model"
     )
     ports["vehicle"] = ConfigError(["[subsystems.vehicle] model = 'x': no such", "and more"])
     assert found() == [
@@ -427,7 +427,8 @@ def test_with_real_models(tmp_path, monkeypatch):
     pytest.importorskip("hilrt_adapters.inprocess")
     monkeypatch.undo()
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    (tmp_path / "masses.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "check_masses.py").write_text(MODEL)
     path = tmp_path / "session.toml"
     path.write_text(
         """
@@ -439,10 +440,12 @@ def test_with_real_models(tmp_path, monkeypatch):
         step = 0.001
         [subsystems.one]
         adapter = "inprocess"
-        model = "masses:Mass"
+        model = "check_masses:Mass"
+        path = "."
         [subsystems.two]
         adapter = "inprocess"
-        model = "masses:Mas"
+        model = "check_masses:Mas"
+        path = "."
         [[connections]]
         from = "one.velocity"
         to = "one.force"
