@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from cantools.database.can import Message
 
 from hilrt.config import InputOptions, Positive, SubsystemOptions, Table, nearest
 from hilrt.errors import ConfigError
@@ -100,6 +101,12 @@ class Bench:
     limits: Limits
     order: tuple[int, ...]
     _realised: tuple[tuple[int, int, float, float], ...]
+
+    @property
+    def received(self) -> list[Message]:
+        """Messages that the bench sends, as far as they are used."""
+        refs = [*self.outputs.values(), *([self.state] if self.state else [])]
+        return list({ref.message.name: ref.message for ref in refs}.values())
 
     def realised(self, y: Sequence[float]) -> list[float]:
         """What the bench made of each input, from the values of the outputs.

@@ -1,0 +1,389 @@
+"""``hilrt gateway``: the process that owns a bench's CAN bus, guards it, and serves the master.
+
+One thread, one loop: what the master sent, what the `Guardian` makes of it, frames out, frames in,
+measurements to the master. The safe profile needs nobody but this process, so whatever happens to
+the master, and on SIGTERM, it runs first and only then the process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+
+import can
+import numpy as np
+import zmq
+
+from hilrt import wire
+from hilrt.config import load_session, nearest
+from hilrt.errors import ConfigError, HilrtError, ProtocolError
+from hilrt.guardian import NS, SILENT, BenchView, Guardian, Notice, State
+from hilrt.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.peer import Peer
+from hilrt.solver import Port
+from hilrt_adapters.bench import Bench, BenchOptions, read_bench
+from hilrt_adapters.can import Receiver, Sender
+from hilrt_adapters.can_bus import CanBus, open_bus
+
+#: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
+MAX_WAIT_MS = 20
+#: How long the bench may take to be heard completely before the first exchange, s.
+FIRST_FRAMES_TIMEOUT = 10.0
+#: Late set-points are answered at most that often, ns.
+ANSWER_AGAIN_NS = 20_000_000
+#: A secured gateway that hears nothing from the master for that long ends, s.
+ABANDONED_S = 60.0
+#: Counters go with every so many measurements.
+COUNTERS_EVERY = 20
+#: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
+#: when it reads them, and bury what matters.
+MASTER_READS_NS = NS
+#: Heartbeats of the master that may fail to come before it counts as silent.
+IDLE_HEARTBEATS = 10
+#: Garbage is collected that often, and only if it takes less than that, ns.
+COLLECT_EVERY_NS = NS
+COLLECT_WITHIN_NS = 2_000_000
+#: Different send errors that are told apart in events.
+MAX_ERROR_KINDS = 8
+
+
+class Gateway:
+    """The loop.
+
+    Parameters
+    ----------
+    bench : Bench
+    bus : CanBus
+        Open.
+    peer : Peer
+        Connected and welcomed.
+    idle_timeout : float
+        Silence of the master that brings the safe profile on while no set-points are due, s.
+    parent : int, optional
+        Process whose end is a reason to end; None: nobody's.
+    clock : callable
+        Monotonic clock, ns.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        bus: CanBus,
+        peer: Peer,
+        idle_timeout: float = 2.0,
+        parent: int | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.bench = bench
+        self.bus = bus
+        self.peer = peer
+        self.parent = parent
+        self.clock = clock
+        self.guardian = Guardian(bench.limits, bench.guard_settings(idle_timeout))
+        self.sender = Sender(list(bench.inputs.values()), bench.request, bench.options.alive)
+        self.receiver = Receiver(
+            bench.outputs,
+            bench.state,
+            bench.options.alive,
+            bench.options.bench_timeout,
+            own=self.sender.messages,
+        )
+        #: Collects garbage if it fits into the time given, ns.
+        self.collect: Callable[[int], bool] = lambda slack_ns: False
+        self._collected_at = clock()
+        self._realised = self.bench.realised(self.receiver.y)
+        self.terminated = False  # set by a signal handler, or another thread
+        self._ending = False
+        self._stop_asked = False
+        self._initialize_by: int | None = None
+        self._seq = 0
+        self._send_errors = 0
+        self._malformed = 0
+        self._error_kinds: set[str] = set()
+        self._answered_at = 0
+        self._master_seen = clock()
+        self.guardian.master_seen(self._master_seen)
+
+    def run(self) -> int:
+        """Serve until told to stop, abandoned or terminated; the process's exit status."""
+        poller = zmq.Poller()
+        poller.register(self.peer.socket, zmq.POLLIN)
+        poller.register(self.bus.fileno(), zmq.POLLIN)
+        while not self._done():
+            wait = self.guardian.wait_ns(self.clock())
+            poller.poll(MAX_WAIT_MS if wait is None else min(MAX_WAIT_MS, -(-wait // 1_000_000)))
+            try:
+                self.cycle()
+            except Exception as error:
+                # A defect of this program must not leave the bench running: from here on only
+                # the safe profile, without what may raise again.
+                traceback.print_exc()
+                return self._secure_blind(f"{type(error).__name__}: {error}")
+        if self._stop_asked:
+            self.peer.send(wire.Stopped())
+        return 0
+
+    def cycle(self) -> None:
+        """One pass: the master's messages, the guardian, frames out, frames in, the answers."""
+        # Set-points first, frames after: a bus that delivers own frames has them by then, and
+        # one wake-up serves both.
+        for message in self.peer.receive():
+            self._master_seen = self.clock()
+            self.guardian.master_seen(self._master_seen)
+            try:
+                self._handle(message)
+            except ProtocolError as error:
+                self._malformed += 1
+                if self._malformed == 1:
+                    text = f"a message of the master is dropped: {error}"
+                    self.peer.send(wire.Event(level="warning", cause="malformed", text=text))
+        now = self.clock()
+        self._watch_over(now)
+        u = self.guardian.step(now, self._view(now))
+        if u is not None:
+            for frame in self.sender.frames(u, self.guardian.enable):
+                self._send(frame)
+        if self.receiver.take(self.bus.drain()):
+            self._realised = self.bench.realised(self.receiver.y)
+            if now - self._master_seen < MASTER_READS_NS:
+                self._measurements()
+        if self._initialize_by is not None:
+            self._initialized(now)
+        for notice in self.guardian.notices:
+            self._pass_on(notice)
+        self.guardian.notices.clear()
+        if now - self._collected_at > COLLECT_EVERY_NS:
+            self._collected_at = now
+            self.collect(COLLECT_WITHIN_NS)
+
+    def _secure_blind(self, reason: str) -> int:
+        """Bring the bench down on knowledge of the demands alone, then end with status 1."""
+        guardian = self.guardian
+        guardian.secure(self.clock(), "gateway_fault", f"the gateway failed: {reason}")
+        blind = BenchView([math.nan] * len(self.bench.inputs), enabled=False, overdue=math.inf)
+        while guardian.state not in SILENT:
+            time.sleep((guardian.wait_ns(self.clock()) or 0) / NS)
+            u = guardian.step(self.clock(), blind)
+            for frame in self.sender.frames(u, guardian.enable) if u is not None else ():
+                with contextlib.suppress(can.CanError, OSError):
+                    self.bus.send(frame)
+        self.peer.send(wire.Error(text=guardian.reason))
+        return 1
+
+    def _done(self) -> bool:
+        return self._ending and self.guardian.state in SILENT and not self.guardian.notices
+
+    # ---- from the master -------------------------------------------------------------------
+
+    def _handle(self, message: wire.FromMaster) -> None:
+        guardian, now = self.guardian, self.clock()
+        match message:
+            case wire.SetPoints():
+                self._set_points(message, now)
+            case wire.Arm():
+                u0 = wire.unpack(message.u0, len(self.bench.inputs))
+                guardian.arm(now, u0.tolist(), self._view(now))
+            case wire.Safe():
+                guardian.secure(now, "safe", message.reason, fault=False)
+            case wire.Stop():
+                self._stop_asked = self._ending = True
+                guardian.secure(now, "stop", message.reason, fault=False)
+            case wire.Error():
+                self._ending = True
+                guardian.secure(now, "master_error", f"the master gave up: {message.text}")
+            case wire.Initialize():
+                self._initialize_by = now + int(FIRST_FRAMES_TIMEOUT * NS)
+
+    def _set_points(self, message: wire.SetPoints, now: int) -> None:
+        coefficients = wire.unpack(message.coefficients, -1, len(self.bench.inputs))
+        if len(coefficients) == 0:
+            raise ProtocolError("set-points without coefficients")
+        # The value at t, which is the first Taylor coefficient: the master has shifted the
+        # polynomial by the actuation delay already.
+        if self.guardian.demand(now, message.tick, coefficients[0].tolist()):
+            return
+        if self.guardian.state is State.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
+            # The master may have slept through it: tell it again that nothing is forwarded.
+            self._answered_at = now
+            self.guardian.secure(now, "late", "late set-points")
+
+    # ---- by itself -------------------------------------------------------------------------
+
+    def _watch_over(self, now: int) -> None:
+        """Reasons to end that no message brings."""
+        orphan = self.parent is not None and not parent_alive(self.parent)
+        if (self.terminated or orphan) and not self._ending:
+            self._ending = True
+            cause = "parent_died" if orphan else "terminated"
+            text = "the process that started the gateway is gone" if orphan else "SIGTERM"
+            self.guardian.secure(now, cause, text, fault=orphan)
+        if self.guardian.state in SILENT and now - self._master_seen > ABANDONED_S * NS:
+            self._ending = True
+
+    def _view(self, now: int) -> BenchView:
+        ratio, text = self.receiver.overdue(now)
+        return BenchView(self._realised, self.receiver.enabled, ratio, text)
+
+    def _send(self, frame: can.Message) -> None:
+        try:
+            self.bus.send(frame)
+        except (can.CanError, OSError) as error:
+            self._send_errors += 1
+            kind = f"{type(error).__name__}: {error}"
+            if kind not in self._error_kinds and len(self._error_kinds) < MAX_ERROR_KINDS:
+                self._error_kinds.add(kind)
+                text = f"frame 0x{frame.arbitration_id:X} did not leave: {kind}; check the bus"
+                self.peer.send(wire.Event(level="error", cause="send_error", text=text))
+
+    def counters(self) -> dict[str, int]:
+        """Everything counted since the start."""
+        return {
+            **self.receiver.counters,
+            **self.guardian.counters,
+            "receive_errors": self.bus.errors,
+            "send_errors": self._send_errors,
+            "malformed": self._malformed,
+        }
+
+    # ---- to the master ---------------------------------------------------------------------
+
+    def _measurements(self) -> None:
+        self.peer.send(
+            wire.Measurements(
+                seq=self._seq,
+                tick=self.guardian.tick,
+                y=_pack(self.receiver.y),
+                t_valid_ns=self.receiver.t_valid_ns,
+                realised=_pack(self._realised),
+                # Totals, and the master decodes this in its critical path: now and then will do.
+                counters=self.counters() if self._seq % COUNTERS_EVERY == 0 else {},
+            )
+        )
+        self._seq += 1
+
+    def _initialized(self, now: int) -> None:
+        assert self._initialize_by is not None
+        if self.receiver.complete():
+            self._initialize_by = None
+            y = _pack(self.receiver.y)
+            self.peer.send(wire.Initialized(y=y, t_valid_ns=self.receiver.t_valid_ns))
+        elif now > self._initialize_by:
+            self._initialize_by = None
+            missing = ", ".join(self.receiver.missing()) or "a multiplexed signal"
+            text = (
+                f"not received within {FIRST_FRAMES_TIMEOUT:g} s: {missing}; "
+                "check that the bench is on, the bus and its bit rate, and the database"
+            )
+            self.peer.send(wire.Error(text=text))
+
+    def _pass_on(self, notice: Notice) -> None:
+        message: wire.Message
+        match notice.kind:
+            case "armed":
+                message = wire.Armed()
+            case "secured":
+                message = wire.Secured(reason=notice.text, complete=notice.complete)
+            case "failed":
+                message = wire.Error(text=notice.text)
+            case _:
+                message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
+        self.peer.send(message)
+
+
+def _pack(values: Sequence[float]) -> bytes:
+    return wire.pack(np.array(values))
+
+
+def main(
+    session: Path, subsystem: str, connect: str, name: str, overrides: Sequence[str] = ()
+) -> int:
+    """Run the gateway of one subsystem of a session file.
+
+    Parameters
+    ----------
+    session : Path
+        The session file.
+    subsystem : str
+        Which table in it.
+    connect : str
+        The master's address.
+    name : str
+        Name to connect under.
+    overrides : sequence of str
+        ``table.key=value`` changes to the file.
+
+    Returns
+    -------
+    int
+        Exit status: 0 ended in order, with the bench secured; 1 a defect of the gateway; 2 wrong
+        configuration; 3 no session to serve.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
+    parent = os.getppid()
+    peer: Peer | None = None
+    try:
+        options, folder = _read_table(session, subsystem, overrides)
+        try:
+            bench = read_bench(subsystem, options, folder)
+        except ConfigError:
+            # Under these names the master takes the connection, and so gets to know the reason.
+            peer = _connect(connect, name, options.inputs, options.outputs)
+            raise
+        peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
+        peer.connect()
+        bus = open_bus(options.bus, bench.received, f"[subsystems.{subsystem}] bus")
+        try:
+            return _serve(bench, bus, peer, parent)
+        finally:
+            bus.close()
+    except ConfigError as error:
+        print(error, file=sys.stderr, flush=True)
+        if peer is not None:
+            peer.send(wire.Error(text=str(error)))
+        return 2
+    except HilrtError as error:
+        print(error, file=sys.stderr, flush=True)
+        return 3
+    finally:
+        if peer is not None:
+            peer.close()
+
+
+def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int) -> int:
+    gateway = Gateway(bench, bus, peer, IDLE_HEARTBEATS * peer.heartbeat_s, parent)
+
+    def terminate(number: int, frame: object) -> None:
+        gateway.terminated = True
+
+    signal.signal(signal.SIGTERM, terminate)
+    die_with_parent(signal.SIGTERM, parent)
+    with freeze_gc() as collect:
+        gateway.collect = collect
+        return gateway.run()
+
+
+def _read_table(
+    session: Path, subsystem: str, overrides: Sequence[str]
+) -> tuple[BenchOptions, Path]:
+    file = load_session(session, overrides)
+    options = file.tables.subsystems.get(subsystem)
+    if options is None:
+        known = nearest(subsystem, file.tables.subsystems)
+        raise ConfigError(f"{file.path.name}: there is no [subsystems.{subsystem}]{known}")
+    if not isinstance(options, BenchOptions):
+        raise ConfigError(
+            f"{file.path.name}: [subsystems.{subsystem}] adapter = {options.adapter!r}: "
+            'has no gateway; only adapter = "can" has'
+        )
+    return options, file.folder
+
+
+def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[str]) -> Peer:
+    ports = [Port(n) for n in inputs], [Port(n) for n in outputs]
+    peer = Peer(address, name, "gateway", *ports)
+    with contextlib.suppress(HilrtError):
+        peer.connect()
+    return peer
