@@ -1,0 +1,171 @@
+"""A recorded CAN log as a subsystem: outputs with the recorded timing, no inputs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from hilrt.config import NonNegative, SubsystemOptions
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.link import Arrival, Link, Ports
+from hilrt.solver import Floats, Port, Sample
+from hilrt_adapters.can import SignalRef, find_signal, load_database
+from hilrt_adapters.recording import Recording, Track, read_recording
+
+
+class ReplayOptions(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` with ``adapter = "replay"``."""
+
+    #: Log in a format that python-can reads: .log (candump), .asc, .blf, .trc, .mf4, …
+    log: str
+    #: CAN database (DBC, ARXML, KCD, SYM).
+    database: str
+    #: Output ports: ``name = "Message.Signal"``.
+    outputs: dict[str, str] = msgspec.field(default_factory=dict)
+    #: Time in the log at session time 0, from the log's first frame, s.
+    start: NonNegative = 0.0
+    #: After the log's last frame: hold the last values, end the session, or begin again at `start`.
+    end: Literal["hold", "stop", "loop"] = "hold"
+    #: Between two samples: the older one, with its time stamp, or on the line between them.
+    interpolation: Literal["hold", "linear"] = "hold"
+
+
+class ReplayLink(Link):
+    """Values of a recording at the times the session asks for.
+
+    With ``interpolation = "hold"`` a sample arrives at the first communication point at or after
+    its recorded time, carrying that time; connect it with ``order = 0`` to send it on as recorded.
+    Before a signal's first sample its first value is held.
+    """
+
+    Options: ClassVar[type[SubsystemOptions]] = ReplayOptions
+    options: ReplayOptions
+
+    def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
+        super().__init__(name, options, folder)
+        self._tracks: list[Track] = []
+        self._end = math.inf
+        self._pending: tuple[int, float, float] | None = None  # tick, start and end of the step
+        self.recording: Recording | None = None
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
+        """Output ports with the database's units; `ConfigError` with every problem found."""
+        assert isinstance(options, ReplayOptions)
+        return _ports(_signals(name, options, folder))
+
+    def files(self) -> list[Path]:
+        """The database; the log itself may be large and stays where it is."""
+        return [_locate(self.folder, self.options.database)]
+
+    async def open(self) -> None:
+        """Read and decode the whole log; afterwards nothing touches a file."""
+        options, table = self.options, f"[subsystems.{self.name}]"
+        signals = _signals(self.name, options, self.folder)
+        log = _locate(self.folder, options.log)
+        recording = await asyncio.to_thread(read_recording, log, signals, f"{table} log")
+        if options.start >= recording.duration:
+            raise ConfigError(
+                f"{table} start = {options.start:g}: the log ends after "
+                f"{recording.duration:g} s; start earlier"
+            )
+        self.recording = recording
+        self.inputs, self.outputs = _ports(signals)
+        self.lost = recording.failures
+        self._tracks = [recording.tracks[name] for name in signals]
+        self._end = recording.duration
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Values at `t0` [s], and how well the log was read."""
+        sample = self._sample(t0)
+        if self.recording is not None:
+            sample.info = {
+                "frames": self.recording.frames,
+                "truncated": self.recording.truncated,
+                "decode_errors": self.recording.failures,
+            }
+        return sample
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """Advance to ``t + h`` [s]."""
+        self._pending = (tick, t, t + h)
+
+    def poll(self) -> Sequence[Arrival]:
+        """One arrival for every dispatch."""
+        if self._pending is None:
+            return ()
+        tick, t, t_end = self._pending
+        self._pending = None
+        if self.options.end == "stop" and t_end + self.options.start > self._end:
+            raise PeerLost(
+                self.name,
+                f"the recording ended at {self._end - self.options.start:g} s; shorten the "
+                'session, or set end = "hold" or "loop"',
+            )
+        return (Arrival(tick, self._sample(t_end), t),)
+
+    def _sample(self, t: float) -> Sample:
+        """Values valid at session time `t` [s]."""
+        start = self.options.start
+        since = 0.0  # session time at which this pass through the log began, s
+        if self.options.end == "loop":
+            length = self._end - start
+            since = length * math.floor(t / length)
+        at = t - since + start
+        if self.options.interpolation == "linear":
+            return Sample(np.array([np.interp(at, x.times, x.values) for x in self._tracks]))
+        y = np.empty(len(self._tracks))
+        t_valid = np.full(len(self._tracks), t)
+        for i, track in enumerate(self._tracks):
+            k = int(track.times.searchsorted(at, side="right")) - 1
+            y[i] = track.values[max(k, 0)]
+            if k >= 0:  # a sample of the pass before is not older than this one's beginning
+                stamp = float(track.times[k]) - start
+                t_valid[i] = since + (max(stamp, 0.0) if since > 0.0 else stamp)
+        return Sample(y, t_valid=t_valid)
+
+
+def _signals(name: str, options: ReplayOptions, folder: Path) -> dict[str, SignalRef]:
+    """Output names and signals; `ConfigError` with every problem found."""
+    table = f"[subsystems.{name}]"
+    problems = []
+    if options.inputs:
+        problems.append(f"{table} inputs: a recording has no inputs; remove them")
+    if not options.outputs:
+        problems.append(f'{table} outputs: is empty; add NAME = "Message.Signal"')
+    try:
+        database = load_database(_locate(folder, options.database), f"{table} database")
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    signals: dict[str, SignalRef] = {}
+    for output, ref in options.outputs.items():
+        try:
+            signals[output] = find_signal(database, ref, f"{table} outputs.{output}")
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return signals
+
+
+def _ports(signals: dict[str, SignalRef]) -> Ports:
+    # Without the database's bounds: recordings exceed them, and an output is not limited anyway.
+    return Ports(
+        (),
+        tuple(
+            Port(output, ref.unit, description=ref.signal.comment or "")
+            for output, ref in signals.items()
+        ),
+    )
+
+
+def _locate(folder: Path, name: str) -> Path:
+    """Path relative to the session file or, as typed after ``--set``, to the current folder."""
+    path = folder / name
+    return Path(name).resolve() if not path.exists() and Path(name).exists() else path

@@ -1,0 +1,370 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import can
+import cantools
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hilrt import config
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.solver import Sample
+from hilrt.units import UNSTATED
+from hilrt_adapters.recording import Track
+from hilrt_adapters.replay import ReplayLink, ReplayOptions
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+NOTHING = np.zeros((1, 0))
+
+DATABASE = """VERSION ""
+BU_: A
+BO_ 256 Fast: 8 A
+ SG_ Speed : 0|16@1+ (0.5,0) [0|100] "rad/s" A
+ SG_ Late : 32|16@1+ (1,0) [0|100] "N*m" A
+BO_ 257 Slow: 2 A
+ SG_ Level : 0|16@1- (0.25,-10) [0|1] "" A
+BO_ 258 Never: 1 A
+ SG_ Nothing : 0|8@1+ (1,0) [0|1] "" A
+BO_ 259 Muxed: 2 A
+ SG_ Page M : 0|8@1+ (1,0) [0|1] "" A
+ SG_ Zero m0 : 8|8@1+ (1,0) [0|255] "" A
+ SG_ One m1 : 8|8@1+ (1,0) [0|255] "" A
+"""
+
+
+def frame(t: float, identifier: int, data: bytes, **more: Any) -> can.Message:
+    return can.Message(
+        timestamp=1e9 + t, arbitration_id=identifier, data=data, is_extended_id=False, **more
+    )
+
+
+def fast(t: float, speed: int, late: int = 0) -> can.Message:
+    return frame(t, 256, speed.to_bytes(4, "little") + late.to_bytes(4, "little"))
+
+
+#: Speed 5, 10, 15, 20 rad/s at 0.1, 0.2, 0.3, 0.4 s of a log that lasts 0.5 s.
+SIMPLE = [
+    frame(0.0, 0x7FF, b""),
+    fast(0.1, 10, 1),
+    fast(0.2, 20, 2),
+    frame(0.2, 257, b"\x04\x00"),
+    fast(0.3, 30, 3),
+    fast(0.4, 40, 4),
+    frame(0.5, 0x7FF, b""),
+]
+
+
+def write(folder: Path, frames: Sequence[can.Message] = SIMPLE, name: str = "log.log") -> None:
+    (folder / "log.dbc").write_text(DATABASE)
+    with can.Logger(folder / name) as logger:
+        for item in frames:
+            logger(item)
+
+
+def link(folder: Path, outputs: dict[str, str] | None = None, **options: Any) -> ReplayLink:
+    table = {
+        "adapter": "replay",
+        "log": "log.log",
+        "database": "log.dbc",
+        "outputs": outputs or {"speed": "Fast.Speed"},
+        **options,
+    }
+    problems: list[str] = []
+    built = config.build(ReplayOptions, table, "subsystems.pedal", problems)
+    assert built is not None, problems
+    return ReplayLink("pedal", built, folder)
+
+
+async def opened(folder: Path, outputs: dict[str, str] | None = None, **options: Any) -> ReplayLink:
+    made = link(folder, outputs, **options)
+    await made.open()
+    return made
+
+
+def step(made: ReplayLink, t: float, h: float = 0.0, tick: int = 0) -> Sample:
+    made.dispatch(tick, t, h, NOTHING)
+    (arrival,) = made.poll()
+    assert arrival.tick == tick
+    assert made.poll() == ()
+    return arrival.sample
+
+
+# ---- real recordings ---------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the recordings are not on this machine")
+async def test_real_pedal_recording_sample_by_sample() -> None:
+    log, database = DATA / "car_pedal.candump.log", DATA / "car.dbc"
+    message = cantools.database.load_file(database, strict=False).get_message_by_name("COMMAND")
+    frames = list(can.LogReader(log))
+    wanted = [f for f in frames if f.arbitration_id == message.frame_id]
+    times = [f.timestamp - frames[0].timestamp for f in wanted]
+    values = [message.decode(f.data, decode_choices=False)["ACC_PEDAL_MEAN"] for f in wanted]
+    assert len(values) == 228
+    assert (min(values), max(values)) == (0, 3726)
+
+    made = await opened(
+        DATA, {"pedal": "COMMAND.ACC_PEDAL_MEAN"}, log=str(log), database=str(database)
+    )
+    assert made.outputs[0].unit == UNSTATED
+    first = await made.initialize(0.0, np.zeros(0))
+    assert first.info == {"frames": 228, "truncated": 0, "decode_errors": 0}
+    seen: list[tuple[float, float]] = []
+    for tick in range(7200):
+        now = tick * 1e-3 + 1e-3
+        sample = step(made, tick * 1e-3, 1e-3, tick)
+        assert sample.t_valid is not None
+        pair = (float(sample.t_valid[0]), float(sample.y[0]))
+        assert pair[0] <= now
+        if pair[0] < now and (not seen or pair != seen[-1]):
+            seen.append(pair)
+            assert now - pair[0] < 1e-3 + 1e-9  # at the first tick that it can arrive at
+    assert seen == list(zip(times, values, strict=True))
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="the recordings are not on this machine")
+async def test_real_j1939_recording_is_matched_by_parameter_group() -> None:
+    pytest.importorskip("asammdf")
+    made = await opened(
+        DATA,
+        {"engine": "EEC1.EngineSpeed", "vehicle": "CCVS1.WheelBasedVehicleSpeed"},
+        log="truck_j1939.mf4",
+        database="truck_j1939.dbc",
+    )
+    assert [port.unit for port in made.outputs] == ["rpm", "km/h"]
+    assert made.recording is not None
+    engine = made.recording.tracks["engine"]
+    assert len(engine.times) == 12719
+    assert 600.0 < engine.values.min() < engine.values.max() < 700.0
+    assert made.recording.duration == pytest.approx(128.0, abs=1.0)
+    assert step(made, 50.0).y[0] == pytest.approx(650.0, abs=5.0)
+
+
+# ---- timing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["log.log", "log.asc", "log.blf", "log.trc", "log.log.gz"])
+async def test_formats_that_python_can_writes(tmp_path: Path, name: str) -> None:
+    write(tmp_path, name=name)
+    made = await opened(tmp_path, log=name)
+    assert made.recording is not None
+    track = made.recording.tracks["speed"]
+    np.testing.assert_allclose(track.times, [0.1, 0.2, 0.3, 0.4], atol=1e-3)
+    np.testing.assert_array_equal(track.values, [5.0, 10.0, 15.0, 20.0])
+
+
+async def test_hold_gives_the_newest_sample_with_its_recorded_time(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path, {"speed": "Fast.Speed", "level": "Slow.Level"})
+    sample = step(made, 0.2, 0.05)
+    assert sample.t_valid is not None
+    np.testing.assert_array_equal(sample.y, [10.0, -9.0])
+    np.testing.assert_allclose(sample.t_valid, [0.2, 0.2], atol=1e-6)
+
+
+async def test_before_the_first_sample_its_value_is_held(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path)
+    sample = await made.initialize(0.0, np.zeros(0))
+    assert sample.t_valid is not None
+    assert (sample.y[0], sample.t_valid[0]) == (5.0, 0.0)
+    later = step(made, 0.04, 0.01)
+    assert later.t_valid is not None
+    assert (later.y[0], later.t_valid[0]) == (5.0, 0.05)
+
+
+async def test_linear_interpolates_to_the_time_asked_for(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path, interpolation="linear")
+    sample = step(made, 0.1, 0.05)
+    assert sample.y[0] == pytest.approx(7.5, abs=1e-4)
+    assert sample.t_valid is None  # the end of the step
+    assert step(made, 9.0).y[0] == 20.0
+
+
+async def test_start_shifts_the_recording(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path, start=0.25)
+    first = await made.initialize(0.0, np.zeros(0))
+    assert first.t_valid is not None
+    assert first.y[0] == 10.0
+    assert first.t_valid[0] == pytest.approx(-0.05, abs=1e-6)
+    assert step(made, 0.06).y[0] == 15.0
+
+
+async def test_end_hold_keeps_the_last_value(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path)
+    sample = step(made, 100.0)
+    assert sample.t_valid is not None
+    assert sample.y[0] == 20.0
+    assert sample.t_valid[0] == pytest.approx(0.4, abs=1e-6)
+
+
+async def test_end_stop_ends_the_session(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path, end="stop", start=0.1)
+    assert step(made, 0.0, 0.39).y[0] == 20.0
+    made.dispatch(1, 0.39, 0.02, NOTHING)
+    with pytest.raises(PeerLost, match=r"the recording ended at 0\.4 s"):
+        made.poll()
+
+
+async def test_end_loop_begins_again_at_start(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = await opened(tmp_path, end="loop", start=0.25)  # a pass of 0.25 s
+    values = {t: step(made, t) for t in (0.1, 0.24, 0.26, 0.31, 0.51, 0.56)}
+    assert [s.y[0] for s in values.values()] == [15.0, 20.0, 10.0, 15.0, 10.0, 15.0]
+    stamps = [float(s.t_valid[0]) for s in values.values() if s.t_valid is not None]
+    np.testing.assert_allclose(stamps, [0.05, 0.15, 0.25, 0.3, 0.5, 0.55], atol=1e-6)
+
+
+@given(
+    gaps=st.lists(st.integers(0, 50), min_size=1, max_size=30),
+    asked=st.lists(st.integers(0, 2000), min_size=1, max_size=30),
+)
+def test_hold_is_the_last_sample_not_later_than_asked(gaps: list[int], asked: list[int]) -> None:
+    times = np.cumsum(gaps) * 0.01
+    made = ReplayLink("x", ReplayOptions(adapter="replay", log="", database=""), Path())
+    made._tracks = [Track(times, np.arange(len(times), dtype=float))]
+    for ms in asked:
+        t = ms * 1e-3
+        sample = made._sample(t)
+        assert sample.t_valid is not None
+        assert sample.t_valid[0] <= t
+        before = [i for i, stamp in enumerate(times) if stamp <= t]
+        assert sample.y[0] == (before[-1] if before else 0)
+
+
+# ---- damaged and unusual logs ------------------------------------------------------------------
+
+
+async def test_short_frames_are_decoded_as_far_as_they_go_and_counted(tmp_path: Path) -> None:
+    write(tmp_path, [*SIMPLE, frame(0.6, 256, b"\x64\x00"), frame(0.7, 256, b"")])
+    made = await opened(tmp_path, {"speed": "Fast.Speed", "late": "Fast.Late"})
+    assert made.recording is not None
+    assert made.recording.truncated == 2
+    assert made.recording.tracks["speed"].values[-1] == 50.0
+    assert len(made.recording.tracks["speed"].values) == 5
+    assert len(made.recording.tracks["late"].values) == 4
+
+
+async def test_multiplexed_signals_come_with_their_own_frames(tmp_path: Path) -> None:
+    pages = [frame(0.1 * i, 259, bytes([i % 2, 10 * i])) for i in range(4)]
+    write(tmp_path, [*pages, frame(0.9, 259, b"\x07\x00")])
+    made = await opened(tmp_path, {"zero": "Muxed.Zero", "one": "Muxed.One"})
+    assert made.recording is not None
+    np.testing.assert_array_equal(made.recording.tracks["zero"].values, [0.0, 20.0])
+    np.testing.assert_array_equal(made.recording.tracks["one"].values, [10.0, 30.0])
+    assert made.recording.failures == made.lost == 1
+
+
+async def test_frames_out_of_order_are_sorted(tmp_path: Path) -> None:
+    write(tmp_path, [SIMPLE[0], SIMPLE[4], SIMPLE[1], SIMPLE[6]])
+    made = await opened(tmp_path)
+    assert made.recording is not None
+    np.testing.assert_array_equal(made.recording.tracks["speed"].values, [5.0, 15.0])
+
+
+async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -> None:
+    remote = can.Message(
+        timestamp=1e9 + 0.45, arbitration_id=256, is_remote_frame=True, is_extended_id=False
+    )
+    extended = can.Message(timestamp=1e9 + 0.45, arbitration_id=256, data=bytes(8))
+    write(tmp_path, [*SIMPLE, remote, extended])
+    made = await opened(tmp_path)
+    assert made.recording is not None
+    assert made.recording.frames == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"log": "none.log"}, "[subsystems.pedal] log: "),
+        ({"log": "log.dbc"}, "is not a log that python-can reads"),
+        ({"log": "broken.log"}, "is not a log that python-can reads"),
+        ({"log": "empty.log"}, "contains no frames"),
+        ({"database": "none.dbc"}, "[subsystems.pedal] database: "),
+        ({"outputs": {"a": "Fast.Spede"}}, "no signal 'Spede'; did you mean 'Speed'"),
+        ({"outputs": {"a": "Fats.Speed"}}, "no message 'Fats'; did you mean 'Fast'"),
+        ({"outputs": {"a": "Speed"}}, "write it as Message.Signal"),
+        ({"outputs": {"a": "Never.Nothing"}}, "contains no frames of message Never (0x102)"),
+        ({"start": 0.5}, "the log ends after 0.5 s"),
+        ({"inputs": {"u": {"min": 0.0}}}, "a recording has no inputs"),
+    ],
+)
+async def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    write(tmp_path)
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / "broken.log").write_text("(1.0) can0 100#00\nnonsense here and there\n")
+    with pytest.raises(ConfigError) as caught:
+        await opened(tmp_path, **changes)
+    assert message in str(caught.value)
+    assert "[subsystems.pedal]" in str(caught.value)
+
+
+async def test_signal_that_no_frame_is_long_enough_for(tmp_path: Path) -> None:
+    write(tmp_path, [frame(0.0, 256, b"\x64\x00"), frame(0.1, 256, b"\x64\x00")])
+    with pytest.raises(ConfigError, match=r"none of the 2 frames of message Fast .* 'Late'"):
+        await opened(tmp_path, {"late": "Fast.Late"})
+
+
+async def test_several_j1939_senders_must_be_told_apart(tmp_path: Path) -> None:
+    truck = 'VERSION ""\nBU_: A\nBO_ 2364540158 EEC1: 8 A\n SG_ N : 0|8@1+ (1,0) [0|1] "" A\n'
+    truck += 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","J1939PG";\n'
+    truck += 'BA_DEF_DEF_ "VFrameFormat" "J1939PG";\nBA_ "VFrameFormat" BO_ 2364540158 1;\n'
+    frames = [
+        can.Message(timestamp=1e9 + i, arbitration_id=identifier, data=bytes([i] * 8))
+        for i, identifier in enumerate((0x0CF00400, 0x0CF00401, 0x18F00400))
+    ]
+    write(tmp_path, frames)
+    (tmp_path / "log.dbc").write_text(truck)
+    with pytest.raises(ConfigError, match=r"several senders \(0xCF00400, 0xCF00401, 0x18F00400\)"):
+        await opened(tmp_path, {"n": "EEC1.N"})
+    write(tmp_path, [*frames, can.Message(timestamp=1e9 + 9, arbitration_id=0x0CF004FE, data=b"9")])
+    (tmp_path / "log.dbc").write_text(truck)
+    made = await opened(tmp_path, {"n": "EEC1.N"})
+    assert made.recording is not None
+    assert made.recording.frames == 1
+
+
+# ---- the table ---------------------------------------------------------------------------------
+
+
+def test_ports_are_known_without_the_log(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = link(tmp_path, {"speed": "Fast.Speed", "level": "Slow.Level"}, log="not there.log")
+    ports = ReplayLink.ports("pedal", made.options, tmp_path)
+    assert ports.inputs == ()
+    assert [(p.name, p.unit) for p in ports.outputs] == [("speed", "rad/s"), ("level", UNSTATED)]
+    assert made.files() == [tmp_path / "log.dbc"]
+
+
+def test_every_wrong_output_is_named_at_once(tmp_path: Path) -> None:
+    write(tmp_path)
+    made = link(tmp_path, {"a": "Fast.X", "b": "Y.Speed"})
+    with pytest.raises(ConfigError) as caught:
+        ReplayLink.ports("pedal", made.options, tmp_path)
+    assert len(caught.value.problems) == 2
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(
+            {"adapter": "replay", "log": "a", "database": "b", "end": "explode"}, ReplayOptions
+        )
+
+
+async def test_paths_may_start_at_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    made = await opened(tmp_path / "elsewhere")
+    assert step(made, 0.25).y[0] == 10.0
