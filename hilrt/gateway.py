@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import can
 import numpy as np
