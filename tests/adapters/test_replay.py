@@ -116,7 +116,7 @@ async def test_real_pedal_recording_sample_by_sample() -> None:
     first = await made.initialize(0.0, np.zeros(0))
     assert first.info == {"frames": 228, "truncated": 0, "decode_errors": 0}
     seen: list[tuple[float, float]] = []
-    for tick in range(7200):
+    for tick in range(7300):
         now = tick * 1e-3 + 1e-3
         sample = step(made, tick * 1e-3, 1e-3, tick)
         assert sample.t_valid is not None
