@@ -60,9 +60,9 @@ def run(
 @app.command()
 def check(session: SessionPath, overrides: Overrides = None) -> None:
     """Report everything that is wrong with a session file, at once."""
-    from hilrt.check import check as check_session
+    from hilrt.check import check_file
 
-    problems = check_session(_load(session, overrides or []))
+    problems = check_file(session, overrides or [])
     for problem in problems:
         typer.echo(str(problem), err=problem.level == "error")
     errors = sum(problem.level == "error" for problem in problems)
@@ -122,7 +122,7 @@ def emulate(
     from hilrt import emulate as emulator
 
     if list_:
-        for name, text in emulator.benches().items():
+        for name, text in emulator.list_benches():
             typer.echo(f"{name:12} {text}")
         return
     if bench is None:

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -286,11 +286,12 @@ def from_session(
     duration: float | None = None,
     seed: int = 0,
     fault: str | None = None,
+    overrides: Sequence[str] = (),
 ) -> int:
     """`main` with bus, database and bench of a session file's ``[subsystems.NAME]`` table."""
     label = f"[subsystems.{subsystem}]"
     try:
-        session = load_session(session_path)
+        session = load_session(session_path, overrides)
         options: Any = session.tables.subsystems.get(subsystem)
         if options is None:
             known = nearest(subsystem, session.tables.subsystems)

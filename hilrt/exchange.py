@@ -61,24 +61,27 @@ class Exchange:
         self.given = StepInput.empty(
             len(network.outputs), len(network.inputs), n, max(derivatives, 0)
         )
-        self.physical = np.array([link.physical for link in links], dtype=bool)
         self.late = np.zeros(n, dtype=np.intp)
         self.lost = np.zeros(n, dtype=np.intp)
         self.age = np.zeros(n)
         self.compute_us = np.zeros(n)
-        self._misses = np.zeros(n, dtype=np.intp)
-        self._max_misses = np.array(max_misses, dtype=np.intp)
-        self._patience = BENCH_PATIENCE * step * network.every
-        self._newest = np.full(n, -np.inf)
-        self._answer_ns = np.full(n, -1, dtype=np.int64)  # where the outstanding advance leads to
-        self._busy = np.zeros(n, dtype=bool)
+        # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
+        self._physical = [link.physical for link in links]
+        self._every = [int(every) for every in network.every]
+        self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
+        self._misses = [0] * n
+        self._max_misses = list(max_misses)
+        self._patience = [BENCH_PATIENCE * step * every for every in self._every]
+        self._newest = [-np.inf] * n
+        self._busy = [False] * n
+        self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
         self.given.reached[:] = t0
-        self._newest[:] = t0
+        self._newest = [t0] * len(self.links)
         for s, sample in enumerate(samples):
             self._take(s, sample, t0)
 
@@ -102,32 +105,38 @@ class Exchange:
             given.fresh[:] = False
         given.has_middle = False
         given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
-        np.equal(tick % self.network.every, 0, out=given.due)
         for s, link in enumerate(self.links):
-            for arrival in link.poll():
-                self._parked[s].append(arrival)
+            arrivals = link.poll()
+            if arrivals:
+                self._parked[s].extend(arrivals)
             if self._parked[s]:
                 self._unpark(s, t_ns)
-        np.copyto(given.reached, t, where=self.physical)
-        np.copyto(given.busy, self._busy)
-        stepped_late = given.due & self._busy
-        bench_late = t - self._newest > self._patience
-        np.copyto(given.late, np.where(self.physical, bench_late, stepped_late))
-        np.subtract(t, self._newest, out=self.age)
-        if given.late.any() or self._misses.any():
-            self._count_misses()
+            due = tick % self._every[s] == 0
+            age = t - self._newest[s]
+            if self._physical[s]:
+                given.reached[s] = t
+                late = age > self._patience[s]
+            else:
+                given.busy[s] = self._busy[s]
+                late = due and self._busy[s]
+            given.due[s] = due
+            given.late[s] = late
+            self.age[s] = age
+            if late or self._misses[s]:
+                self._count_miss(s, due, late)
         return given
 
     def _unpark(self, s: int, t_ns: int) -> None:
         """Use what is valid by now; a slow solver's answer may lie in the future."""
-        if not self.physical[s] and self._answer_ns[s] > t_ns:
+        if not self._physical[s] and self._answer_ns[s] > t_ns:
             return
         for arrival in self._parked[s]:
-            self._take(s, arrival.sample, float(self._answer_ns[s] * 1e-9))
+            self._take(s, arrival.sample, self._answer_ns[s] * 1e-9)
         self._parked[s].clear()
 
     def _take(self, s: int, sample: Sample, t_end: float) -> None:
-        given, part = self.given, self.network.outputs.slices[s]
+        given = self.given
+        part, inputs = self._slices[s]
         if sample.y.shape != (part.stop - part.start,):
             raise SolverError(
                 f"subsystem {self.links[s].name!r}: {sample.y.shape} outputs arrived, "
@@ -149,24 +158,22 @@ class Exchange:
             n = min(len(sample.dy), len(given.dy))
             given.dy[:n, part] = sample.dy[:n]
         if sample.realised is not None:
-            given.realised[self.network.inputs.slices[s]] = sample.realised
+            given.realised[inputs] = sample.realised
         self.compute_us[s] = sample.compute_us
-        if self.physical[s]:
-            valid = given.t_valid[part]
-            self._newest[s] = valid.max(initial=self._newest[s])
+        if self._physical[s]:
+            self._newest[s] = float(given.t_valid[part].max(initial=self._newest[s]))
         else:
             self._newest[s] = t_end
             given.reached[s] = t_end
             self._busy[s] = False
 
-    def _count_misses(self) -> None:
-        late = self.given.late
-        self.late += late
-        np.copyto(self._misses, 0, where=self.given.due & ~late)
-        self._misses += late
-        over = np.flatnonzero(self._misses > self._max_misses)
-        if len(over):
-            s = int(over[0])
+    def _count_miss(self, s: int, due: bool, late: bool) -> None:
+        if not late:
+            self._misses[s] = 0 if due else self._misses[s]
+            return
+        self.late[s] += 1
+        self._misses[s] += 1
+        if self._misses[s] > self._max_misses[s]:
             raise PeerLost(
                 self.links[s].name,
                 f"no sample for {self._misses[s]} ticks (late.max_misses is "
@@ -176,13 +183,13 @@ class Exchange:
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         tick = self.given.tick
+        leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
         for s, link in enumerate(self.links):
-            if state.dispatch[s]:
-                t, h = float(state.t_start[s]), float(state.h[s])
-                link.dispatch(tick, t, h, state.sent[:, self.network.inputs.slices[s]])
-                if not self.physical[s]:
+            if leaves[s]:
+                link.dispatch(tick, starts[s], steps[s], state.sent[:, self._slices[s][1]])
+                if not self._physical[s]:
                     self._busy[s] = True
-                    self._answer_ns[s] = t_ns + self.network.every[s] * h_ns
+                    self._answer_ns[s] = t_ns + self._every[s] * h_ns
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
@@ -192,11 +199,15 @@ class Exchange:
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
         complete = True
-        for s in np.flatnonzero(self._busy & (self._answer_ns <= t_ns)):
-            if not self._parked[s]:
-                self._parked[s].extend(self.links[s].poll())
-            complete &= bool(self._parked[s])
+        for s, link in enumerate(self.links):
+            if self._owes(s, t_ns):
+                self._parked[s].extend(link.poll())
+                complete &= bool(self._parked[s])
         return complete
+
+    def _owes(self, s: int, t_ns: int) -> bool:
+        """Whether a stepped solver has yet to answer an advance that leads to `t_ns` or before."""
+        return self._busy[s] and self._answer_ns[s] <= t_ns and not self._parked[s]
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
@@ -221,8 +232,8 @@ class Exchange:
                 loop.remove_reader(fd)
 
     def _raise_silent(self, t_ns: int, timeout: float) -> None:
-        for s in np.flatnonzero(self._busy & (self._answer_ns <= t_ns)):
-            if not self._parked[s]:
+        for s in range(len(self.links)):
+            if self._owes(s, t_ns):
                 self.lost[s] += 1
                 raise PeerLost(
                     self.links[s].name,

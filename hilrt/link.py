@@ -82,6 +82,10 @@ class Link(abc.ABC):
         """Processes to start before `open`, in this order; they end in the opposite one."""
         return []
 
+    def files(self) -> list[Path]:
+        """Files that the log keeps a copy of (a CAN database, a model description)."""
+        return []
+
     @abc.abstractmethod
     async def open(self) -> None:
         """Connect, and learn `inputs` and `outputs`."""

@@ -7,7 +7,7 @@ waits for nobody; as fast as possible it waits for the solvers instead of the cl
 from __future__ import annotations
 
 import asyncio
-import gc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -22,6 +22,8 @@ from hilrt.timing import Distribution
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
 CHANGES_PER_TICK = 20
+#: The garbage collector gets a chance in the slack of every that many ticks.
+GARBAGE_TICKS = 64
 
 
 class End(StrEnum):
@@ -101,6 +103,7 @@ class Master:
         self.clock, self.feed, self.publisher = clock, feed, publisher
         self.pace, self.deadline_ns, self.step_timeout = pace, deadline_ns, step_timeout
         self.progress = Progress()
+        self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
         self.step_ns = round(plan.step * 1e9)
@@ -177,6 +180,9 @@ class Master:
         self.feed.commit(t_ns)
         self._report_flags()
         self.publisher.update(self, given)
+        if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
+            left = self.step_ns - lateness_ns if self.clock is not None else self.step_ns
+            self.collect_garbage(left // 2)
 
     def _report_flags(self) -> None:
         changes = self.state.monitor.changes
@@ -189,8 +195,6 @@ class Master:
         changes.clear()
 
     async def _breathe(self, tick: int) -> None:
-        """Let signals, heartbeats and the garbage collector have their turn when nothing waits."""
+        """Let signals and heartbeats have their turn when nothing waits."""
         if tick % 64 == 0:
             await asyncio.sleep(0)
-            if tick % 65536 == 0:
-                gc.collect(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,11 @@ class Bonds:
 
     def __len__(self) -> int:
         return len(self.tables)
+
+    @cached_property
+    def watt_of_bond(self) -> Floats:
+        """`watt` of each bond, shape (nb,): one unit holds for all elements of a bond."""
+        return self.watt[self.first]
 
 
 @dataclass(frozen=True)
@@ -256,7 +262,7 @@ def _connections(
             offset[b] += table.gain * shift + table.offset
     rows.sort(key=lambda row: row[0])
     target_of = np.array([row[0] for row in rows], dtype=np.intp)
-    target, first = np.unique(target_of, return_index=True)
+    inputs_used, first = np.unique(target_of, return_index=True)
     return (
         Connections(
             source=np.array([row[1] for row in rows], dtype=np.intp),
@@ -264,7 +270,7 @@ def _connections(
             order=np.array([row[3] for row in rows], dtype=np.intp),
             taylor=np.full(len(rows), default.source == "taylor"),
             first=first.astype(np.intp),
-            target=target,
+            target=inputs_used,
         ),
         L,
         offset,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -68,6 +69,16 @@ class Checks:
     causes: list[str]
     groups: list[slice]
     where: list[str]
+
+    @cached_property
+    def used(self) -> Ints:
+        """Causes that have anything to watch."""
+        return np.array([c for c, g in enumerate(self.groups) if g.stop > g.start], dtype=np.intp)
+
+    @cached_property
+    def first(self) -> Ints:
+        """First check of each used cause."""
+        return np.array([self.groups[c].start for c in self.used], dtype=np.intp)
 
     def __len__(self) -> int:
         return len(self.where)
@@ -168,7 +179,8 @@ class Monitor:
         limits, part = plan.reliability, self.part
         self._follow_scales(state, math.exp(-given.elapsed / limits.scale_time))
         nu, ny = len(state.u_defect), len(state.y)
-        u_scale, y_scale, p_scale = np.split(self.scale, (nu, nu + ny))
+        u_scale, y_scale = self.scale[:nu], self.scale[nu : nu + ny]
+        p_scale = self.scale[nu + ny :]
         # A NaN, where a measure is unknown, compares as false and raises nothing.
         np.divide(state.u_defect, u_scale * limits.connection_defect, out=part["connection_defect"])
         if given.has_middle:
@@ -201,11 +213,10 @@ class Monitor:
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
         np.copyto(self.last_high, t, where=self.ratio >= 0.5)
         active = (self.ratio >= 1.0) | (self.active & (self.last_high > t - clear_time))
-        if active.any() or self.active.any():
+        if np.count_nonzero(active) or np.count_nonzero(self.active):
             changed = np.flatnonzero(active != self.active)
             self.active = active
-            for c, group in enumerate(self.checks.groups):
-                self.any_active[c] = active[group].any()
+            self.any_active[self.checks.used] = np.logical_or.reduceat(active, self.checks.first)
             for i in changed:
                 self._note_change(t, int(i))
         self.seconds += self.any_active * elapsed

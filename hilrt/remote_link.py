@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from hilrt.clock_offset import ClockOffset
-from hilrt.errors import PeerLost
+from hilrt.errors import PeerLost, ProtocolError
 from hilrt.link import Arrival, Command, Link
 from hilrt.solver import Floats, Sample
 from hilrt.wire import (
@@ -172,7 +172,10 @@ class RemoteLink(Link):
         finally:
             self.computing = False
             self.heard_ns = self.hub.clock()
-        return self.initialized(answer)
+        try:
+            return self.initialized(answer)
+        except ProtocolError as error:
+            raise PeerLost(self.name, f"its answer to Initialize is unusable: {error}") from None
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`; a message that cannot be queued is counted as ``send_lost``."""

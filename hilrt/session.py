@@ -13,7 +13,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +27,7 @@ from hilrt.config import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import freeze_gc, other_cpus, set_affinity
-from hilrt.hub import Hub, RemoteLink
+from hilrt.hub import Hub
 from hilrt.link import Link, Ports
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
@@ -36,6 +35,7 @@ from hilrt.monitor.telemetry import Telemetry
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
 from hilrt.record.feed import Attachment, Feed, NullFeed
+from hilrt.remote_link import RemoteLink
 from hilrt.signals import build_topics
 from hilrt.solver import Floats, Sample
 from hilrt.spawn import Children
@@ -122,7 +122,8 @@ class Session:
         self.file, self.tables, self.options = file, file.tables, options
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
-        self.folder = _make_folder(options.out, self.tables.session.name)
+        self.name = self.tables.session.name
+        self.folder = _make_folder(options.out, self.name)
         self.result = Result(self.folder)
         self.state = State.CONFIGURED
         self.master: Master | None = None
@@ -167,9 +168,10 @@ class Session:
         affinity = self.tables.master.pacing.affinity
         view = self.options.view
         telemetry = Telemetry() if view or self.real_time else None
-        self.publisher = StatusPublisher(telemetry, self.tables.session.name, self.duration)
+        self.publisher = StatusPublisher(telemetry, self.name, self.duration)
         self.children = Children(self.folder / "logs", self._child_ended)
-        self.hub = Hub(self.tables.master.listen, self.tables.session.name)
+        master = self.tables.master
+        self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
         clock: Clock | None = None
         try:
             if telemetry is not None and view:
@@ -339,7 +341,7 @@ class Session:
             state,
             exchange,
             master.progress,
-            session=self.tables.session.name,
+            session=self.name,
             end_state=str(self.state),
             wall_s=wall_s,
             real_time=self.real_time,
@@ -363,8 +365,7 @@ class Session:
                 [{"name": b.name, "effort": b.effort, "flow": b.flow} for b in self.tables.bonds]
             ),
         }
-        name = self.tables.session.name
-        self.feed.begin(self.folder, name, wall_epoch_ns, attachments, metadata)
+        self.feed.begin(self.folder, self.name, wall_epoch_ns, attachments, metadata)
         for level, source, text in self._notes:
             self.feed.event(0, level, "session", source, text)  # type: ignore[arg-type]
         self._notes.clear()
@@ -420,7 +421,9 @@ class Session:
         """A process that the session started has ended by itself."""
         for link in self.links:
             if link.name == name and isinstance(link, RemoteLink):
-                link.gone(self.children[name].describe_exit())
+                child = self.children[name]
+                last = "".join(child.tail(1)).strip()
+                link.gone(f"its process {child.describe_exit()}" + (f": {last}" if last else ""))
 
     def _start_view(self, address: str) -> None:
         argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]

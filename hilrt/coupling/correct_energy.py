@@ -10,6 +10,7 @@ For a vector bond the correction points along the flow: ``e_corr = −(ς + ν �
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from hilrt.solver import Floats
 FLOW_FLOOR = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """How each bond is corrected, arrays of shape (nb,); `cap_abs` is in the effort's unit."""
 
@@ -32,6 +33,16 @@ class Settings:
     held: Bools
     wanted: Bools  #: the session file asks for the correction
     active: Bools  #: and it may act; otherwise it runs in shadow
+
+    @cached_property
+    def any_held(self) -> bool:
+        """Whether any bond uses the held residual."""
+        return bool(self.held.any())
+
+    @cached_property
+    def none(self) -> Bools:
+        """What `active` is while nothing may act."""
+        return np.zeros_like(self.active)
 
 
 @dataclass(slots=True)
@@ -111,47 +122,51 @@ def correct_energy(
     applied : bool
         Whether the session applies corrections at all.
     """
-    held = settings.held[bonds.of_element]
-    e_used = np.where(held, state.e, e_sent)
-    f_used = np.where(held, state.f, f_sent)
-    power = power_residual(bonds, e, f, e_used, f_used)
+    if settings.any_held:
+        held = settings.held[bonds.of_element]
+        e_sent = np.where(held, state.e, e_sent)
+        f_sent = np.where(held, state.f, f_sent)
+    power = power_residual(bonds, e, f, e_sent, f_sent)
 
     # Close the interval that ends: what its correction did with the flow now known.
     work = per_bond(bonds, bonds.watt * state.correction * f) * elapsed
     uncorrected = state.uncorrected + state.budget + work
 
-    budget = settings.mu * elapsed * power
+    energy = elapsed * power
+    budget = settings.mu * energy
     target = budget + settings.nu * uncorrected  # energy to take out over the next interval
     correction, capped = _capped_effort(bonds, settings, target, e, f, elapsed)
 
-    in_force = due & settings.active & applied
-    state.corrected -= np.where(in_force, work, 0.0)
-    state.shadow -= np.where(due, work, 0.0)
-    state.residual += np.where(due, power * elapsed, 0.0)
+    everywhere = np.count_nonzero(due) == len(due)
+    mask, element_mask = (True, True) if everywhere else (due, due[bonds.of_element])
+    acting = settings.active if applied else settings.none
+    capped &= due
+    np.subtract(state.corrected, work, out=state.corrected, where=acting & due)
+    np.subtract(state.shadow, work, out=state.shadow, where=mask)
+    np.add(state.residual, energy, out=state.residual, where=mask)
     state.steps += due
-    state.capped += due & capped
-    np.copyto(state.uncorrected, uncorrected, where=due)
-    np.copyto(state.budget, budget, where=due)
-    element_due = due[bonds.of_element]
-    np.copyto(state.correction, correction, where=element_due)
-    np.copyto(state.e, e, where=element_due)
-    np.copyto(state.f, f, where=element_due)
-    acting = (settings.active & applied)[bonds.of_element]
-    return Corrected(power, np.where(acting, state.correction, 0.0), capped & due)
+    state.capped += capped
+    np.copyto(state.uncorrected, uncorrected, where=mask)
+    np.copyto(state.budget, budget, where=mask)
+    np.copyto(state.correction, correction, where=element_mask)
+    np.copyto(state.e, e, where=element_mask)
+    np.copyto(state.f, f, where=element_mask)
+    return Corrected(power, state.correction * acting[bonds.of_element], capped)
 
 
 def _capped_effort(
     bonds: Bonds, settings: Settings, target: Floats, e: Floats, f: Floats, elapsed: Floats
 ) -> tuple[Floats, Bools]:
     """Effort that takes out `target` [J] over the next interval, within the caps."""
-    flow_square = per_bond(bonds, f * f)
-    watt = per_bond(bonds, bonds.watt * f * f)
-    has_flow = flow_square > FLOW_FLOOR * FLOW_FLOOR
-    gain = np.where(has_flow, -target / np.where(has_flow, watt * elapsed, 1.0), 0.0)
-    wanted = gain * np.sqrt(flow_square)  # signed length along the flow
-    bound = np.minimum(settings.cap * np.sqrt(per_bond(bonds, e * e)), settings.cap_abs)
+    scalar = len(bonds) == len(f)
+    flow = np.abs(f) if scalar else np.sqrt(per_bond(bonds, f * f))
+    effort = np.abs(e) if scalar else np.sqrt(per_bond(bonds, e * e))
+    push = bonds.watt_of_bond * flow * elapsed  # energy per effort along the flow
+    wanted = -target / np.where(flow > FLOW_FLOOR, push, np.inf)
+    bound = np.minimum(settings.cap * effort, settings.cap_abs)
     allowed = np.maximum(np.minimum(wanted, bound), -bound)
     capped = allowed != wanted
-    direction = f / np.where(has_flow, np.sqrt(flow_square), 1.0)[bonds.of_element]
-    effort: Floats = allowed[bonds.of_element] * direction
-    return effort, capped
+    if scalar:
+        return np.copysign(allowed, allowed * f), capped
+    direction = f / np.maximum(flow, FLOW_FLOOR)[bonds.of_element]
+    return allowed[bonds.of_element] * direction, capped
