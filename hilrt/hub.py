@@ -53,6 +53,8 @@ _LOOK_AGAIN_S = 0.01
 _LINGER_MS = 200
 #: Counts of messages from connections that never said a valid hello.
 STRANGER = "?"
+#: Kinds that count as a message of the link that is lost.
+_LOST_KINDS = frozenset({"malformed", "oversized", "inbox_full", "send_lost"})
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
@@ -206,7 +208,10 @@ class Hub:
             self.count(name, kind, str(error))
             return
         if link is not None:
-            link.deliver(message, self.clock())
+            try:
+                link.deliver(message, self.clock())
+            except ProtocolError as error:  # an array that does not fit the announced ports
+                self.count(link.name, "malformed", f"{type(message).__name__}: {error}")
         elif isinstance(message, Hello):
             self._greet(identity, message)
         else:
@@ -222,6 +227,8 @@ class Hub:
     def count(self, name: str, kind: str, text: str) -> None:
         """Count a message that was not used; the first of each peer and kind is logged."""
         self.counters[name, kind] += 1
+        if kind in _LOST_KINDS and name in self._links:
+            self._links[name].lost += 1
         if self.counters[name, kind] == 1:
             who = f"subsystem {name!r}" if name != STRANGER else "a connection"
             log.warning("%s: %s: %s; more of these are only counted", who, kind, text)

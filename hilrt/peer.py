@@ -204,6 +204,14 @@ class Peer:
             return None
         return f"the master at {self.address} was silent for {silence:.1f} s"
 
+    def malformed(self, text: str) -> None:
+        """Count a message whose content cannot be used."""
+        self._count("malformed", text)
+
+    def unexpected(self, message: Message) -> None:
+        """Count a message that makes no sense now."""
+        self._count("unexpected", f"{type(message).__name__} at the wrong time")
+
     def close(self) -> None:
         """Close the connection; what was sent gets a moment to leave. May be called twice."""
         self.socket.close(linger=_LINGER_MS)
@@ -220,7 +228,7 @@ class Peer:
         if isinstance(message, Heartbeat) and message.echo_ns == 0:
             self.send(Heartbeat(sent_ns=self.clock(), echo_ns=message.sent_ns))
         elif isinstance(message, (Welcome, Reject)) and self.welcome is not None:
-            self._count("unexpected", f"{type(message).__name__} after the welcome")
+            self.unexpected(message)
             return None
         return message
 

@@ -1,0 +1,103 @@
+"""A solver in the master's own process (``adapter = "inprocess"``): no network, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from hilrt.config import SubsystemOptions
+from hilrt.errors import PeerLost, SolverError
+from hilrt.hosting import HostedSolver, load_solver
+from hilrt.link import Arrival, Link, Ports
+from hilrt.solver import Floats, Sample, Solver
+
+
+class Options(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` of an in-process solver."""
+
+    #: ``"module:Class"``, a subclass of `hilrt.Solver`.
+    model: str
+    #: Folder that is searched for the module first, relative to the session file.
+    path: str | None = None
+    #: Keyword arguments of the class.
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def load(options: Options, folder: Path) -> Solver:
+    """Solver of a table; `ConfigError` says what is wrong with it."""
+    path = None if options.path is None else folder / options.path
+    return load_solver(options.model, options.params, path)
+
+
+class InProcessLink(Link):
+    """A solver called directly.
+
+    `dispatch` only notes the inputs; the first `poll` after it runs the step. So every input of a
+    tick is dispatched before any in-process solver computes.
+
+    Attributes
+    ----------
+    solver : Solver
+        The instance, after `open`.
+    """
+
+    Options = Options
+
+    solver: Solver
+    _hosted: HostedSolver
+    _job: tuple[int, float, float, Floats] | None = None
+    _lost: str | None = None
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
+        """Ports of an instance made for the purpose."""
+        solver = load(cast(Options, options), folder)
+        return Ports(tuple(solver.inputs), tuple(solver.outputs))
+
+    async def open(self) -> None:
+        """Import the module and make the solver; `ConfigError` if that cannot be done."""
+        self.solver = load(cast(Options, self.options), self.folder)
+        self._hosted = HostedSolver(self.solver)
+        self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """See `Link.initialize`; the solver runs here and now, whatever time it takes."""
+        try:
+            return self._hosted.initialize(t0, u0.copy())
+        except SolverError as error:
+            raise self._lose(error) from error
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """Note the inputs; the step runs in `poll`."""
+        self._job = (tick, t, h, coefficients.copy())
+
+    def poll(self) -> Sequence[Arrival]:
+        """Run the step that was dispatched, if there is one; it counts as arriving at its end."""
+        if self._lost is not None:
+            raise PeerLost(self.name, self._lost)
+        if self._job is None:
+            return ()
+        tick, t, h, coefficients = self._job
+        self._job = None
+        try:
+            sample = self._hosted.advance(t, h, coefficients)
+        except SolverError as error:
+            raise self._lose(error) from error
+        return (Arrival(tick, sample, t + h),)
+
+    async def stop(self, reason: str) -> None:
+        """Let the solver release what it holds."""
+        if hasattr(self, "_hosted"):
+            self._job = None
+            self._hosted.stop(reason)
+
+    async def close(self) -> None:
+        """Stop the solver if nobody did."""
+        await self.stop("the session is closed")
+
+    def _lose(self, error: SolverError) -> PeerLost:
+        self._lost = str(error)
+        return PeerLost(self.name, self._lost)

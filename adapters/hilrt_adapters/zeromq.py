@@ -1,0 +1,62 @@
+"""The master's link to a solver in another process (``adapter = "zeromq"``)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hilrt.config import SubsystemOptions
+from hilrt.link import Arrival
+from hilrt.remote_link import RemoteLink
+from hilrt.solver import Floats, Sample
+from hilrt.wire import Advance, Advanced, FromPeer, Initialized, unpack
+
+
+class Options(SubsystemOptions):
+    """``[subsystems.NAME]`` of a remote solver: nothing beyond the common keys."""
+
+
+class ZeroMQLink(RemoteLink):
+    """A stepped solver; at most one advance is outstanding."""
+
+    Options = Options
+    role = "solver"
+    step_message = Advance
+
+    _tick: int | None = None
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """See `Link.dispatch`."""
+        self._tick = tick
+        self.computing = True
+        super().dispatch(tick, t, h, coefficients)
+
+    def initialized(self, message: Initialized) -> Sample:
+        """Outputs at the start."""
+        sample = Sample(unpack(message.y, self.n_outputs).copy())
+        self._finite(sample.y, "initialized")
+        return sample
+
+    def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
+        """An `Advanced` to an arrival."""
+        if not isinstance(message, Advanced) or message.tick != self._tick:
+            self.unexpected(message)
+            return None
+        n = self.n_outputs
+        sample = Sample(
+            y=unpack(message.y, n),
+            dy=None if message.dy is None else unpack(message.dy, -1, n),
+            y_mid=None if message.y_mid is None else unpack(message.y_mid, n),
+            compute_us=message.compute_us,
+        )
+        self._tick = None
+        self.computing = False
+        self._finite(sample.y, f"advanced of tick {message.tick}")
+        return Arrival(message.tick, sample, t_arrived)
+
+    def _finite(self, y: Floats, where: str) -> None:
+        """A solver that returns NaN cannot go on: `poll` raises `PeerLost` from now on."""
+        if np.isfinite(y).all():
+            return
+        channels = [name for port in self.outputs for name in port.channels()]
+        bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
+        self.gone(f"{where}: its outputs {bad} are not finite")

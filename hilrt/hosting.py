@@ -1,0 +1,279 @@
+"""Bring up a user's `Solver` and call it safely: import it, check what it returns, name what fails.
+
+Shared by the solver process and the in-process link, so that a solver behaves the same in both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.config import nearest
+from hilrt.errors import ConfigError, SolverError
+from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+
+log = logging.getLogger("hilrt.solver")
+
+
+def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None = None) -> Solver:
+    """Import a solver's class and make an instance.
+
+    Parameters
+    ----------
+    target : str
+        ``"module:Class"``.
+    params : mapping
+        Keyword arguments of the class.
+    path : str or Path, optional
+        Folder that is searched for the module first.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such module, class or parameter, or the class is not a `Solver`.
+    """
+    module_name, colon, class_name = target.partition(":")
+    if not (module_name and colon and class_name):
+        raise ConfigError(f"{target!r} does not name a solver; write it as module:Class")
+    if path is not None:
+        _put_on_path(Path(path))
+    cls = _solver_class(_import(module_name, path), class_name)
+    _check_params(cls, target, params)
+    try:
+        solver = cls(**params)
+    except ConfigError:
+        raise
+    except Exception as error:
+        log.debug("making %s", target, exc_info=True)
+        raise ConfigError(
+            f"{target} with the parameters {dict(params)}: {describe(error, cls)}"
+        ) from error
+    _check_ports(solver, target)
+    return solver
+
+
+def _put_on_path(path: Path) -> None:
+    if not path.is_dir():
+        raise ConfigError(f"path = {str(path)!r}: is not a folder; name the one with the module")
+    folder = str(path.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+
+
+def _import(name: str, path: str | Path | None) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"module {name!r} needs the module {error.name!r}, which is not installed"
+            ) from None
+        hint = nearest(name, _modules_beside(name, path))
+        raise ConfigError(
+            f'there is no module {name!r}{hint} (path = "folder" says where to look)'
+        ) from None
+    except Exception as error:
+        raise ConfigError(f"importing module {name!r} failed: {describe(error)}") from error
+
+
+def _modules_beside(name: str, path: str | Path | None) -> list[str]:
+    """Modules that could have been meant: of the same package, or in the same folder."""
+    package, dot, _ = name.rpartition(".")
+    try:
+        folders: Iterable[str] = importlib.import_module(package).__path__ if dot else [str(path)]
+    except (ImportError, AttributeError):
+        return []
+    if not dot and path is None:
+        folders = [str(Path.cwd())]
+    return [package + dot + module.name for module in pkgutil.iter_modules(list(folders))]
+
+
+def _solver_class(module: Any, name: str) -> type[Solver]:
+    found = getattr(module, name, None)
+    if found is None:
+        solvers = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Solver) and value is not Solver
+        ]
+        raise ConfigError(
+            f"module {module.__name__!r} has no solver {name!r}{nearest(name, solvers)}"
+        )
+    if not isinstance(found, type) or not issubclass(found, Solver):
+        raise ConfigError(
+            f"{module.__name__}:{name} is not a solver; make it a subclass of hilrt.Solver"
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ConfigError(f"{module.__name__}:{name} does not implement {missing}; add it")
+    return found
+
+
+def _check_params(cls: type[Solver], target: str, params: Mapping[str, Any]) -> None:
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    takes_any = any(
+        parameter.kind is parameter.VAR_KEYWORD
+        for parameter in inspect.signature(cls).parameters.values()
+    )
+    problems = []
+    if not takes_any:
+        for name in params:
+            if name not in known:
+                problems.append(f"{target}: unknown parameter {name!r}{nearest(name, known)}")
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in params:
+            problems.append(f"{target}: parameter {name!r} is missing; give it")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_ports(solver: Solver, target: str) -> None:
+    inputs, outputs = solver.inputs, solver.outputs
+    problems = []
+    for kind, ports in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(ports, Sequence) or not all(isinstance(port, Port) for port in ports):
+            problems.append(f"{target}: {kind} is {ports!r}; it must be a tuple of hilrt.Port")
+            continue
+        names = [port.name for port in ports]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            problems.append(f"{target}: {kind} has {name!r} twice; rename one")
+    if not problems:
+        input_names = [port.name for port in inputs]
+        for port in outputs:
+            for name in port.feedthrough:
+                if name not in input_names:
+                    problems.append(
+                        f"{target}: output {port.name!r} feedthrough {name!r}: "
+                        f"there is no such input{nearest(name, input_names)}"
+                    )
+    if problems:
+        raise ConfigError(problems)
+
+
+def describe(error: BaseException, cls: type | None = None) -> str:
+    """``"ValueError: what it says (file.py:12)"``; the line is the deepest one of `cls`'s file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).resolve())
+    theirs = [frame for frame in frames if str(Path(frame.filename).resolve()) != here]
+    if cls is not None:
+        try:
+            own = str(Path(inspect.getfile(cls)).resolve())
+        except (TypeError, OSError):
+            own = ""
+        theirs = [f for f in theirs if str(Path(f.filename).resolve()) == own] or theirs
+    where = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    text = f": {error}" if str(error) else ""
+    return f"{type(error).__name__}{text}{where}"
+
+
+class HostedSolver:
+    """A solver whose every failure becomes a `SolverError` that says what to look at.
+
+    Parameters
+    ----------
+    solver : Solver
+        As made by `load_solver`.
+
+    Attributes
+    ----------
+    n_inputs, n_outputs : int
+        Scalar inputs and outputs.
+    """
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.inputs = tuple(solver.inputs)
+        self.outputs = tuple(solver.outputs)
+        self.n_inputs = sum(port.size for port in self.inputs)
+        self.n_outputs = sum(port.size for port in self.outputs)
+        self._y_shape = (self.n_outputs,)
+        self._stopped = False
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
+        return self._call("initialize", t0, lambda: self.solver.initialize(t0, u0))
+
+    def advance(self, t: float, h: float, coefficients: Floats) -> Sample:
+        """Integrate over ``[t, t + h]`` [s]; `coefficients` has the shape (order + 1, n_inputs).
+
+        The sample's `compute_us` is measured here unless the solver gave its own.
+        """
+        u = InputPolynomial(t, coefficients)
+        start_ns = time.perf_counter_ns()
+        sample = self._call("advance", t, lambda: self.solver.advance(t, h, u))
+        if not sample.compute_us:
+            sample.compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
+        return sample
+
+    def stop(self, reason: str) -> None:
+        """Let the solver release what it holds, once; what it raises is only logged."""
+        if self._stopped:
+            return
+        self._stopped = True
+        try:
+            self.solver.stop(reason)
+        except Exception:
+            log.exception("%s.stop raised", type(self.solver).__name__)
+
+    def _call(self, what: str, t: float, call: Callable[[], Sample]) -> Sample:
+        try:
+            sample = call()
+        except Exception as error:
+            log.exception("%s.%s raised at t = %g s", type(self.solver).__name__, what, t)
+            text = describe(error, type(self.solver))
+            raise SolverError(f"{what} at t = {t:g} s raised {text}") from error
+        return self._checked(sample, what, t)
+
+    def _checked(self, sample: Sample, what: str, t: float) -> Sample:
+        """The sample with float64 arrays of the right shapes and a finite `y`."""
+        where = f"{type(self.solver).__name__}.{what} at t = {t:g} s"
+        if not isinstance(sample, Sample):
+            raise SolverError(
+                f"{where} returned {type(sample).__name__}; return hilrt.Sample(y=...)"
+            )
+        y = sample.y = _array(sample.y, where, "y")
+        if y.shape != self._y_shape:
+            raise SolverError(
+                f"{where}: y has the shape {y.shape}, its outputs need ({self.n_outputs},)"
+            )
+        if not np.isfinite(y).all():
+            names = [name for port in self.outputs for name in port.channels()]
+            bad = ", ".join(f"{names[i]} = {y[i]}" for i in np.flatnonzero(~np.isfinite(y))[:5])
+            raise SolverError(f"{where}: not finite: {bad}")
+        if sample.dy is not None:
+            sample.dy = _array(sample.dy, where, "dy")
+            if sample.dy.ndim != 2 or sample.dy.shape[1] != self.n_outputs:
+                raise SolverError(
+                    f"{where}: dy has the shape {sample.dy.shape}, it needs (n, {self.n_outputs})"
+                )
+        if sample.y_mid is not None:
+            sample.y_mid = _array(sample.y_mid, where, "y_mid")
+            if sample.y_mid.shape != self._y_shape:
+                raise SolverError(
+                    f"{where}: y_mid has the shape {sample.y_mid.shape}, "
+                    f"it needs ({self.n_outputs},)"
+                )
+        return sample
+
+
+def _array(values: Any, where: str, name: str) -> Floats:
+    try:
+        array: Floats = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SolverError(f"{where}: {name} is {values!r}; it must be an array") from None
+    return array

@@ -1,0 +1,197 @@
+"""``hilrt solver MODULE:CLASS``: the process that hosts a solver for a master.
+
+One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
+nothing is sent while the solver computes; the master does not count that as silence, and what the
+master sent meanwhile is read before its own silence is judged.
+
+The process ends when the master says so, when the master is silent or gone, on SIGTERM and when
+its parent ends; Ctrl-C is left to the master. `Solver.stop` is called on every one of these.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hilrt import host, wire
+from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
+from hilrt.hosting import HostedSolver, load_solver
+from hilrt.peer import Peer
+from hilrt.solver import Sample
+
+__all__ = ["load_solver", "main", "parse_params", "serve"]
+
+log = logging.getLogger("hilrt.solver")
+
+#: How long the master may take to answer the hello, s.
+CONNECT_TIMEOUT_S = 30.0
+
+EXIT_OK = 0
+EXIT_SOLVER = 1
+EXIT_CONFIG = 2
+EXIT_MASTER = 3
+EXIT_TERMINATED = 128 + int(signal.SIGTERM)
+
+
+class Terminated(BaseException):
+    """SIGTERM; not an `Exception`, so that a solver's own handlers let it through."""
+
+
+class MasterGone(Exception):
+    """The master is silent or reported an error."""
+
+
+def main(target: str, connect: str, name: str, params: Mapping[str, str]) -> int:
+    """Host a solver until the session ends.
+
+    Parameters
+    ----------
+    target : str
+        ``"module:Class"``; the current folder is searched first.
+    connect : str
+        The master's address.
+    name : str
+        The subsystem's name in the session file.
+    params : mapping of str
+        Keyword arguments of the class, as written on the command line.
+
+    Returns
+    -------
+    int
+        Exit status: 0 stopped by the master, 1 the solver failed, 2 wrong arguments, 3 the master
+        is lost or did not accept the solver, 143 SIGTERM.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _on_sigterm)
+    host.die_with_parent()
+    try:
+        solver = HostedSolver(load_solver(target, parse_params(params), Path.cwd()))
+        return _host(solver, connect, name)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        return EXIT_CONFIG
+    except Terminated:
+        return EXIT_TERMINATED
+
+
+def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
+    """Values of command-line parameters: TOML, or the text itself where it is not TOML."""
+    values: dict[str, Any] = {}
+    for key, text in params.items():
+        try:
+            parsed = tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError:
+            parsed = {}
+        # More than one key: the text held a line break and is no single value.
+        values[key] = parsed["value"] if parsed.keys() == {"value"} else text
+    return values
+
+
+def _host(solver: HostedSolver, connect: str, name: str) -> int:
+    peer = Peer(connect, name, "solver", solver.inputs, solver.outputs)
+    reason = "the solver process ends"
+    try:
+        peer.connect(CONNECT_TIMEOUT_S)
+        reason = serve(peer, solver)
+        return EXIT_OK
+    except SolverError as error:
+        reason = str(error)
+        print(f"error: {reason}", file=sys.stderr)
+        return EXIT_SOLVER
+    except ConfigError:
+        raise
+    except (MasterGone, HilrtError) as error:
+        reason = str(error)
+        print(f"error: {reason}", file=sys.stderr)
+        return EXIT_MASTER
+    except Terminated:
+        reason = "SIGTERM"
+        peer.send(wire.Error(text="the solver process received SIGTERM"))
+        return EXIT_TERMINATED
+    finally:
+        solver.stop(reason)
+        peer.close()
+
+
+def serve(peer: Peer, solver: HostedSolver) -> str:
+    """Step the solver as the master says, until it says stop.
+
+    Parameters
+    ----------
+    peer : Peer
+        Connected.
+    solver : HostedSolver
+        Not yet initialized.
+
+    Returns
+    -------
+    str
+        The master's reason to stop.
+
+    Raises
+    ------
+    SolverError
+        If the solver failed; the master has been told.
+    MasterGone
+        If the master is silent for too long or reported an error.
+    """
+    n_inputs = solver.n_inputs
+    while True:
+        for message in peer.wait(peer.heartbeat_s):
+            try:
+                if isinstance(message, wire.Advance):
+                    u = wire.unpack(message.coefficients, -1, n_inputs)
+                    sample = solver.advance(message.t, message.h, u)
+                    peer.send(_advanced(message.tick, sample))
+                elif isinstance(message, wire.Stop):
+                    # Released before the answer: after it the process may be killed.
+                    solver.stop(message.reason)
+                    peer.send(wire.Stopped())
+                    return message.reason
+                elif isinstance(message, wire.Initialize):
+                    _initialize(peer, solver, message)
+                elif isinstance(message, wire.Error):
+                    raise MasterGone(f"the master reported an error: {message.text}")
+                elif not isinstance(message, wire.Heartbeat):
+                    peer.unexpected(message)
+            except ProtocolError as error:
+                peer.malformed(str(error))
+            except SolverError as error:
+                peer.send(wire.Error(text=str(error)))
+                raise
+        lost = peer.master_lost()
+        if lost is not None:
+            raise MasterGone(lost)
+
+
+def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:
+    sample = solver.initialize(message.t0, wire.unpack(message.u0, solver.n_inputs))
+    # What exists now lives as long as the process: the collector need not look at it at each step.
+    gc.collect()
+    gc.freeze()
+    peer.send(wire.Initialized(y=wire.pack(sample.y)))
+
+
+def _advanced(tick: int, sample: Sample) -> wire.Advanced:
+    return wire.Advanced(
+        tick=tick,
+        y=wire.pack(sample.y),
+        dy=None if sample.dy is None else wire.pack(sample.dy),
+        y_mid=None if sample.y_mid is None else wire.pack(sample.y_mid),
+        compute_us=sample.compute_us,
+    )
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise Terminated
