@@ -143,7 +143,9 @@ class GatewayLink(RemoteLink):
     def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
         """Measurements to an arrival; the news that the bench is secured ends the session."""
         if isinstance(message, Measurements):
-            return self._arrival(message, t_arrived)
+            arrival = self._arrival(message, t_arrived)
+            # The bench runs before the session does: nobody wants to know yet.
+            return arrival if self.hub.epoch_ns else None
         if isinstance(message, Secured):
             if not self._stopped:
                 self._secure(message)
