@@ -308,7 +308,7 @@ def test_what_is_wrong_is_one_line_and_status_2(
 def session(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
     tables = SimpleNamespace(subsystems={"engine": SimpleNamespace(**options)})
     loaded = SimpleNamespace(tables=tables, folder=Path("/sessions"), path=Path("/sessions/s.toml"))
-    monkeypatch.setattr(emulate, "load_session", lambda path: loaded)
+    monkeypatch.setattr(emulate, "load_session", lambda path, overrides: loaded)
 
 
 def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:

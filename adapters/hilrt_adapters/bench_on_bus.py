@@ -29,8 +29,8 @@ class EmulatedBench(Protocol):
         """Whether somebody asks the bench to be enabled."""
         ...
 
-    def receive(self, message: str, values: Mapping[str, float]) -> None:
-        """Take the signals of a received message."""
+    def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
+        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
         ...
 
     def advance(self, now: float) -> None:
@@ -150,7 +150,7 @@ class BenchOnBus:
             return
         self.received += 1
         self.heard_at = now
-        self.bench.receive(message.name, values)
+        self.bench.receive(message.name, values, now)
 
     def _send(self, outgoing: _Outgoing) -> None:
         try:

@@ -232,14 +232,14 @@ class EngineBench:
             oldest = min(oldest, self._engine_demand.moved_at)
         return self._now - oldest
 
-    def receive(self, message: str, values: Mapping[str, float]) -> None:
-        """Take the signals of a received message."""
+    def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
+        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "DynoDemand":
-            self._dyno_demand.seen(values["Alive"], self._now)
+            self._dyno_demand.seen(values["Alive"], now)
             self._speed_demand = values["Speed"]
             self._enable = values["Enable"] != 0
         elif message == "EngineDemand":
-            self._engine_demand.seen(values["Alive"], self._now)
+            self._engine_demand.seen(values["Alive"], now)
             self._pedal = values["Pedal"]
 
     def advance(self, now: float) -> None:

@@ -31,8 +31,9 @@ class Rig:
         if self.sending:
             self._alive = (self._alive + self.counting) % 256
             dyno = {"Speed": self.speed, "Enable": float(self.enable), "Alive": self._alive}
-            self.bench.receive("DynoDemand", dyno)
-            self.bench.receive("EngineDemand", {"Pedal": self.pedal, "Alive": self._alive})
+            now = self.n * 1e-3
+            self.bench.receive("DynoDemand", dyno, now)
+            self.bench.receive("EngineDemand", {"Pedal": self.pedal, "Alive": self._alive}, now)
         self.bench.advance(self.n * 1e-3)
 
     def run(self, seconds: float) -> None:
@@ -290,6 +291,13 @@ def test_lost_demands_bring_the_bench_down_by_itself(how: str) -> None:
     assert rig.bench.dyno_speed == pytest.approx(0.0, abs=0.5)
 
 
+def test_a_stall_of_the_bench_itself_is_no_lost_demand() -> None:
+    rig = Rig().at(300, pedal=50)
+    rig.n += 500  # demands have been waiting on the bus meanwhile
+    rig.run(0.2)
+    assert rig.bench.enabled
+
+
 def test_a_fault_is_cleared_by_withdrawing_enable_only() -> None:
     rig = Rig().at(300)
     rig.sending = False
@@ -315,7 +323,8 @@ def test_overspeed_is_a_fault() -> None:
 def test_a_motored_bench_needs_no_pedal_message() -> None:
     bench = EngineBench()
     for n in range(400):
-        bench.receive("DynoDemand", {"Speed": 0.0, "Enable": 1.0, "Alive": n % 256})
+        demand = {"Speed": 0.0, "Enable": 1.0, "Alive": n % 256}
+        bench.receive("DynoDemand", demand, n * 1e-3)
         bench.advance(n * 1e-3)
     assert bench.enabled
 
