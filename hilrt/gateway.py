@@ -94,6 +94,7 @@ class Gateway:
             bench.options.alive,
             bench.options.bench_timeout,
             own=self.sender.messages,
+            clock=clock,
         )
         #: Collects garbage if it fits into the time given, ns.
         self.collect: Callable[[int], bool] = lambda slack_ns: False

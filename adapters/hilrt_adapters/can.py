@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,6 +154,8 @@ class Receiver:
         comes more rarely.
     own : iterable of Message
         Messages that the gateway sends: some buses deliver them to their sender.
+    clock : callable
+        Monotonic clock, ns.
 
     Attributes
     ----------
@@ -174,11 +176,13 @@ class Receiver:
         alive: str,
         timeout: float,
         own: Iterable[Message] = (),
+        clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.y = [math.nan] * len(outputs)
         self.t_valid_ns = [0] * len(outputs)
         self.enabled = state is None
         self.counters = dict.fromkeys(("frames", "unknown", "decode_errors", "repeated", "lost"), 0)
+        self._clock = clock
         self._received: dict[int, _Received] = {}
         self._own = {_key(m.frame_id, m.is_extended_frame) for m in own}
         self._state = state
@@ -196,7 +200,7 @@ class Receiver:
 
     def take(self, frames: Sequence[can.Message]) -> bool:
         """Decode frames in the order of their arrival; True if any output is new."""
-        mono, real = time.monotonic_ns(), time.time_ns()
+        mono, real = self._clock(), time.time_ns()
         new = False
         for frame in frames:
             key = _key(frame.arbitration_id, frame.is_extended_id)
