@@ -1,0 +1,369 @@
+"""The link to a bench against a scripted gateway, and against a real one on a virtual bus."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import can
+import cantools
+import numpy as np
+import pytest
+
+from hilrt import wire
+from hilrt.config import SessionFile
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.gateway import Gateway
+from hilrt.hub import Hub
+from hilrt.peer import Peer
+from hilrt.tables import build
+from hilrt_adapters.bench import BenchOptions, read_bench
+from hilrt_adapters.can_bus import open_bus
+from hilrt_adapters.gateway import GatewayLink
+
+T = TypeVar("T")
+DBC = """VERSION ""
+BU_: Bench Gateway
+BO_ 256 Fast: 8 Bench
+ SG_ Speed : 0|24@1- (0.001,0) [0|0] "rad/s" Gateway
+ SG_ Torque : 40|16@1- (0.02,0) [0|0] "N*m" Gateway
+ SG_ Enabled : 24|1@1+ (1,0) [0|1] "" Gateway
+BO_ 128 Demand: 8 Gateway
+ SG_ Speed : 0|24@1+ (0.0001,0) [0|650] "rad/s" Bench
+ SG_ Enable : 24|1@1+ (1,0) [0|1] "" Bench
+"""
+DEADLINE = 10.0
+
+
+def table(channel: str = "x") -> BenchOptions:
+    options = build(
+        BenchOptions,
+        {
+            "adapter": "can",
+            "bus": {"interface": "virtual", "channel": channel},
+            "database": "bench.dbc",
+            "actuation_delay": 0.002,
+            "emulator": "engine",
+            "bench_timeout": 1.0,
+            "master_timeout": 2.0,
+            "enable": {"request": "Demand.Enable", "state": "Fast.Enabled", "timeout": 1.0},
+            "outputs": {"torque": "Fast.Torque", "speed": "Fast.Speed"},
+            "safe_profile": {"step_timeout": 1.0},
+            "inputs": {
+                "speed_demand": {
+                    "signal": "Demand.Speed",
+                    "realised": "speed",
+                    "min": 0.0,
+                    "max": 650.0,
+                    "max_rate": 8000.0,
+                    "safe": 0.0,
+                },
+            },
+        },
+        "subsystems.engine",
+        [],
+    )
+    assert options is not None
+    return options
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "bench.dbc").write_text(DBC)
+    return tmp_path
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    hub = Hub("t", connect_timeout=DEADLINE)
+    yield hub
+    hub.close()
+
+
+async def until(condition: Callable[[], T], link: GatewayLink | None = None) -> T:
+    """Poll until `condition` holds; the deadline fails the test."""
+    async with asyncio.timeout(DEADLINE):
+        while not (result := condition()):
+            if link is not None:
+                link.hub.drain()
+            await asyncio.sleep(0.001)
+    return result
+
+
+class Scripted:
+    """A connected link with the gateway's end in the test's hands."""
+
+    def __init__(self, hub: Hub, folder: Path) -> None:
+        self.hub = hub
+        self.link = GatewayLink("engine", table(), folder)
+        hub.add(self.link)
+        ports = read_bench("engine", table(), folder).ports
+        self.peer = Peer(hub.address, "engine", "gateway", ports.inputs, ports.outputs)
+        self.heard: list[wire.FromMaster] = []
+
+    async def connect(self) -> None:
+        connecting = asyncio.create_task(asyncio.to_thread(self.peer.connect, DEADLINE))
+        await self.link.open()
+        while not connecting.done():
+            self.hub.drain()
+            await asyncio.sleep(0.001)
+        await connecting
+
+    async def answer(
+        self, task: Awaitable[T], kind: type[wire.Message], *answers: wire.Message
+    ) -> T:
+        """Run a method of the link; its message of `kind` gets the `answers`."""
+        running = asyncio.ensure_future(task)
+        await until(lambda: self.received(kind))
+        for message in answers:
+            self.peer.send(message)
+        async with asyncio.timeout(DEADLINE):
+            return await running
+
+    def received(self, kind: type[wire.Message]) -> list[Any]:
+        self.heard += self.peer.receive()
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    def measure(self, seq: int, **changes: Any) -> None:
+        values: dict[str, Any] = {
+            "seq": seq,
+            "tick": 7,
+            "y": wire.pack(np.array([12.0, 50.0])),
+            "t_valid_ns": [self.hub.epoch_ns + 10**9, self.hub.epoch_ns + 2 * 10**9],
+            "realised": wire.pack(np.array([49.0])),
+        }
+        self.peer.send(wire.Measurements(**{**values, **changes}))
+
+    async def arrivals(self) -> list[Any]:
+        return await until(lambda: list(self.link.poll()))
+
+
+@pytest.fixture
+async def scripted(hub: Hub, folder: Path) -> AsyncIterator[Scripted]:
+    scripted = Scripted(hub, folder)
+    await scripted.connect()
+    hub.epoch_ns = hub.clock()
+    yield scripted
+    scripted.peer.close()
+
+
+def test_ports_and_problems_come_from_table_and_database(folder: Path) -> None:
+    ports = GatewayLink.ports("engine", table(), folder)
+    assert ports is not None
+    assert [p.unit for p in ports.outputs] == ["N*m", "rad/s"]
+    (folder / "bench.dbc").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        GatewayLink.ports("engine", table(), folder)
+
+
+def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path) -> None:
+    link = GatewayLink("engine", table(), folder)
+    hub.add(link)
+    path = folder / "s.toml"
+    file = SessionFile(tables=None, path=path, text="", overrides=("a.b=1",))  # type: ignore[arg-type]
+    emulator, gateway = link.commands(file)
+    common = ["--session", str(path), "--subsystem", "engine"]
+    assert emulator.argv == ["hilrt", "emulate", "engine", *common, "--set", "a.b=1"]
+    assert gateway.name == "engine"  # its end is the link's end
+    assert gateway.argv == [
+        *["hilrt", "gateway", *common],
+        *["--connect", hub.address, "--name", "engine", "--set", "a.b=1"],
+    ]
+    link.bench_options.emulator = None
+    assert [c.name for c in link.commands(file)] == ["engine"]
+    assert link.files() == [folder / "bench.dbc"]
+    assert link.actuation_delay == 0.002
+    assert link.physical
+
+
+async def test_a_gateway_with_other_ports_is_rejected(hub: Hub, folder: Path) -> None:
+    link = GatewayLink("engine", table(), folder)
+    hub.add(link)
+    peer = Peer(hub.address, "engine", "gateway", (), ())
+    connecting = asyncio.create_task(asyncio.to_thread(peer.connect, DEADLINE))
+    await until(lambda: hub.counters["engine", "rejected"], link)
+    with pytest.raises(Exception, match="start it with the same file"):
+        await connecting
+    peer.close()
+
+
+async def test_initialize_and_dispatch(scripted: Scripted) -> None:
+    answer = wire.Initialized(y=wire.pack(np.array([1.0, 2.0])))
+    link = scripted.link
+    sample = await scripted.answer(link.initialize(0.0, np.zeros(1)), wire.Initialize, answer)
+    assert sample.y.tolist() == [1.0, 2.0]
+    link.dispatch(3, 0.25, 0.001, np.array([[5.0], [6.0]]))
+    (message,) = await until(lambda: scripted.received(wire.SetPoints))
+    assert (message.tick, message.t, message.h) == (3, 0.25, 0.001)
+    assert wire.unpack(message.coefficients, 2, 1).tolist() == [[5.0], [6.0]]
+
+
+async def test_measurements_become_arrivals_in_session_time(scripted: Scripted) -> None:
+    scripted.link.clock.offset_ns = 500_000_000  # the gateway's clock is ahead
+    scripted.measure(0, counters={"lost": 3, "decode_errors": 1})
+    (arrival,) = await scripted.arrivals()
+    sample = arrival.sample
+    assert arrival.tick == 7
+    assert sample.y.tolist() == [12.0, 50.0]
+    assert sample.t_valid == pytest.approx([0.5, 1.5])
+    assert sample.realised.tolist() == [49.0]
+    assert sample.info == {"lost": 3, "decode_errors": 1}
+    assert scripted.link.lost == 4
+    scripted.measure(3, counters={"lost": 5, "decode_errors": 1})
+    scripted.measure(4)  # counters come now and then; the newest hold
+    arrivals = []
+    while len(arrivals) < 2:
+        arrivals += await scripted.arrivals()
+    assert arrivals[-1].sample.info["lost"] == 5
+    assert scripted.link.lost == 4 + 2 + 2  # frames by counter, and two measurements
+
+
+async def test_measurements_that_do_not_fit_are_counted_and_dropped(scripted: Scripted) -> None:
+    scripted.measure(0, y=b"12345678")
+    scripted.measure(1, t_valid_ns=[1])
+    scripted.measure(2, realised=b"123")
+    scripted.measure(3)
+    (arrival,) = await scripted.arrivals()
+    assert arrival.sample.y.tolist() == [12.0, 50.0]
+    assert sum(n for (name, _), n in scripted.hub.counters.items() if name == "engine") == 3
+
+
+async def test_what_comes_before_session_time_starts_is_dropped(scripted: Scripted) -> None:
+    epoch, scripted.hub.epoch_ns = scripted.hub.epoch_ns, 0
+    scripted.measure(0)
+    await until(lambda: scripted.link._seq == 0, scripted.link)
+    scripted.hub.epoch_ns = epoch
+    assert list(scripted.link.poll()) == []
+
+
+async def test_the_gateways_own_decision_is_the_end(scripted: Scripted) -> None:
+    scripted.peer.send(wire.Secured(reason="the bench is silent", complete=False))
+    with pytest.raises(PeerLost, match=r"the bench is silent, and not every input") as lost:
+        await scripted.arrivals()
+    assert lost.value.name == "engine"
+    # The gateway itself is there: it can still be told to stop.
+    answers = (wire.Secured(reason="x"), wire.Stopped())
+    await scripted.answer(scripted.link.stop("end"), wire.Stop, *answers)
+
+
+async def test_arm_waits_and_fails_with_the_gateways_reason(scripted: Scripted) -> None:
+    link, u0 = scripted.link, np.array([5.0])
+    await scripted.answer(link.arm(u0), wire.Arm, wire.Armed())
+    assert wire.unpack(scripted.received(wire.Arm)[0].u0, 1).tolist() == [5.0]
+    scripted.heard.clear()
+    secured = wire.Secured(reason="the bench withdrew its enable")
+    with pytest.raises(PeerLost, match="withdrew its enable"):
+        await scripted.answer(link.arm(u0), wire.Arm, secured)
+    scripted.heard.clear()
+    error = wire.Error(text="Fast.Enabled did not become 1")
+    with pytest.raises(PeerLost, match="did not become 1"):
+        await scripted.answer(link.arm(u0), wire.Arm, error)
+
+
+async def test_safe_and_stop_wait_and_never_raise(scripted: Scripted) -> None:
+    link = scripted.link
+    await scripted.answer(link.safe("operator"), wire.Safe, wire.Secured(reason="operator"))
+    assert list(link.poll()) == []  # asked for: no fault
+    await scripted.answer(link.stop("end"), wire.Stop, wire.Secured(reason="e"), wire.Stopped())
+    await link.stop("again")
+    link.safe_timeout = 0.01
+    await link.safe("nobody answers")
+    with pytest.raises(PeerLost):
+        link.poll()
+
+
+async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Path) -> None:
+    link = GatewayLink("engine", table(), folder)
+    hub.add(link)
+    await link.safe("x")
+    await link.stop("x")
+
+
+class Bench(threading.Thread):
+    """A bench on a virtual bus that follows its demands at once."""
+
+    def __init__(self, channel: str) -> None:
+        super().__init__(daemon=True)
+        self.bus = can.Bus(interface="virtual", channel=channel)
+        self.database = cantools.database.load_string(DBC, "dbc")
+        self.ending = threading.Event()
+        self.demands: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        values: dict[str, Any] = {"Speed": 0.0, "Torque": 12.0, "Enabled": 0}
+        while not self.ending.is_set():
+            frame = self.bus.recv(0.005)
+            if frame is not None and frame.arbitration_id == 128:
+                demand: Any = self.database.decode_message(128, bytes(frame.data))
+                self.demands.append(demand)
+                values["Speed"], values["Enabled"] = demand["Speed"], demand["Enable"]
+            data = self.database.encode_message(256, values)
+            self.bus.send(can.Message(arbitration_id=256, data=data, is_extended_id=False))
+        self.bus.shutdown()
+
+
+@contextlib.contextmanager
+def real_gateway(hub: Hub, folder: Path) -> Iterator[tuple[Gateway, Bench, threading.Thread]]:
+    channel = uuid.uuid4().hex
+    bench = read_bench("engine", table(channel), folder)
+    emulated = Bench(channel)
+    emulated.start()
+    bus = open_bus(bench.options.bus, bench.received, "t")
+    peer = Peer(hub.address, "engine", "gateway", bench.ports.inputs, bench.ports.outputs)
+    gateway = Gateway(bench, bus, peer)
+
+    def serve() -> None:
+        peer.connect(DEADLINE)
+        gateway.run()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield gateway, emulated, thread
+    finally:
+        gateway.terminated = True
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+        emulated.ending.set()
+        emulated.join(DEADLINE)
+        bus.close()
+        peer.close()
+
+
+async def test_link_gateway_and_bench_together(hub: Hub, folder: Path) -> None:
+    link = GatewayLink("engine", table(), folder)
+    hub.add(link)
+    with real_gateway(hub, folder) as (gateway, bench, thread):
+        await link.open()
+        sample = await link.initialize(0.0, np.zeros(1))
+        assert sample.y.tolist() == [12.0, 0.0]
+        await link.arm(np.array([100.0]))
+        assert bench.demands[-1] == {"Speed": 100.0, "Enable": 1}
+        hub.epoch_ns = hub.clock()
+        for tick in range(20):
+            link.dispatch(tick, 0.0, 1e-3, np.array([[101.0]]))
+            await asyncio.sleep(0.001)
+        arrivals: list[Any] = []
+
+        def followed() -> bool:
+            arrivals.extend(link.poll())
+            newest = arrivals[-1] if arrivals else None
+            return newest is not None and newest.tick == 19 and newest.sample.y[1] == 101.0
+
+        await until(followed)
+        assert arrivals[-1].sample.realised.tolist() == [101.0]
+        assert abs(hub.session_time() - arrivals[-1].sample.t_valid[1]) < 5.0
+        await link.stop("finished")
+        thread.join(DEADLINE)
+        assert not thread.is_alive()
+        await until(lambda: bench.demands[-1]["Enable"] == 0)
+        assert bench.demands[-1]["Speed"] == 0.0
+        speeds = [d["Speed"] for d in bench.demands]
+        assert max(speeds) == 101.0
+        assert gateway.counters()["send_errors"] == 0
+    await link.close()
