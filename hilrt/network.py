@@ -96,6 +96,11 @@ class Bonds:
         return len(self.tables)
 
     @cached_property
+    def own_inputs(self) -> bool:
+        """Whether no two elements act on the same input."""
+        return len(np.unique(self.effort_input)) == len(self.effort_input)
+
+    @cached_property
     def watt_of_bond(self) -> Floats:
         """`watt` of each bond, shape (nb,): one unit holds for all elements of a bond."""
         return self.watt[self.first]

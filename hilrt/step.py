@@ -108,6 +108,8 @@ class StepState:
     ----------
     history : History
         Newest samples of every output.
+    differences, nodes, degree : ndarray, shape (depth, ny), (depth, ny), (ny,)
+        Newton's form of the polynomials through them, and the degree that is used of it.
     y : ndarray, shape (ny,)
         Outputs at the communication point, compensated and corrected.
     measured : ndarray, shape (order + 1, nu)
@@ -137,6 +139,9 @@ class StepState:
     """
 
     history: ex.History
+    differences: Floats
+    nodes: Floats
+    degree: Ints
     y: Floats
     measured: Floats
     carried: Floats
@@ -177,6 +182,9 @@ def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
     nb = len(bonds)
     return StepState(
         history=ex.History.start(orders, t0, y0),
+        differences=np.zeros((orders, len(y0))),
+        nodes=np.zeros((orders, len(y0))),
+        degree=np.zeros(len(y0), dtype=np.intp),
         y=y0.copy(),
         measured=sent.copy(),
         carried=np.zeros((orders, len(net.connections.source))),
@@ -214,8 +222,10 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     guard(state, given)
     turn_over(state)
     state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
-    degree = degree_now(plan.output_order, plan, state, given)
-    state.y = outputs_at(state.history, given.t, degree)
+    state.differences, state.nodes = ex.divided_differences(state.history, given.t)
+    state.degree = degree_now(plan.full_order, plan, state, given)
+    order = np.minimum(plan.output_order, state.degree)
+    state.y = outputs_at(state.differences, state.nodes, order)
     build_polynomials(plan, state, given)
     if plan.variable_step:
         assess(plan, state, given)
@@ -255,24 +265,22 @@ def guard(state: StepState, given: StepInput) -> None:
 
 def degree_now(order: Ints, plan: Plan, state: StepState, given: StepInput) -> Ints:
     """Degrees (ny,) that the samples at hand allow; hold for late subsystems with that policy."""
-    degree = np.minimum(order, state.history.count - 1)
+    degree = state.history.degree(order)
     if np.count_nonzero(given.late):
         hold = plan.holds_when_late & given.late
-        degree[hold[plan.network.outputs.owner]] = 0
+        degree = np.where(hold[plan.network.outputs.owner], 0, degree)
     return degree
 
 
 def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     """``ũ = L ỹ``: polynomials through the newest samples, per connection."""
-    net = plan.network
-    differences, nodes = ex.divided_differences(state.history, given.t)
-    source = net.connections.source
-    available = degree_now(plan.full_order, plan, state, given)
-    degree = np.minimum(net.connections.order, available[source])
-    ex.connection_polynomials(differences, nodes, degree, source, state.carried)
+    connections = plan.network.connections
+    source = connections.source
+    degree = np.minimum(connections.order, state.degree[source])
+    ex.connection_polynomials(state.differences, state.nodes, degree, source, state.carried)
     if plan.taylor:
-        ex.taylor_polynomials(net.connections, state.y, given.dy, state.carried)
-    ex.sum_at_inputs(net.connections, state.carried, plan.base, state.measured)
+        ex.taylor_polynomials(connections, state.y, given.dy, state.carried)
+    ex.sum_at_inputs(connections, state.carried, plan.base, state.measured)
 
 
 def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -296,7 +304,11 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
         given.apply,
     )
     state.bond_time[due] = given.t
-    np.add.at(state.added, bonds.effort_input, state.corrected.effort * bonds.effort_gain)
+    effort = state.corrected.effort * bonds.effort_gain
+    if bonds.own_inputs:
+        state.added[bonds.effort_input] = effort
+    else:  # several bonds act on one summed effort
+        np.add.at(state.added, bonds.effort_input, effort)
 
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -335,11 +347,13 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     then = poly.shift(state.flown, given.t - state.flown_t0)
     state.u_defect = defect.connection_defect(then, state.measured, given.elapsed)
     if given.has_middle:
-        differences, nodes = ex.divided_differences(state.history, given.t - 0.5 * given.elapsed)
-        order = np.minimum(plan.output_order, state.history.count - 1)
-        expected = ex.newton_value(differences, nodes, order)
+        # Divided differences do not depend on where the polynomial is evaluated; the nodes do.
+        order = np.minimum(plan.output_order, state.degree)
+        nodes = state.nodes + 0.5 * given.elapsed
+        expected = ex.newton_value(state.differences, nodes, order)
         state.y_defect = defect.output_defect(given.y_mid, expected, order)
-    state.defects.add(state.u_defect, state.y_defect, given.elapsed)
+        state.defects.add_outputs(state.y_defect, given.elapsed)
+    state.defects.add_inputs(state.u_defect, given.elapsed)
 
 
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:

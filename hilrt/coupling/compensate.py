@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilrt.coupling.extrapolate import History, divided_differences, newton_value
+from hilrt.coupling.extrapolate import newton_value
 from hilrt.network import Ints
 from hilrt.solver import Floats
 
 
-def outputs_at(history: History, now: float, degree: Ints) -> Floats:
-    """Value of every output at `now` [s], shape (ny,).
+def outputs_at(differences: Floats, nodes: Floats, degree: Ints) -> Floats:
+    """Value of every output at the communication point, shape (ny,).
 
-    A sample valid at `now` is taken as it is; an older one is carried on by the polynomial of the
+    A sample valid there is taken as it is; an older one is carried on by the polynomial of the
     given `degree` (ny,) through the newest samples, degree 0 being hold.
+
+    Parameters
+    ----------
+    differences, nodes : ndarray, shape (depth, ny)
+        From `divided_differences`; `nodes` are relative to the communication point, s.
     """
-    if np.count_nonzero(history.t[0] == now) == len(history.count):
-        return history.y[0].copy()
-    differences, nodes = divided_differences(history, now)
+    if not np.count_nonzero(nodes[0]):
+        return differences[0].copy()
     return newton_value(differences, nodes, degree)

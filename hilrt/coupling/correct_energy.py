@@ -137,21 +137,23 @@ def correct_energy(
     target = budget + settings.nu * uncorrected  # energy to take out over the next interval
     correction, capped = _capped_effort(bonds, settings, target, e, f, elapsed)
 
-    everywhere = np.count_nonzero(due) == len(due)
-    mask, element_mask = (True, True) if everywhere else (due, due[bonds.of_element])
     acting = settings.active if applied else settings.none
-    capped &= due
-    np.subtract(state.corrected, work, out=state.corrected, where=acting & due)
-    np.subtract(state.shadow, work, out=state.shadow, where=mask)
-    np.add(state.residual, energy, out=state.residual, where=mask)
+    everywhere = np.count_nonzero(due) == len(due)
+    if not everywhere:  # bonds that are not due keep everything as it is
+        element_due = due[bonds.of_element]
+        correction = np.where(element_due, correction, state.correction)
+        e, f = np.where(element_due, e, state.e), np.where(element_due, f, state.f)
+        uncorrected = np.where(due, uncorrected, state.uncorrected)
+        budget = np.where(due, budget, state.budget)
+        work, energy, capped = work * due, energy * due, capped & due
+    state.corrected -= work * acting
+    state.shadow -= work
+    state.residual += energy
     state.steps += due
     state.capped += capped
-    np.copyto(state.uncorrected, uncorrected, where=mask)
-    np.copyto(state.budget, budget, where=mask)
-    np.copyto(state.correction, correction, where=element_mask)
-    np.copyto(state.e, e, where=element_mask)
-    np.copyto(state.f, f, where=element_mask)
-    return Corrected(power, state.correction * acting[bonds.of_element], capped)
+    state.uncorrected, state.budget, state.correction = uncorrected, budget, correction
+    state.e, state.f = e, f
+    return Corrected(power, correction * acting[bonds.of_element], capped)
 
 
 def _capped_effort(

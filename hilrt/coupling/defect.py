@@ -26,6 +26,10 @@ def connection_defect(sent: Floats, measured: Floats, h: float) -> Floats:
     return rms
 
 
+_ORDERS = np.arange(16)
+_FACTOR = 2.0 ** (_ORDERS + 1) / np.sqrt(2.0 * _ORDERS + 3.0)
+
+
 def output_defect(middle: Floats, expected: Floats, order: Ints) -> Floats:
     """RMS over the interval of the output defect, shape (ny,); NaN where `middle` is.
 
@@ -40,7 +44,7 @@ def output_defect(middle: Floats, expected: Floats, order: Ints) -> Floats:
         What the outputs' Taylor polynomials of degree `order` (ny,), about the interval's end,
         give there.
     """
-    rms: Floats = np.abs(middle - expected) * 2.0 ** (order + 1) / np.sqrt(2.0 * order + 3.0)
+    rms: Floats = np.abs(middle - expected) * _FACTOR[order]
     return rms
 
 
@@ -64,12 +68,14 @@ class DefectTotals:
         u, y = np.zeros(n_inputs), np.zeros(n_outputs)
         return cls(u, u.copy(), y, y.copy(), np.zeros(n_outputs, dtype=bool))
 
-    def add(self, u_defect: Floats, y_defect: Floats, h: float) -> None:
-        """Add a step of length `h` [s] with RMS defects `u_defect` (nu,) and `y_defect` (ny,)."""
+    def add_inputs(self, u_defect: Floats, h: float) -> None:
+        """Add a step of length `h` [s] with the RMS defects `u_defect`, shape (nu,)."""
         self.u_square += u_defect * u_defect * h
         np.maximum(self.u_max, u_defect, out=self.u_max)
-        known = ~np.isnan(y_defect)
-        if known.any():
-            np.add(self.y_square, y_defect * y_defect * h, out=self.y_square, where=known)
-            np.maximum(self.y_max, y_defect, out=self.y_max, where=known)
-            self.y_known |= known
+
+    def add_outputs(self, y_defect: Floats, h: float) -> None:
+        """Add a step of length `h` [s] with RMS defects `y_defect` (ny,); NaN is unknown."""
+        known = y_defect == y_defect
+        np.add(self.y_square, y_defect * y_defect * h, out=self.y_square, where=known)
+        np.fmax(self.y_max, y_defect, out=self.y_max)
+        self.y_known |= known

@@ -27,11 +27,14 @@ class History:
         When a sample is valid [s], and its value.
     count : ndarray of int, shape (ny,)
         Number of real samples seen, up to `depth`.
+    full : bool
+        Every output has `depth` samples.
     """
 
     t: Floats
     y: Floats
     count: Ints
+    full: bool = False
 
     @classmethod
     def start(cls, depth: int, t0: float, y0: Floats) -> History:
@@ -41,24 +44,32 @@ class History:
             t=t0 - np.repeat(spacing, len(y0), axis=1),
             y=np.repeat(y0[None], depth, axis=0),
             count=np.ones(len(y0), dtype=np.intp),
+            full=depth == 1,
         )
 
     def push(self, t: Floats, y: Floats, fresh: Bools, spacing: Floats) -> None:
         """Take the samples marked `fresh`, all arrays of shape (ny,).
 
-        A sample closer than `spacing` [s] to the newest node takes that node's place: two frames
+        A sample no farther than `spacing` [s] from the newest node takes its place: two frames
         of a bench that arrive back to back would otherwise make any slope. One that is older than
         the newest node is dropped.
         """
-        later = fresh & (t >= self.t[0])
+        newest = self.t[0]
+        later = fresh & (t >= newest)
         if len(self.t) > 1:
-            new = later & (t > self.t[0]) & (t - self.t[0] >= spacing)
+            new = later & (t - newest > spacing)
             for j in range(len(self.t) - 1, 0, -1):
                 np.copyto(self.t[j], self.t[j - 1], where=new)
                 np.copyto(self.y[j], self.y[j - 1], where=new)
-            np.minimum(self.count + new, len(self.t), out=self.count)
-        np.copyto(self.t[0], t, where=later)
+            if not self.full:
+                np.minimum(self.count + new, len(self.t), out=self.count)
+                self.full = np.count_nonzero(self.count == len(self.t)) == len(self.count)
+        np.copyto(newest, t, where=later)
         np.copyto(self.y[0], y, where=later)
+
+    def degree(self, wanted: Ints) -> Ints:
+        """`wanted` degrees (ny,), as far as the samples suffice; not to be changed in place."""
+        return wanted if self.full else np.minimum(wanted, self.count - 1)
 
 
 def divided_differences(history: History, now: float) -> tuple[Floats, Floats]:
@@ -101,17 +112,19 @@ def connection_polynomials(
     out : ndarray, shape (order + 1, nc)
         Overwritten.
     """
-    out[:] = 0.0
-    out[0] = differences[0, source]
-    if len(out) == 1:
+    # Horner's scheme on Newton's form: p <- p (tau - node_j) + difference_j, from the innermost on.
+    last = len(out) - 1
+    out[1:] = 0.0
+    if last == 0:
+        np.take(differences[0], source, out=out[0])
         return out
-    basis = np.zeros_like(out)  # power coefficients of prod_{i<j} (tau - node_i)
-    basis[0] = 1.0
-    for j in range(1, len(out)):
-        node = nodes[j - 1, source]
-        basis[1 : j + 1] = basis[:j] - node * basis[1 : j + 1]
-        basis[0] *= -node
-        out[: j + 1] += np.where(degree >= j, differences[j, source], 0.0) * basis[: j + 1]
+    out[0] = np.where(degree >= last, differences[last, source], 0.0)
+    for j in range(last - 1, -1, -1):
+        node = nodes[j, source]
+        for m in range(last - j, 0, -1):
+            out[m] = out[m - 1] - node * out[m]
+        difference = differences[j, source]
+        out[0] = (difference if j == 0 else np.where(degree >= j, difference, 0.0)) - node * out[0]
     for m in range(2, len(out)):
         out[m] *= math.factorial(m)
     return out
@@ -130,10 +143,12 @@ def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: 
         Overwritten.
     """
     out[:] = 0.0
-    out[0] = base
     if len(connections.first):
         weighted = carried * connections.gain
-        out[:, connections.target] += np.add.reduceat(weighted, connections.first, axis=1)
+        if len(connections.first) < len(connections.source):  # some inputs are sums
+            weighted = np.add.reduceat(weighted, connections.first, axis=1)
+        out[:, connections.target] = weighted
+    out[0] += base
     return out
 
 

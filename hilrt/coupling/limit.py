@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -10,13 +11,23 @@ from hilrt.network import Bools
 from hilrt.solver import Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bounds:
     """Bounds of the inputs, arrays of shape (nu,): value, and rate [unit/s]."""
 
     low: Floats
     high: Floats
     rate: Floats
+
+    @cached_property
+    def finite_rate(self) -> Floats:
+        """`rate` where it is finite, else 0."""
+        return np.where(np.isfinite(self.rate), self.rate, 0.0)
+
+    @cached_property
+    def unlimited(self) -> Floats:
+        """Infinity where the rate is, else 0."""
+        return np.where(np.isfinite(self.rate), 0.0, np.inf)
 
     def any(self) -> bool:
         """Whether there is anything to limit."""
@@ -57,10 +68,12 @@ def limit(
     limited start towards the limited end.
     """
     before = c[0].copy()
-    reach = np.where(np.isfinite(bounds.rate), bounds.rate * elapsed, np.inf)
-    np.clip(before, np.maximum(last, end) - reach, np.minimum(last, end) + reach, out=c[0])
-    np.clip(c[0], bounds.low, bounds.high, out=c[0])
-    limited = c[0] != before
+    reach = bounds.finite_rate * elapsed + bounds.unlimited
+    np.maximum(before, np.maximum(last, end) - reach, out=c[0])
+    np.minimum(c[0], np.minimum(last, end) + reach, out=c[0])
+    np.minimum(c[0], bounds.high, out=c[0])
+    np.maximum(c[0], bounds.low, out=c[0])
+    limited: Bools = c[0] != before
     if len(c) == 1:
         return limited
     steepest = np.zeros_like(before)
@@ -74,7 +87,7 @@ def limit(
         lowest += np.minimum(term, 0.0)
         final += term
     bent = (steepest > bounds.rate) | (highest > bounds.high) | (lowest < bounds.low)
-    if bent.any():
+    if np.count_nonzero(bent):
         slope = (np.clip(final, bounds.low, bounds.high) - c[0]) / np.where(h > 0, h, np.inf)
         np.copyto(c[1], np.clip(slope, -bounds.rate, bounds.rate), where=bent)
         c[2:, bent] = 0.0

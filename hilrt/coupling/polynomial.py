@@ -57,5 +57,5 @@ def mean_square(c: Floats, h: float) -> Floats:
         square: Floats = c[0] * c[0]
         return square
     scaled = c * h ** np.arange(len(c))[:, None]
-    result: Floats = np.einsum("in,ij,jn->n", scaled, _gram(len(c)), scaled)
+    result: Floats = (_gram(len(c)) @ scaled * scaled).sum(axis=0)
     return np.maximum(result, 0.0)  # rounding of a vanishing polynomial can fall below zero
