@@ -8,11 +8,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+import math
 import pkgutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import numpy as np
 from hilrt.config import nearest
 from hilrt.errors import ConfigError, SolverError
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+
+_FLOAT64 = np.dtype(np.float64)
 
 log = logging.getLogger("hilrt.solver")
 
@@ -206,7 +209,11 @@ class HostedSolver:
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
-        return self._call("initialize", t0, lambda: self.solver.initialize(t0, u0))
+        try:
+            sample = self.solver.initialize(t0, u0)
+        except Exception as error:
+            raise self._failure("initialize", t0, error) from error
+        return self._checked(sample, "initialize", t0)
 
     def advance(self, t: float, h: float, coefficients: Floats) -> Sample:
         """Integrate over ``[t, t + h]`` [s]; `coefficients` has the shape (order + 1, n_inputs).
@@ -215,9 +222,14 @@ class HostedSolver:
         """
         u = InputPolynomial(t, coefficients)
         start_ns = time.perf_counter_ns()
-        sample = self._call("advance", t, lambda: self.solver.advance(t, h, u))
+        try:
+            sample = self.solver.advance(t, h, u)
+        except Exception as error:
+            raise self._failure("advance", t, error) from error
+        compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
+        sample = self._checked(sample, "advance", t)
         if not sample.compute_us:
-            sample.compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
+            sample.compute_us = compute_us
         return sample
 
     def stop(self, reason: str) -> None:
@@ -230,50 +242,48 @@ class HostedSolver:
         except Exception:
             log.exception("%s.stop raised", type(self.solver).__name__)
 
-    def _call(self, what: str, t: float, call: Callable[[], Sample]) -> Sample:
-        try:
-            sample = call()
-        except Exception as error:
-            log.exception("%s.%s raised at t = %g s", type(self.solver).__name__, what, t)
-            text = describe(error, type(self.solver))
-            raise SolverError(f"{what} at t = {t:g} s raised {text}") from error
-        return self._checked(sample, what, t)
+    def _failure(self, what: str, t: float, error: Exception) -> SolverError:
+        name = type(self.solver).__name__
+        log.error("%s.%s raised at t = %g s", name, what, t, exc_info=error)
+        return SolverError(f"{what} at t = {t:g} s raised {describe(error, type(self.solver))}")
 
     def _checked(self, sample: Sample, what: str, t: float) -> Sample:
         """The sample with float64 arrays of the right shapes and a finite `y`."""
-        where = f"{type(self.solver).__name__}.{what} at t = {t:g} s"
         if not isinstance(sample, Sample):
-            raise SolverError(
-                f"{where} returned {type(sample).__name__}; return hilrt.Sample(y=...)"
-            )
-        y = sample.y = _array(sample.y, where, "y")
-        if y.shape != self._y_shape:
-            raise SolverError(
-                f"{where}: y has the shape {y.shape}, its outputs need ({self.n_outputs},)"
-            )
-        if not np.isfinite(y).all():
-            names = [name for port in self.outputs for name in port.channels()]
-            bad = ", ".join(f"{names[i]} = {y[i]}" for i in np.flatnonzero(~np.isfinite(y))[:5])
-            raise SolverError(f"{where}: not finite: {bad}")
-        if sample.dy is not None:
-            sample.dy = _array(sample.dy, where, "dy")
-            if sample.dy.ndim != 2 or sample.dy.shape[1] != self.n_outputs:
-                raise SolverError(
-                    f"{where}: dy has the shape {sample.dy.shape}, it needs (n, {self.n_outputs})"
-                )
-        if sample.y_mid is not None:
-            sample.y_mid = _array(sample.y_mid, where, "y_mid")
-            if sample.y_mid.shape != self._y_shape:
-                raise SolverError(
-                    f"{where}: y_mid has the shape {sample.y_mid.shape}, "
-                    f"it needs ({self.n_outputs},)"
-                )
+            returned = type(sample).__name__
+            raise self._unusable(what, t, f"returned {returned}; return hilrt.Sample(y=...)")
+        n, name = self.n_outputs, ""
+        try:
+            name, y = "y", _array(sample.y)
+            if y.shape != self._y_shape:
+                raise ValueError(f"has the shape {y.shape}, its outputs need ({n},)")
+            # The sum of a few numbers is finite if they are, and found without numpy's machinery.
+            if not math.isfinite(sum(y.tolist())) and not np.isfinite(y).all():
+                raise ValueError(f"is not finite: {self._not_finite(y)}")
+            sample.y = y
+            if sample.dy is not None:
+                name, sample.dy = "dy", _array(sample.dy)
+                if sample.dy.ndim != 2 or sample.dy.shape[1] != n:
+                    raise ValueError(f"has the shape {sample.dy.shape}, it needs (n, {n})")
+            if sample.y_mid is not None:
+                name, sample.y_mid = "y_mid", _array(sample.y_mid)
+                if sample.y_mid.shape != self._y_shape:
+                    raise ValueError(f"has the shape {sample.y_mid.shape}, it needs ({n},)")
+        except (TypeError, ValueError) as error:
+            raise self._unusable(what, t, f"{name} {error}") from None
         return sample
 
+    def _unusable(self, what: str, t: float, text: str) -> SolverError:
+        return SolverError(f"{type(self.solver).__name__}.{what} at t = {t:g} s: {text}")
 
-def _array(values: Any, where: str, name: str) -> Floats:
-    try:
-        array: Floats = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise SolverError(f"{where}: {name} is {values!r}; it must be an array") from None
+    def _not_finite(self, y: Floats) -> str:
+        names = [name for port in self.outputs for name in port.channels()]
+        return ", ".join(f"{names[i]} = {y[i]}" for i in np.flatnonzero(~np.isfinite(y))[:5])
+
+
+def _array(values: Any) -> Floats:
+    """Float64 array; `TypeError` or `ValueError` if it cannot be one."""
+    if type(values) is np.ndarray and values.dtype is _FLOAT64:
+        return values
+    array: Floats = np.asarray(values, dtype=np.float64)
     return array

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import zmq
+from zmq.backend import zmq_poll
 
 from hilrt.clock import monotonic_ns
 from hilrt.errors import ConfigError, ProtocolError
@@ -126,6 +127,9 @@ class Hub:
                 f"[master] listen = {listen!r}: {error.strerror}; "
                 "choose a free address of this machine, such as tcp://127.0.0.1:*"
             ) from None
+        # Asking this way is several times cheaper than reading EVENTS, or than catching the
+        # exception of a receive that finds nothing, when the processor's caches are cold.
+        self._readables = [(self._socket, _POLLIN)]
         self._fd = int(self._socket.get(zmq.FD))
 
     # --- the session's side -------------------------------------------------------------------
@@ -183,17 +187,17 @@ class Hub:
             return
         taken = 0
         socket = self._socket
-        while int(socket.get(zmq.EVENTS)) & _POLLIN:
+        while zmq_poll(self._readables, 0):
             if taken == MAX_PER_DRAIN:
                 self.count(STRANGER, "flood", f"more than {MAX_PER_DRAIN} messages at once")
                 break
             taken += 1
             identity = socket.recv(_NOBLOCK)
-            data = socket.recv(_NOBLOCK) if socket.get(zmq.RCVMORE) else b""
-            if socket.get(zmq.RCVMORE):
+            frame = socket.recv(_NOBLOCK, copy=False)
+            if frame.more:
                 self._drop_rest(identity)
             else:
-                self._receive(identity, data)
+                self._receive(identity, frame.bytes)
         now = self.clock()
         if now >= self._keep_ns:
             self._keep(now)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import zmq
+from zmq.backend import zmq_poll
 
 from hilrt import __version__
 from hilrt.clock import monotonic_ns
@@ -106,6 +107,7 @@ class Peer:
         self._timeout_ms = -1
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        self._readables = [(self.socket, int(zmq.POLLIN))]
         self.socket.setsockopt(zmq.LINGER, _LINGER_MS)
         self.socket.setsockopt(zmq.SNDHWM, _QUEUE_MESSAGES)
         self.socket.setsockopt(zmq.RCVHWM, _QUEUE_MESSAGES)
@@ -159,12 +161,8 @@ class Peer:
     def receive(self) -> list[FromMaster]:
         """Messages that have arrived, heartbeats (already answered) included; never blocks."""
         messages: list[FromMaster] = []
-        for _ in range(MAX_PER_RECEIVE):
-            try:
-                data = self.socket.recv(_NOBLOCK)
-            except zmq.Again:
-                break
-            message = self._take(data)
+        while zmq_poll(self._readables, 0) and len(messages) < MAX_PER_RECEIVE:
+            message = self._take(self.socket.recv(_NOBLOCK))
             if message is not None:
                 messages.append(message)
         self._keep()

@@ -213,6 +213,8 @@ FromMaster = (
     Welcome | Reject | Initialize | Advance | SetPoints | Arm | Safe | Stop | Heartbeat | Error
 )
 
+#: On little-endian machines numpy's float64 is this very object.
+_F8 = np.dtype("<f8")
 _encoder = msgspec.msgpack.Encoder()
 _from_peer: msgspec.msgpack.Decoder[FromPeer] = msgspec.msgpack.Decoder(FromPeer)
 _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
@@ -244,23 +246,23 @@ def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
 
 def pack(array: Floats) -> bytes:
     """Raw little-endian float64 of an array, row-major."""
-    return np.ascontiguousarray(array, dtype="<f8").tobytes()
+    return array.tobytes() if array.dtype is _F8 else array.astype(_F8).tobytes()
 
 
 def unpack(data: bytes, *shape: int) -> Floats:
-    """Array of the given shape; one dimension may be -1. `ProtocolError` if it does not fit.
+    """Read-only array of the given shape; `ProtocolError` if it does not fit.
 
-    With another dimension of 0 the data do not tell the free one; it is then taken as 1.
+    The first dimension may be -1, as many rows as there are. Rows without columns cannot be
+    counted: there is one, then.
     """
-    if 0 in shape and not data:
-        return np.zeros([1 if n < 0 else n for n in shape])
-    try:
-        array = np.frombuffer(data, dtype="<f8").reshape(shape)
-    except ValueError:
-        raise ProtocolError(f"array of {len(data)} bytes does not have the shape {shape}") from None
-    if sys.byteorder == "big":
-        array = array.astype(np.float64)
-    return array
+    row = 8 * math.prod(shape[1:])
+    rows = shape[0]
+    if rows < 0:
+        rows = len(data) // row if row else 1
+    if len(data) != rows * row:
+        raise ProtocolError(f"array of {len(data)} bytes does not have the shape {shape}")
+    array: Floats = np.ndarray((rows, *shape[1:]), _F8, data)
+    return array if sys.byteorder == "little" else array.astype(np.float64)
 
 
 def port_to_info(port: Port) -> PortInfo:

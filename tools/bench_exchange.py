@@ -1,0 +1,219 @@
+"""Time of one exchange with solver processes: send all inputs, receive all outputs.
+
+Compares three, in alternating blocks of one run, because the machine's mood changes the times more
+than the code does:
+
+* ``floor_us``: blocking pyzmq sockets and processes that only echo messages of the same size;
+* ``solvers_us``: blocking pyzmq sockets and real solver processes, so the codec and the solver's
+  checks are in, the hub is not;
+* ``exchange_us``: the hub and its links in the event loop, and the same solver processes.
+
+    python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--json]
+
+Prints medians and p99, µs, and ``ratio`` = ``exchange_us / floor_us``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+import zmq
+
+from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt.hosting import HostedSolver
+from hilrt.hub import Hub
+from hilrt.peer import Peer
+from hilrt.solver_process import serve
+from hilrt.wire import Advance, Advanced, decode_from_peer, encode, pack
+from hilrt_adapters.zeromq import Options, ZeroMQLink
+
+PORTS = 4
+ORDER = 1
+BLOCK = 100
+
+
+class Null(Solver):
+    """Returns its inputs: only the exchange costs anything."""
+
+    inputs = tuple(Port(f"u{i}") for i in range(PORTS))
+    outputs = tuple(Port(f"y{i}") for i in range(PORTS))
+
+    def initialize(self, t0: float, u0: np.ndarray) -> Sample:
+        return Sample(u0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        return Sample(u.coefficients[0])
+
+
+def host(address: str, name: str) -> None:
+    solver = HostedSolver(Null())
+    peer = Peer(address, name, "solver", solver.inputs, solver.outputs)
+    peer.connect()
+    serve(peer, solver)
+    peer.close()
+
+
+def echo(address: str, answer: bytes) -> None:
+    context = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.connect(address)
+    socket.send(b"here")
+    while socket.recv():
+        socket.send(answer)
+    socket.close(linger=0)
+    context.term()
+
+
+class Floor:
+    """Blocking ROUTER against echoing processes."""
+
+    def __init__(self, peers: int) -> None:
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.ROUTER)
+        address = f"tcp://127.0.0.1:{self.socket.bind_to_random_port('tcp://127.0.0.1')}"
+        coefficients = np.zeros((ORDER + 1, PORTS))
+        self.request = encode(Advance(tick=12345, t=1.2, h=1e-3, coefficients=pack(coefficients)))
+        answer = encode(Advanced(tick=12345, y=pack(coefficients[0]), compute_us=12.3))
+        self.processes = [start(echo, address, answer) for _ in range(peers)]
+        self.identities = [self.socket.recv_multipart()[0] for _ in range(peers)]
+
+    def exchange(self) -> None:
+        for identity in self.identities:
+            self.socket.send_multipart([identity, self.request])
+        for _ in self.identities:
+            self.socket.recv_multipart()
+
+    def close(self) -> None:
+        for identity in self.identities:
+            self.socket.send_multipart([identity, b""])
+        self.socket.close(linger=500)
+        self.context.term()
+
+
+class Through:
+    """The hub and its links, waiting in the event loop as the master does."""
+
+    def __init__(self, peers: int) -> None:
+        self.hub = Hub("bench")
+        self.links = [
+            ZeroMQLink(f"solver{i}", Options(adapter="zeromq"), Path()) for i in range(peers)
+        ]
+        self.coefficients = np.zeros((ORDER + 1, PORTS))
+        self.tick = 0
+        self.waiting: list[ZeroMQLink] = []
+        self.done: asyncio.Future[None]
+        for link in self.links:
+            self.hub.add(link)
+        self.processes = [start(host, self.hub.address, link.name) for link in self.links]
+
+    async def open(self) -> None:
+        for link in self.links:
+            await link.open()
+            await link.initialize(0.0, np.zeros(PORTS))
+
+    async def exchange(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.tick += 1
+        for link in self.links:
+            link.dispatch(self.tick, self.tick * 1e-3, 1e-3, self.coefficients)
+        self.waiting = self.links
+        self.done = loop.create_future()
+        self.look()
+        await self.done
+
+    def look(self) -> None:
+        self.waiting = [link for link in self.waiting if not link.poll()]
+        if not self.waiting and not self.done.done():
+            self.done.set_result(None)
+
+    async def block(self, count: int) -> list[float]:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.hub.fileno(), self.look)
+        times = []
+        for _ in range(count):
+            start_ns = time.perf_counter_ns()
+            await self.exchange(loop)
+            times.append((time.perf_counter_ns() - start_ns) * 1e-3)
+        loop.remove_reader(self.hub.fileno())
+        return times
+
+    def blocking(self) -> None:
+        """One exchange on the hub's socket without the hub."""
+        self.tick += 1
+        socket = self.hub._socket
+        for link in self.links:
+            message = Advance(tick=self.tick, t=0.0, h=1e-3, coefficients=pack(self.coefficients))
+            assert link.identity is not None
+            socket.send_multipart([link.identity, encode(message)])
+        missing = len(self.links)
+        while missing:
+            missing -= isinstance(decode_from_peer(socket.recv_multipart()[1]), Advanced)
+
+    async def close(self) -> None:
+        for link in self.links:
+            await link.stop("done")
+        self.hub.close()
+
+
+def timed(exchange: Callable[[], None]) -> list[float]:
+    times = []
+    for _ in range(BLOCK):
+        start_ns = time.perf_counter_ns()
+        exchange()
+        times.append((time.perf_counter_ns() - start_ns) * 1e-3)
+    return times
+
+
+def start(target: Callable[..., None], *args: object) -> BaseProcess:
+    process = multiprocessing.get_context("spawn").Process(target=target, args=args, daemon=True)
+    process.start()
+    return process
+
+
+async def measure(peers: int, exchanges: int) -> dict[str, float]:
+    floor, through = Floor(peers), Through(peers)
+    await through.open()
+    times: dict[str, list[float]] = {"floor": [], "solvers": [], "exchange": []}
+    await through.block(BLOCK)  # warm up
+    for _ in range(max(1, exchanges // BLOCK)):
+        times["floor"] += timed(floor.exchange)
+        times["solvers"] += timed(through.blocking)
+        times["exchange"] += await through.block(BLOCK)
+    await through.close()
+    floor.close()
+    for process in floor.processes + through.processes:
+        process.join(5)
+    result: dict[str, float] = {"peers": peers}
+    for name, values in times.items():
+        result[f"{name}_us"] = statistics.median(values)
+        result[f"{name}_p99_us"] = float(np.percentile(values, 99))
+    result["ratio"] = result["exchange_us"] / result["floor_us"]
+    return result
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", type=int, default=4)
+    parser.add_argument("--exchanges", type=int, default=2000)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    result = asyncio.run(measure(options.peers, options.exchanges))
+    if options.json:
+        print(json.dumps({key: round(value, 3) for key, value in result.items()}))
+    else:
+        for key, value in result.items():
+            print(f"{key:16} {value:10.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
