@@ -24,6 +24,9 @@ Values = Sequence[float]
 NS = 1_000_000_000
 #: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
 CYCLE_NS = 2_000_000
+#: Longest time that one move of the set-points may make up for: if the process itself was held up,
+#: the bench gets a ramp all the same, and not a step.
+LONGEST_GAP_NS = 10 * CYCLE_NS
 #: Frames with the enable request withdrawn: one of them must get through.
 WITHDRAW_SENDS = 10
 #: An input counts as realised within this share of its range …
@@ -403,7 +406,7 @@ class Guardian:
     def _approach(self, now: int) -> None:
         """Move the set-points towards the target as fast as the rate allows."""
         if self.state is not State.ENABLING and self.sent != self._target:
-            elapsed = (now - self._sent_at) / NS
+            elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
             limited = []
             sent = list(self.sent)  # a new list: the caller may keep the one before
             for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):

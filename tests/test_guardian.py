@@ -293,6 +293,14 @@ def test_securing_before_arming_has_nothing_to_do() -> None:
     assert rig.guardian.state is State.SECURED
 
 
+def test_a_gateway_that_was_held_up_makes_no_step() -> None:
+    rig = Rig().active()
+    rig.now += 3 * NS
+    rig.guardian.demand(rig.now, 100, [600.0, 90.0])
+    rig.step()
+    assert rig.sent[-1][1] == pytest.approx([100.0 + 800.0 * 0.02, 20.0 + 500.0 * 0.02])
+
+
 Action = tuple[str, int, float, float]
 ACTIONS = st.lists(
     st.tuples(
