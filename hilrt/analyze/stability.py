@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.coupling.correct_model import build_plan, true_input_weights
+from hilrt.coupling.correct_model import build_plan, couple, true_input_weights
 from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, expm
 from hilrt.solver import Floats
 
@@ -78,7 +78,7 @@ def propagation_matrix(
     du_new = np.zeros_like(du)
     if scheme.corrected:
         exact = system.C @ B_s + system.D
-        plan = build_plan(exact if gamma is None else gamma, L, p, scheme.alpha)
+        plan = build_plan(couple(L, p), exact if gamma is None else gamma, scheme.alpha)
         stack = np.concatenate([y_new, past, sent.reshape(-1, sent.shape[2])])
         y_new = plan.outputs[-1] @ stack
         stack[:ny] = y_new

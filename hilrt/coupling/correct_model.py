@@ -35,6 +35,7 @@ class Plan:
 
     Attributes
     ----------
+    coupling : Coupling
     outputs : tuple of ndarray, shape (ny, (depth + 1) ny + (order + 1) nu)
         By number of past samples at hand (none: nothing is corrected), from the stacked
         (y_{n+1}, ȳ_n, ȳ_{n−1}, …, ã_0, ã_1, …) to ȳ_{n+1}.
@@ -54,6 +55,7 @@ class Plan:
         ``I − G L`` cannot be inverted: the plan corrects nothing.
     """
 
+    coupling: Coupling
     outputs: tuple[Floats, ...]
     constant: tuple[Floats, ...]
     means: tuple[Floats, ...]
@@ -145,82 +147,163 @@ def true_input_weights(
     return W
 
 
-def build_plan(
-    gamma: Floats,
+@dataclass(frozen=True)
+class Coupling:
+    """What the correction takes from the topology alone; made once by `couple`.
+
+    Attributes
+    ----------
+    L, offset : ndarray, shape (nu, ny) and (nu,)
+        Coupling matrix, and constant part of connected inputs.
+    order : int
+        Highest degree p.
+    true_inputs, means : tuple of ndarray, by number of past samples at hand
+        `true_input_weights` of degree p, (p + 2, p + 1, nu, ny), and of degree p + 1 in the mean
+        over the step, (p + 2, nu, ny).
+    feedthrough : ndarray of bool, shape (ny, nu), or None
+    """
+
+    L: Floats
+    offset: Floats
+    order: int
+    true_inputs: tuple[Floats, ...]
+    means: tuple[Floats, ...]
+    feedthrough: NDArray[np.bool_] | None
+
+
+def couple(
     L: Floats,
     order: ArrayLike,
-    alpha: ArrayLike = 1.0,
+    *,
+    highest: int | None = None,
     offset: ArrayLike = 0.0,
     nodes: Floats | None = None,
+    feedthrough: NDArray[np.bool_] | None = None,
+) -> Coupling:
+    """Prepare the topology.
+
+    Parameters
+    ----------
+    L : ndarray, shape (nu, ny)
+        Coupling matrix; rows may sum, scale, or be zero (an input without connection).
+    order : int, or ndarray of int of shape (nu, ny)
+        Extrapolation degree, of all or of every connection.
+    highest : int, optional
+        Degree p of the polynomials as sent; default: the highest order.
+    offset : float, or ndarray of shape (nu,)
+        Constant part of the connections.
+    nodes : ndarray, shape (p + 2,), optional
+        Normalised times of ȳ_{n+1}, ȳ_n, … for a variable step; default 1, 0, −1, …
+    feedthrough : ndarray of bool, shape (ny, nu), optional
+        Which outputs depend on which inputs directly. Without it every input might.
+    """
+    orders = np.broadcast_to(np.asarray(order, dtype=np.intp), L.shape)
+    p = int(orders.max(initial=0)) if highest is None else highest
+    if p > MAX_ORDER or orders.max(initial=0) > p or orders.min(initial=0) < 0:
+        raise ValueError(f"orders {orders.min()}…{orders.max()} with Γ up to {p}; at most 0…4")
+    power = 1.0 / np.arange(1.0, p + 3.0)
+    true_inputs, means = [], []
+    for samples in range(1, p + 2):
+        degree = np.minimum(orders, samples)
+        true_inputs.append(true_input_weights(L, degree, nodes, (p + 2, p + 1)))
+        degree = np.minimum(orders + 1, samples)
+        means.append(
+            np.tensordot(power, true_input_weights(L, degree, nodes, (p + 2, p + 2)), (0, 1))
+        )
+    return Coupling(
+        L=L,
+        offset=np.where((L != 0.0).any(axis=1), offset, 0.0),
+        order=p,
+        true_inputs=(np.zeros_like(true_inputs[0]), *true_inputs),
+        means=(np.zeros_like(means[0]), *means),
+        feedthrough=feedthrough,
+    )
+
+
+def build_plan(
+    coupling: Coupling, gamma: Floats, alpha: ArrayLike = 1.0, *, start_up: bool = True
 ) -> Plan:
     """Prepare the correction; to be repeated when Γ changes.
 
     Parameters
     ----------
+    coupling : Coupling
     gamma : ndarray, shape (p + 1, ny, nu)
-        Interface Jacobians, p the highest order in use; zero where not known: an output with
-        zero rows is left as it is, an input with zero columns gets no δu_c.
-    L : ndarray, shape (nu, ny)
-        Coupling matrix; rows may sum, scale, or be zero (an input without connection).
-    order : int, or ndarray of int of shape (nu, ny)
-        Extrapolation degree, of all or of every connection, at most p.
+        Interface Jacobians; zero where not known: an output with zero rows is left as it is, and
+        δu_c keeps off where it would rest on such an output.
     alpha : float, or ndarray of shape (nu,)
         Share of the accumulated input error that δu_c makes up in the next step. 0 for
         subsystems that take one explicit integration step per macro step.
-    offset : float, or ndarray of shape (nu,)
-        Constant part of the connections.
-    nodes : ndarray, shape (p + 2,), optional
-        Normalised times of ȳ_{n+1}, ȳ_n, … for a variable step; default 1, 0, −1, …
+    start_up : bool
+        Whether to prepare for fewer past samples too. Without, nothing is corrected there: enough
+        for a plan that replaces one in the middle of a run, and cheaper.
     """
-    p, (nu, ny) = len(gamma) - 1, L.shape
-    if gamma.shape[1:] != (ny, nu):
-        raise ValueError(f"Γ has shape {gamma.shape[1:]}; the coupling matrix needs {(ny, nu)}")
-    orders = np.broadcast_to(np.asarray(order, dtype=np.intp), L.shape)
-    if p > MAX_ORDER or orders.max(initial=0) > p or orders.min(initial=0) < 0:
-        raise ValueError(f"orders {orders.min()}…{orders.max()} need Γ up to them; at most 4")
-    connected = (L != 0.0).any(axis=1)
-    gamma = np.where(connected, gamma, 0.0)  # an unconnected input was what it should be
-    shift = np.where(connected, offset, 0.0)
-    active = (gamma != 0.0).any(axis=(0, 1)) & (np.broadcast_to(alpha, (nu,)) != 0.0)
+    p, (nu, ny), L = coupling.order, coupling.L.shape, coupling.L
+    if gamma.shape != (p + 1, ny, nu):
+        raise ValueError(f"Γ has shape {gamma.shape}; the coupling needs {(p + 1, ny, nu)}")
+    # An input without connection was what it should be.
+    gamma = np.where((L != 0.0).any(axis=1), gamma, 0.0)
+    active = _offset_inputs(gamma, L, coupling.feedthrough)
     alphas = np.where(active, alpha, 0.0).astype(np.float64)
-    power = 1.0 / np.arange(1.0, p + 3.0)
-    outputs, constants, means = [np.eye(ny, (p + 2) * ny + (p + 1) * nu)], [np.zeros(ny)], []
-    means.append(np.zeros((nu, (p + 2) * ny)))
+    idle = np.eye(ny, (p + 2) * ny + (p + 1) * nu)
+    outputs, constants = [idle], [np.zeros(ny)]
+    means = [np.zeros((nu, (p + 2) * ny))]
     singular = False
     for samples in range(1, p + 2):
-        W = true_input_weights(L, np.minimum(orders, samples), nodes, (p + 2, p + 1))
-        K = _inverse(np.eye(ny) - np.tensordot(gamma, W[0], ([0, 2], [0, 1])))
-        if K is None:
-            singular = True
-            outputs.append(outputs[0])
-            constants.append(constants[0])
-        else:
-            past = [K @ np.tensordot(gamma, W[j], ([0, 2], [0, 1])) for j in range(1, p + 2)]
-            outputs.append(np.hstack([K, *past, *(-(K @ g) for g in gamma)]))
-            constants.append(K @ (gamma[0] @ shift))
-        U = true_input_weights(L, np.minimum(orders + 1, samples), nodes, (p + 2, p + 2))
-        mean = np.tensordot(power, U, (0, 1))
-        means.append(np.hstack(list(alphas[:, None] * mean)))
+        stage = None
+        if start_up or samples == p + 1:
+            stage = _solve(gamma, coupling.true_inputs[samples], coupling.offset)
+            singular |= stage is None
+        outputs.append(idle if stage is None else stage[0])
+        constants.append(constants[0] if stage is None else stage[1])
+        mean = coupling.means[samples].transpose(1, 0, 2).reshape(nu, -1)
+        means.append(means[0] if stage is None else alphas[:, None] * mean)
     return Plan(
+        coupling=coupling,
         outputs=tuple(outputs),
         constant=tuple(constants),
         means=tuple(means),
-        mean_offset=alphas * shift,
+        mean_offset=alphas * coupling.offset,
         alpha=alphas,
-        keep=active.astype(np.float64),
-        mean_power=power[: p + 1].copy(),
+        keep=(alphas != 0.0).astype(np.float64),
+        mean_power=1.0 / np.arange(1.0, p + 2.0),
         order=p,
         depth=p + 1,
         singular=singular,
     )
 
 
-def _inverse(matrix: Floats) -> Floats | None:
+def _solve(gamma: Floats, true_inputs: Floats, offset: Floats) -> tuple[Floats, Floats] | None:
+    """ȳ_{n+1} from the stack, and its constant part; None if ``I − G L`` is singular."""
+    depth, terms, nu, ny = true_inputs.shape
+    by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
+    answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
     try:
-        inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+        K = np.linalg.inv(np.eye(ny) - answers[:, :ny]).astype(np.float64)
     except np.linalg.LinAlgError:
         return None
-    return inverse if np.isfinite(inverse).all() else None
+    if not np.isfinite(K).all():
+        return None
+    gathered = K @ np.hstack([np.eye(ny), answers[:, ny:], -by_input])
+    return gathered, K @ (gamma[0] @ offset)
+
+
+def _offset_inputs(
+    gamma: Floats, L: Floats, feedthrough: NDArray[np.bool_] | None
+) -> NDArray[np.bool_]:
+    """Inputs that may get δu_c, shape (nu,).
+
+    The mean true input is only as good as the outputs it comes from: one of them must be
+    corrected. And where an offset shows in an output at once, the corrector must be able to take
+    it out again: all outputs that the input feeds through to must be corrected.
+    """
+    corrected = (gamma != 0.0).any(axis=(0, 2))
+    sourced = ((L != 0.0) & corrected).any(axis=1)
+    removable = (gamma != 0.0).any(axis=(0, 1))
+    if feedthrough is not None:
+        removable = ~(feedthrough & ~corrected[:, None]).any(axis=0)
+    allowed: NDArray[np.bool_] = sourced & removable
+    return allowed
 
 
 def start(plan: Plan, y0: Floats) -> State:
@@ -275,3 +358,32 @@ def correct(state: State, plan: Plan, y: Floats, sent: Floats) -> tuple[Floats, 
     stack[ny:past] = stack[: past - ny].copy()
     state.samples = min(state.samples + 1, plan.depth)
     return corrected, state.du.copy()
+
+
+def input_errors(state: State, plan: Plan, sent: Floats) -> Floats:
+    """Coefficients of (true input − input as sent) over the step just corrected.
+
+    Parameters
+    ----------
+    state : State
+        After `correct`.
+    plan : Plan
+    sent : ndarray, shape (m, nu)
+        As given to `correct`.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, nu)
+        In the inputs' units; zero for inputs without connection and before there is a past.
+    """
+    coupling, ny = plan.coupling, plan.coupling.L.shape[1]
+    errors = np.zeros((plan.order + 1, len(coupling.L)))
+    samples = state.samples - 1
+    if samples > 0 or (samples == 0 and plan.order == 0):
+        newest = state.stack[ny : (plan.depth + 1) * ny].reshape(plan.depth, ny)
+        weights = coupling.true_inputs[max(samples, 1)][: plan.depth]
+        errors += np.einsum("jmuy,jy->mu", weights, newest)
+        errors[0] += coupling.offset
+        errors[: len(sent)] -= sent
+        errors *= (coupling.L != 0.0).any(axis=1)
+    return errors

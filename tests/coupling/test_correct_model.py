@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilrt.coupling import correct_model
-from hilrt.coupling.correct_model import build_plan, correct, lagrange_basis
+from hilrt.coupling.correct_model import build_plan, correct, couple, input_errors, lagrange_basis
 from hilrt.coupling.jacobian import assemble
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
@@ -44,7 +44,7 @@ def test_equals_the_paper_when_nothing_else_touched_the_inputs(
     gamma, L = random_network(seed, p)
     ny, nu = 4, 5
     rng = np.random.default_rng(seed + 1)
-    plan = build_plan(gamma, L, p, alpha)
+    plan = build_plan(couple(L, p), gamma, alpha)
     gamma = np.where((L != 0).any(axis=1), gamma, 0.0)
     basis = lagrange_basis(1.0 - np.arange(p + 1.0))
     G = np.tensordot(basis[0], gamma, 1)
@@ -90,7 +90,7 @@ def test_the_papers_hold_formulas(p: int) -> None:
     scale = np.array([1.0, 1e3, 1e5])  # of displacement, velocity and force
     rng = np.random.default_rng(p)
     past = [rng.normal(size=3) * scale for _ in range(p + 1)]
-    plan = build_plan(known[: p + 1], L, p)
+    plan = build_plan(couple(L, p), known[: p + 1])
     state = correct_model.start(plan, past[-1])
     state.samples = p + 1
     state.stack[3 : 3 * (p + 2)] = np.concatenate(past)
@@ -112,7 +112,7 @@ def test_an_uncoupled_sum_as_sent_wrong_by_a_known_amount() -> None:
     gamma = np.zeros((1, 3, 1))
     gamma[0, 2, 0] = 3.0
     L = np.array([[2.0, -1.0, 0.0]])
-    plan = build_plan(gamma, L, 0, alpha=0.0)
+    plan = build_plan(couple(L, 0), gamma, 0.0)
     state = correct_model.start(plan, np.zeros(3))
     y = np.array([1.0, 0.5, 3.0 * 1.0])
     corrected, _ = correct(state, plan, y, np.array([[1.0]]))
@@ -123,7 +123,7 @@ def test_what_has_no_jacobian_is_left_as_it_is() -> None:
     gamma, L = random_network(3, 1)
     gamma[:, :2] = 0.0  # outputs 0 and 1 belong to a subsystem of which nothing is known
     gamma[:, :, :2] = 0.0  # and inputs 0 and 1
-    plan = build_plan(gamma, L, 1)
+    plan = build_plan(couple(L, 1), gamma)
     state = correct_model.start(plan, np.ones(4))
     rng = np.random.default_rng(0)
     for _ in range(5):
@@ -137,7 +137,7 @@ def test_what_has_no_jacobian_is_left_as_it_is() -> None:
 def test_inputs_without_connection_count_as_right() -> None:
     gamma = np.ones((2, 1, 2))
     L = np.array([[1.0], [0.0]])
-    plan = build_plan(gamma, L, 1)
+    plan = build_plan(couple(L, 1), gamma)
     state = correct_model.start(plan, np.zeros(1))
     sent = np.array([[0.0, 7.0], [0.0, -3.0]])  # the second input is driven from elsewhere
     corrected, du = correct(state, plan, np.zeros(1), sent)
@@ -146,7 +146,7 @@ def test_inputs_without_connection_count_as_right() -> None:
 
 
 def test_offsets_of_connections_are_part_of_the_true_input() -> None:
-    plan = build_plan(np.full((1, 1, 1), 0.5), np.eye(1), 0, offset=10.0)
+    plan = build_plan(couple(np.eye(1), 0, offset=10.0), np.full((1, 1, 1), 0.5))
     state = correct_model.start(plan, np.array([2.0]))
     corrected, du = correct(state, plan, np.array([2.0]), np.array([[12.0]]))
     np.testing.assert_allclose(corrected, [2.0])
@@ -160,7 +160,7 @@ def test_mixed_orders_take_each_connection_at_its_own() -> None:
     gamma[:, 2, 1] = [1.0, 0.4]
     L = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     orders = np.array([[0, 0, 0], [1, 1, 1]])
-    plan = build_plan(gamma, L, orders, alpha=0.0)
+    plan = build_plan(couple(L, orders), gamma, 0.0)
     state = correct_model.start(plan, np.array([1.0, 0.0, 0.0]))
     correct(state, plan, np.array([2.0, 0.0, 0.0]), np.array([[1.0, 1.0]]))
     sent = np.array([[2.0, 2.0], [0.0, 1.0]])
@@ -173,8 +173,8 @@ def test_variable_step_uses_the_nodes_given() -> None:
     # y = t² sampled at t = -2, 0, 1: the mean over [0, 1] of the parabola is 1/3
     nodes = np.array([1.0, 0.0, -2.0])
     gamma = np.zeros((2, 2, 2))
-    gamma[:, 1, 1] = 1e-30  # only there to let δu_c act
-    plan = build_plan(gamma, np.array([[0.0, 0.0], [1.0, 0.0]]), 1, nodes=nodes)
+    gamma[:, :, 1] = 1e-30  # only there to let δu_c act
+    plan = build_plan(couple(np.array([[0.0, 0.0], [1.0, 0.0]]), 1, nodes=nodes), gamma)
     state = correct_model.start(plan, np.array([4.0, 0.0]))
     state.samples = 2
     state.stack[2:6] = [0.0, 0.0, 4.0, 0.0]
@@ -188,7 +188,7 @@ def test_a_smooth_signal_is_corrected_from_the_first_step_on(p: int) -> None:
     gamma = np.zeros((p + 1, 2, 1))
     gamma[:, 1, 0] = 1.0 / np.arange(1.0, p + 2.0)  # an integrator of the input over s
     L = np.array([[1.0, 0.0]])
-    plan = build_plan(gamma, L, p, alpha=0.0)
+    plan = build_plan(couple(L, p), gamma, 0.0)
     state = correct_model.start(plan, np.zeros(2))
     for n in range(1, 8):
         held = np.array([[(n - 1.0) ** p]])
@@ -200,7 +200,7 @@ def test_a_smooth_signal_is_corrected_from_the_first_step_on(p: int) -> None:
 
 def test_bad_values_pass_uncorrected_and_do_not_stay() -> None:
     gamma, L = random_network(1, 1)
-    plan = build_plan(gamma, L, 1)
+    plan = build_plan(couple(L, 1), gamma)
     state = correct_model.start(plan, np.zeros(4))
     bad = np.array([1.0, np.nan, 2.0, 3.0])
     corrected, du = correct(state, plan, bad, np.zeros((2, 5)))
@@ -213,7 +213,7 @@ def test_bad_values_pass_uncorrected_and_do_not_stay() -> None:
 
 
 def test_a_loop_that_cannot_be_solved_corrects_nothing() -> None:
-    plan = build_plan(np.ones((1, 1, 1)), np.eye(1), 0)  # y = y
+    plan = build_plan(couple(np.eye(1), 0), np.ones((1, 1, 1)))  # y = y
     assert plan.singular
     state = correct_model.start(plan, np.zeros(1))
     corrected, _ = correct(state, plan, np.array([5.0]), np.zeros((1, 1)))
@@ -222,15 +222,63 @@ def test_a_loop_that_cannot_be_solved_corrects_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "order", "words"),
-    [((1, 2, 1), 0, "shape"), ((2, 1, 1), 2, "orders"), ((6, 1, 1), 5, "at most 4")],
+    [
+        ((1, 2, 1), 0, "shape"),
+        ((2, 1, 1), 2, "shape"),
+        ((6, 1, 1), 5, "at most"),
+        ((1, 1, 1), -1, "at most"),
+    ],
 )
 def test_wrong_arguments_are_named(shape: tuple[int, int, int], order: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        build_plan(np.zeros(shape), np.eye(1), order)
+        build_plan(couple(np.eye(1), order), np.zeros(shape))
+
+
+def test_offsets_keep_off_what_is_not_corrected() -> None:
+    # two subsystems, crosswise: y0 feeds u1, y1 feeds u0; only y1 is corrected
+    L = np.array([[0.0, 1.0], [1.0, 0.0]])
+    gamma = np.zeros((1, 2, 2))
+    gamma[0, 1, 1] = 0.5
+    without = build_plan(couple(L, 0), gamma)
+    assert without.alpha.tolist() == [0.0, 0.0]  # u0 might show in y0 at once
+    told = build_plan(couple(L, 0, feedthrough=np.array([[False, False], [False, True]])), gamma)
+    assert told.alpha.tolist() == [1.0, 0.0]  # u1 rests on y0, which is not corrected
+
+
+def test_a_plan_without_start_up_waits_for_its_history() -> None:
+    gamma, L = random_network(5, 2)
+    plan = build_plan(couple(L, 2), gamma, start_up=False)
+    full = build_plan(couple(L, 2), gamma)
+    state, other = correct_model.start(plan, np.ones(4)), correct_model.start(full, np.ones(4))
+    rng = np.random.default_rng(0)
+    for n in range(5):
+        y, sent = rng.normal(size=4), rng.normal(size=(3, 5))
+        first, _ = correct(state, plan, y, sent)
+        second, _ = correct(other, full, y, sent)
+        if n < 2:
+            np.testing.assert_array_equal(first, y)
+            assert (second != y).any()
+    np.testing.assert_array_equal(plan.outputs[-1], full.outputs[-1])
+
+
+@pytest.mark.parametrize("p", [0, 1, 3])
+def test_input_errors_are_what_the_correction_corrects(p: int) -> None:
+    gamma, L = random_network(7, p)
+    plan = build_plan(couple(L, p, offset=0.3), gamma)
+    state = correct_model.start(plan, np.ones(4))
+    rng = np.random.default_rng(1)
+    for n in range(6):
+        y, sent = rng.normal(size=4), rng.normal(size=(p + 1, 5))
+        corrected, _ = correct(state, plan, y, sent)
+        errors = input_errors(state, plan, sent)
+        if n >= p:
+            expected = y + np.einsum("myu,mu->y", gamma, errors)
+            np.testing.assert_allclose(corrected, expected, rtol=1e-11, atol=1e-11)
 
 
 def test_a_copy_is_independent() -> None:
-    plan = build_plan(*random_network(2, 1), 1)
+    gamma, L = random_network(2, 1)
+    plan = build_plan(couple(L, 1), gamma)
     state = correct_model.start(plan, np.zeros(4))
     snapshot = state.copy()
     y = np.ones(4)

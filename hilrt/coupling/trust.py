@@ -1,0 +1,209 @@
+"""Whether identified interface Jacobians may be used, output by output.
+
+A linear loop without outside excitation is not identifiable: a model may foretell the next
+sample to nine digits and have a Γ of the wrong sign (METHODS section 5). So Γ of an output is
+used only where all of this holds, and given up as soon as it clearly does not:
+
+* *excited*: along the input errors that it would correct, Γ rests on data and not on the prior;
+* *sure*: the standard deviation of the correction is small against the correction;
+* *proven*: where inputs moved in a way that the rest of the model did not foretell, the answer
+  of the output was nearer to Γ times that motion than to nothing, which is what plain
+  extrapolation takes it for;
+* *quiet*: the correction takes out more than the noise of the other outputs puts in.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.coupling.regression import Model, Step
+from hilrt.solver import Floats
+
+
+class Reason(enum.IntEnum):
+    """Why an output is not corrected; `USED` where it is."""
+
+    USED = 0
+    LEARNING = 1
+    UNEXCITED = 2
+    UNSURE = 3
+    UNPROVEN = 4
+    NOISY = 5
+
+    @property
+    def text(self) -> str:
+        """For the log."""
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Reason.USED: "identified Jacobian in use",
+    Reason.LEARNING: "identification has too few samples",
+    Reason.UNEXCITED: "inputs move too little on their own to tell what they do",
+    Reason.UNSURE: "identified Jacobian is too uncertain",
+    Reason.UNPROVEN: "identified Jacobian does not foretell the answer to the inputs",
+    Reason.NOISY: "noise of the coupling variables outweighs the correction",
+}
+
+
+#: Steps whose prediction errors show a jump of the parameters.
+_NEWEST = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When Γ is trusted. A row in use is given up beyond `slack` times a limit.
+
+    Attributes
+    ----------
+    prior : float
+        Share of the input errors' energy along which the prior decides on Γ.
+    variance : float
+        Variance of the correction over its mean square.
+    unexplained : float
+        Mean square error with Γ over that without it.
+    noise : float
+        Noise put in over the mean square of the correction.
+    slack : float
+    window : int
+        Steps that all means are taken over.
+    hold : int
+        Steps in a row that must pass before Γ is used.
+    """
+
+    prior: float = 0.02
+    variance: float = 0.05
+    unexplained: float = 0.4
+    noise: float = 0.4
+    slack: float = 2.0
+    window: int = 50
+    hold: int = 25
+
+
+@dataclass
+class Trust:
+    """What the last steps of one subsystem said; rings of `window` rows, scaled units.
+
+    Attributes
+    ----------
+    error : ndarray, shape (window, ny)
+        Prediction errors.
+    without : ndarray, shape (window, ny)
+        The same if the answer to unforetold input motion is left out.
+    mismatch : ndarray, shape (window, gammas)
+        Input errors: true input less input as sent.
+    reason : ndarray of int, shape (ny,)
+        `Reason` per output.
+    passed : ndarray of int, shape (ny,)
+        Steps in a row without objection.
+    samples : int
+        Samples judged since the start or the last jump.
+    """
+
+    error: Floats
+    without: Floats
+    mismatch: Floats
+    reason: NDArray[np.int64]
+    passed: NDArray[np.int64]
+    samples: int = 0
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Outputs whose Γ may be used, shape (ny,)."""
+        mask: NDArray[np.bool_] = self.reason == Reason.USED
+        return mask
+
+
+def start(limits: Limits, ny: int, gammas: int) -> Trust:
+    """Nothing is trusted yet of a subsystem with `ny` outputs and `gammas` regressors of Γ."""
+    return Trust(
+        error=np.zeros((limits.window, ny)),
+        without=np.zeros((limits.window, ny)),
+        mismatch=np.zeros((limits.window, gammas)),
+        reason=np.full(ny, int(Reason.LEARNING)),
+        passed=np.zeros(ny, dtype=np.int64),
+    )
+
+
+def residual(trust: Trust) -> Floats:
+    """Root mean square of the prediction errors, scaled, shape (ny,)."""
+    rms: Floats = np.sqrt(np.einsum("wy,wy->y", trust.error, trust.error) / len(trust.error))
+    return rms
+
+
+def judge(
+    trust: Trust, limits: Limits, model: Model, step: Step, mismatch: Floats, noise: Floats
+) -> bool:
+    """Take in one learned sample and decide anew.
+
+    Parameters
+    ----------
+    trust : Trust
+        Changed in place.
+    limits : Limits
+    model : Model
+        After the update.
+    step : Step
+        What `regression.observe` returned.
+    mismatch : ndarray, shape (order + 1, nu)
+        Coefficients of (true input − input as sent) over the step, in the inputs' units.
+    noise : ndarray, shape (nu,)
+        Standard deviation of the noise of the newest true inputs, in the inputs' units.
+
+    Returns
+    -------
+    bool
+        Whether the parameters have jumped: call `regression.forget`.
+    """
+    gamma, window = model.theta[-model.gammas :], len(trust.error)
+    row = trust.samples % window
+    trust.error[row] = step.error
+    trust.without[row] = step.error + step.innovation @ gamma
+    trust.mismatch[row] = (mismatch / model.scale_u).ravel()
+    trust.samples += 1
+    corrections = trust.mismatch @ gamma
+    error, without, correction = (
+        np.einsum("wy,wy->y", ring, ring) for ring in (trust.error, trust.without, corrections)
+    )
+    products = trust.mismatch.T @ trust.mismatch
+    spread = float(np.vdot(step.covariance, products))
+    by_prior = float(model.weight[-1]) * spread
+    put_in = window * ((noise / model.scale_u) ** 2) @ gamma[-len(noise) :] ** 2
+    tests = [
+        (Reason.UNEXCITED, by_prior, limits.prior * float(np.trace(products))),
+        (Reason.UNSURE, error / window * spread, limits.variance * correction),
+        (Reason.UNPROVEN, error, limits.unexplained * without),
+        (Reason.NOISY, put_in, limits.noise * correction),
+    ]
+    loosened = np.where(trust.used, limits.slack, 1.0)
+    reason = np.zeros_like(trust.reason)
+    for cause, value, limit in reversed(tests):
+        reason[np.broadcast_to(value > limit * loosened, reason.shape)] = int(cause)
+    if trust.samples < window:
+        reason[:] = int(Reason.LEARNING)
+    trust.passed = np.where(reason == 0, trust.passed + 1, 0)
+    waiting = (reason == 0) & ~trust.used & (trust.passed < limits.hold)
+    trust.reason = np.where(waiting, trust.reason, reason)
+    return _jumped(trust)
+
+
+def _jumped(trust: Trust) -> bool:
+    """The newest prediction errors are ten times the others of a full window; it starts anew."""
+    window = len(trust.error)
+    if trust.samples < window:
+        return False
+    squares = trust.error**2
+    newest = (trust.samples - 1 - np.arange(_NEWEST)) % window
+    recent = squares[newest].mean(axis=0)
+    squares[newest] = 0.0
+    earlier = np.maximum(squares.sum(axis=0) / (window - _NEWEST), 1e-14)
+    if not (recent > 100.0 * earlier).any():
+        return False
+    trust.samples = 0
+    trust.reason[:] = int(Reason.LEARNING)
+    trust.passed[:] = 0
+    return True
