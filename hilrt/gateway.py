@@ -44,7 +44,7 @@ ABANDONED_S = 60.0
 COUNTERS_EVERY = 20
 #: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
 #: when it reads them, and bury what matters.
-MASTER_READS_NS = NS
+MASTER_READS_NS = NS // 2
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10
 #: Garbage is collected that often, and only if it takes less than that, ns.
