@@ -15,6 +15,7 @@ import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -136,6 +137,8 @@ class WallClock(Clock):
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
         self._timer = _TimerFd() if timer == "timerfd" else None
+        #: Called once in the busy-waited stretch, when there is one; must be short.
+        self.before_spin: Callable[[], None] | None = None
 
     def now_ns(self) -> int:
         """Reading, ns."""
@@ -153,6 +156,8 @@ class WallClock(Clock):
             else:
                 await self._timer.wait_until(wake_ns)
             self._last_turn = monotonic_ns()
+            if self.before_spin is not None and self._last_turn < target_ns:
+                self.before_spin()
         while monotonic_ns() < target_ns:
             pass
 

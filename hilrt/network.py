@@ -96,6 +96,11 @@ class Bonds:
         return len(self.tables)
 
     @cached_property
+    def converted(self) -> bool:
+        """Whether any unit differs between the two ends."""
+        return bool((self.effort_gain != 1.0).any() or (self.flow_gain != 1.0).any())
+
+    @cached_property
     def own_inputs(self) -> bool:
         """Whether no two elements act on the same input."""
         return len(np.unique(self.effort_input)) == len(self.effort_input)

@@ -172,7 +172,7 @@ class Session:
         self.children = Children(self.folder / "logs", self._child_ended)
         master = self.tables.master
         self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
-        clock: Clock | None = None
+        clock: WallClock | None = None
         try:
             if telemetry is not None and view:
                 self._start_view(telemetry.address)
@@ -185,6 +185,8 @@ class Session:
                 self._note("warning", "host", problem)
             clock = await self._make_clock() if self.real_time else None
             await self._arm(u0, network)
+            if clock is not None:
+                clock.before_spin = exchange.prefetch
             await self._loop(plan, state, exchange, clock)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):

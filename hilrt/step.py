@@ -55,6 +55,8 @@ class StepInput:
         Session time each subsystem has been advanced to, s.
     has_middle : bool
         Whether any `y_mid` is known.
+    regular : bool
+        Every subsystem is due, has answered, and stands at `t`: the common case.
     apply : bool
         Whether corrections act (False: shadow, or not yet armed).
     missed : bool
@@ -75,6 +77,7 @@ class StepInput:
     due: Bools
     reached: Floats
     has_middle: bool = False
+    regular: bool = True
     apply: bool = True
     missed: bool = False
 
@@ -201,9 +204,7 @@ def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
         dispatch=np.ones(n, dtype=bool),
         h_next=plan.first_step,
         energy=correct_energy.EnergyState.start(e, f, nb),
-        corrected=correct_energy.Corrected(
-            np.zeros(nb), np.zeros(len(e)), np.zeros(nb, dtype=bool)
-        ),
+        corrected=correct_energy.Corrected.nothing(nb, len(e)),
         bond_time=np.full(nb, t0),
         bond_power=np.zeros(nb),
         tracking=np.zeros(nb),
@@ -290,6 +291,9 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
     if not len(bonds) or given.elapsed <= 0.0:
         return
     used = poly.evaluate(state.flown, given.t - state.flown_t0) - state.flown_added
+    e_sent, f_sent = used[bonds.effort_input], used[bonds.flow_input]
+    if bonds.converted:
+        e_sent, f_sent = e_sent / bonds.effort_gain, f_sent / bonds.flow_gain
     due = given.tick % bonds.every == 0
     state.corrected = correct_energy.correct_energy(
         bonds,
@@ -297,8 +301,8 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
         state.energy,
         state.y[bonds.effort],
         state.y[bonds.flow],
-        used[bonds.effort_input] / bonds.effort_gain,
-        used[bonds.flow_input] / bonds.flow_gain,
+        e_sent,
+        f_sent,
         given.t - state.bond_time,
         due,
         given.apply,
@@ -313,31 +317,39 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
     """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
-    net = plan.network
-    np.logical_and(given.due, ~given.busy, out=state.dispatch)
-    np.copyto(state.t_start, given.reached)
-    np.add(net.every * state.h_next, given.t - given.reached, out=state.h)
-    owner = net.inputs.owner
+    net, owner = plan.network, plan.network.inputs.owner
     np.copyto(state.sent, state.measured)
     state.sent[0] += state.added
-    # A merged step of a late solver starts before the tick; a bench acts `lead` after it.
-    moved = state.t_start[owner] - given.t + plan.lead
-    if np.count_nonzero(moved):
+    np.multiply(net.every, state.h_next, out=state.h)
+    # A bench acts `lead` after the tick; a merged step of a late solver starts before it.
+    moved, elapsed = plan.lead, given.t - state.last_t
+    if given.regular:
+        state.t_start[:] = given.t
+        state.dispatch[:] = True
+    else:
+        np.copyto(state.t_start, given.reached)
+        np.logical_and(given.due, ~given.busy, out=state.dispatch)
+        state.h += given.t - given.reached
+        moved = moved + (state.t_start[owner] - given.t)
+    if plan.leads or not given.regular:
         state.sent[:] = poly.shift(state.sent, moved)
     np.add(given.t, moved, out=state.sent_t0)
     if plan.limits:
         end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
         interval = state.h[owner]
-        elapsed = given.t - state.last_t
         state.limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
-        leaves = state.dispatch[owner]
-        np.copyto(state.last, state.sent[0], where=leaves)
-        np.copyto(state.last_t, given.t, where=leaves)
-    kept = ~state.dispatch[owner]
-    if np.count_nonzero(kept):  # these go on with what they have
-        for now, before in ((state.sent, state.flown), (state.sent_t0, state.flown_t0)):
-            now[..., kept] = before[..., kept]
-        state.added[kept] = state.flown_added[kept]
+    if not given.regular:
+        keep_undispatched(state, ~state.dispatch[owner])
+    leaves = True if given.regular else state.dispatch[owner]
+    np.copyto(state.last, state.sent[0], where=leaves)
+    np.copyto(state.last_t, given.t, where=leaves)
+
+
+def keep_undispatched(state: StepState, kept: Bools) -> None:
+    """Inputs (nu,) of subsystems that are not dispatched go on with what they have."""
+    state.sent[:, kept] = state.flown[:, kept]
+    state.sent_t0[kept] = state.flown_t0[kept]
+    state.added[kept] = state.flown_added[kept]
 
 
 def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -363,6 +375,7 @@ def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
         return
     e, f = state.y[bonds.effort], state.y[bonds.flow]
     state.bond_power = transmitted_power(bonds, e, f)
+    correct_energy.keep_ledger(state.energy, state.corrected)
     demanded = poly.evaluate(state.flown, given.t - state.flown_t0)[bonds.flow_input]
     realised = given.realised[bonds.flow_input]
     state.tracking = tracking_power(

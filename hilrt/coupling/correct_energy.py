@@ -44,6 +44,16 @@ class Settings:
         """What `active` is while nothing may act."""
         return np.zeros_like(self.active)
 
+    @cached_property
+    def everything(self) -> Bools:
+        """What `active` is where every bond is corrected."""
+        return np.ones_like(self.active)
+
+    @cached_property
+    def acting(self) -> Bools:
+        """`active`, as the very object `everything` where it is that."""
+        return self.everything if self.active.all() else self.active
+
 
 @dataclass(slots=True)
 class EnergyState:
@@ -86,11 +96,36 @@ class EnergyState:
 
 @dataclass(slots=True)
 class Corrected:
-    """Result at a communication point: δP [W] (nb,), effort to add (ne,), at the cap (nb,)."""
+    """Result at a communication point.
+
+    Attributes
+    ----------
+    power : ndarray, shape (nb,)
+        δP [W].
+    effort : ndarray, shape (ne,)
+        Effort to add over the next interval.
+    capped : ndarray of bool, shape (nb,)
+        The correction is at its cap.
+    energy, work, applied_work : ndarray, shape (nb,)
+        Of the interval that ended [J]: H δP, and e_corr f H as computed and as applied; 0 where
+        the bond did not communicate.
+    due : ndarray of bool, shape (nb,)
+        The bond communicates now.
+    """
 
     power: Floats
     effort: Floats
     capped: Bools
+    energy: Floats
+    work: Floats
+    applied_work: Floats
+    due: Bools
+
+    @classmethod
+    def nothing(cls, n_bonds: int, n_elements: int) -> Corrected:
+        """No correction and no energy."""
+        nb, no = np.zeros(n_bonds), np.zeros(n_bonds, dtype=bool)
+        return cls(nb, np.zeros(n_elements), no, nb, nb, nb, no)
 
 
 def correct_energy(
@@ -105,7 +140,7 @@ def correct_energy(
     due: Bools,
     applied: bool,
 ) -> Corrected:
-    """Update the ledger and the correction at a communication point.
+    """Power residual of the interval that ended, and the correction for the next one.
 
     Parameters
     ----------
@@ -137,7 +172,7 @@ def correct_energy(
     target = budget + settings.nu * uncorrected  # energy to take out over the next interval
     correction, capped = _capped_effort(bonds, settings, target, e, f, elapsed)
 
-    acting = settings.active if applied else settings.none
+    acting = settings.acting if applied else settings.none
     everywhere = np.count_nonzero(due) == len(due)
     if not everywhere:  # bonds that are not due keep everything as it is
         element_due = due[bonds.of_element]
@@ -146,14 +181,19 @@ def correct_energy(
         uncorrected = np.where(due, uncorrected, state.uncorrected)
         budget = np.where(due, budget, state.budget)
         work, energy, capped = work * due, energy * due, capped & due
-    state.corrected -= work * acting
-    state.shadow -= work
-    state.residual += energy
-    state.steps += due
-    state.capped += capped
     state.uncorrected, state.budget, state.correction = uncorrected, budget, correction
     state.e, state.f = e, f
-    return Corrected(power, correction * acting[bonds.of_element], capped)
+    effort = correction if acting is settings.everything else correction * acting[bonds.of_element]
+    return Corrected(power, effort, capped, energy, work, work * acting, due)
+
+
+def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
+    """Enter a communication point's energies into the ledger (in the slack)."""
+    state.residual += corrected.energy
+    state.shadow -= corrected.work
+    state.corrected -= corrected.applied_work
+    state.capped += corrected.capped
+    state.steps += corrected.due
 
 
 def _capped_effort(

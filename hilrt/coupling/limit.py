@@ -39,7 +39,7 @@ class Bounds:
 
 
 def limit(
-    c: Floats, h: Floats, elapsed: Floats, last: Floats, end: Floats, bounds: Bounds
+    c: Floats, h: Floats, elapsed: Floats | float, last: Floats, end: Floats, bounds: Bounds
 ) -> Bools:
     """Limit polynomials in place over ``[t, t + h]``.
 
@@ -49,7 +49,7 @@ def limit(
         Taylor coefficients about `t`; changed where a bound would be crossed.
     h : ndarray, shape (nu,)
         Length of the interval each polynomial is used on, s.
-    elapsed : ndarray, shape (nu,)
+    elapsed : float, or ndarray of shape (nu,)
         Time since each input was sent before, s.
     last, end : ndarray, shape (nu,)
         Value sent at the previous communication point, and value its polynomial has now. A new
@@ -69,23 +69,24 @@ def limit(
     """
     before = c[0].copy()
     reach = bounds.finite_rate * elapsed + bounds.unlimited
-    np.maximum(before, np.maximum(last, end) - reach, out=c[0])
-    np.minimum(c[0], np.minimum(last, end) + reach, out=c[0])
-    np.minimum(c[0], bounds.high, out=c[0])
-    np.maximum(c[0], bounds.low, out=c[0])
+    low = np.maximum(np.maximum(last, end) - reach, bounds.low)
+    high = np.minimum(np.minimum(last, end) + reach, bounds.high)
+    np.minimum(np.maximum(before, low), high, out=c[0])
     limited: Bools = c[0] != before
     if len(c) == 1:
         return limited
-    steepest = np.zeros_like(before)
-    highest, lowest, final = c[0].copy(), c[0].copy(), c[0].copy()
-    factor = np.ones_like(h)
-    for m in range(1, len(c)):
-        steepest += np.abs(c[m]) * factor
-        factor = factor * h / m
-        term = c[m] * factor
-        highest += np.maximum(term, 0.0)
-        lowest += np.minimum(term, 0.0)
-        final += term
+    rise = c[1] * h  # excursion over the interval, and its largest part up and down
+    final = c[0] + rise
+    steepest, highest, lowest = np.abs(c[1]), final, final
+    if len(c) > 2:
+        up, down, factor = np.maximum(rise, 0.0), np.minimum(rise, 0.0), h
+        for m in range(2, len(c)):
+            steepest = steepest + np.abs(c[m]) * factor
+            factor = factor * h / m
+            term = c[m] * factor
+            final = final + term
+            up, down = up + np.maximum(term, 0.0), down + np.minimum(term, 0.0)
+        highest, lowest = c[0] + up, c[0] + down
     bent = (steepest > bounds.rate) | (highest > bounds.high) | (lowest < bounds.low)
     if np.count_nonzero(bent):
         slope = (np.clip(final, bounds.low, bounds.high) - c[0]) / np.where(h > 0, h, np.inf)
