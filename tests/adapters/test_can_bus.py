@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import can
+import cantools
 import pytest
 
 from hilrt.errors import ConfigError
@@ -99,6 +100,25 @@ def test_multicast_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(ConfigError, match="no network"):
             open_bus({**table, **extra}, [], "t")
         assert opened[-1]["hop_limit"] == expected
+
+
+def test_socketcan_filters_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, object]] = []
+
+    def record(**arguments: object) -> None:
+        opened.append(arguments)
+        raise OSError("no such device")
+
+    monkeypatch.setattr(can, "Bus", record)
+    database = cantools.database.load_string(
+        'VERSION ""\nBU_: B\nBO_ 256 Fast: 8 B\nBO_ 2147484160 Slow: 8 B\n', "dbc"
+    )
+    with pytest.raises(ConfigError):
+        open_bus({"interface": "socketcan", "channel": "can0"}, database.messages, "t")
+    assert opened[0]["can_filters"] == [
+        {"can_id": 0x100, "can_mask": 0x7FF, "extended": False},
+        {"can_id": 0x200, "can_mask": 0x1FFFFFFF, "extended": True},
+    ]
 
 
 @pytest.mark.parametrize(
