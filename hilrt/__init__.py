@@ -1,6 +1,42 @@
-"""Soft real-time hardware-in-the-loop co-simulation for test benches."""
+"""Soft real-time hardware-in-the-loop co-simulation for test benches.
+
+What most programs need is here; it is imported on first use, so that a solver process does not
+load what only the master needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
-__all__ = ["InputPolynomial", "Port", "Sample", "Solver"]
+if TYPE_CHECKING:
+    from hilrt.config import load_session
+    from hilrt.record.reader import load_log
+    from hilrt.session import RunOptions, run_session
+
+__all__ = [
+    "InputPolynomial",
+    "Port",
+    "RunOptions",
+    "Sample",
+    "Solver",
+    "load_log",
+    "load_session",
+    "run_session",
+]
 __version__ = "0.1.0"
+
+_LAZY = {
+    "RunOptions": "hilrt.session",
+    "load_log": "hilrt.record.reader",
+    "load_session": "hilrt.config",
+    "run_session": "hilrt.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'hilrt' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""The commands. Imports happen inside them: a solver process needs no report, a check no network."""
+"""The commands. Each imports what it needs when called: a solver process needs no report."""
 
 from __future__ import annotations
 
