@@ -206,7 +206,9 @@ def start(settings: Settings, ny: int, nu: int, prior: Floats | None = None) -> 
     )
 
 
-def observe(model: Model, y: Floats, sent: Floats, *, measured: bool = True) -> Step | None:
+def observe(
+    model: Model, y: Floats, sent: Floats, *, measured: bool = True, learn: bool = True
+) -> Step | None:
     """Take in one macro step.
 
     Parameters
@@ -220,11 +222,13 @@ def observe(model: Model, y: Floats, sent: Floats, *, measured: bool = True) -> 
         m at most ``order + 1``.
     measured : bool
         False where the outputs are not a sample of this communication point.
+    learn : bool
+        False to only note the sample as part of the past.
 
     Returns
     -------
     Step or None
-        None while nothing could be learned: warming up, or after a gap.
+        None where nothing was learned: warming up, after a gap, or not this one's turn.
     """
     settings = model.settings
     if not (measured and np.isfinite(y).all() and np.isfinite(sent).all()):
@@ -232,7 +236,7 @@ def observe(model: Model, y: Floats, sent: Floats, *, measured: bool = True) -> 
         return None
     step = None
     lags = max(settings.lags_y, settings.lags_u + 1)
-    if model.seen >= settings.warm_up and model.known >= lags:
+    if learn and model.seen >= settings.warm_up and model.known >= lags:
         phi = regressors(model, sent)
         target = (y - model.centre_y) / model.scale_y
         if np.abs(phi).max() < 1e4:

@@ -15,7 +15,7 @@ used only where all of this holds, and given up as soon as it clearly does not:
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class Limits:
 
 @dataclass
 class Trust:
-    """What the last steps of one subsystem said; rings of `window` rows, scaled units.
+    """What the last steps of one subsystem said; rings of `window` rows, in the ports' units.
 
     Attributes
     ----------
@@ -96,10 +96,14 @@ class Trust:
         The same if the answer to unforetold input motion is left out.
     mismatch : ndarray, shape (window, gammas)
         Input errors: true input less input as sent.
+    doubt : ndarray, shape (ny,)
+        Variance of the correction, summed over the window.
     reason : ndarray of int, shape (ny,)
         `Reason` per output.
     passed : ndarray of int, shape (ny,)
         Steps in a row without objection.
+    given : bool
+        Γ was given: it is used from the start, as long as the data do not speak against it.
     samples : int
         Samples judged since the start or the last jump.
     """
@@ -107,9 +111,16 @@ class Trust:
     error: Floats
     without: Floats
     mismatch: Floats
+    doubt: Floats
     reason: NDArray[np.int64]
     passed: NDArray[np.int64]
+    given: bool = False
     samples: int = 0
+
+    def copy(self) -> Trust:
+        """Independent copy, for a snapshot."""
+        names = ("error", "without", "mismatch", "doubt", "reason", "passed")
+        return replace(self, **{name: getattr(self, name).copy() for name in names})
 
     @property
     def used(self) -> NDArray[np.bool_]:
@@ -118,19 +129,24 @@ class Trust:
         return mask
 
 
-def start(limits: Limits, ny: int, gammas: int) -> Trust:
-    """Nothing is trusted yet of a subsystem with `ny` outputs and `gammas` regressors of Γ."""
+def start(limits: Limits, ny: int, gammas: int, *, given: bool = False) -> Trust:
+    """Nothing is known yet of a subsystem with `ny` outputs and `gammas` regressors of Γ.
+
+    With `given`, Γ came from the session file or a probe and counts as trusted.
+    """
     return Trust(
         error=np.zeros((limits.window, ny)),
         without=np.zeros((limits.window, ny)),
         mismatch=np.zeros((limits.window, gammas)),
-        reason=np.full(ny, int(Reason.LEARNING)),
+        doubt=np.zeros(ny),
+        reason=np.full(ny, int(Reason.USED if given else Reason.LEARNING)),
         passed=np.zeros(ny, dtype=np.int64),
+        given=given,
     )
 
 
 def residual(trust: Trust) -> Floats:
-    """Root mean square of the prediction errors, scaled, shape (ny,)."""
+    """Root mean square of the prediction errors, in the outputs' units, shape (ny,)."""
     rms: Floats = np.sqrt(np.einsum("wy,wy->y", trust.error, trust.error) / len(trust.error))
     return rms
 
@@ -160,50 +176,57 @@ def judge(
         Whether the parameters have jumped: call `regression.forget`.
     """
     gamma, window = model.theta[-model.gammas :], len(trust.error)
+    scale_a = np.tile(model.scale_u, len(mismatch))
     row = trust.samples % window
-    trust.error[row] = step.error
-    trust.without[row] = step.error + step.innovation @ gamma
-    trust.mismatch[row] = (mismatch / model.scale_u).ravel()
+    trust.error[row] = step.error * model.scale_y
+    trust.without[row] = (step.error + step.innovation @ gamma) * model.scale_y
+    trust.mismatch[row] = mismatch.ravel()
     trust.samples += 1
-    corrections = trust.mismatch @ gamma
+    errors = trust.mismatch / scale_a
+    corrections = (errors @ gamma) * model.scale_y
     error, without, correction = (
         np.einsum("wy,wy->y", ring, ring) for ring in (trust.error, trust.without, corrections)
     )
-    products = trust.mismatch.T @ trust.mismatch
+    products = errors.T @ errors
     spread = float(np.vdot(step.covariance, products))
-    by_prior = float(model.weight[-1]) * spread
-    put_in = window * ((noise / model.scale_u) ** 2) @ gamma[-len(noise) :] ** 2
+    by_prior = 0.0 if trust.given else float(model.weight[-1]) * spread
+    put_in = (
+        window * (((noise / model.scale_u) ** 2) @ gamma[-len(noise) :] ** 2) * model.scale_y**2
+    )
+    unexplained = 1.0 if trust.given else limits.unexplained
+    trust.doubt = error / window * spread
     tests = [
         (Reason.UNEXCITED, by_prior, limits.prior * float(np.trace(products))),
-        (Reason.UNSURE, error / window * spread, limits.variance * correction),
-        (Reason.UNPROVEN, error, limits.unexplained * without),
+        (Reason.UNSURE, trust.doubt, limits.variance * correction),
+        (Reason.UNPROVEN, error, unexplained * without),
         (Reason.NOISY, put_in, limits.noise * correction),
     ]
     loosened = np.where(trust.used, limits.slack, 1.0)
     reason = np.zeros_like(trust.reason)
     for cause, value, limit in reversed(tests):
         reason[np.broadcast_to(value > limit * loosened, reason.shape)] = int(cause)
-    if trust.samples < window:
-        reason[:] = int(Reason.LEARNING)
+    if trust.samples < (2 * window if trust.given else window):
+        # the first errors say only that the rest of the model was not there yet
+        reason[:] = int(Reason.USED if trust.given else Reason.LEARNING)
     trust.passed = np.where(reason == 0, trust.passed + 1, 0)
     waiting = (reason == 0) & ~trust.used & (trust.passed < limits.hold)
     trust.reason = np.where(waiting, trust.reason, reason)
-    return _jumped(trust)
+    return _jumped(trust, model.scale_y)
 
 
-def _jumped(trust: Trust) -> bool:
+def _jumped(trust: Trust, scale_y: Floats) -> bool:
     """The newest prediction errors are ten times the others of a full window; it starts anew."""
     window = len(trust.error)
-    if trust.samples < window:
+    if trust.samples < (2 * window if trust.given else window):
         return False
     squares = trust.error**2
     newest = (trust.samples - 1 - np.arange(_NEWEST)) % window
     recent = squares[newest].mean(axis=0)
     squares[newest] = 0.0
-    earlier = np.maximum(squares.sum(axis=0) / (window - _NEWEST), 1e-14)
+    earlier = np.maximum(squares.sum(axis=0) / (window - _NEWEST), (1e-7 * scale_y) ** 2)
     if not (recent > 100.0 * earlier).any():
         return False
-    trust.samples = 0
+    trust.samples, trust.given = 0, False
     trust.reason[:] = int(Reason.LEARNING)
     trust.passed[:] = 0
     return True
