@@ -65,6 +65,8 @@ class EnergyState:
         Effort and flow at the previous communication point.
     correction : ndarray, shape (ne,)
         Correction in force since then (also when it is not applied).
+    in_force : ndarray of bool, shape (nb,)
+        Whether it has been applied since then.
     budget : ndarray, shape (nb,)
         ``ς`` of then, J.
     uncorrected : ndarray, shape (nb,)
@@ -78,6 +80,7 @@ class EnergyState:
     e: Floats
     f: Floats
     correction: Floats
+    in_force: Bools
     budget: Floats
     uncorrected: Floats
     residual: Floats
@@ -91,7 +94,8 @@ class EnergyState:
     def start(cls, e: Floats, f: Floats, n_bonds: int) -> EnergyState:
         """State at the first communication point, with effort and flow there, shape (ne,)."""
         zero = [np.zeros(n_bonds) for _ in range(8)]
-        return cls(e.copy(), f.copy(), np.zeros(len(e)), *zero)
+        in_force = np.zeros(n_bonds, dtype=bool)
+        return cls(e.copy(), f.copy(), np.zeros(len(e)), in_force, *zero)
 
 
 @dataclass(slots=True)
@@ -184,7 +188,9 @@ def correct_energy(
     state.uncorrected, state.budget, state.correction = uncorrected, budget, correction
     state.e, state.f = e, f
     effort = correction if acting is settings.everything else correction * acting[bonds.of_element]
-    return Corrected(power, effort, capped, energy, work, work * acting, due)
+    applied_work = work * state.in_force
+    state.in_force = acting
+    return Corrected(power, effort, capped, energy, work, applied_work, due)
 
 
 def keep_ledger(state: EnergyState, corrected: Corrected) -> None:

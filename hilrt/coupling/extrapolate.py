@@ -155,12 +155,14 @@ def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: 
 def taylor_polynomials(connections: Connections, y: Floats, dy: Floats, out: Floats) -> None:
     """Overwrite the connections of source "taylor" with the output derivatives `dy` (n, ny).
 
-    Coefficients beyond the derivatives that are known (not NaN) are zero.
+    Coefficients beyond the derivatives that are known (finite) are zero.
     """
     taylor = connections.taylor
     source = connections.source[taylor]
     out[:, taylor] = 0.0
     out[0, taylor] = y[source]
+    known = np.ones(len(source), dtype=bool)
     for m in range(1, min(len(out) - 1, len(dy)) + 1):
-        wanted = connections.order[taylor] >= m
-        out[m, taylor] = np.where(wanted, np.nan_to_num(dy[m - 1, source]), 0.0)
+        derivative = dy[m - 1, source]
+        known &= np.isfinite(derivative) & (connections.order[taylor] >= m)
+        out[m, taylor] = np.where(known, derivative, 0.0)
