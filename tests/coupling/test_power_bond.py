@@ -1,0 +1,57 @@
+import numpy as np
+
+from hilrt.coupling.power_bond import per_bond, power_residual, tracking_power, transmitted_power
+from hilrt.link import Ports
+from hilrt.network import Bonds
+from hilrt.solver import Port
+from tests.stepping import make_network
+
+
+def make_bonds(*sizes: int, effort: str = "N*m", flow: str = "rad/s") -> Bonds:
+    """Bonds of the given sizes between two subsystems."""
+    numbers = range(len(sizes))
+    e = [Port(f"e{i}", effort, size=n) for i, n in enumerate(sizes)]
+    f = [Port(f"f{i}", flow, size=n) for i, n in enumerate(sizes)]
+    network, _ = make_network(
+        {"a": Ports(tuple(f), tuple(e)), "b": Ports(tuple(e), tuple(f))},
+        connections=[{"from": f"a.e{i}", "to": f"b.e{i}"} for i in numbers]
+        + [{"from": f"b.f{i}", "to": f"a.f{i}"} for i in numbers],
+        bonds=[{"name": f"bond{i}", "effort": f"a.e{i}", "flow": f"b.f{i}"} for i in numbers],
+    )
+    return network.bonds
+
+
+MIXED = make_bonds(1, 3, 2)
+E = np.array([2.0, 1.0, -1.0, 0.5, 3.0, 4.0])
+F = np.array([10.0, 2.0, 3.0, 4.0, 0.0, -1.0])
+
+
+def test_sums_run_over_the_elements_of_each_bond():
+    np.testing.assert_array_equal(per_bond(MIXED, np.arange(6.0)), [0.0, 6.0, 9.0])
+    np.testing.assert_array_equal(per_bond(make_bonds(1, 1), np.array([3.0, 4.0])), [3.0, 4.0])
+
+
+def test_transmitted_power_is_effort_times_flow():
+    np.testing.assert_allclose(transmitted_power(MIXED, E, F), [20.0, 1.0, -4.0])
+
+
+def test_power_counts_in_watts_whatever_the_units():
+    bonds = make_bonds(1, effort="kN", flow="mm/s")
+    np.testing.assert_allclose(transmitted_power(bonds, E[:1], F[:1]), [20.0])
+    bonds = make_bonds(1, effort="N*m", flow="rpm")
+    np.testing.assert_allclose(transmitted_power(bonds, E[:1], F[:1]), [20.0 * np.pi / 30.0])
+
+
+def test_residual_is_what_the_two_sides_disagree_on():
+    np.testing.assert_array_equal(power_residual(MIXED, E, F, E, F), np.zeros(3))
+    e_used, f_used = E + 1.0, F.copy()
+    # one unit too much effort used by the flow side: energy is created where it moves forward
+    np.testing.assert_allclose(power_residual(MIXED, E, F, e_used, f_used), [10.0, 9.0, -1.0])
+    # the effort side saw a flow one unit too high: it paid for more than arrived
+    np.testing.assert_allclose(power_residual(MIXED, E, F, E, F + 1.0), [-2.0, -0.5, -7.0])
+
+
+def test_tracking_counts_what_is_measured():
+    realised = F - 1.0
+    realised[[0, 2]] = np.nan
+    np.testing.assert_allclose(tracking_power(MIXED, E, realised, F), [0.0, -1.5, -7.0])
