@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import can
 import cantools
@@ -15,6 +15,7 @@ from cantools.database.can import Database, Message, Signal
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
 from hilrt.units import UNSTATED
+from hilrt_adapters.can_codec import codec
 
 #: A frame's own timestamp is believed if it is at most that much older than its reading, ns.
 MAX_TIMESTAMP_AGE_NS = 1_000_000_000
@@ -128,6 +129,7 @@ class _Received:
     def __init__(self, message: Message, alive: str, timeout: float) -> None:
         self.message = message
         self.outputs: list[tuple[int, str]] = []  # index in y, signal
+        self.state: str | None = None
         cycle = (message.cycle_time or 0) / 1e3
         self.timeout_ns = int(1e9 * max(timeout, SILENT_CYCLES * cycle))
         self.seen_ns: int | None = None
@@ -136,6 +138,13 @@ class _Received:
         self.counter: int | None = None
         if self.alive:
             self.modulus = 1 << message.get_signal_by_name(alive).length
+
+    def compile(self) -> None:
+        """Choose the codec when all used signals are known: outputs, then counter, then state."""
+        names = [name for _, name in self.outputs]
+        names += [name for name in (self.alive, self.state) if name]
+        self.decode = codec(self.message, names).decode
+        self.indices = [i for i, _ in self.outputs]
 
 
 class Receiver:
@@ -185,13 +194,17 @@ class Receiver:
         self._clock = clock
         self._received: dict[int, _Received] = {}
         self._own = {_key(m.frame_id, m.is_extended_frame) for m in own}
-        self._state = state
         for ref in [*outputs.values(), *([state] if state else [])]:
             key = _key(ref.message.frame_id, ref.message.is_extended_frame)
             self._received.setdefault(key, _Received(ref.message, alive, timeout))
         for i, ref in enumerate(outputs.values()):
             key = _key(ref.message.frame_id, ref.message.is_extended_frame)
             self._received[key].outputs.append((i, ref.signal.name))
+        if state is not None:
+            key = _key(state.message.frame_id, state.message.is_extended_frame)
+            self._received[key].state = state.signal.name
+        for entry in self._received.values():
+            entry.compile()
 
     @property
     def messages(self) -> list[Message]:
@@ -218,12 +231,13 @@ class Receiver:
         counters = self.counters
         counters["frames"] += 1
         try:
-            values: Any = entry.message.decode(bytes(frame.data), decode_choices=False)
+            values = entry.decode(bytes(frame.data))
         except (cantools.database.DecodeError, ValueError):
             counters["decode_errors"] += 1
             return False
+        indices = entry.indices
         if entry.alive:
-            count = int(values[entry.alive])
+            count = int(values[len(indices)] or 0)
             ahead = 1 if entry.counter is None else (count - entry.counter) % entry.modulus
             if ahead == 0:  # stale: a frozen sender must look like a silent one
                 counters["repeated"] += 1
@@ -231,15 +245,14 @@ class Receiver:
             counters["lost"] += ahead - 1
             entry.counter = count
         entry.seen_ns = t
-        for i, name in entry.outputs:
-            value = values.get(name)  # multiplexed: not in every frame
-            if value is not None:
+        for i, value in zip(indices, values, strict=False):
+            if value is not None:  # multiplexed: not in every frame
                 self.y[i] = float(value)
                 self.t_valid_ns[i] = t
-        state = self._state
-        if state is not None and state.message is entry.message:
-            self.enabled = bool(values.get(state.signal.name, self.enabled))
-        return bool(entry.outputs)
+        if entry.state:
+            state = values[-1]
+            self.enabled = self.enabled if state is None else bool(state)
+        return bool(indices)
 
     def complete(self) -> bool:
         """Whether every output and the enable state have been received."""
@@ -277,13 +290,20 @@ class _Sent:
     def __init__(self, message: Message, alive: str) -> None:
         self.message = message
         self.inputs: list[tuple[int, str]] = []
-        self.values: dict[str, Any] = {}
-        for signal in message.signals:  # signals that nobody drives keep their start value
-            start: Any = signal.raw_initial if signal.raw_initial is not None else 0
-            self.values[signal.name] = signal.raw_to_scaled(start, decode_choices=False)
+        self.request: str | None = None
         self.alive = alive if any(s.name == alive for s in message.signals) else None
         self.modulus = 1 << message.get_signal_by_name(alive).length if self.alive else 1
         self.counter = 0
+
+    def compile(self) -> None:
+        """Choose the codec when all driven signals are known: inputs, then request, then counter.
+
+        The other signals of the message keep their start values.
+        """
+        names = [name for _, name in self.inputs]
+        names += [name for name in (self.request, self.alive) if name]
+        self.encode = codec(self.message, names).encode
+        self.indices = [i for i, _ in self.inputs]
 
 
 class Sender:
@@ -306,7 +326,6 @@ class Sender:
 
     def __init__(self, inputs: Sequence[SignalRef], request: SignalRef | None, alive: str) -> None:
         self._sent: dict[str, _Sent] = {}
-        self._request = request
         for ref in [*inputs, *([request] if request else [])]:
             if ref.message.is_multiplexed():
                 raise ConfigError(
@@ -316,6 +335,10 @@ class Sender:
             self._sent.setdefault(ref.message.name, _Sent(ref.message, alive))
         for i, ref in enumerate(inputs):
             self._sent[ref.message.name].inputs.append((i, ref.signal.name))
+        if request is not None:
+            self._sent[request.message.name].request = request.signal.name
+        for entry in self._sent.values():
+            entry.compile()
 
     @property
     def messages(self) -> list[Message]:
@@ -327,18 +350,17 @@ class Sender:
         return [self._encode(entry, u, enable) for entry in self._sent.values()]
 
     def _encode(self, entry: _Sent, u: Sequence[float], enable: bool) -> can.Message:
-        values, message = entry.values, entry.message
-        for i, name in entry.inputs:
-            values[name] = u[i]
-        if self._request is not None and self._request.message is message:
-            values[self._request.signal.name] = float(enable)
+        message = entry.message
+        values = [u[i] for i in entry.indices]
+        if entry.request:
+            values.append(float(enable))
         if entry.alive:
-            values[entry.alive] = entry.counter
+            values.append(float(entry.counter))
             entry.counter = (entry.counter + 1) % entry.modulus
         return can.Message(
             arbitration_id=message.frame_id,
             is_extended_id=message.is_extended_frame,
             is_fd=message.is_fd,
-            data=message.encode(values, strict=False),
+            data=entry.encode(values),
             check=False,
         )
