@@ -252,9 +252,9 @@ class HostedSolver:
         if not isinstance(sample, Sample):
             returned = type(sample).__name__
             raise self._unusable(what, t, f"returned {returned}; return hilrt.Sample(y=...)")
-        n, name = self.n_outputs, ""
+        n, name = self.n_outputs, "y"
         try:
-            name, y = "y", _array(sample.y)
+            y = _array(sample.y)
             if y.shape != self._y_shape:
                 raise ValueError(f"has the shape {y.shape}, its outputs need ({n},)")
             # The sum of a few numbers is finite if they are, and found without numpy's machinery.
@@ -262,11 +262,13 @@ class HostedSolver:
                 raise ValueError(f"is not finite: {self._not_finite(y)}")
             sample.y = y
             if sample.dy is not None:
-                name, sample.dy = "dy", _array(sample.dy)
+                name = "dy"
+                sample.dy = _array(sample.dy)
                 if sample.dy.ndim != 2 or sample.dy.shape[1] != n:
                     raise ValueError(f"has the shape {sample.dy.shape}, it needs (n, {n})")
             if sample.y_mid is not None:
-                name, sample.y_mid = "y_mid", _array(sample.y_mid)
+                name = "y_mid"
+                sample.y_mid = _array(sample.y_mid)
                 if sample.y_mid.shape != self._y_shape:
                     raise ValueError(f"has the shape {sample.y_mid.shape}, it needs ({n},)")
         except (TypeError, ValueError) as error:

@@ -194,4 +194,5 @@ def _advanced(tick: int, sample: Sample) -> wire.Advanced:
 
 
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the way out
     raise Terminated
