@@ -115,6 +115,8 @@ class Exchange:
             age = t - self._newest[s]
             if self._physical[s]:
                 given.reached[s] = t
+                given.covered[s] = given.elapsed
+                given.regular &= due
                 late = age > self._patience[s]
             else:
                 given.busy[s] = self._busy[s]
@@ -131,8 +133,8 @@ class Exchange:
         """Use what is valid by now; a slow solver's answer may lie in the future."""
         if not self._physical[s] and self._answer_ns[s] > t_ns:
             return
-        for arrival in self._parked[s]:
-            self._take(s, arrival.sample, self._answer_ns[s] * 1e-9)
+        for _, sample, t_arrived in self._parked[s]:
+            self._take(s, sample, t_arrived if self._physical[s] else self._answer_ns[s] * 1e-9)
         self._parked[s].clear()
 
     def _take(self, s: int, sample: Sample, t_end: float) -> None:
@@ -143,13 +145,15 @@ class Exchange:
                 f"subsystem {self.links[s].name!r}: {sample.y.shape} outputs arrived, "
                 f"{part.stop - part.start} were announced"
             )
-        given.y[part] = sample.y
         if sample.t_valid is None:
+            given.y[part] = sample.y
             given.t_valid[part] = t_end
             given.fresh[part] = True
-        else:
-            given.fresh[part] |= ~np.isnan(sample.t_valid)
-            given.t_valid[part] = sample.t_valid
+        else:  # an earlier sample in the same cut may have what this one has not
+            new = ~np.isnan(sample.t_valid)
+            np.copyto(given.y[part], sample.y, where=new)
+            np.copyto(given.t_valid[part], sample.t_valid, where=new)
+            given.fresh[part] |= new
         if sample.y_mid is not None:
             if not given.has_middle:
                 given.y_mid[:] = np.nan
@@ -162,9 +166,10 @@ class Exchange:
             given.realised[inputs] = sample.realised
         self.compute_us[s] = sample.compute_us
         if self._physical[s]:
-            self._newest[s] = float(given.t_valid[part].max(initial=self._newest[s]))
+            self._newest[s] = float(np.fmax.reduce(given.t_valid[part], initial=self._newest[s]))
         else:
             self._newest[s] = t_end
+            given.covered[s] = t_end - given.reached[s]
             given.reached[s] = t_end
             self._busy[s] = False
 

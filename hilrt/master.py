@@ -172,8 +172,7 @@ class Master:
         self, given: StepInput, t_ns: int, h_ns: int, compute_ns: int, lateness_ns: int
     ) -> None:
         """Everything that need not be done before the inputs are on the wire."""
-        if not self.plan.variable_step:
-            assess(self.plan, self.state, given)
+        assess(self.plan, self.state, given)
         self.exchange.run_local()
         late_ns = lateness_ns if self.clock is not None else 0
         self.row.fill(self.state, given, self.exchange, h_ns * 1e-9, late_ns, compute_ns)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
 #: Keeps ratios of signals that were never other than zero finite.
-TINY = 1e-300
+TINY = 1e-200
 
 
 class Cause(NamedTuple):

@@ -1,14 +1,14 @@
 """The macro step: which stage acts when. The only file that knows this order.
 
     critical path (tick -> inputs on the wire)        slack (until the next tick)
-    compensate -> guard -> correct_energy             defects -> ledger -> reliability
-      -> extrapolate -> limit                           -> step control
+    guard -> compensate -> extrapolate                defects -> ledger -> reliability
+      -> correct_energy -> limit
 
 `macro_step` and `assess` are functions of a state and a `StepInput` alone: no clock, no socket, no
 await. The state's arrays are preallocated and updated in place, so that the same inputs from the
-same state give the same decisions, bit for bit. With a variable step `assess` runs first, because
-the step about to be dispatched depends on it; on a bench, where the step is fixed, it runs in the
-slack.
+same state give the same decisions, bit for bit. With a variable step the defects are measured on
+the way, because the step about to be dispatched depends on them; on a bench, where the step is
+fixed, all of `assess` runs in the slack.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ class StepInput:
     fresh : ndarray of bool, shape (ny,)
         Outputs that have arrived since the previous cut.
     y_mid : ndarray, shape (ny,)
-        Outputs in the middle of the interval that ends, NaN where unknown.
+        Outputs in the middle of the interval that their sample ends, NaN where unknown.
     dy : ndarray, shape (n, ny)
         Time derivatives of the outputs, NaN where unknown.
     realised : ndarray, shape (nu,)
         What a bench made of each input, NaN where it is not measured.
     busy, late, due : ndarray of bool, shape (n subsystems,)
         Still computing; without the sample that was due; communicating at this tick.
-    reached : ndarray, shape (n subsystems,)
-        Session time each subsystem has been advanced to, s.
+    reached, covered : ndarray, shape (n subsystems,)
+        Session time each subsystem has been advanced to, and length of the interval that its
+        newest sample ends, s.
     has_middle : bool
         Whether any `y_mid` is known.
     regular : bool
@@ -76,6 +77,7 @@ class StepInput:
     late: Bools
     due: Bools
     reached: Floats
+    covered: Floats
     has_middle: bool = False
     regular: bool = True
     apply: bool = True
@@ -100,6 +102,7 @@ class StepInput:
             late=np.zeros(n_subsystems, dtype=bool),
             due=np.ones(n_subsystems, dtype=bool),
             reached=np.zeros(n_subsystems),
+            covered=np.zeros(n_subsystems),
         )
 
 
@@ -115,6 +118,8 @@ class StepState:
         Newton's form of the polynomials through them, and the degree that is used of it.
     y : ndarray, shape (ny,)
         Outputs at the communication point, compensated and corrected.
+    carried : ndarray, shape (order + 1, nc)
+        What every connection carries, before its gain, about `t`.
     measured : ndarray, shape (order + 1, nu)
         Input polynomials through the newest samples, nothing added, about `t`.
     sent, flown : ndarray, shape (order + 1, nu)
@@ -229,24 +234,19 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     state.y = outputs_at(state.differences, state.nodes, order)
     build_polynomials(plan, state, given)
     if plan.variable_step:
-        assess(plan, state, given)
+        measure_defects(plan, state, given)
+        choose_step(plan, state, given)
     add_energy_correction(plan, state, given)
     send(plan, state, given)
     return state
 
 
 def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
-    """The slack: how good was the interval that ended, and what follows from it."""
-    measure_defects(plan, state, given)
+    """The slack: how good was the interval that ended, and what is to be said of it."""
+    if not plan.variable_step:
+        measure_defects(plan, state, given)
     measure_bonds(plan, state, given)
     state.monitor.update(plan, state, given)
-    if plan.variable_step and given.tick > 0:
-        worst = plan.worst_defect(state.u_defect, state.y_defect, state.measured[0], state.y)
-        control = plan.step_control
-        state.pi = control_step.pi_step(
-            state.pi, worst, control.tolerance, control.minimum, control.maximum
-        )
-        state.h_next = round(state.pi.h * 1e9) * 1e-9  # time is integer nanoseconds
     return state
 
 
@@ -295,6 +295,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
     if bonds.converted:
         e_sent, f_sent = e_sent / bonds.effort_gain, f_sent / bonds.flow_gain
     due = given.tick % bonds.every == 0
+    ahead: Floats = np.multiply(bonds.every, state.h_next)
     state.corrected = correct_energy.correct_energy(
         bonds,
         plan.energy,
@@ -304,6 +305,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
         e_sent,
         f_sent,
         given.t - state.bond_time,
+        ahead,
         due,
         given.apply,
     )
@@ -323,6 +325,7 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     np.multiply(net.every, state.h_next, out=state.h)
     # A bench acts `lead` after the tick; a merged step of a late solver starts before it.
     moved, elapsed = plan.lead, given.t - state.last_t
+    leaves: Bools | bool = True
     if given.regular:
         state.t_start[:] = given.t
         state.dispatch[:] = True
@@ -331,16 +334,17 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         np.logical_and(given.due, ~given.busy, out=state.dispatch)
         state.h += given.t - given.reached
         moved = moved + (state.t_start[owner] - given.t)
+        leaves = state.dispatch[owner]
     if plan.leads or not given.regular:
         state.sent[:] = poly.shift(state.sent, moved)
     np.add(given.t, moved, out=state.sent_t0)
     if plan.limits:
         end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
         interval = state.h[owner]
-        state.limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
+        limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
+        np.copyto(state.limited, limited, where=leaves)
     if not given.regular:
         keep_undispatched(state, ~state.dispatch[owner])
-    leaves = True if given.regular else state.dispatch[owner]
     np.copyto(state.last, state.sent[0], where=leaves)
     np.copyto(state.last_t, given.t, where=leaves)
 
@@ -361,11 +365,23 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     if given.has_middle:
         # Divided differences do not depend on where the polynomial is evaluated; the nodes do.
         order = np.minimum(plan.output_order, state.degree)
-        nodes = state.nodes + 0.5 * given.elapsed
-        expected = ex.newton_value(state.differences, nodes, order)
+        covered = given.covered[plan.network.outputs.owner]
+        expected = ex.newton_value(state.differences, state.nodes + 0.5 * covered, order)
         state.y_defect = defect.output_defect(given.y_mid, expected, order)
-        state.defects.add_outputs(state.y_defect, given.elapsed)
+        state.defects.add_outputs(state.y_defect, covered)
     state.defects.add_inputs(state.u_defect, given.elapsed)
+
+
+def choose_step(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Size of the step about to be dispatched, from the defects of the one that ended."""
+    if given.elapsed <= 0.0:
+        return
+    worst = plan.worst_defect(state.u_defect, state.y_defect, state.measured[0], state.y)
+    control = plan.step_control
+    state.pi = control_step.pi_step(
+        state.pi, worst, control.tolerance, control.minimum, control.maximum
+    )
+    state.h_next = max(round(state.pi.h * 1e9), 1) * 1e-9  # time is integer nanoseconds
 
 
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:

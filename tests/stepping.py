@@ -162,8 +162,7 @@ class Stepping:
         """Cut, macro step and assessment at the present communication point."""
         given = self.exchange.cut(self.tick, self.t_ns, self.elapsed_ns)
         macro_step(self.plan, self.state, given)
-        if not self.plan.variable_step:
-            assess(self.plan, self.state, given)
+        assess(self.plan, self.state, given)
         return given
 
     def go(self) -> None:

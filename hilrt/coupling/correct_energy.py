@@ -2,9 +2,10 @@
 
 METHODS section 3, paper 001. With ``ς = μ H δP`` and 𝒰 the energy not yet corrected::
 
-    e_corr = −(ς + ν 𝒰) / (f H),   limited to ±cap |e| and ±cap_abs
+    e_corr = −(ς + ν 𝒰) / (f H'),   limited to ±cap |e| and ±cap_abs
 
-For a vector bond the correction points along the flow: ``e_corr = −(ς + ν 𝒰) f / (f·f H)``.
+H' is the interval that the correction acts in, the next one; with a fixed step it is H. For a
+vector bond the correction points along the flow: ``e_corr = −(ς + ν 𝒰) f / (f·f H')``.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ def correct_energy(
     e_sent: Floats,
     f_sent: Floats,
     elapsed: Floats,
+    ahead: Floats,
     due: Bools,
     applied: bool,
 ) -> Corrected:
@@ -154,8 +156,8 @@ def correct_energy(
         Effort and flow now, uncorrected, in the outputs' units.
     e_sent, f_sent : ndarray, shape (ne,)
         Values now of the polynomials as sent for the interval that ends, without the correction.
-    elapsed : ndarray, shape (nb,)
-        Time since each bond's previous communication point, s.
+    elapsed, ahead : ndarray, shape (nb,)
+        Time since each bond's previous communication point, and to its next one, s.
     due : ndarray of bool, shape (nb,)
         Bonds whose slower side communicates now; the others keep their correction.
     applied : bool
@@ -174,7 +176,7 @@ def correct_energy(
     energy = elapsed * power
     budget = settings.mu * energy
     target = budget + settings.nu * uncorrected  # energy to take out over the next interval
-    correction, capped = _capped_effort(bonds, settings, target, e, f, elapsed)
+    correction, capped = _capped_effort(bonds, settings, target, e, f, ahead)
 
     acting = settings.acting if applied else settings.none
     everywhere = np.count_nonzero(due) == len(due)
@@ -203,13 +205,13 @@ def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
 
 
 def _capped_effort(
-    bonds: Bonds, settings: Settings, target: Floats, e: Floats, f: Floats, elapsed: Floats
+    bonds: Bonds, settings: Settings, target: Floats, e: Floats, f: Floats, ahead: Floats
 ) -> tuple[Floats, Bools]:
-    """Effort that takes out `target` [J] over the next interval, within the caps."""
+    """Effort that takes out `target` [J] over the interval `ahead`, within the caps."""
     scalar = len(bonds) == len(f)
     flow = np.abs(f) if scalar else np.sqrt(per_bond(bonds, f * f))
     effort = np.abs(e) if scalar else np.sqrt(per_bond(bonds, e * e))
-    push = bonds.watt_of_bond * flow * elapsed  # energy per effort along the flow
+    push = bonds.watt_of_bond * flow * ahead  # energy per effort along the flow
     wanted = -target / np.where(flow > FLOW_FLOOR, push, np.inf)
     bound = np.minimum(settings.cap * effort, settings.cap_abs)
     allowed = np.maximum(np.minimum(wanted, bound), -bound)

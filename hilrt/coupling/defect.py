@@ -73,9 +73,9 @@ class DefectTotals:
         self.u_square += u_defect * u_defect * h
         np.maximum(self.u_max, u_defect, out=self.u_max)
 
-    def add_outputs(self, y_defect: Floats, h: float) -> None:
-        """Add a step of length `h` [s] with RMS defects `y_defect` (ny,); NaN is unknown."""
-        known = y_defect == y_defect
+    def add_outputs(self, y_defect: Floats, h: Floats) -> None:
+        """Add steps of lengths `h` (ny,) [s] with RMS defects `y_defect` (ny,); NaN is unknown."""
+        known = np.isfinite(y_defect)
         np.add(self.y_square, y_defect * y_defect * h, out=self.y_square, where=known)
-        np.fmax(self.y_max, y_defect, out=self.y_max)
+        np.maximum(self.y_max, y_defect, out=self.y_max, where=known)
         self.y_known |= known

@@ -41,7 +41,7 @@ def power_residual(bonds: Bonds, e: Floats, f: Floats, e_used: Floats, f_used: F
 def tracking_power(bonds: Bonds, e: Floats, f_realised: Floats, f_used: Floats) -> Floats:
     """``e (f_realised − f̃)`` [W], shape (nb,): power lost to what a bench made of its demand.
 
-    Elements whose realised flow is not measured (NaN) count as perfectly realised.
+    Elements whose realised flow is not measured (no finite number) count as perfectly realised.
     """
-    error = np.where(np.isnan(f_realised), 0.0, f_realised - f_used)
+    error = np.where(np.isfinite(f_realised), f_realised - f_used, 0.0)
     return per_bond(bonds, bonds.watt * e * error)

@@ -26,15 +26,16 @@ class Bench:
         n = len(bonds.effort)
         self.state = EnergyState.start(np.full(n, e), np.full(n, f), len(bonds))
 
-    def step(self, e, f, e_sent=None, f_sent=None, h=H, due=None, applied=True):
+    def step(self, e, f, e_sent=None, f_sent=None, h=H, ahead=None, due=None, applied=True):
         bonds = self.bonds
         e, f = np.array(e, float, ndmin=1), np.array(f, float, ndmin=1)
         due = np.ones(len(bonds), bool) if due is None else np.array(due)
         e_sent = e if e_sent is None else np.array(e_sent, float, ndmin=1)
         f_sent = f if f_sent is None else np.array(f_sent, float, ndmin=1)
         elapsed = np.full(len(bonds), h)
+        ahead = elapsed if ahead is None else np.full(len(bonds), ahead)
         result = correct_energy(
-            bonds, self.settings, self.state, e, f, e_sent, f_sent, elapsed, due, applied
+            bonds, self.settings, self.state, e, f, e_sent, f_sent, elapsed, ahead, due, applied
         )
         keep_ledger(self.state, result)
         return result

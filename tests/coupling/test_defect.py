@@ -51,7 +51,7 @@ def test_totals_are_integrals_and_maxima_of_what_is_known():
     steps = [(0.5, 2.0, [1.0, np.nan, np.nan]), (0.25, 4.0, [np.nan, 3.0, np.nan])]
     for h, u, y in steps:
         totals.add_inputs(np.array([u]), h)
-        totals.add_outputs(np.array(y), h)
+        totals.add_outputs(np.array(y), np.full(3, h))
     np.testing.assert_allclose(totals.u_square, [0.5 * 4.0 + 0.25 * 16.0])
     np.testing.assert_allclose(totals.u_max, [4.0])
     np.testing.assert_allclose(totals.y_square, [0.5, 0.25 * 9.0, 0.0])

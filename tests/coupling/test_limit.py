@@ -56,7 +56,7 @@ def test_never_outside_never_steeper_never_jumping_further(situation):
 
 @given(situations(), st.floats(0.0, 1.0))
 def test_what_is_well_within_bounds_is_left_alone(situation, share):
-    c, h, elapsed, last, _, bounds = situation
+    c, h, elapsed, last, _, _ = situation
     # Steepness and excursion by the sum of the terms, the criterion's own measure.
     terms = [abs(c[m, 0]) * h**m / math.factorial(m) for m in range(1, len(c))]
     slopes = [abs(c[m, 0]) * h ** (m - 1) / math.factorial(m - 1) for m in range(1, len(c))]
