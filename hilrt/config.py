@@ -108,6 +108,33 @@ class InputOptions(Table):
     start: float | None = None
 
 
+Matrix = list[list[float]]
+
+
+class JacobianOptions(Table):
+    """``jacobian``: where a subsystem's interface Jacobians come from (docs/methods.md).
+
+    "solver" asks the solver, "probe" tries it out (it must be able to restore its state), "given"
+    takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" learns while the session runs,
+    starting from what is given here, if anything.
+    """
+
+    source: Literal["solver", "probe", "given", "identify"]
+    A: Matrix | None = None
+    B: Matrix | None = None
+    C: Matrix | None = None
+    D: Matrix | None = None
+    #: Γ_0, Γ_1, … of the session's macro step, each outputs × inputs.
+    gamma: list[Matrix] | None = None
+    #: Past outputs and inputs in the regression.
+    lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
+    lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
+    #: Steps after which a sample has lost most of its weight.
+    memory: Positive | None = None
+    #: Excitation of the inputs, relative to their running scale.
+    dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
+
+
 class SubsystemOptions(Table):
     """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""
 
@@ -117,6 +144,7 @@ class SubsystemOptions(Table):
     late: Late = msgspec.field(default_factory=Late)
     #: Communicates every that many macro steps.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
+    jacobian: JacobianOptions | None = None
     inputs: dict[str, InputOptions] = {}
 
 
@@ -133,7 +161,7 @@ class Connection(Table):
 class Correction(Table):
     """``correction`` of a bond; METHODS section 3."""
 
-    method: Literal["none", "energy"] = "none"
+    method: Literal["none", "energy", "feedthrough", "model"] = "none"
     residual: Literal["sent", "held"] = "sent"
     #: Share of the residual that is fed back; without it the correction runs in shadow.
     mu: NonNegative | None = None
@@ -143,6 +171,9 @@ class Correction(Table):
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
+    #: Method "model": share of the accumulated input error made up in the next step; 0 for
+    #: subsystems that take one explicit integration step per macro step.
+    alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
 
 
 class Bond(Table):

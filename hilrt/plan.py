@@ -9,10 +9,14 @@ import numpy as np
 
 from hilrt.config import Reliability, Session, StepControl
 from hilrt.coupling.correct_energy import Settings
+from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
 from hilrt.network import Bools, Ints, Network
 from hilrt.reliability import Checks, build_checks
 from hilrt.solver import Floats
+
+#: A sample this close to the communication point, relative to the step, counts as taken at it.
+SAMPLED_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Plan:
         Actuation delay of a bench's inputs, compensated by sending what is wanted then, s.
     holds_when_late : ndarray of bool, shape (n subsystems,)
         Late policy "hold" (otherwise "extrapolate").
+    shadow : bool
+        Corrections of the outputs are computed and not applied.
+    feedthrough : Feedthrough or None
+    dithers : bool
+        Whether any input is excited for identification.
     """
 
     network: Network
@@ -53,6 +62,9 @@ class Plan:
     holds_when_late: Bools
     reliability: Reliability
     checks: Checks
+    shadow: bool
+    feedthrough: Feedthrough | None
+    dithers: bool
 
     @cached_property
     def coupled(self) -> Bools:
@@ -80,6 +92,11 @@ class Plan:
         """Whether each step depends on the one before."""
         return self.step_control.method != "fixed"
 
+    def sampled(self, fresh: Bools, t_valid: Floats, t: float) -> list[bool]:
+        """For every subsystem, whether all its outputs were measured at `t` [s]."""
+        now = fresh & (np.abs(t_valid - t) < SAMPLED_SHARE * self.step)
+        return [bool(now[part].all()) for part in self.network.outputs.slices]
+
     def at_minimum(self, h: float) -> bool:
         """Whether a step of size `h` [s] is the smallest that the step control may choose."""
         return self.variable_step and h <= self.step_control.minimum
@@ -96,7 +113,12 @@ class Plan:
 
 
 def build_plan(
-    network: Network, tables: Session, physical: Bools, lead: Floats, shadow: bool = False
+    network: Network,
+    tables: Session,
+    physical: Bools,
+    lead: Floats,
+    shadow: bool = False,
+    feedthrough: Feedthrough | None = None,
 ) -> Plan:
     """Turn a session file into the constants of the macro step.
 
@@ -108,6 +130,8 @@ def build_plan(
         Actuation delay of each subsystem, s.
     shadow : bool
         Compute every correction and apply none.
+    feedthrough : Feedthrough, optional
+        Where any bond is corrected by its feedthrough.
     """
     connections, ny = network.connections, len(network.outputs)
     depth = int(connections.order.max(initial=0)) + 1
@@ -135,6 +159,12 @@ def build_plan(
         holds_when_late=np.array([policy == "hold" for policy in late]),
         reliability=tables.reliability,
         checks=build_checks(network),
+        shadow=shadow,
+        feedthrough=feedthrough,
+        dithers=any(
+            table.jacobian is not None and table.jacobian.dither > 0.0
+            for table in tables.subsystems.values()
+        ),
     )
 
 

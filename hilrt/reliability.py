@@ -46,6 +46,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "tracking_error": Cause("the bench realises its demand late or imperfectly", 0.2, 0.8),
     "correction_capped": Cause("energy correction at its cap", 0.2, 1.1),
     "correction_shadow": Cause("energy correction computed, not applied", 0.2, 1.1),
+    "model_untrusted": Cause("model correction inactive: its Jacobian is not trusted", 0.2, 1.1),
     "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
     "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
     "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
@@ -100,6 +101,7 @@ def build_checks(network: Network) -> Checks:
         "tracking_error": bonds,
         "correction_capped": bonds,
         "correction_shadow": bonds,
+        "model_untrusted": network.outputs.names,
         "input_limited": network.inputs.names,
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
@@ -193,6 +195,8 @@ class Monitor:
             np.abs(part["tracking_error"], out=part["tracking_error"])
             part["correction_capped"][:] = corrected.capped & energy.active
             part["correction_shadow"][:] = energy.wanted & ~(energy.active & given.apply)
+        if state.model is not None:
+            part["model_untrusted"][:] = state.model.untrusted()
         part["sample_late"][:] = given.late
         part["sample_implausible"][:] = state.implausible
         part["input_limited"][:] = state.limited

@@ -21,7 +21,9 @@ from hilrt.coupling import control_step, correct_energy, defect
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
+from hilrt.coupling.correct_feedthrough import correct_feedthrough
 from hilrt.coupling.limit import limit
+from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.coupling.power_bond import tracking_power, transmitted_power
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
@@ -134,8 +136,8 @@ class StepState:
     u_defect, y_defect : ndarray, shape (nu,), (ny,)
         RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
-    pi, monitor
-        State of the step control and of the flags.
+    pi, monitor, model
+        State of the step control, of the flags and of the model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
     t_start, h : ndarray, shape (n subsystems,)
@@ -177,9 +179,12 @@ class StepState:
     implausible: Bools
     pi: control_step.PIState
     monitor: Monitor
+    model: ModelCorrector | None = None
 
 
-def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
+def start(
+    plan: Plan, t0: float, y0: Floats, u0: Floats, model: ModelCorrector | None = None
+) -> StepState:
     """State before the first tick, from the initialized outputs (ny,) and inputs (nu,)."""
     net, bonds = plan.network, plan.network.bonds
     orders, nu, n = plan.depth, len(net.inputs), len(net.subsystems)
@@ -220,6 +225,7 @@ def start(plan: Plan, t0: float, y0: Floats, u0: Floats) -> StepState:
         implausible=np.zeros(len(y0), dtype=bool),
         pi=control_step.pi_start(plan.first_step),
         monitor=Monitor.start(plan.checks, y0, u0, nb),
+        model=model,
     )
 
 
@@ -232,6 +238,7 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     state.degree = degree_now(plan.full_order, plan, state, given)
     order = np.minimum(plan.output_order, state.degree)
     state.y = outputs_at(state.differences, state.nodes, order)
+    correct_outputs(plan, state, given)
     build_polynomials(plan, state, given)
     if plan.variable_step:
         measure_defects(plan, state, given)
@@ -271,6 +278,28 @@ def degree_now(order: Ints, plan: Plan, state: StepState, given: StepInput) -> I
         hold = plan.holds_when_late & given.late
         degree = np.where(hold[plan.network.outputs.owner], 0, degree)
     return degree
+
+
+def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Take out of the outputs what extrapolated inputs did to them, before they are used."""
+    model = state.model
+    if (plan.feedthrough is None and model is None) or given.elapsed <= 0.0:
+        return
+    y = state.y
+    if plan.feedthrough is not None:
+        sent = poly.evaluate(state.flown, given.t - state.flown_t0)
+        y = correct_feedthrough(plan.feedthrough, y, plan.base, sent)
+    if model is not None and given.regular and abs(given.elapsed - model.h) < 0.5e-9:
+        begin = given.t - given.elapsed
+        y = model.correct(y, poly.shift(state.flown, begin - state.flown_t0))
+    elif model is not None:
+        model.restart(y)
+    if given.apply and not plan.shadow:
+        state.history.y[0] += y - state.y
+        state.differences, state.nodes = ex.divided_differences(state.history, given.t)
+        state.y = y
+    elif model is not None:
+        model.offset = np.zeros_like(model.offset)
 
 
 def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -322,6 +351,11 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     net, owner = plan.network, plan.network.inputs.owner
     np.copyto(state.sent, state.measured)
     state.sent[0] += state.added
+    if state.model is not None:
+        state.sent[0] += state.model.offset
+        if plan.dithers:
+            scale = state.monitor.scale[: len(state.added)]
+            state.sent += state.model.excitation(given.tick, scale)
     np.multiply(net.every, state.h_next, out=state.h)
     # A bench acts `lead` after the tick; a merged step of a late solver starts before it.
     moved, elapsed = plan.lead, given.t - state.last_t

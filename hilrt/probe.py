@@ -1,0 +1,63 @@
+"""Interface Jacobians by trying: save the state, perturb the inputs, step, restore.
+
+For solvers that can go back but know no Jacobian (METHODS section 4: the Γ_m are how the outputs at
+the end of a step answer to the coefficients of the input polynomial).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from hilrt.solver import Floats, Solver
+
+#: Size of the perturbation relative to the input, or absolute for inputs below 1.
+PERTURBATION = 1e-4
+
+Advance = Callable[[float, float, Floats], Floats]
+
+
+def probe_jacobian(
+    solver: Solver, advance: Advance, t: float, h: float, u: Floats, order: int
+) -> Floats:
+    """Γ_0 … Γ_order about the solver's present state.
+
+    Parameters
+    ----------
+    solver : Solver
+        One that can restore its state; it is left as it was.
+    advance : callable
+        ``(t, h, coefficients) -> y``: steps the solver, Taylor coefficients (order + 1, n_inputs).
+    t, h : float
+        Start and length of the macro step, s.
+    u : ndarray, shape (n_inputs,)
+        Inputs held over the step that the perturbations are added to.
+    order : int
+        Highest coefficient that is perturbed.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, n_outputs, n_inputs)
+        Central differences: exact for a linear solver but for rounding.
+    """
+    saved = solver.save_state()
+
+    def outputs_with(m: int, i: int, change: float) -> Floats:
+        coefficients = np.zeros((order + 1, len(u)))
+        coefficients[0] = u
+        coefficients[m, i] += change * math.factorial(m) / h**m  # a_m s^m as a Taylor coefficient
+        try:
+            return advance(t, h, coefficients)
+        finally:
+            solver.restore_state(saved)
+
+    columns = []
+    for m in range(order + 1):
+        for i, value in enumerate(u):
+            change = PERTURBATION * max(1.0, abs(float(value)))
+            difference = outputs_with(m, i, change) - outputs_with(m, i, -change)
+            columns.append(difference / (2.0 * change))
+    gamma: Floats = np.array(columns).reshape(order + 1, len(u), -1).transpose(0, 2, 1)
+    return gamma
