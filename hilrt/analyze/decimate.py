@@ -6,7 +6,7 @@ larger than memory is read once, and a spike of a single tick stays visible.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class Envelope:
         self.last_ns = np.empty(0, np.int64)
         self.low: Floats = np.empty((0, columns))
         self.high: Floats = np.empty((0, columns))
+        self._first: Floats = np.empty((0, columns))
+        self._last: Floats = np.empty((0, columns))
 
     def add(self, block: Block) -> None:
         """Take the next rows."""
@@ -60,8 +62,10 @@ class Envelope:
             self._tail_t, self._tail = self._tail_t[:0], self._tail[:0]
 
     def curve(self, column: int) -> Curve:
-        """Points of one signal."""
+        """Points of one signal: its extremes, in the order in which the signal went."""
         low, high = self.low[:, column], self.high[:, column]
+        falls = self._first[:, column] > self._last[:, column]
+        low, high = np.where(falls, high, low), np.where(falls, low, high)
         t = np.column_stack([self.first_ns, self.last_ns]).ravel() / 1e9
         y = np.column_stack([low, high]).ravel()
         keep = ~np.isnan(y)
@@ -77,22 +81,32 @@ class Envelope:
         self.last_ns = np.concatenate([self.last_ns, t[:, -1]])
         self.low = np.concatenate([self.low, np.fmin.reduce(groups, axis=1)])
         self.high = np.concatenate([self.high, np.fmax.reduce(groups, axis=1)])
+        self._first = np.concatenate([self._first, groups[:, 0]])
+        self._last = np.concatenate([self._last, groups[:, -1]])
 
     def _merge(self) -> None:
         # An odd interval out goes back to the rows that wait; its extremes stand for them.
         odd = len(self.first_ns) % 2
         if odd:
-            pad_t = np.repeat(self.last_ns[-1:], self._group)
-            pad_t[0] = self.first_ns[-1]
-            pad = np.repeat(self.high[-1:], self._group, axis=0)
-            pad[0] = self.low[-1]
-            self._tail_t = np.concatenate([pad_t, self._tail_t])
-            self._tail = np.concatenate([pad, self._tail])
+            self._tail_t = np.concatenate([self._spread(self.first_ns, self.last_ns), self._tail_t])
+            falls = self._first[-1:] > self._last[-1:]
+            ends = (
+                np.where(falls, self.high[-1:], self.low[-1:]),
+                np.where(falls, self.low[-1:], self.high[-1:]),
+            )
+            self._tail = np.concatenate([self._spread(*ends), self._tail])
         end = len(self.first_ns) - odd
         self.first_ns, self.last_ns = self.first_ns[0:end:2], self.last_ns[1:end:2]
+        self._first, self._last = self._first[0:end:2], self._last[1:end:2]
         self.low = np.fmin(self.low[0:end:2], self.low[1:end:2])
         self.high = np.fmax(self.high[0:end:2], self.high[1:end:2])
         self._group *= 2
+
+    def _spread(self, first: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
+        """A group of rows: the newest `first`, then the newest `last` repeated."""
+        rows = np.repeat(last[-1:], self._group, axis=0)
+        rows[0] = first[-1]
+        return rows
 
 
 def read_curves(stream: LogStream, limit: int) -> dict[str, Curve]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from bokeh.models import BoxAnnotation, ColumnDataSource, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
 from hilrt.analyze.decimate import Curve
@@ -83,6 +84,14 @@ class Material:
         """Those of the names that have points, once each."""
         return [n for n in dict.fromkeys(names) if n in self.curves and len(self.curves[n].t)]
 
+    def broken(self, name: str) -> Curve:
+        """Points of a signal with a break wherever rows are missing."""
+        t, y = self.curves[name]
+        at = np.searchsorted(t, [gap.t for gap in self.gaps], side="right")
+        if not len(at):
+            return Curve(t, y)
+        return Curve(np.insert(t, at, [gap.t for gap in self.gaps]), np.insert(y, at, np.nan))
+
     def span(self) -> tuple[float, float]:
         """First and last time of all curves, s."""
         ends = [(c.t[0], c.t[-1]) for c in self.curves.values() if len(c.t)]
@@ -103,8 +112,9 @@ def _from_json(text: str | None, default: Any) -> Any:
 def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
     """All figures that the session has something to show for, in reading order."""
     start, end = material.span()
-    # A little air, and no scrolling past the ends.
-    shared = Range1d(start, end, bounds=(start - 0.02 * (end - start), end + 0.02 * (end - start)))
+    # No scrolling far past the ends.
+    air = 0.02 * (end - start)
+    shared = Range1d(start=start, end=end, bounds=(start - air, end + air))
     drawings = _demanded(material, shared)
     for bond, ports in material.bonds.items():
         drawings += _bond(material, shared, bond, ports)
@@ -124,7 +134,7 @@ def _time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) 
         sizing_mode="stretch_width",
         x_range=shared,
         x_axis_label="session time in s",
-        y_axis_label=unit or "–",
+        y_axis_label=_label(unit or "–"),
         tools="pan,box_zoom,xwheel_zoom,reset,save",
         active_drag="box_zoom",
         active_scroll=None,
@@ -135,6 +145,11 @@ def _time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) 
     return plot
 
 
+def _label(text: str) -> str:
+    """Text as it is: between double dollar signs it would be typeset, by a library online."""
+    return text.replace("$", "＄")
+
+
 def _plain(plot: Any) -> None:
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
@@ -143,22 +158,44 @@ def _plain(plot: Any) -> None:
     plot.outline_line_color = None
     plot.min_border_left = LEFT_BORDER
     plot.min_border_right = 16
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.axis.axis_label_text_font_size = "12px"
 
 
 def _lines(
-    material: Material, shared: Range1d, names: Sequence[str], labels: Mapping[str, str] | None
+    material: Material,
+    shared: Range1d,
+    names: Sequence[str],
+    labels: Mapping[str, str] | None = None,
+    *,
+    overlaid: bool = False,
 ) -> Any:
+    """Curves of one unit; `overlaid` draws the first broad and pale below those that follow it."""
     plot = _time_figure(shared, material.units.get(names[0], ""))
-    for name, colour in zip(names[:MAX_LINES], COLOURS, strict=False):
-        curve = material.curves[name]
+    for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
+        curve = material.broken(name)
         source = ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
-        label = (labels or {}).get(name, name)
-        plot.line("t", "y", source=source, color=colour, line_width=1.3, legend_label=label)
+        label = _label((labels or {}).get(name, name))
+        broad = overlaid and i == 0 and len(names) > 1
+        plot.line(
+            "t",
+            "y",
+            source=source,
+            color=colour,
+            line_width=3.5 if broad else 1.3,
+            line_alpha=0.45 if broad else 1.0,
+            legend_label=label,
+        )
         material.drawn.add(name)
     plot.add_tools(HoverTool(tooltips=[("t", "$x{0.000} s"), ("value", "$y{0.0000}")]))
     for gap in material.gaps:
         plot.add_layout(
-            BoxAnnotation(left=gap.t, right=gap.until, fill_color=GAP_COLOUR, fill_alpha=0.15)
+            BoxAnnotation(
+                left=gap.t,
+                right=gap.t if gap.until is None else gap.until,
+                fill_color=GAP_COLOUR,
+                fill_alpha=0.15,
+            )
         )
     plot.legend.click_policy = "hide"
     plot.legend.location = "top_left"
@@ -186,7 +223,7 @@ def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
         ]
         if driven:
             labels = {name: "demanded", driven[0]: "driven"}
-            plot = _lines(material, shared, [name, driven[0]], labels)
+            plot = _lines(material, shared, [name, driven[0]], labels, overlaid=True)
             heading = f"{words(quantity).capitalize()} of {subsystem}: demanded and driven"
             drawings.append(Drawing(heading, "", plot))
     return drawings
@@ -201,16 +238,14 @@ def _bond(
         sent = [f"{to}:sent" for source, to in material.connections if source == signal]
         labels = {signal: f"{signal} (as output)", f"{signal}:corrected": "corrected"}
         labels |= {name: f"sent to {name.removesuffix(':sent')}" for name in sent}
-        if realised := ports.get("realised", "") if role == "flow" else "":
-            labels[realised] = f"{realised} (as realised)"
-        names = material.present([signal, *sent, f"{signal}:corrected", realised])
+        realised = [name.replace(":sent", ":realised") for name in sent]
+        labels |= dict.fromkeys(realised, "realised")
+        names = material.present([signal, *sent, f"{signal}:corrected", *realised])
         if names:
-            plot = _lines(material, shared, names, labels)
+            plot = _lines(material, shared, names, labels, overlaid=True)
             drawings.append(Drawing(f"Bond {bond}: {role}", "", plot))
-    own = [name for names in material.topics.values() for name in names]
-    own = [name for name in own if name.startswith(f"{bond}:")]
-    for unit, heading, note in _BOND_FIGURES:
-        names = material.present(name for name in own if material.units[name] == unit)
+    for quantities, heading, note in _BOND_FIGURES:
+        names = material.present(f"{bond}:{quantity}" for quantity in quantities)
         if names:
             labels = {name: words(name.removeprefix(f"{bond}:")) for name in names}
             plot = _lines(material, shared, names, labels)
@@ -219,8 +254,23 @@ def _bond(
 
 
 _BOND_FIGURES = (
-    ("W", "power", "A positive residual is power that the exchange has created at the interface."),
-    ("J", "energy ledger", "Energy since the start: created or lost, and taken out again."),
+    (("power",), "transmitted power", "Positive into the flow side."),
+    (
+        ("residual_power", "tracking_power"),
+        "power residual",
+        "A positive residual is power that the exchange created at the interface. Tracking is "
+        "power lost to what a bench made of its demand.",
+    ),
+    (
+        ("residual_energy", "tracking_energy", "corrected_energy", "uncorrected_energy"),
+        "energy ledger",
+        "Energy since the start, by where it came from and what the correction took out.",
+    ),
+    (
+        ("correction_computed", "correction"),
+        "correction",
+        "What the energy correction asks for, and what is added to the effort, in its unit.",
+    ),
 )
 
 
@@ -264,17 +314,17 @@ def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> 
     histogram = summary.get("lateness_histogram") or {}
     if summary.get("lateness_us") and histogram.get("counts"):
         plot = _histogram(histogram["edges_us"], histogram["counts"])
-        note = "From the tick to the last input on the wire; the scale of the ticks is logarithmic."
+        note = "From the tick to the last input on the wire; both scales are logarithmic."
         drawings.append(Drawing("Lateness", note, plot))
     size = summary.get("step_size_s") or {}
     timing = material.present(material.topics.get("timing", []))
-    steps = [name for name in timing if "step" in name and material.units[name] == "s"]
+    steps = [name for name in timing if name == "master:step"]
     if steps and size.get("min") != size.get("max"):
-        plot = _lines(material, shared, steps, None)
+        plot = _lines(material, shared, steps)
         drawings.append(Drawing("Step size", "", plot))
     others = [n for n in timing if material.units[n] in ("us", "µs")]
     if others and summary.get("lateness_us"):
-        plot = _lines(material, shared, others, None)
+        plot = _lines(material, shared, others)
         drawings.append(Drawing("Timing", "Largest value of each interval is kept.", plot))
     material.drawn.update(timing)
     return drawings
@@ -282,6 +332,7 @@ def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> 
 
 def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
     left, right = np.array(edges[:-1], float), np.array(edges[1:], float)
+    left = np.where(left > 0.0, left, right / 2.0)  # the axis is logarithmic
     filled = np.flatnonzero(np.array(counts))
     first, last = (filled[0], filled[-1] + 1) if len(filled) else (0, len(counts))
     plot = figure(
@@ -289,7 +340,9 @@ def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
         sizing_mode="stretch_width",
         x_axis_label="µs",
         y_axis_label="ticks",
+        x_axis_type="log",
         y_axis_type="log",
+        y_range=Range1d(start=0.5, end=2.0 * max([1, *counts])),
         tools="pan,box_zoom,reset,save",
         active_scroll=None,
     )
@@ -298,7 +351,6 @@ def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
     top = np.maximum(np.array(counts, float)[shown], 0.5)
     ends = np.where(np.isfinite(right[shown]), right[shown], left[shown] * 1.1)
     plot.quad(left=left[shown], right=ends, bottom=0.5, top=top, color=COLOURS[0], line_width=0)
-    plot.y_range.start = 0.5
     return plot
 
 
@@ -306,7 +358,7 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
     drawings = []
     names = material.present(material.topics.get("defects", []))
     for unit, group in _by_unit(material, names).items():
-        labels = {name: words(name.replace(":", ", ")) for name in group}
+        labels = {name: name.partition(":")[0] for name in group}
         note = "What a receiver was told against what its source then delivered."
         plot = _lines(material, shared, group, labels)
         drawings.append(Drawing(f"Defects in {unit or '1'}", note, plot))

@@ -16,7 +16,7 @@ from typing import Any
 
 from hilrt.analyze.decimate import read_curves
 from hilrt.errors import RecordError
-from hilrt.record.reader import LogEvent, LogStream, find_log
+from hilrt.record.reader import LogStream, find_log
 from hilrt.wording import number, words
 
 FILE_NAME = "report.html"
@@ -35,6 +35,7 @@ def write_report(run_dir: str | Path) -> Path:
         If the log cannot be read or the page cannot be written, or bokeh is missing.
     """
     try:
+        from bokeh.document import Document
         from bokeh.embed import components
         from bokeh.resources import Resources
 
@@ -46,6 +47,10 @@ def write_report(run_dir: str | Path) -> Path:
     curves = read_curves(stream, _intervals(file))
     summary = _summary(file.parent, stream)
     drawings = draw_all(Material.gather(stream, curves), summary)
+    document = Document()
+    with document.models.freeze():  # else every new root walks through all the models again
+        for drawing in drawings:
+            document.add_root(drawing.plot)
     script, divs = components([drawing.plot for drawing in drawings]) if drawings else ("", ())
     resources = Resources(mode="inline", components=["bokeh"])
     figures = "".join(
@@ -60,7 +65,7 @@ def write_report(run_dir: str | Path) -> Path:
         head=_head(stream, summary),
         tables=_tables(summary),
         figures=figures,
-        events=_events(stream.events),
+        events=_events(stream),
         script=script,
         theme=_THEME,
     )
@@ -224,7 +229,14 @@ def _version_table(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _events(events: Sequence[LogEvent]) -> str:
+def _events(stream: LogStream) -> str:
+    flags = {  # a figure shows these
+        signal.name.rpartition(":")[2]
+        for channel in stream.channels.values()
+        for signal in channel.signals
+        if channel.topic == "flags"
+    }
+    events = [event for event in stream.events if event.cause not in flags]
     shown = sorted(events, key=lambda event: event.t)[:MAX_EVENTS]
     rows = [[f"{e.t:.3f}", e.level, words(e.cause), e.source, e.text] for e in shown]
     heading = (

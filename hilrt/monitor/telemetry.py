@@ -5,8 +5,6 @@ Watching never touches the session: the socket drops what a slow or dead watcher
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 import zmq
 
@@ -49,7 +47,10 @@ class PeerStatus(msgspec.Struct):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """One look at a session. Times `t` and `duration` are session time, s."""
+    """One look at a session. Times `t` and `duration` are session time, s.
+
+    Without `values` it announces a change of state: watchers keep showing the rest as it was.
+    """
 
     session: str
     state: str
@@ -63,7 +64,7 @@ class Status(msgspec.Struct, kw_only=True):
     flags: list[Flag] = []
     bonds: dict[str, BondStatus] = {}
     peers: dict[str, PeerStatus] = {}
-    verdict: Literal["good", "degraded", "unreliable", ""] = ""
+    verdict: str = ""
     message: str = ""
 
 

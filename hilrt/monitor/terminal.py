@@ -107,7 +107,7 @@ def _timing(status: Status) -> Text:
         text.append(f"{status.tick:,} steps")
     if status.verdict:
         text.append("   so far ")
-        text.append(status.verdict, style=f"bold {_COLOURS[status.verdict]}")
+        text.append(status.verdict, style=f"bold {_COLOURS.get(status.verdict, '')}")
     return text
 
 
@@ -274,7 +274,7 @@ class Watcher:
         while not self.stop:
             if self._socket.poll(200):
                 try:
-                    self.status = decode(self._socket.recv())
+                    self.status = _merged(self.status, decode(self._socket.recv()))
                 except msgspec.MsgspecError:
                     continue
                 self._deadline = self._clock() + SILENCE_S
@@ -288,6 +288,13 @@ class Watcher:
     def close(self) -> None:
         """Free the socket."""
         self._context.destroy(linger=0)
+
+
+def _merged(before: Status | None, now: Status) -> Status:
+    """An announcement changes the state and the message of what was shown before."""
+    if before is None or now.values:
+        return now
+    return msgspec.structs.replace(before, state=now.state, message=now.message)
 
 
 def run(watcher: Watcher, console: Console) -> None:

@@ -104,7 +104,11 @@ class Feed:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
         self._socket.sndhwm = max(8, queue_bytes // max(1, self._block.nbytes))
         self._socket.linger = 0
-        self._socket.bind(address)
+        try:
+            self._socket.bind(address)
+        except zmq.ZMQError:
+            self.close()
+            raise
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     @property

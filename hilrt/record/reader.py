@@ -241,6 +241,7 @@ class LogStream:
             )
 
     def _read(self, file: BinaryIO) -> Iterator[Block]:
+        checksum = zlib.crc32(_MAGIC)
         while True:
             start = file.tell()
             head = file.read(_RECORD.size)
@@ -250,7 +251,11 @@ class LogStream:
                 self.damage = f"cut off after {start} bytes"
                 return
             if kind == Opcode.DATA_END:
+                expected = int.from_bytes(body, "little")
+                if expected not in (0, checksum):
+                    self.damage = "does not match its checksum: some of it is wrong or missing"
                 return
+            checksum = zlib.crc32(body, zlib.crc32(head, checksum))
             try:
                 blocks = self._read_record(kind, body)
             except _DAMAGE as error:

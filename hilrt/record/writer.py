@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import zmq
 import zmq.utils.monitor
-from mcap.writer import CompressionType, IndexType, Writer
+from mcap.writer import CompressionType, Writer
 from numpy.typing import NDArray
 
 from hilrt import __version__
@@ -90,7 +90,13 @@ class Recording:
         self.events = 0
         self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
         try:
-            self._writer = Writer(self._file, CHUNK_BYTES << 8, CompressionType.ZSTD, IndexType.ALL)
+            # Chunks are closed by `flush` alone: the library would close one inside a row.
+            self._writer = Writer(
+                self._file,
+                chunk_size=1 << 40,
+                compression=CompressionType.ZSTD,
+                enable_data_crcs=True,
+            )
             self._write_head()
         except OSError:
             self.abandon()
@@ -230,7 +236,11 @@ class Recorder:
         self._monitor = self._socket.get_monitor_socket(
             zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED
         )
-        self._socket.connect(address)
+        try:
+            self._socket.connect(address)
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            raise
         self._address = address
         self._gone_at = time.monotonic() + connect_s
         self._connected = False
@@ -316,7 +326,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
     parser.add_argument("--connect", required=True, help="address of the master's feed")
     options = parser.parse_args(arguments)
-    recorder = Recorder(options.connect)
+    try:
+        recorder = Recorder(options.connect)
+    except zmq.ZMQError as error:
+        _say(f"--connect {options.connect}: {error}; give the address that the session prints")
+        return 2
 
     def stop(*_: object) -> None:
         recorder.stop = True

@@ -1,0 +1,257 @@
+"""The report of a synthetic drive: complete, self-contained, small, honest about what is cut."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilrt.analyze import report
+from hilrt.analyze.report import write_report
+from hilrt.errors import RecordError
+from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.writer import Recording
+
+EPOCH_NS = 1_780_000_000_000_000_000
+OUTPUTS = [
+    Signal("engine.torque", "N*m", "EngineFast.ShaftTorque"),
+    Signal("engine.speed", "rad/s"),
+    Signal("engine.coolant", "degC"),
+    Signal("vehicle.engine_speed", "rad/s"),
+    Signal("vehicle.demanded_speed", "m/s"),
+    Signal("vehicle.vehicle_speed", "m/s"),
+    Signal("vehicle.pedal", "%"),
+    Signal("vehicle.gear", ""),
+]
+TOPICS = [
+    Topic("outputs", OUTPUTS),
+    Topic("corrected", [Signal(f"{s.name}:corrected", s.unit) for s in OUTPUTS]),
+    Topic(
+        "sent",
+        [
+            Signal("vehicle.engine_torque:sent", "N*m"),
+            Signal("engine.speed_demand:sent", "rad/s"),
+            Signal("engine.pedal:sent", "%"),
+        ],
+    ),
+    Topic("realised", [Signal("engine.speed_demand:realised", "rad/s")]),
+    Topic(
+        "bonds",
+        [
+            Signal("shaft:power", "W"),
+            Signal("shaft:residual_power", "W"),
+            Signal("shaft:tracking_power", "W"),
+            Signal("shaft:correction", ""),
+            Signal("shaft:residual_energy", "J"),
+            Signal("shaft:tracking_energy", "J"),
+            Signal("shaft:corrected_energy", "J"),
+        ],
+    ),
+    Topic("defects", [Signal("vehicle.engine_torque:connection_defect", "N*m")]),
+    Topic("flags", [Signal("flag:sample_late"), Signal("flag:correction_capped")]),
+    Topic("timing", [Signal("master:step", "s"), Signal("master:lateness", "us")]),
+]
+METADATA = {
+    "bonds": json.dumps({"shaft": {"effort": "engine.torque", "flow": "vehicle.engine_speed"}}),
+    "connections": json.dumps(
+        [
+            ["engine.torque", "vehicle.engine_torque"],
+            ["vehicle.engine_speed", "engine.speed_demand"],
+            ["vehicle.pedal", "engine.pedal"],
+        ]
+    ),
+}
+
+
+def drive(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Times [ns] and rows of a drive that starts, shifts and slows down, n rows at 1 kHz."""
+    rng = np.random.default_rng(7)
+    t = np.arange(n) * 1e-3
+    end = max(n * 1e-3, 1.0)
+    demand = 14.0 * np.sin(np.pi * t / end) ** 2
+    speed = np.interp(t - 0.35, t, demand) + 0.1 * np.sin(1.3 * t)
+    gear = 1.0 + np.floor(speed / 5.0)
+    shaft = 90.0 + 260.0 * speed / gear / 5.0
+    driven = np.interp(t - 0.02, t, shaft)
+    torque = 60.0 * np.gradient(speed, 1e-3) + 25.0 + rng.normal(0.0, 0.8, n)
+    coolant = np.where(np.arange(n) % 10 == 0, 80.0 + 0.2 * t, np.nan)
+    pedal = np.clip(torque / 1.6, 0.0, 100.0)
+    outputs = [torque, driven, coolant, shaft, demand, speed, pedal, gear]
+    sent = [torque + rng.normal(0.0, 0.4, n), shaft, pedal]
+    residual = 30.0 * rng.normal(0.0, 1.0, n) + 0.02 * torque * (shaft - driven)
+    tracking = torque * (driven - shaft)
+    energies = [np.cumsum(p) * 1e-3 for p in (residual, tracking, -0.9 * residual)]
+    bonds = [torque * shaft, residual, tracking, -residual / shaft, *energies]
+    late = ((t % 7.0) > 6.93).astype(float)
+    capped = (np.abs(residual) > 90.0).astype(float)
+    timing = [np.full(n, 1e-3), rng.gamma(3.0, 22.0, n) + 1500.0 * (rng.random(n) > 0.999)]
+    defect = [np.abs(rng.normal(0.0, 0.5, n))]
+    kept = [np.nan_to_num(column) for column in outputs]
+    columns = [*outputs, *kept, *sent, driven, *bonds, *defect, late, capped, *timing]
+    return np.arange(n, dtype=np.int64) * 1_000_000, np.column_stack(columns)
+
+
+def summary(n: int, lateness: np.ndarray) -> dict:
+    counts, edges = np.histogram(lateness, bins=np.geomspace(5.0, 3000.0, 60))
+    shares = {"p50": 50.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
+    spread = {name: float(np.percentile(lateness, share)) for name, share in shares.items()}
+    return {
+        "format": 1,
+        "session": "engine-in-the-loop",
+        "state": "STOPPED",
+        "steps": n,
+        "time_s": n * 1e-3,
+        "wall_s": n * 1e-3 + 0.002,
+        "step_size_s": {"first": 1e-3, "min": 1e-3, "mean": 1e-3, "max": 1e-3},
+        "ports": {
+            "engine.torque": {"connection_defect": None, "output_defect": None, "last": 61.2},
+            "vehicle.engine_torque": {
+                "connection_defect": {"rms": 0.5, "max": 2.1},
+                "output_defect": None,
+                "last": None,
+            },
+        },
+        "bonds": {
+            "shaft": {
+                "residual_energy_j": 12.3,
+                "tracking_energy_j": -2345.6,
+                "corrected_energy_j": -11.1,
+                "uncorrected_energy_j": 1.2,
+                "cap_share": 0.004,
+            }
+        },
+        "flags": {
+            "sample_late": {"count": 4, "seconds": 0.28},
+            "correction_capped": {"count": 70, "seconds": 3.5},
+            "step_minimum": {"count": 0, "seconds": 0.0},
+        },
+        "lateness_us": spread,
+        "compute_us": {key: 0.7 * value for key, value in spread.items()},
+        "missed_ticks": 31,
+        "peers": {"vehicle": {"lost": 0, "late": 4}, "engine": {"lost": 1, "late": 0}},
+        "verdict": "degraded",
+        "reasons": ["sample_late: carried on by extrapolation, 0.9% of the time"],
+        "versions": {"hilrt": "0.1.0", "python": "3.11"},
+        "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts.tolist()},
+    }
+
+
+def synthetic_run(folder: Path, n: int, *, gap: bool = False) -> Path:
+    """A run's folder as a session leaves it behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = Begin(
+        out_dir=str(folder),
+        session="engine-in-the-loop",
+        epoch_ns=EPOCH_NS,
+        topics=TOPICS,
+        attachments=[Attachment("session.toml", "text/plain", b"[session]\n")],
+        metadata=METADATA,
+    )
+    times, rows = drive(n)
+    recording = Recording(begin)
+    for i in range(0, n, 1000):
+        if gap and i == 3000:
+            continue
+        recording.batch(i, times[i : i + 1000], rows[i : i + 1000])
+    text = "shaft & <clutch> engaged"
+    recording.event(Event(500_000_000, "info", "state", "session", text))
+    data = json.dumps(summary(n, rows[:, -1])).encode()
+    recording.finish(End(summary=data, rows=n, events=1))
+    (folder / "summary.json").write_bytes(data)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    run = synthetic_run(tmp_path_factory.mktemp("run"), 6000, gap=True)
+    return write_report(run).read_text(encoding="utf-8")
+
+
+def test_page_shows_what_an_engineer_keeps(page):
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    for heading in (
+        "Speed of vehicle: demanded and driven",
+        "Bond shaft: effort",
+        "Bond shaft: flow",
+        "Bond shaft: power residual",
+        "Bond shaft: energy ledger",
+        "Flags over time",
+        "Lateness",
+        "Energy ledger, J",
+        "Events",
+    ):
+        assert heading in headings
+    assert 'class="verdict degraded"' in page
+    assert "-2,346" in page  # the tracking energy, as a person writes it
+    assert "1,000 rows are missing" in page
+    assert "Step size" not in headings  # it was fixed
+
+
+def test_every_figure_has_a_plot(page):
+    figures = page.count('<section class="figure">')
+    roots = re.findall(r'data-root-id="(.*?)"', page)
+    assert figures == len(roots) == len(set(roots))
+    documents = json.loads(re.search(r"const docs_json = '(.*?)';\n", page)[1].replace("\\'", "'"))
+    (document,) = documents.values()
+    assert len(document["roots"]) == figures
+
+
+def test_page_asks_nobody_for_anything(page):
+    scripts = re.findall(r"<script[^>]*>.*?</script>", page, flags=re.DOTALL)
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    ours = sorted(scripts, key=len)[:-1]  # the longest is the plotting library, inlined
+    for text in (markup, *ours):
+        assert "http" not in text
+        assert "@import" not in text
+    assert not any(re.match(r"<script[^>]*\bsrc\b", script) for script in scripts)
+    assert not re.findall(r"<(?:link|img|iframe)\b", markup)
+
+
+def test_text_from_outside_is_escaped(page):
+    assert "shaft &amp; &lt;clutch&gt; engaged" in page
+    assert "<clutch>" not in page
+
+
+def test_page_without_summary_says_so(tmp_path):
+    run = synthetic_run(tmp_path / "run", 2000)
+    log = run / "session.mcap"
+    (run / "summary.json").unlink()
+    log.write_bytes(log.read_bytes()[:-9000])
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "There is no summary" in page
+    assert "The log is not whole" in page
+    assert "Bond shaft: effort" in page
+
+
+def test_size_of_the_page_does_not_grow_with_the_session(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "MIN_INTERVALS", 50)
+    monkeypatch.setattr(report, "MAX_INTERVALS", 50)
+    short = write_report(synthetic_run(tmp_path / "short", 400)).stat().st_size
+    long = write_report(synthetic_run(tmp_path / "long", 6400)).stat().st_size
+    assert long < short + 50_000
+
+
+def test_text_that_looks_like_mathematics_is_not_typeset(tmp_path):
+    """Typesetting would fetch a library from the network."""
+    topics = [Topic("outputs", [Signal("a.x", "$$m$$")])]
+    begin = Begin(str(tmp_path), "math", EPOCH_NS, topics, [], {})
+    recording = Recording(begin)
+    recording.batch(0, np.arange(3), np.ones((3, 1)))
+    recording.finish(End(b"", 3, 0))
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    labels = re.findall(r'"axis_label":"(.*?)"', page)
+    assert any("uff04" in label for label in labels)  # a dollar sign of full width
+    assert not any("$$" in label for label in labels)
+
+
+def test_folder_without_log_is_named(tmp_path):
+    with pytest.raises(RecordError, match=r"session\.mcap"):
+        write_report(tmp_path)
+
+
+def test_damaged_summary_is_named(tmp_path):
+    run = synthetic_run(tmp_path / "run", 1000)
+    (run / "summary.json").write_text("{")
+    with pytest.raises(RecordError, match=r"summary\.json: is not JSON"):
+        write_report(run)

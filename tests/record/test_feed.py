@@ -1,0 +1,149 @@
+"""The feed never waits, counts what it drops, and sends what it says."""
+
+import numpy as np
+import pytest
+import zmq
+
+from hilrt.record import feed as feed_module
+from hilrt.record.feed import Feed, NullFeed, Signal, Topic
+from hilrt.record.messages import BATCH, ROWS, Begin, End, Event, decode
+
+TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
+
+
+@pytest.fixture
+def feed():
+    feed = Feed(TOPICS)
+    yield feed
+    feed.close()
+
+
+@pytest.fixture
+def puller():
+    context = zmq.Context()
+    socket = context.socket(zmq.PULL)
+    yield socket
+    context.destroy(linger=0)
+
+
+def receive(socket):
+    assert socket.poll(5000), "nothing arrived"
+    return socket.recv_multipart()
+
+
+def wait_ready(feed):
+    assert feed._socket.poll(5000, zmq.POLLOUT)
+
+
+def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
+    puller.connect(feed.address)
+    wait_ready(feed)
+    assert feed.ready
+    feed.begin(tmp_path, "demo", 123, metadata={"key": "value"})
+    for k in range(70):
+        feed.row[:] = k, -k
+        feed.commit(k)
+    feed.event(5, "warning", "cause", "source", "text")
+    assert feed.end(b"{}")
+    head = decode(receive(puller)[0])
+    assert head == Begin(str(tmp_path), "demo", 123, TOPICS[:1], [], {"key": "value"})
+    kind, index, times, rows = receive(puller)
+    assert (kind, BATCH.unpack(index)[0]) == (ROWS, 0)
+    np.testing.assert_array_equal(np.frombuffer(times, "<i8"), np.arange(64))
+    np.testing.assert_array_equal(np.frombuffer(rows).reshape(-1, 2)[:, 1], -np.arange(64.0))
+    assert decode(receive(puller)[0]) == Event(5, "warning", "cause", "source", "text")
+    assert BATCH.unpack(receive(puller)[1])[0] == 64
+    assert decode(receive(puller)[0]) == End(b"{}", 70, 1)
+    assert feed.dropped == 0
+
+
+def test_batch_leaves_after_its_time(feed, puller, tmp_path):
+    puller.connect(feed.address)
+    wait_ready(feed)
+    feed.begin(tmp_path, "demo", 0)
+    receive(puller)
+    feed.commit(0)
+    feed.commit(20_000_000)
+    assert not puller.poll(20)
+    feed.commit(50_000_000)
+    assert len(receive(puller)[2]) == 3 * 8
+
+
+def test_without_recorder_everything_is_dropped_and_counted(feed, tmp_path):
+    assert not feed.ready
+    feed.begin(tmp_path, "demo", 0)
+    for k in range(640):
+        feed.commit(k)
+    assert feed.rows == feed.dropped == 640
+    assert not feed.end(timeout_s=0.05)
+
+
+def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
+    """The queue is bounded: what does not fit is dropped, and the index shows where."""
+    feed = Feed(TOPICS, queue_bytes=1)
+    puller.rcvhwm = 1
+    puller.setsockopt(zmq.RCVBUF, 1024)
+    puller.connect(feed.address)
+    wait_ready(feed)
+    feed.begin(tmp_path, "demo", 0)
+    k = 0
+    while feed.dropped == 0:
+        feed.commit(k)
+        k += 1
+        assert k < 5_000_000, "a queue without bound"
+    receive(puller)
+    indices = []
+    while puller.poll(200):
+        _, index, times, _ = receive(puller)
+        indices.append((BATCH.unpack(index)[0], len(times) // 8))
+    before = indices[-1][0] + indices[-1][1]
+    assert before == k - feed.dropped
+    for _ in range(64):
+        feed.commit(k)
+        k += 1
+    assert BATCH.unpack(receive(puller)[1])[0] == before + feed.dropped
+    feed.close()
+
+
+def test_recorder_that_comes_late_gets_the_head_first(feed, puller, tmp_path):
+    feed.begin(tmp_path, "demo", 0)
+    for k in range(64):
+        feed.commit(k)
+    puller.connect(feed.address)
+    wait_ready(feed)
+    for k in range(64):
+        feed.commit(64 + k)
+    assert isinstance(decode(receive(puller)[0]), Begin)
+    assert BATCH.unpack(receive(puller)[1])[0] == 64
+    assert feed.dropped == 64
+
+
+def test_events_are_bounded(feed, monkeypatch):
+    monkeypatch.setattr(feed_module, "MAX_WAITING", 10)
+    for k in range(25):
+        feed.event(k, "info", "c", "s", "t")
+    assert feed.events == 25
+    assert feed.events_dropped == 15
+
+
+def test_patience_is_spent_once(tmp_path):
+    feed = Feed(TOPICS, patience_s=0.05)
+    feed.begin(tmp_path, "demo", 0)
+    assert feed._patience_ms == 0  # nobody came; the rows after it do not wait again
+    feed.close()
+
+
+def test_signal_recorded_twice_is_refused():
+    with pytest.raises(ValueError, match=r"a\.x"):
+        Feed([TOPICS[0], Topic("again", [Signal("a.x")])])
+
+
+def test_null_feed_has_the_same_row(tmp_path):
+    feed = NullFeed(TOPICS)
+    feed.begin(tmp_path, "demo", 0)
+    feed.row[:] = 1.0
+    feed.commit(0)
+    assert (feed.row.shape, feed.rows, feed.dropped) == ((2,), 1, 0)
+    assert feed.end()
+    feed.close()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,258 @@
+"""The log file: complete, readable elsewhere, honest about gaps, and safe on a bad disk."""
+
+import json
+import operator
+import os
+
+import numpy as np
+import pytest
+import zmq
+from mcap.reader import make_reader
+from mcap_ros2.decoder import DecoderFactory
+
+from hilrt.record import cdr, writer
+from hilrt.record.feed import Feed
+from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.reader import load_log
+from hilrt.record.writer import Recorder, Recording
+
+TOPICS = [
+    Topic(
+        "outputs", [Signal("engine.torque", "N*m", "EngineFast"), Signal("vehicle.speed", "m/s")]
+    ),
+    Topic("sent", [Signal("vehicle.engine_torque:sent", "N*m")]),
+]
+EPOCH_NS = 1_780_000_000_000_000_000
+
+
+def begin_in(folder, topics=TOPICS):
+    return Begin(
+        out_dir=str(folder),
+        session="demo",
+        epoch_ns=EPOCH_NS,
+        topics=topics,
+        attachments=[Attachment("demo.toml", "text/plain", b"[session]\n")],
+        metadata={"python": "3.11"},
+    )
+
+
+def test_second_library_reads_the_same_numbers(tmp_path):
+    recording = Recording(begin_in(tmp_path))
+    rows = np.random.default_rng(1).normal(size=(50, 3))
+    recording.batch(0, np.arange(50) * 1_000_000, rows)
+    recording.finish(End(b'{"verdict": "good"}', 50, 0))
+    read = {topic.name: [] for topic in TOPICS}
+    with recording.path.open("rb") as file:
+        reader = make_reader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
+        topics = [f"/{name}" for name in read]
+        for _, channel, message, decoded in reader.iter_decoded_messages(topics):
+            topic = next(t for t in TOPICS if f"/{t.name}" == channel.topic)
+            paths = cdr.field_paths(topic)
+            read[topic.name].append([operator.attrgetter(path)(decoded) for path in paths])
+            assert message.log_time == EPOCH_NS + 1_000_000 * message.sequence
+        np.testing.assert_array_equal(np.column_stack([read["outputs"], read["sent"]]), rows)
+        names = {attachment.name for attachment in reader.iter_attachments()}
+        assert names == {"demo.toml", "summary.json"}
+        assert reader.get_summary().statistics.channel_message_counts[1] == 50
+
+
+def test_viewer_shows_subsystem_and_port():
+    assert cdr.field_paths(TOPICS[0]) == ["engine.torque", "vehicle.speed"]
+
+
+def test_events_fit_a_viewers_log_panel(tmp_path):
+    recording = Recording(begin_in(tmp_path))
+    recording.event(Event(1_500_000_000, "error", "peer_lost", "vehicle", "vehicle fell silent"))
+    recording.finish(End(b"", 0, 1))
+    with recording.path.open("rb") as file:
+        messages = list(make_reader(file).iter_messages(["/events"]))
+    schema, channel, message = messages[-1]
+    body = json.loads(message.data)
+    assert (schema.name, schema.encoding, channel.message_encoding) == (
+        "foxglove.Log",
+        "jsonschema",
+        "json",
+    )
+    assert body["timestamp"] == {"sec": 1_780_000_001, "nsec": 500_000_000}
+    assert (body["level"], body["name"], body["message"]) == (4, "vehicle", "vehicle fell silent")
+
+
+def test_missing_rows_leave_an_event_with_both_ends(tmp_path):
+    recording = Recording(begin_in(tmp_path))
+    recording.batch(0, np.arange(10) * 1_000_000, np.zeros((10, 3)))
+    recording.batch(30, np.arange(30, 40) * 1_000_000, np.ones((10, 3)))
+    recording.finish(End(b"", 45, 0))
+    log = load_log(tmp_path)
+    gaps = [event for event in log.events if event.cause == "record_gap"]
+    assert [(gap.t, gap.until) for gap in gaps] == [(0.009, 0.03), (0.039, 0.039)]
+    assert "20 rows" in gaps[0].text
+    assert "5 rows" in gaps[1].text
+    assert log.metadata["rows"] == "20"
+    assert log.metadata["rows_missing"] == "25"
+
+
+def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "CHUNK_BYTES", 500)
+    recording = Recording(begin_in(tmp_path))
+    recording.batch(0, np.arange(200), np.zeros((200, 3)))
+    recording.finish(End(b"", 200, 0))
+    with recording.path.open("rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes
+    assert len(chunks) > 20
+    for chunk in chunks[1:]:  # the first one holds the channels and the first event
+        lengths = set(chunk.message_index_offsets)
+        assert {1, 2} <= lengths
+
+
+def test_flush_brings_rows_to_the_file(tmp_path):
+    """What has been flushed survives a kill: nothing of it is in the process any more."""
+    recording = Recording(begin_in(tmp_path))
+    recording.batch(0, np.arange(10), np.ones((10, 3)))
+    recording.flush()
+    log = load_log(tmp_path)
+    assert log.truncated
+    assert len(log["engine.torque"]) == 10
+    recording.abandon()
+
+
+def test_older_log_is_never_overwritten(tmp_path):
+    Recording(begin_in(tmp_path)).finish(None)
+    with pytest.raises(FileExistsError):
+        Recording(begin_in(tmp_path))
+
+
+class FullDisk:
+    """A file whose disk takes so many bytes."""
+
+    def __init__(self, path, mode, room):
+        self.file, self.room = open(path, mode), room  # noqa: SIM115 - it is the file
+
+    def write(self, data):
+        fits = min(len(data), self.room)
+        self.file.write(bytes(data)[:fits])
+        self.room -= fits
+        if fits < len(data):
+            raise OSError(28, "No space left on device")
+        return fits
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+@pytest.mark.parametrize("room", [4000, 6000, 20_000])
+def test_full_disk_leaves_a_log_that_reads(tmp_path, monkeypatch, room):
+    monkeypatch.setattr(
+        writer, "open", lambda path, mode: FullDisk(path, mode, room), raising=False
+    )
+    recording = Recording(begin_in(tmp_path))
+    rng = np.random.default_rng(2)
+    written = 0
+
+    def fill():
+        nonlocal written
+        while written < 10_000:
+            times = np.arange(written, written + 10)
+            recording.batch(written, times, rng.normal(size=(10, 3)))
+            recording.flush()
+            written += 10
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
+    recording.abandon()
+    log = load_log(tmp_path)
+    assert len(log["vehicle.engine_torque:sent"]) == written
+    assert "cut off" in log.truncated
+
+
+# -- the process's loop, in this process -------------------------------------------------------
+
+
+@pytest.fixture
+def master():
+    feed = Feed(TOPICS)
+    recorder = Recorder(feed.address)
+    assert feed._socket.poll(5000, zmq.POLLOUT)
+    yield feed, recorder
+    feed.close()
+
+
+def test_recorder_ends_when_told(master, tmp_path):
+    feed, recorder = master
+    feed.begin(tmp_path / "new", "demo", EPOCH_NS)
+    for k in range(100):
+        feed.row[:] = k
+        feed.commit(k)
+    feed.end(b'{"steps": 100}')
+    assert recorder.run() == 0
+    log = load_log(tmp_path / "new")
+    np.testing.assert_array_equal(log["engine.torque"], np.arange(100.0))
+    assert log.attachments["summary.json"] == b'{"steps": 100}'
+    assert not log.truncated
+
+
+def test_recorder_closes_the_log_when_the_master_is_gone(master, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "GONE_S", 0.1)
+    feed, recorder = master
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    for k in range(64):
+        feed.commit(k)
+    feed._socket.linger = 1000  # what was handed over is on its way, as after a kill
+    feed._socket.close()
+    assert recorder.run() == 0
+    log = load_log(tmp_path)
+    assert len(log.t) == 64
+    assert not log.truncated
+    assert log.events[-1].cause == "master_lost"
+
+
+def test_sigterm_drains_first(master, tmp_path):
+    feed, recorder = master
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    for k in range(640):
+        feed.commit(k)
+    recorder.stop = True
+    assert recorder.run() == 0
+    assert len(load_log(tmp_path).t) == 640
+
+
+def test_nonsense_is_counted_and_ignored(master, tmp_path, capsys):
+    feed, recorder = master
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    feed._socket.send(b"nonsense")
+    feed._socket.send_multipart([b"rows", b"short", b"", b""])
+    feed._socket.send_multipart([b"rows", bytes(8), bytes(8), bytes(5)])
+    feed.end()
+    assert recorder.run() == 0
+    assert "3 messages" in capsys.readouterr().err
+
+
+def test_folder_that_cannot_be_made_is_named(master, tmp_path, capsys):
+    feed, recorder = master
+    (tmp_path / "file").write_text("in the way")
+    feed.begin(tmp_path / "file" / "run", "demo", EPOCH_NS)
+    assert recorder.run() == 1
+    error = capsys.readouterr().err
+    assert str(tmp_path / "file") in error
+    assert "choose another folder" in error
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_disk_error_ends_recording_with_a_message(master, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        writer, "open", lambda *_: FullDisk("/dev/full", "wb", 1 << 20), raising=False
+    )
+    feed, recorder = master
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    assert recorder.run() == 1
+    assert "No space left on device" in capsys.readouterr().err
+
+
+def test_recorder_without_a_master_gives_up(capsys):
+    recorder = Recorder("tcp://127.0.0.1:9", connect_s=0.0)
+    assert recorder.run() == 1
+    assert "no master" in capsys.readouterr().err
+
+
+def test_bad_address_is_an_error_in_words(capsys):
+    assert writer.main(["--connect", "nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err
