@@ -96,6 +96,26 @@ class Initialized(Message):
     t_valid_ns: list[int] | None = None
 
 
+class Probe(Message):
+    """Master → solver, between steps: interface Jacobians for a macro step `h`.
+
+    `source` is ``solver`` (what the solver knows) or ``probe`` (tried out around the inputs `u`
+    from the present state, which is restored).
+    """
+
+    source: Literal["solver", "probe"]
+    t: float
+    h: float
+    order: int
+    u: bytes
+
+
+class Probed(Message):
+    """Solver → master: Γ of shape (order + 1, n_outputs, n_inputs); left out if there is none."""
+
+    gamma: bytes | None = None
+
+
 class Advance(Message):
     """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`."""
 
@@ -201,6 +221,7 @@ FromPeer = (
     Hello
     | Initialized
     | Advanced
+    | Probed
     | Measurements
     | Armed
     | Secured
@@ -255,7 +276,9 @@ def unpack(data: bytes, *shape: int) -> Floats:
     The first dimension may be -1, as many rows as there are. Rows without columns cannot be
     counted: there is one, then.
     """
-    row = 8 * math.prod(shape[1:])
+    row = 8
+    for size in shape[1:]:
+        row *= size
     rows = shape[0]
     if rows < 0:
         rows = len(data) // row if row else 1
