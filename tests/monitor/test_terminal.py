@@ -1,0 +1,264 @@
+"""The terminal view: what it says, and that it leaves the terminal as it found it."""
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from rich.console import Console
+
+from hilrt.monitor import terminal
+from hilrt.monitor.telemetry import (
+    BondStatus,
+    Flag,
+    PeerStatus,
+    Percentiles,
+    Status,
+    Telemetry,
+)
+from hilrt.monitor.terminal import Watcher, closing_table, flag_words, live_view, plain_line
+
+RUNNING = Status(
+    session="engine-in-the-loop",
+    state="RUNNING",
+    t=12.34,
+    duration=30.0,
+    tick=12_340,
+    missed=23,
+    lateness_us=Percentiles(62.0, 180.0, 412.0),
+    values={"engine.torque": 123.456, "vehicle.pedal": float("nan")},
+    units={"engine.torque": "N*m"},
+    flags=[
+        Flag("sample_late", "engine"),
+        Flag("sample_late", "vehicle"),
+        Flag("deadline_missed", "session"),
+    ],
+    bonds={"shaft": BondStatus(25_000.0, -12.5, 120.2, -3.2)},
+    peers={"vehicle": PeerStatus(12, 0, 1.2)},
+    verdict="degraded",
+)
+STOPPED = Status(session="engine-in-the-loop", state="STOPPED", message="finished")
+
+
+def text_of(renderable, width=100):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def test_live_view_shows_the_session():
+    text = text_of(live_view(RUNNING))
+    for part in (
+        "engine-in-the-loop  RUNNING",
+        "12.3 / 30 s",
+        "62 µs median, 180 p99, 412 max",
+        "missed 23 of 12,340 ticks",
+        "so far degraded",
+        "123.5  N*m",
+        "25,000",
+        "sample late (engine, vehicle), deadline missed (session)",
+    ):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_plain_line_is_one_line():
+    line = plain_line(RUNNING)
+    assert "12.3 of 30 s (41 %)" in line
+    assert "late p99 180 µs" in line
+    assert "\n" not in line
+
+
+def test_flags_in_words():
+    assert flag_words([]) == ""
+    assert flag_words([Flag("step_minimum", "")]) == "step minimum"
+
+
+def test_session_in_virtual_time_has_no_lateness():
+    status = Status(session="s", state="RUNNING", t=1.0, duration=0.0, tick=3)
+    assert "lateness" not in text_of(live_view(status))
+    assert "late p99" not in plain_line(status)
+
+
+def test_announcement_keeps_the_values():
+    assert terminal._merged(None, STOPPED) == STOPPED
+    merged = terminal._merged(RUNNING, STOPPED)
+    assert (merged.state, merged.message, merged.t) == ("STOPPED", "finished", 12.34)
+
+
+SUMMARY = {
+    "session": "engine-in-the-loop",
+    "steps": 30_000,
+    "time_s": 30.0,
+    "wall_s": 30.002,
+    "step_size_s": {"first": 1e-3, "min": 1e-3, "mean": 1e-3, "max": 1e-3},
+    "bonds": {
+        "shaft": {
+            "residual_energy_j": -12.5,
+            "tracking_energy_j": 120.3,
+            "corrected_energy_j": -3.2,
+            "uncorrected_energy_j": 0.1,
+            "cap_share": 0.034,
+        }
+    },
+    "flags": {
+        "sample_late": {"count": 12, "seconds": 0.31},
+        "step_minimum": {"count": 0, "seconds": 0.0},
+    },
+    "lateness_us": {"p50": 62.0, "p99": 180.0, "p999": 400.2, "max": 1234.5},
+    "compute_us": {"p50": 52.0, "p99": 80.0, "p999": 100.0, "max": 300.0},
+    "missed_ticks": 123,
+    "peers": {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0}},
+    "verdict": "degraded",
+    "reasons": ["late samples on 1.2 % of the steps"],
+    "files": ["runs/x/session.mcap"],
+}
+
+
+def test_closing_table_sums_up():
+    text = text_of(closing_table(SUMMARY))
+    for part in (
+        "engine-in-the-loop: degraded",
+        "late samples on 1.2 % of the steps",
+        "30,000 over 30.00 s",
+        "123 (0.41 %)",
+        "62.0 median, 180 p99, 400 p99.9",
+        "3.4 %",
+        "sample late",
+        "vehicle: 12 late, 0 lost",
+        "runs/x/session.mcap",
+    ):
+        assert part in text
+    assert "step minimum" not in text
+    assert "step size" not in text
+
+
+def test_closing_table_of_a_variable_step_in_virtual_time():
+    sizes = {"first": 1e-3, "min": 5e-4, "mean": 2e-3, "max": 1e-2}
+    summary = {**SUMMARY, "step_size_s": sizes, "lateness_us": None, "compute_us": None}
+    text = text_of(closing_table(summary))
+    assert "step size" in text
+    assert "missed ticks" not in text
+
+
+def test_closing_table_of_almost_nothing():
+    assert "unknown" in text_of(closing_table({}))
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 0.5
+        return self.now
+
+
+def test_silent_session_ends_the_view(monkeypatch):
+    monkeypatch.setattr(terminal, "CONNECT_S", 1.0)
+    watcher = Watcher("tcp://127.0.0.1:9", Clock())
+    watcher.watch(lambda status: None)
+    watcher.close()
+    assert watcher.silent
+
+
+# -- the process ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def publishing(*last):
+    """Telemetry of a running session; after the block has ended, its last words."""
+    telemetry = Telemetry()
+    stop = threading.Event()
+
+    def publish():
+        while not stop.wait(0.02):
+            telemetry.publish(RUNNING)
+        for status in last:
+            telemetry.publish(status)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield telemetry.address, stop
+    finally:
+        stop.set()
+        thread.join()
+        telemetry.close()
+
+
+def command(address):
+    return [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]
+
+
+def read_pty(fd, until, deadline_s=20.0):
+    """What a pseudo-terminal shows until some bytes appear, or until it is closed."""
+    os.set_blocking(fd, False)
+    shown, deadline = b"", time.monotonic() + deadline_s
+    while time.monotonic() < deadline:
+        try:
+            part = os.read(fd, 65536)
+        except BlockingIOError:
+            time.sleep(0.01)
+            continue
+        except OSError:  # the other end is closed
+            break
+        shown += part
+        if until and until in shown:
+            break
+    return shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("way", ["stopped", "terminated"])
+def test_view_in_a_terminal_gives_the_cursor_back(way):
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    environment.pop("NO_COLOR", None)
+    with publishing(STOPPED) as (address, stop):
+        process = subprocess.Popen(
+            command(address), stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        os.close(theirs)
+        shown = read_pty(ours, b"deadline missed")
+        process.send_signal(signal.SIGINT)  # Ctrl-C is for the session
+        shown += read_pty(ours, b"engine.torque")
+        assert process.poll() is None
+        if way == "stopped":
+            stop.set()
+        else:
+            process.terminate()
+        shown += read_pty(ours, b"")
+        assert process.wait(timeout=10) == 0
+    os.close(ours)
+    assert b"RUNNING" in shown
+    assert b"\x1b[?25l" in shown  # the cursor was hidden
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # and is back
+    assert b"Traceback" not in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="starts too slowly there")
+def test_view_in_a_pipe_prints_plain_lines():
+    with publishing(STOPPED) as (address, stop):
+        process = subprocess.Popen(
+            command(address), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        first = process.stdout.readline()
+        stop.set()
+        rest, errors = process.communicate(timeout=20)
+    assert first.startswith("engine-in-the-loop: RUNNING | 12.3 of 30 s")
+    assert "engine-in-the-loop: STOPPED" in rest
+    assert "finished" in rest
+    assert "\x1b" not in first + rest
+    assert errors == ""

@@ -1,0 +1,129 @@
+"""The recorder as a process: a killed master and a killed recorder both leave a readable log."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import zmq
+
+from hilrt.record.feed import Feed, Signal, Topic
+from hilrt.record.reader import load_log
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
+
+TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
+
+#: A master that records 1 kHz until it is killed, and tells where its recorder connects.
+MASTER = """
+import sys, time
+from pathlib import Path
+from hilrt.record.feed import Feed, Signal, Topic
+feed = Feed([Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])])
+print(feed.address, flush=True)
+while not feed.ready:
+    time.sleep(0.01)
+feed.begin(Path(sys.argv[1]), "killed", time.time_ns())
+start, k = time.monotonic(), 0
+while True:
+    feed.row[:] = 0.5 * k, k
+    feed.commit(k * 1_000_000)
+    k += 1
+    if k % 100 == 0:
+        print(k, flush=True)
+    time.sleep(max(0.0, start + 1e-3 * k - time.monotonic()))
+"""
+
+
+def start_recorder(address):
+    command = [sys.executable, "-m", "hilrt.record.writer", "--connect", address]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def processes():
+    started = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=10)
+
+
+def read_until(stream, count):
+    for line in stream:
+        if int(line) >= count:
+            return
+    raise AssertionError("the master ended early")
+
+
+def test_killed_master_leaves_a_whole_log(tmp_path, processes):
+    command = [sys.executable, "-c", MASTER, str(tmp_path)]
+    master = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    processes.append(master)
+    recorder = start_recorder(master.stdout.readline().strip())
+    processes.append(recorder)
+    read_until(master.stdout, 500)
+    master.kill()
+    assert recorder.wait(timeout=10) == 0
+    log = load_log(tmp_path)
+    assert log.truncated == ""
+    assert log.events[-1].cause == "master_lost"
+    assert len(log.t) >= 500 - 64  # at most one batch was still in the master
+    np.testing.assert_array_equal(log["a.tick"], np.arange(len(log.t)))
+    np.testing.assert_array_equal(log["a.x"], 0.5 * log["a.tick"])
+
+
+def test_interrupt_is_left_to_the_master(tmp_path, processes):
+    feed = Feed(TOPICS)
+    recorder = start_recorder(feed.address)
+    processes.append(recorder)
+    assert feed._socket.poll(20_000, zmq.POLLOUT)
+    feed.begin(tmp_path, "interrupted", 0)
+    wait_for(tmp_path / "session.mcap")
+    os.kill(recorder.pid, signal.SIGINT)
+    feed.row[:] = 1.0
+    feed.commit(0)
+    assert feed.end(b"{}")
+    feed.close()
+    assert recorder.wait(timeout=10) == 0
+    assert load_log(tmp_path).metadata["rows"] == "1"
+
+
+def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes):
+    feed = Feed(TOPICS)
+    recorder = start_recorder(feed.address)
+    processes.append(recorder)
+    assert feed._socket.poll(20_000, zmq.POLLOUT)
+    feed.begin(tmp_path, "killed", 0)
+    for k in range(6400):
+        feed.row[:] = k
+        feed.commit(k * 1_000_000)
+    file = tmp_path / "session.mcap"
+    wait_for(file)
+    before = file.stat().st_size
+    deadline = time.monotonic() + 10.0
+    while file.stat().st_size == before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    recorder.kill()
+    recorder.wait(timeout=10)
+    log = load_log(tmp_path)
+    assert log.truncated
+    assert len(log.t) >= 64
+    np.testing.assert_array_equal(log["a.tick"], np.arange(len(log.t)))
+    # The session goes on: nothing waits for the recorder that is gone.
+    deadline = time.monotonic() + 10.0
+    while feed.dropped == 0 and time.monotonic() < deadline:
+        feed.commit(0)
+    assert feed.dropped > 0
+    feed.close()
+
+
+def wait_for(file):
+    deadline = time.monotonic() + 20.0
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file} never came"
+        time.sleep(0.01)
