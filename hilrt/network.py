@@ -176,9 +176,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     inputs = _side(
         subsystems,
         {
-            name: tuple(
-                narrow(port, tables.subsystems[name].inputs.get(port.name)) for port in p.inputs
-            )
+            name: _narrowed(name, p.inputs, tables.subsystems[name].inputs)
             for name, p in ports.items()
         },
     )
@@ -204,6 +202,25 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
         connected=connected,
         feedthrough=_feedthrough(outputs, inputs),
     )
+
+
+def _narrowed(
+    subsystem: str, ports: tuple[Port, ...], options: Mapping[str, InputOptions]
+) -> tuple[Port, ...]:
+    known = {port.name for port in ports}
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"[subsystems.{subsystem}.inputs.{name}]: there is no such input"
+                f"{nearest(name, known)}"
+            )
+    try:
+        return tuple(narrow(port, options.get(port.name)) for port in ports)
+    except ValueError as error:
+        raise ConfigError(
+            f"[subsystems.{subsystem}.inputs] {error}, the session file's and the subsystem's own "
+            "bounds taken together; change min or max"
+        ) from None
 
 
 def narrow(port: Port, options: InputOptions | None) -> Port:
