@@ -21,6 +21,7 @@ import numpy as np
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError, SolverError
+from hilrt.probe import probe_jacobian
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)
@@ -231,6 +232,28 @@ class HostedSolver:
         if not sample.compute_us:
             sample.compute_us = compute_us
         return sample
+
+    def jacobian(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
+        """Γ_0 … Γ_order, shape (order + 1, n_outputs, n_inputs); None if there are none.
+
+        Parameters as for `Link.jacobian`; `t` [s] is where the solver stands.
+        """
+        try:
+            if source == "probe":
+                if not self.solver.can_restore():
+                    return None
+                return probe_jacobian(
+                    self.solver, lambda t, h, c: self.advance(t, h, c).y, t, h, u, order
+                )
+            gamma = self.solver.jacobian(h, order)
+        except SolverError:
+            raise
+        except Exception as error:
+            raise self._failure("jacobian", t, error) from error
+        shape = (order + 1, self.n_outputs, self.n_inputs)
+        if gamma is not None and np.shape(gamma) != shape:
+            raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it needs {shape}")
+        return None if gamma is None else _array(gamma)
 
     def stop(self, reason: str) -> None:
         """Let the solver release what it holds, once; what it raises is only logged."""

@@ -94,6 +94,15 @@ class Link(abc.ABC):
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Set the inputs `u0`, shape (n_inputs,), at `t0` [s] and return the outputs there."""
 
+    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+        """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s]; None if there are none.
+
+        `source` is "solver" (what the solver says) or "probe" (tried out around the inputs `u`,
+        shape (n_inputs,), from its present state). The result has the shape
+        (order + 1, n_outputs, n_inputs).
+        """
+        return None
+
     async def arm(self, u0: Floats) -> None:
         """Enable the bench and bring its inputs to `u0` within their limits; models: nothing."""
 

@@ -16,6 +16,7 @@ from hilrt.exchange import Exchange
 from hilrt.monitor.status import StatusPublisher
 from hilrt.plan import Plan
 from hilrt.record.feed import Feed
+from hilrt.record.messages import Level
 from hilrt.signals import RowWriter
 from hilrt.step import StepInput, StepState, assess, macro_step
 from hilrt.timing import Distribution
@@ -188,7 +189,7 @@ class Master:
         if not changes:
             return
         for change in changes[:CHANGES_PER_TICK]:
-            level = "warning" if change.raised else "info"
+            level: Level = "warning" if change.raised else "info"
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
         changes.clear()

@@ -28,6 +28,7 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import freeze_gc, other_cpus, set_affinity
 from hilrt.hub import Hub
+from hilrt.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Link, Ports
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
@@ -35,6 +36,7 @@ from hilrt.monitor.telemetry import Telemetry
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
 from hilrt.record.feed import Attachment, Feed, NullFeed
+from hilrt.record.messages import Level
 from hilrt.remote_link import RemoteLink
 from hilrt.signals import build_topics
 from hilrt.solver import Floats, Sample
@@ -132,7 +134,7 @@ class Session:
         self.armed: list[Link] = []
         self.interrupted = ""
         self._epoch_ns = 0
-        self._notes: list[tuple[str, str, str]] = []
+        self._notes: list[tuple[Level, str, str]] = []
 
     @property
     def real_time(self) -> bool:
@@ -179,7 +181,7 @@ class Session:
             self.cpus_for_children = other_cpus(affinity)
             await self._connect()
             network, samples, u0 = await self._initialize()
-            plan, state, exchange = self._build(network, samples, u0)
+            plan, state, exchange = await self._build(network, samples, u0)
             await self._open_log(plan)
             if affinity and (problem := set_affinity(affinity)):
                 self._note("warning", "host", problem)
@@ -241,14 +243,17 @@ class Session:
         self._go(State.INITIALIZED, "all subsystems have initialized")
         return network, [sample for sample in samples if sample is not None], u0
 
-    def _build(
+    async def _build(
         self, network: Network, samples: list[Sample], u0: Floats
     ) -> tuple[Plan, StepState, Exchange]:
         physical = np.array([link.physical for link in self.links], dtype=bool)
         lead = np.array([link.actuation_delay for link in self.links])
-        plan = build_plan(network, self.tables, physical, lead, self.options.shadow)
         y0 = np.concatenate([sample.y for sample in samples])
-        state = start(plan, 0.0, y0, u0)
+        feedthrough = await find_feedthrough(network, self.tables, self.links, u0)
+        model = await find_model_corrector(network, self.tables, self.links, u0, y0)
+        shadow = self.options.shadow
+        plan = build_plan(network, self.tables, physical, lead, shadow, feedthrough)
+        state = start(plan, 0.0, y0, u0, model)
         exchange = Exchange(
             network,
             self.links,
@@ -369,7 +374,7 @@ class Session:
         }
         self.feed.begin(self.folder, self.name, wall_epoch_ns, attachments, metadata)
         for level, source, text in self._notes:
-            self.feed.event(0, level, "session", source, text)  # type: ignore[arg-type]
+            self.feed.event(0, level, "session", source, text)
         self._notes.clear()
 
     # -- end --------------------------------------------------------------------------------------
@@ -402,19 +407,19 @@ class Session:
 
     # -- bookkeeping ------------------------------------------------------------------------------
 
-    def _go(self, state: State, cause: str, level: str = "info") -> None:
+    def _go(self, state: State, cause: str, level: Level = "info") -> None:
         """Change the state; every transition is in the log with its cause."""
         text = f"{self.state} -> {state}: {cause}"
         self.state = state
         self.publisher.announce(str(state), cause)
         self._note(level, "session", text)
 
-    def _note(self, level: str, source: str, text: str) -> None:
+    def _note(self, level: Level, source: str, text: str) -> None:
         if self.feed is None or self._epoch_ns == 0:
             self._notes.append((level, source, text))
             return
         t_ns = monotonic_ns() - self._epoch_ns if self.real_time else self._virtual_now()
-        self.feed.event(t_ns, level, "session", source, text)  # type: ignore[arg-type]
+        self.feed.event(t_ns, level, "session", source, text)
 
     def _virtual_now(self) -> int:
         return self.master.progress.t_ns if self.master is not None else 0

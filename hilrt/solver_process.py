@@ -161,6 +161,8 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
                     return message.reason
                 elif isinstance(message, wire.Initialize):
                     _initialize(peer, solver, message)
+                elif isinstance(message, wire.Probe):
+                    _probe(peer, solver, message)
                 elif isinstance(message, wire.Error):
                     raise MasterGone(f"the master reported an error: {message.text}")
                 elif not isinstance(message, wire.Heartbeat):
@@ -181,6 +183,12 @@ def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> N
     gc.collect()
     gc.freeze()
     peer.send(wire.Initialized(y=wire.pack(sample.y)))
+
+
+def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
+    u = wire.unpack(message.u, solver.n_inputs)
+    gamma = solver.jacobian(message.source, message.t, message.h, message.order, u)
+    peer.send(wire.Probed(gamma=None if gamma is None else wire.pack(gamma)))
 
 
 def _advanced(tick: int, sample: Sample) -> wire.Advanced:

@@ -70,6 +70,13 @@ class InProcessLink(Link):
         except SolverError as error:
             raise self._lose(error) from error
 
+    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+        """See `Link.jacobian`."""
+        try:
+            return self._hosted.jacobian(source, 0.0, h, order, u)
+        except SolverError as error:
+            raise self._lose(error) from error
+
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Note the inputs; the step runs in `poll`."""
         self._job = (tick, t, h, coefficients.copy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from hilrt.config import SubsystemOptions
 from hilrt.link import Arrival
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Floats, Sample
-from hilrt.wire import Advance, Advanced, FromPeer, Initialized, unpack
+from hilrt.wire import Advance, Advanced, FromPeer, Initialized, Probe, Probed, pack, unpack
 
 
 class Options(SubsystemOptions):
@@ -25,6 +26,20 @@ class ZeroMQLink(RemoteLink):
     step_message = Advance
 
     _tick: int | None = None
+
+    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+        """See `Link.jacobian`; the solver may take as long as to connect."""
+        kind: Literal["solver", "probe"] = "probe" if source == "probe" else "solver"
+        self.computing = True
+        try:
+            probe = Probe(source=kind, t=0.0, h=h, order=order, u=pack(u))
+            answer = await self.request(probe, Probed, self.hub.connect_timeout)
+        finally:
+            self.computing = False
+            self.heard_ns = self.hub.clock()
+        if answer.gamma is None:
+            return None
+        return unpack(answer.gamma, order + 1, self.n_outputs, self.n_inputs)
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`."""

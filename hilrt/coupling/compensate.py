@@ -21,5 +21,6 @@ def outputs_at(differences: Floats, nodes: Floats, degree: Ints) -> Floats:
         From `divided_differences`; `nodes` are relative to the communication point, s.
     """
     if not np.count_nonzero(nodes[0]):
-        return differences[0].copy()
+        newest: Floats = differences[0].copy()
+        return newest
     return newton_value(differences, nodes, degree)

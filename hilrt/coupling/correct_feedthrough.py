@@ -40,7 +40,7 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
         If ``I − D L`` is singular: the feedthrough loop has no solution.
     """
     try:
-        K = np.linalg.inv(np.eye(len(D)) - D @ L)
+        K: Floats = np.linalg.inv(np.eye(len(D)) - D @ L).astype(np.float64)
     except np.linalg.LinAlgError:
         raise ValueError("the feedthrough loop I − D L is singular") from None
     return Feedthrough(K, K @ D)

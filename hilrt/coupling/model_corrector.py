@@ -14,6 +14,7 @@ import numpy as np
 
 from hilrt.coupling import correct_model, identify
 from hilrt.coupling.regression import Settings
+from hilrt.coupling.trust import Reason
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
 
@@ -102,7 +103,7 @@ class ModelCorrector:
         """Outputs whose correction is inactive because their Jacobian is not trusted, (ny,)."""
         if self.learned is None:
             return np.zeros(len(self.plan.constant[0]), dtype=bool)
-        inactive: Bools = self.learned.reason != identify.Reason.USED
+        inactive: Bools = self.learned.reason != Reason.USED
         return inactive
 
 
@@ -166,8 +167,8 @@ def build_model_corrector(
         learning = identify.prepare(parts, network.L)
         learned = identify.start(learning, gamma)
         gamma = learned.gamma
-        for part in identified:
-            dither[network.inputs.slices[part.subsystem]] = part.dither
+        for one in identified:
+            dither[network.inputs.slices[one.subsystem]] = one.dither
     plan = correct_model.build_plan(coupling, gamma, alpha)
     return ModelCorrector(
         h=h,
