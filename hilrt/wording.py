@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -21,3 +23,11 @@ def number(value: float | None, digits: int = 4) -> str:
 def words(name: str) -> str:
     """``sample_late`` as ``sample late``."""
     return name.replace("_", " ")
+
+
+def missed_ticks(summary: Mapping[str, Any]) -> str:
+    """``31 (0.10 %)``: ticks missed, and their share of all grid points, those skipped included."""
+    missed, steps = int(summary.get("missed_ticks") or 0), int(summary.get("steps") or 0)
+    step_s = (summary.get("step_size_s") or {}).get("min") or 0.0
+    points = max(steps, round((summary.get("time_s") or 0.0) / step_s) if step_s > 0 else 0)
+    return f"{missed:,} ({100 * min(1.0, missed / points):.2f} %)" if points else f"{missed:,}"

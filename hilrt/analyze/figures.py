@@ -7,6 +7,7 @@ page, see `report`; the curves' colours are readable on light and dark.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,8 +54,8 @@ class Material:
     topics : dict
         Topic to its signals, in the order of the row.
     bonds : dict
-        Bond to ``{"effort": signal, "flow": signal}``.
-    connections : list of [from, to]
+        Bond to ``{"effort": signal, "flow": signal}``, from the log's metadata.
+    connections : list of (output, input)
     gaps : list of LogEvent
         Where rows are missing.
     """
@@ -63,7 +64,7 @@ class Material:
     units: dict[str, str]
     topics: dict[str, list[str]]
     bonds: dict[str, dict[str, str]]
-    connections: list[list[str]]
+    connections: list[tuple[str, str]]
     gaps: list[LogEvent]
     drawn: set[str] = field(default_factory=set)
 
@@ -75,8 +76,8 @@ class Material:
             curves=curves,
             units={signal.name: signal.unit for signal in signals},
             topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
-            bonds=_from_json(stream.metadata.get("bonds"), {}),
-            connections=_from_json(stream.metadata.get("connections"), []),
+            bonds=_bonds(stream),
+            connections=_connections(stream),
             gaps=[event for event in stream.events if event.cause == "record_gap"][:MAX_GAPS],
         )
 
@@ -101,12 +102,22 @@ class Material:
         return (float(low), float(high) if high > low else float(low) + 1.0)
 
 
-def _from_json(text: str | None, default: Any) -> Any:
+def _bonds(stream: LogStream) -> dict[str, dict[str, str]]:
     try:
-        value = json.loads(text) if text else default
-    except ValueError:
-        return default
-    return value if isinstance(value, type(default)) else default
+        bonds = json.loads(stream.metadata.get("bonds", "[]"))
+        return {bond["name"]: bond for bond in bonds}
+    except (ValueError, TypeError, KeyError):  # a log of another version: fewer figures
+        return {}
+
+
+def _connections(stream: LogStream) -> list[tuple[str, str]]:
+    """Output and input of each connection, from the session file that the log keeps."""
+    try:
+        texts = [d.decode() for n, d in stream.attachments.items() if n.endswith(".toml")]
+        tables = [table for text in texts for table in tomllib.loads(text).get("connections", [])]
+        return [(table["from"], table["to"]) for table in tables]
+    except (ValueError, TypeError, KeyError):
+        return []
 
 
 def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
@@ -197,6 +208,7 @@ def _lines(
                 fill_alpha=0.15,
             )
         )
+    plot.yaxis[0].formatter.power_limit_high = 7
     plot.legend.click_policy = "hide"
     plot.legend.location = "top_left"
     plot.legend.orientation = "horizontal"
@@ -316,11 +328,9 @@ def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> 
         plot = _histogram(histogram["edges_us"], histogram["counts"])
         note = "From the tick to the last input on the wire; both scales are logarithmic."
         drawings.append(Drawing("Lateness", note, plot))
-    size = summary.get("step_size_s") or {}
     timing = material.present(material.topics.get("timing", []))
-    steps = [name for name in timing if name == "master:step"]
-    if steps and size.get("min") != size.get("max"):
-        plot = _lines(material, shared, steps)
+    if "master:step" in timing and np.ptp(material.curves["master:step"].y) > 0.0:
+        plot = _lines(material, shared, ["master:step"])
         drawings.append(Drawing("Step size", "", plot))
     others = [n for n in timing if material.units[n] in ("us", "µs")]
     if others and summary.get("lateness_us"):

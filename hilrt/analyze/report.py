@@ -17,7 +17,7 @@ from typing import Any
 from hilrt.analyze.decimate import read_curves
 from hilrt.errors import RecordError
 from hilrt.record.reader import LogStream, find_log
-from hilrt.wording import number, words
+from hilrt.wording import missed_ticks, number, words
 
 FILE_NAME = "report.html"
 #: Points of all curves together: what keeps the page small whatever the session's length.
@@ -170,11 +170,8 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
             rows.append([label, *cells])
     timing = _table("Timing", ["", "median", "p99", "p99.9", "max"], rows)
     if rows and summary.get("lateness_us"):
-        steps, missed = summary.get("steps") or 0, summary.get("missed_ticks") or 0
-        share = f" ({100 * missed / steps:.2f} %)" if steps else ""
-        timing = timing.replace(
-            "</table>", f"</table><p>{missed:,} of {steps:,} ticks missed{share}</p>"
-        )
+        note = f"<p>missed ticks: {missed_ticks(summary)}</p>"
+        timing = timing.replace("</table>", f"</table>{note}")
     size = summary.get("step_size_s") or {}
     sizes = [[number(size.get(key)) for key in ("first", "min", "mean", "max")]] if size else []
     return timing + _table("Step size, s", ["first", "min", "mean", "max"], sizes)

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.monitor.telemetry import Flag, Status, decode
-from hilrt.wording import number, words
+from hilrt.wording import missed_ticks, number, words
 
 SILENCE_S = 3.0
 #: How long the session may take to say its first word, s.
@@ -194,9 +194,7 @@ def _steps(summary: Mapping[str, Any]) -> Table:
             cells = (f"{number(spread.get(q), 3)} {name}" for q, name in _PERCENTILES)
             table.add_row(label, f"{', '.join(cells)} µs")
     if summary.get("lateness_us"):
-        missed = int(summary.get("missed_ticks") or 0)
-        share = f" ({100 * missed / steps:.2f} %)" if steps else ""
-        table.add_row("missed ticks", f"{missed:,}{share}")
+        table.add_row("missed ticks", missed_ticks(summary))
     return table
 
 
