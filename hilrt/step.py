@@ -253,6 +253,8 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
     if not plan.variable_step:
         measure_defects(plan, state, given)
     measure_bonds(plan, state, given)
+    if state.model is not None:
+        state.model.learn(given.tick, plan.sampled(given.fresh, given.t_valid, given.t))
     state.monitor.update(plan, state, given)
     return state
 
