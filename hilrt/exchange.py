@@ -15,11 +15,15 @@ from hilrt.clock import monotonic_ns
 from hilrt.errors import PeerLost, SolverError
 from hilrt.link import Arrival, Link
 from hilrt.network import Network
+from hilrt.remote_link import RemoteLink
 from hilrt.solver import Sample
 from hilrt.step import StepInput, StepState
+from hilrt.wire import Event
 
 #: A bench that has not been heard for this many of its intervals is late.
 BENCH_PATIENCE = 2.5
+#: Events taken at once: a talkative peer costs no ticks.
+REPORTS_AT_ONCE = 20
 
 
 class Exchange:
@@ -77,6 +81,7 @@ class Exchange:
         self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
+        self._reporting = [link for link in links if isinstance(link, RemoteLink)]
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
@@ -166,7 +171,9 @@ class Exchange:
             given.realised[inputs] = sample.realised
         self.compute_us[s] = sample.compute_us
         if self._physical[s]:
-            self._newest[s] = float(np.fmax.reduce(given.t_valid[part], initial=self._newest[s]))
+            valid = given.t_valid[part]
+            newest = np.fmax.reduce(valid, initial=self._newest[s]) if len(valid) else t_end
+            self._newest[s] = float(newest)
         else:
             self._newest[s] = t_end
             given.covered[s] = t_end - given.reached[s]
@@ -208,6 +215,14 @@ class Exchange:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
         for s in self._local:
             self._parked[s].extend(self.links[s].poll())
+
+    def reports(self) -> list[tuple[str, Event]]:
+        """Subsystem and event: what they have told for people since the last call, some of it."""
+        found: list[tuple[str, Event]] = []
+        for link in self._reporting:
+            while link.events and len(found) < REPORTS_AT_ONCE:
+                found.append((link.name, link.events.popleft()))
+        return found
 
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
