@@ -58,13 +58,15 @@ class Side:
 class Connections:
     """Scalar connections, sorted by the input they act on; arrays of shape (nc,).
 
-    `gain` includes the unit conversion. `first` holds the position of the first connection of
+    `gain` includes the unit conversion. `free` marks those without an order of their own in the
+    session file. `first` holds the position of the first connection of
     every connected input (for ``np.add.reduceat``), `target` the inputs in the same order.
     """
 
     source: Ints
     gain: Floats
     order: Ints
+    free: Bools
     taylor: Bools
     first: Ints
     target: Ints
@@ -267,7 +269,7 @@ def _connections(
     tables: Session, outputs: Side, inputs: Side
 ) -> tuple[Connections, Floats, Floats]:
     default = tables.master.extrapolation
-    rows: list[tuple[int, int, float, int]] = []
+    rows: list[tuple[int, int, float, int, bool]] = []
     L = np.zeros((len(inputs), len(outputs)))
     offset = np.zeros(len(inputs))
     for i, table in enumerate(tables.connections):
@@ -284,7 +286,7 @@ def _connections(
             raise ConfigError(f"{where}: {error}") from None
         order = default.order if table.order is None else table.order
         for a, b in zip(_range(source), _range(target), strict=True):
-            rows.append((b, a, table.gain * factor, order))
+            rows.append((b, a, table.gain * factor, order, table.order is None))
             L[b, a] += table.gain * factor
             offset[b] += table.gain * shift + table.offset
     rows.sort(key=lambda row: row[0])
@@ -295,6 +297,7 @@ def _connections(
             source=np.array([row[1] for row in rows], dtype=np.intp),
             gain=np.array([row[2] for row in rows], dtype=np.float64),
             order=np.array([row[3] for row in rows], dtype=np.intp),
+            free=np.array([row[4] for row in rows], dtype=bool),
             taylor=np.full(len(rows), default.source == "taylor"),
             first=first.astype(np.intp),
             target=inputs_used,
@@ -327,6 +330,8 @@ def _bonds(tables: Session, outputs: Side, inputs: Side, L: Floats, every: Ints)
         for e, f in zip(_range(effort), _range(flow), strict=True):
             e_in = _partner(L, inputs, e, f_owner, f"{where} effort = {table.effort!r}")
             f_in = _partner(L, inputs, f, e_owner, f"{where} flow = {table.flow!r}")
+            if table.correction.residual == "sent":
+                _refuse_sums(L, inputs, (e_in, f_in), where)
             values = (e, f, e_in, f_in, L[e_in, e], L[f_in, f], watt, b)
             for key, value in zip(columns, values, strict=True):
                 columns[key].append(value)
@@ -358,6 +363,17 @@ def _partner(L: Floats, inputs: Side, output: int, subsystem: np.intp, where: st
             "a power bond needs exactly one [[connections]] entry each way"
         )
     return int(candidates[0])
+
+
+def _refuse_sums(L: Floats, inputs: Side, used: tuple[int, ...], where: str) -> None:
+    """What was sent to an input that adds up connections is not one bond's effort or flow."""
+    for i in used:
+        if np.count_nonzero(L[i]) > 1:
+            raise ConfigError(
+                f"{where}: input {inputs.names[i]!r} adds up several connections, so that the "
+                "bond's share of what was sent is not known; give it an input of its own, or set "
+                'correction.residual = "held"'
+            )
 
 
 def _feedthrough(outputs: Side, inputs: Side) -> Bools:
