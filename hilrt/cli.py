@@ -173,6 +173,8 @@ def _load(session: Path, overrides: list[str]) -> SessionFile:
 
 def _finish(result: Result, quiet: bool) -> None:
     """Report page and closing table, after everything has stopped."""
+    for warning in result.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     if result.fault:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if not result.summary:

@@ -179,6 +179,7 @@ class Master:
         self.row.fill(self.state, given, self.exchange, h_ns * 1e-9, late_ns, compute_ns)
         self.feed.commit(t_ns)
         self._report_flags()
+        self._report_events(t_ns)
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             left = self.step_ns - lateness_ns if self.clock is not None else self.step_ns
@@ -193,6 +194,13 @@ class Master:
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
         changes.clear()
+
+    def _report_events(self, t_ns: int) -> None:
+        """Log what the subsystems told, and show what is more than information."""
+        for name, event in self.exchange.reports():
+            self.feed.event(t_ns, event.level, event.cause, name, event.text)
+            if event.level != "info":
+                self.publisher.announce(self.publisher.state, f"{name}: {event.text}")
 
     async def _breathe(self, tick: int) -> None:
         """Let signals and heartbeats have their turn when nothing waits."""

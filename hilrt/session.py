@@ -106,12 +106,15 @@ class Result:
         0 finished, 3 ended by a fault in the safe state, 130 interrupted.
     fault : str, optional
         What went wrong.
+    warnings : list of str
+        What else should be known: processes that ended by themselves, or not at all.
     """
 
     folder: Path
     summary: dict[str, Any] = field(default_factory=dict)
     exit_status: int = 0
     fault: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
 
 class Session:
@@ -134,7 +137,8 @@ class Session:
         self.armed: list[Link] = []
         self.interrupted = ""
         self._epoch_ns = 0
-        self._notes: list[tuple[Level, str, str]] = []
+        self._notes: list[tuple[Level, str, str, str]] = []
+        self._closing = False
 
     @property
     def real_time(self) -> bool:
@@ -186,7 +190,7 @@ class Session:
             if affinity and (problem := set_affinity(affinity)):
                 self._note("warning", "host", problem)
             clock = await self._make_clock() if self.real_time else None
-            await self._arm(u0, network)
+            await self._arm(u0, network, exchange)
             if clock is not None:
                 clock.before_spin = exchange.prefetch
             await self._loop(plan, state, exchange, clock)
@@ -259,12 +263,12 @@ class Session:
             self.links,
             plan.step,
             [options.late.max_misses for options in self.tables.subsystems.values()],
-            derivatives=plan.depth - 1 if network.connections.taylor.any() else 0,
+            derivatives=plan.rows - 1 if network.connections.taylor.any() else 0,
         )
         exchange.start(0.0, samples)
         return plan, state, exchange
 
-    async def _arm(self, u0: Floats, network: Network) -> None:
+    async def _arm(self, u0: Floats, network: Network, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
         limit = self.tables.master.arm_timeout
         for s, link in enumerate(self.links):
@@ -279,6 +283,7 @@ class Session:
                 raise PeerLost(
                     link.name, f"could not be armed within {limit:g} s (master.arm_timeout)"
                 ) from None
+        self._note_reports(exchange)
         self._go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
     async def _make_clock(self) -> WallClock:
@@ -338,6 +343,7 @@ class Session:
             self._go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
         await self._secure(fault or self.interrupted or "session finished")
+        self._note_reports(exchange)
         if fault is not None:
             self.result.fault, self.result.exit_status = fault, 3
             self._go(State.FAULT, fault, level="error")
@@ -373,8 +379,8 @@ class Session:
             ),
         }
         self.feed.begin(self.folder, self.name, wall_epoch_ns, attachments, metadata)
-        for level, source, text in self._notes:
-            self.feed.event(0, level, "session", source, text)
+        for note in self._notes:
+            self.feed.event(0, *note)
         self._notes.clear()
 
     # -- end --------------------------------------------------------------------------------------
@@ -385,6 +391,7 @@ class Session:
 
     async def _close(self) -> None:
         """Whatever happened: benches secured, processes ended, files closed."""
+        self._closing = True  # from here on, processes end because they are told to
         if self.master is None or not self.result.summary:
             await self._secure(self.result.fault or self.interrupted or "session could not start")
         for link in self.links:
@@ -397,8 +404,7 @@ class Session:
             self.feed.close()
         self.publisher.announce(str(self.state), "closing")
         await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
-        for line in await self.children.stop_all(STOP_TIMEOUT):
-            self._note("warning", "session", line)
+        self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
 
     def _write_summary(self) -> None:
         if self.result.summary:
@@ -414,23 +420,36 @@ class Session:
         self.publisher.announce(str(state), cause)
         self._note(level, "session", text)
 
-    def _note(self, level: Level, source: str, text: str) -> None:
+    def _note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         if self.feed is None or self._epoch_ns == 0:
-            self._notes.append((level, source, text))
+            self._notes.append((level, cause, source, text))
             return
         t_ns = monotonic_ns() - self._epoch_ns if self.real_time else self._virtual_now()
-        self.feed.event(t_ns, level, "session", source, text)
+        self.feed.event(t_ns, level, cause, source, text)
+
+    def _note_reports(self, exchange: Exchange) -> None:
+        """Log what the subsystems told while the master's loop did not run."""
+        while reports := exchange.reports():
+            for name, event in reports:
+                self._note(event.level, name, event.text, event.cause)
 
     def _virtual_now(self) -> int:
         return self.master.progress.t_ns if self.master is not None else 0
 
     def _child_ended(self, name: str, returncode: int) -> None:
         """A process that the session started has ended by itself."""
+        child = self.children[name]
+        if self._closing or (name == "view" and returncode == 0):
+            return
+        last = "".join(child.tail(1)).strip()
+        text = child.describe_exit() + (f": {last}" if last else "")
         for link in self.links:
             if link.name == name and isinstance(link, RemoteLink):
-                child = self.children[name]
-                last = "".join(child.tail(1)).strip()
-                link.gone(f"its process {child.describe_exit()}" + (f": {last}" if last else ""))
+                link.gone(f"its process {text}")
+                return
+        self.result.warnings.append(f"{name}: its process {text}")
+        self._note("error", name, f"the process {text}", "process_ended")
+        self.publisher.announce(str(self.state), f"{name} {text}")
 
     def _start_view(self, address: str) -> None:
         argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]

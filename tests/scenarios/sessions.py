@@ -1,0 +1,346 @@
+"""Whole sessions as real processes: started, watched from outside, looked at on the bus.
+
+Nothing here uses the package's own ideas of a bus or a process: frames are taken by python-can and
+decoded by cantools, processes are found in /proc by a mark in their environment, which everything
+that a session starts inherits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import can
+import cantools
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "bench_configs"
+SHARED = ROOT.parent / "shared"
+MESSAGES = cantools.database.load_file(CONFIGS / "engine_bench.dbc")
+#: For everything that happens within a few seconds on an idle machine, s.
+TIMEOUT = 90.0
+MARK = "HILRT_SCENARIO"
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+
+#: Largest rates of the bench's inputs, as in the session files, unit/s.
+MAX_RATE = {"Speed": 800.0, "Pedal": 500.0}
+#: The longest time that one move of a set-point makes up for, s: the gateway's promise that a
+#: stall of its own is no step for the bench.
+LONGEST_GAP = 0.02
+
+#: A session that a busy machine keeps up with: no pinning, no spinning, patience.
+CALM = (
+    "master.step=0.01",
+    "master.connect_timeout=60.0",
+    "master.arm_timeout=60.0",
+    "master.pacing={spin=0.0, affinity=[]}",
+    "subsystems.vehicle.late.max_misses=1000",
+    "subsystems.engine.late.max_misses=1000",
+    "subsystems.engine.master_timeout=0.5",
+    "subsystems.engine.bench_timeout=0.2",
+)
+
+
+def until(condition: Callable[[], Any], what: str, timeout: float = TIMEOUT) -> Any:
+    """Wait for a condition and return what it returned."""
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"{what}: not within {timeout:g} s"
+        time.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    """A port of this test's own: multicast buses on one port hear each other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# ---- the bus -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A decoded frame; `t` is the kernel's time of reception, s since 1970."""
+
+    t: float
+    values: dict[str, Any]
+
+    def __getitem__(self, signal_name: str) -> float:
+        return float(self.values[signal_name])
+
+
+class Listener:
+    """An independent node that records every frame of a bus of its own.
+
+    Attributes
+    ----------
+    table : str
+        The bus as an inline table, for the session file.
+    """
+
+    def __init__(self) -> None:
+        self.channel, self.port = "239.74.163.11", free_port()
+        where = f'channel="{self.channel}", port={self.port}, hop_limit=0'
+        self.table = f'{{interface="udp_multicast", {where}}}'
+        self.arguments = f"interface=udp_multicast,channel={self.channel},port={self.port}"
+        self._bus = can.Bus(
+            interface="udp_multicast",
+            channel=self.channel,
+            port=self.port,
+            hop_limit=0,
+            ignore_config=True,
+        )
+        with socket.socket(fileno=os.dup(self._bus.fileno())) as same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self._raw: list[can.Message] = []
+        self._closing = False
+        self._thread = threading.Thread(target=self._read, name="listener", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while not self._closing:
+            frame = self._bus.recv(timeout=0.05)
+            if frame is not None:
+                self._raw.append(frame)
+
+    def frames(self, name: str, since: float = 0.0) -> list[Frame]:
+        """Frames of one message in the order of reception."""
+        message = MESSAGES.get_message_by_name(name)
+        return [
+            Frame(raw.timestamp, message.decode(bytes(raw.data), decode_choices=False))
+            for raw in list(self._raw)
+            if raw.arbitration_id == message.frame_id and raw.timestamp >= since
+        ]
+
+    def newest(self, name: str) -> Frame | None:
+        """The newest frame of a message, if there is one."""
+        frame_id = MESSAGES.get_message_by_name(name).frame_id
+        for raw in reversed(list(self._raw)):
+            if raw.arbitration_id == frame_id:
+                values = MESSAGES.decode_message(frame_id, bytes(raw.data), decode_choices=False)
+                return Frame(raw.timestamp, values)
+        return None
+
+    def enable_requested(self) -> bool:
+        """Whether the gateway asks the bench to run."""
+        frame = self.newest("DynoDemand")
+        return frame is not None and frame["Enable"] == 1
+
+    def close(self) -> None:
+        self._closing = True
+        self._thread.join(TIMEOUT)
+        self._bus.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# ---- the processes -----------------------------------------------------------------------------
+
+
+class Run:
+    """One ``hilrt run`` in a session and process group of its own, as a terminal would make it."""
+
+    ROLES = ("emulate", "gateway", "solver", "hilrt.record.writer", "hilrt.monitor.terminal")
+
+    def __init__(self, session: Path, out: Path, *options: str, quiet: bool = True) -> None:
+        self.out, self.session = out, session
+        out.mkdir(parents=True, exist_ok=True)
+        self._mark = uuid.uuid4().hex
+        self._stdout, self._stderr = out.with_suffix(".stdout"), out.with_suffix(".stderr")
+        command = [sys.executable, "-m", "hilrt", "run", str(session), "--out", str(out)]
+        command += ["--quiet"] if quiet else []
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [*command, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env={**os.environ, MARK: self._mark},
+                start_new_session=True,
+            )
+
+    # -- from outside --
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        (folder,) = [entry for entry in self.out.iterdir() if entry.is_dir()]
+        return folder
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def children(self) -> dict[str, int]:
+        """Process ids by role, without the master."""
+        found = {}
+        for pid, command in self.alive():
+            for role in self.ROLES:
+                if role in command and pid != self.pid:
+                    found[role] = pid
+        return found
+
+    def alive(self) -> list[tuple[int, list[str]]]:
+        """Every process of this run that has not ended, with its command."""
+        mark = f"{MARK}={self._mark}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    command = (entry / "cmdline").read_bytes().decode().split("\0")
+                    found.append((int(entry.name), command))
+        return found
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process group, as a terminal does."""
+        os.killpg(self.pid, number)
+
+    # -- waiting --
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait for a condition, as long as the master lives."""
+
+        def seen() -> Any:
+            found = condition()
+            assert found or not self.ended(), f"{what}: the session ended first; {self.stderr}"
+            return found
+
+        return until(seen, what)
+
+    def until_running(self) -> None:
+        """Until the first tick, when the log is begun."""
+        self.until(lambda: list(self.out.glob("*/session.mcap")), "first tick")
+
+    def wait(self, timeout: float = TIMEOUT) -> int:
+        """Exit status; afterwards nothing of the run may be left."""
+        status = self.process.wait(timeout)
+        self.until_nothing_left(timeout=5.0)
+        return status
+
+    def until_nothing_left(self, timeout: float = TIMEOUT) -> None:
+        until(lambda: not self.alive(), "end of every process of the run", timeout)
+
+    def clean_up(self) -> None:
+        """Kill what is left; only ever processes of this run."""
+        if not self.ended():
+            self.process.kill()
+        self.process.wait(TIMEOUT)
+        for pid, _ in self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def engine_session(folder: Path, *, bench_of_its_own: bool = False) -> Path:
+    """A copy of the shipped engine session; without the emulated bench if there is one already."""
+    shutil.copytree(CONFIGS, folder, dirs_exist_ok=True)
+    path = folder / "engine_in_the_loop.toml"
+    if bench_of_its_own:
+        lines = path.read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("emulator =")]
+        assert len(kept) == len(lines) - 1
+        path.write_text("\n".join(kept))
+    return path
+
+
+def sets(*overrides: str) -> list[str]:
+    """``--set`` options."""
+    return [word for item in overrides for word in ("--set", item)]
+
+
+def driving(start: float = 25.0) -> str:
+    """The vehicle on its way from the first tick on: `start` is the time in the cycle, s."""
+    words = ["hilrt", "solver", "hilrt.models.vehicle:Vehicle"]
+    words += ["--param", "cycle=wltc_class3b.csv", "--param", f"cycle_start={start}"]
+    return f"subsystems.vehicle.spawn={words}".replace("'", '"')
+
+
+@contextlib.contextmanager
+def engine_run(
+    tmp_path: Path,
+    listener: Listener,
+    *overrides: str,
+    duration: float = 600.0,
+    options: Sequence[str] = (),
+    bench_of_its_own: bool = False,
+    quiet: bool = True,
+) -> Iterator[Run]:
+    """A running engine session on the listener's bus; nothing of it is left afterwards."""
+    session = engine_session(tmp_path / "configs", bench_of_its_own=bench_of_its_own)
+    given = sets(*CALM, f"subsystems.engine.bus={listener.table}", driving(), *overrides)
+    run = Run(
+        session, tmp_path / "runs", "--duration", str(duration), *given, *options, quiet=quiet
+    )
+    try:
+        yield run
+    finally:
+        run.clean_up()
+
+
+# ---- what a bench may expect -------------------------------------------------------------------
+
+
+def assert_brought_down(listener: Listener, since: float) -> None:
+    """The safe profile as the bench saw it, from `since` [s since 1970] on.
+
+    Pedal first, then the speed, both ramped and not jumped; enable is withdrawn last, and for good.
+    """
+    speed = listener.frames("DynoDemand", since)
+    pedal = listener.frames("EngineDemand", since)
+    assert speed[-1]["Enable"] == 0
+    assert speed[-1]["Speed"] == 0.0
+    assert pedal[-1]["Pedal"] == 0.0
+    withdrawn = next(i for i, frame in enumerate(speed) if frame["Enable"] == 0)
+    assert all(frame["Enable"] == 0 for frame in speed[withdrawn:])
+    assert speed[withdrawn]["Speed"] == 0.0
+    assert_ramped(speed, "Speed")
+    assert_ramped(pedal, "Pedal")
+    pedal_down = next(frame.t for frame in pedal if frame["Pedal"] == 0.0)
+    assert all(frame["Speed"] > 0.0 for frame in speed if frame.t < pedal_down)
+
+
+def assert_ramped(frames: Sequence[Frame], name: str) -> None:
+    """No step from frame to frame, and no faster over time than the rate allows."""
+    rate = MAX_RATE[name]
+    for before, after in itertools.pairwise(frames):
+        move = abs(after[name] - before[name])
+        if (after["Alive"] - before["Alive"]) % 256 == 1:  # the listener has not lost one between
+            assert move <= rate * LONGEST_GAP + 0.01, (before, after)
+    # Frames may leave late and then close together: over a longer time that evens out.
+    for i in range(0, len(frames), 10):
+        for j in range(i, len(frames), 10):
+            late = frames[j].t - frames[i].t + 0.1
+            assert abs(frames[j][name] - frames[i][name]) <= rate * late, (frames[i], frames[j])

@@ -1,0 +1,152 @@
+"""Something in a session breaks: it ends in the safe state, says why, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import hilrt
+from tests.scenarios.sessions import (
+    LINUX,
+    TIMEOUT,
+    Listener,
+    Run,
+    assert_brought_down,
+    engine_run,
+)
+
+pytestmark = LINUX
+
+FAILING = '''
+from hilrt.models.vehicle import Vehicle
+
+
+class Failing(Vehicle):
+    """Runs out of fuel after a second."""
+
+    def advance(self, t, h, u):
+        if t > 1.0:
+            raise RuntimeError("the tank is empty")
+        return super().advance(t, h, u)
+'''
+#: Time after which the driving vehicle has the pedal down, s.
+A_WHILE = 0.5
+
+
+def assert_fault(run: Run, *words: str) -> None:
+    """Exit status 3 with one clear message, and whole files that say the same."""
+    assert run.wait() == 3, run.stderr
+    assert "Traceback" not in run.stderr
+    for word in words:
+        assert word in run.stderr
+    log = hilrt.load_log(run.folder)
+    assert not log.truncated
+    faults = [event.text for event in log.events if event.level == "error"]
+    assert any(all(word in text for word in words) for text in faults), faults
+    assert (run.folder / "summary.json").is_file()
+    assert (run.folder / "report.html").is_file()
+
+
+def test_solver_is_killed(tmp_path: Path) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        killed = time.time()
+        os.kill(run.children()["solver"], signal.SIGKILL)
+        assert_fault(run, "'vehicle'", "SIGKILL")
+        assert_brought_down(listener, killed)
+
+
+def test_solver_raises(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "failing.py").write_text(FAILING)
+    spawn = 'subsystems.vehicle.spawn=["hilrt", "solver", "failing:Failing"]'
+    with Listener() as listener, engine_run(tmp_path, listener, spawn) as run:
+        run.until_running()
+        began = time.time()
+        assert_fault(run, "'vehicle'", "the tank is empty")
+        assert_brought_down(listener, began)
+
+
+def test_emulator_is_killed(tmp_path: Path) -> None:
+    """Nobody answers any more: the demands come down all the same."""
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        killed = time.time()
+        os.kill(run.children()["emulate"], signal.SIGKILL)
+        assert_fault(run, "'engine'", "silent")
+        assert_brought_down(listener, killed)
+        events = hilrt.load_log(run.folder).events
+        late = [event for event in events if event.cause == "bench_silent"]
+        assert [event.level for event in late] == ["warning", "error"]
+        assert any(e.source == "engine.emulator" and "SIGKILL" in e.text for e in events)
+
+
+def test_bench_goes_silent(tmp_path: Path) -> None:
+    """A bench that was there before the session: it still hears, and sends nothing."""
+    with Listener() as listener:
+        command = [sys.executable, "-m", "hilrt", "emulate", "engine"]
+        command += ["--bus", f"{listener.arguments},hop_limit=0", "--fault", "silent@15"]
+        database = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
+        bench = subprocess.Popen([*command, "--database", str(database)])
+        try:
+            with engine_run(tmp_path, listener, bench_of_its_own=True) as run:
+                run.until_running()
+                assert "emulate" not in run.children()
+                assert_fault(run, "'engine'", "silent", "no new frame of Engine")
+                last_heard = listener.frames("EngineFast")[-1].t
+                assert_brought_down(listener, last_heard)
+                late = [e for e in hilrt.load_log(run.folder).events if e.cause == "bench_silent"]
+                assert [event.level for event in late] == ["warning", "error"]
+            assert bench.poll() is None  # it is not the session's to end
+        finally:
+            bench.kill()
+            bench.wait(TIMEOUT)
+
+
+def test_gateway_is_killed(tmp_path: Path) -> None:
+    """The last guard left is the bench's own: it falls back when no demands come."""
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        os.kill(run.children()["gateway"], signal.SIGKILL)
+        assert_fault(run, "'engine'", "SIGKILL")
+        last = listener.newest("DynoDemand")
+        assert last is not None
+        assert last["Enable"] == 1
+        bench = [f for f in listener.frames("EngineSlow") if f.t > last.t]
+        assert bench[-1]["Enabled"] == 0
+        assert bench[-1]["FaultCause"] == 1  # DEMAND_LOST
+
+
+def test_recorder_is_killed(tmp_path: Path) -> None:
+    """The bench does not depend on the disk: the session goes on, and says what it lost."""
+    with Listener() as listener, engine_run(tmp_path, listener, duration=3.0) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        os.kill(run.children()["hilrt.record.writer"], signal.SIGKILL)
+        assert run.wait() == 0, run.stderr
+        assert "recorder" in run.stderr
+        assert "SIGKILL" in run.stderr
+        assert "Traceback" not in run.stderr
+        assert hilrt.load_log(run.folder).truncated
+        assert_brought_down(listener, listener.frames("EngineDemand")[-200].t)
+
+
+@pytest.mark.parametrize("role", ["solver", "gateway"])
+def test_subsystem_dies_before_the_start(tmp_path: Path, role: str) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        pid = run.until(lambda: run.children().get(role), f"{role} is started")
+        os.kill(pid, signal.SIGKILL)
+        assert run.wait() == 3
+        name = {"solver": "'vehicle'", "gateway": "'engine'"}[role]
+        assert name in run.stderr
+        assert "SIGKILL" in run.stderr
+        assert "Traceback" not in run.stderr
