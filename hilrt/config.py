@@ -49,18 +49,35 @@ class Extrapolation(Table):
 
 
 class StepControl(Table):
-    """``[master.step_control]``; METHODS sections 6 and 7."""
+    """``[master.step_control]``; METHODS sections 6 and 7.
 
-    method: Literal["fixed", "pi"] = "fixed"
+    "pi" keeps the largest defect at `tolerance`; "local" the estimated error of the inputs below
+    ``atol + rtol |u|``; "ecco" the power residual of every bond below that share of its power.
+    """
+
+    method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
     tolerance: Positive = 1.0
     #: First step [s]; default: ``master.step``.
     initial: Positive | None = None
     #: Bounds of the step, s.
     minimum: Positive = 1e-9
     maximum: Positive = MAX_STEP_S
-    #: With `atol`, `rtol` the defect of a port is divided by ``atol + rtol |y|``.
-    atol: NonNegative | None = None
+    #: With `atol`, `rtol` the defect of a port is divided by ``atol + rtol |y|``. `atol` is one
+    #: number or a table by port, ``{ "left.x" = 1e-6, "*.v" = 1e-3 }``; with "ecco" it is in J.
+    #: With a fixed step they only set what raises the flag ``error_estimate``.
+    atol: NonNegative | dict[str, NonNegative] | None = None
     rtol: NonNegative | None = None
+    #: "local": factor on the error, 2 to 6 (default 6); "ecco": on the step (default 0.95).
+    safety: Positive | None = None
+
+
+class OrderControl(Table):
+    """``[master.order_control]``: order of the connections that give none of their own."""
+
+    method: Literal["fixed", "derivatives"] = "fixed"
+    minimum: Order = 0
+    maximum: Order = 4
+    initial: Order = 1
 
 
 class Pacing(Table):
@@ -79,6 +96,7 @@ class MasterTable(Table):
     listen: str = "tcp://127.0.0.1:*"
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
     step_control: StepControl = msgspec.field(default_factory=StepControl)
+    order_control: OrderControl = msgspec.field(default_factory=OrderControl)
     pacing: Pacing = msgspec.field(default_factory=Pacing)
     #: Share of the step in which all inputs must be on the wire.
     dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2

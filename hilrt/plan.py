@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from hilrt.config import Reliability, Session, StepControl
+from hilrt.control import Controls, build_controls
 from hilrt.coupling.correct_energy import Settings
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
@@ -17,6 +18,8 @@ from hilrt.solver import Floats
 
 #: A sample this close to the communication point, relative to the step, counts as taken at it.
 SAMPLED_SHARE = 0.1
+#: Default of ``master.step_control.safety`` by method.
+SAFETY = {"local": 6.0, "ecco": 0.95}
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,11 @@ class Plan:
     ----------
     step, first_step : float
         Macro step, and the first one where the step is variable, s.
-    depth : int
-        Samples kept per output: the highest order + 1.
-    output_order, full_order : ndarray of int, shape (ny,)
-        Highest order of an output's connections (how it is carried to the communication point),
-        and ``depth - 1``.
+    depth, rows : int
+        Samples kept per output, and coefficients of the polynomials sent: the highest order + 1.
+        Order control looks at more samples than it uses.
+    full_order : ndarray of int, shape (ny,)
+        ``depth - 1``.
     spacing : ndarray, shape (ny,)
         Smallest distance of two samples that count as two, s.
     base : ndarray, shape (nu,)
@@ -51,8 +54,9 @@ class Plan:
     step: float
     first_step: float
     step_control: StepControl
+    controls: Controls
     depth: int
-    output_order: Ints
+    rows: int
     full_order: Ints
     spacing: Floats
     base: Floats
@@ -101,15 +105,11 @@ class Plan:
         """Whether a step of size `h` [s] is the smallest that the step control may choose."""
         return self.variable_step and h <= self.step_control.minimum
 
-    def worst_defect(self, u_defect: Floats, y_defect: Floats, u: Floats, y: Floats) -> float:
-        """Largest defect over all connected ports; over ``atol + rtol |value|`` where given."""
-        control, ins, outs = self.step_control, self.network.connected, self.coupled
-        defects = np.concatenate((u_defect[ins], np.nan_to_num(y_defect[outs])))
-        if control.atol is not None or control.rtol is not None:
-            value = np.abs(np.concatenate((u[ins], y[outs])))
-            scale = (control.atol or 0.0) + (control.rtol or 0.0) * value
-            defects = defects / np.where(scale > 0.0, scale, np.inf)
-        return float(defects.max(initial=0.0))
+    @cached_property
+    def safety(self) -> float:
+        """Safety factor of the step control."""
+        given = self.step_control.safety
+        return given if given is not None else SAFETY.get(self.step_control.method, 1.0)
 
 
 def build_plan(
@@ -133,10 +133,7 @@ def build_plan(
     feedthrough : Feedthrough, optional
         Where any bond is corrected by its feedthrough.
     """
-    connections, ny = network.connections, len(network.outputs)
-    depth = int(connections.order.max(initial=0)) + 1
-    output_order = np.zeros(ny, dtype=np.intp)
-    np.maximum.at(output_order, connections.source, connections.order)
+    controls = build_controls(network, tables.master)
     master, owner = tables.master, network.outputs.owner
     control = master.step_control
     spacing = np.where(physical[owner], 0.5 * master.step * network.every[owner], 0.0)
@@ -148,9 +145,10 @@ def build_plan(
         if control.initial is not None and control.method != "fixed"
         else master.step,
         step_control=control,
-        depth=depth,
-        output_order=output_order,
-        full_order=np.full(ny, depth - 1, dtype=np.intp),
+        controls=controls,
+        depth=controls.depth,
+        rows=controls.highest + 1,
+        full_order=np.full(len(network.outputs), controls.depth - 1, dtype=np.intp),
         spacing=spacing,
         base=np.where(network.connected, network.offset, network.u_start),
         lead=lead[network.inputs.owner],
@@ -158,7 +156,7 @@ def build_plan(
         energy=_energy(network, physical, shadow),
         holds_when_late=np.array([policy == "hold" for policy in late]),
         reliability=tables.reliability,
-        checks=build_checks(network),
+        checks=build_checks(network, tests_errors=controls.tests),
         shadow=shadow,
         feedthrough=feedthrough,
         dithers=any(

@@ -42,6 +42,12 @@ CAUSES: Final[dict[str, Cause]] = {
     "sample_implausible": Cause("value is not a finite number", 0.0, 0.01),
     "connection_defect": Cause("input as sent differs from the output it stands for", 0.05, 0.5),
     "output_defect": Cause("output inside the step differs from its polynomial", 0.05, 0.5),
+    "error_estimate": Cause(
+        "estimated error of an input over its tolerance (an indicator only, where marked: the "
+        "output behind it has feedthrough)",
+        0.05,
+        0.5,
+    ),
     "power_residual": Cause("the interface creates or destroys power", 0.05, 0.5),
     "tracking_error": Cause("the bench realises its demand late or imperfectly", 0.2, 0.8),
     "correction_capped": Cause("energy correction at its cap", 0.2, 1.1),
@@ -89,14 +95,21 @@ class Checks:
         return next(c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
 
 
-def build_checks(network: Network) -> Checks:
-    """All checks that the topology has something to watch for."""
+def build_checks(network: Network, tests_errors: bool = False) -> Checks:
+    """All checks that the topology has something to watch for.
+
+    Parameters
+    ----------
+    tests_errors : bool
+        Whether the errors of the inputs are estimated.
+    """
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
         "sample_late": network.subsystems,
         "sample_implausible": network.outputs.names,
         "connection_defect": network.inputs.names,
         "output_defect": network.outputs.names,
+        "error_estimate": _estimates(network) if tests_errors else [],
         "power_residual": bonds,
         "tracking_error": bonds,
         "correction_capped": bonds,
@@ -112,6 +125,16 @@ def build_checks(network: Network) -> Checks:
         groups.append(slice(len(where), len(where) + len(names)))
         where += names
     return Checks(list(watched), groups, where)
+
+
+def _estimates(network: Network) -> list[str]:
+    """Inputs whose error is estimated, with what the estimate is worth."""
+    through = network.feedthrough.any(axis=1)
+    marked = ((network.L != 0.0) & through).any(axis=1)
+    return [
+        f"{name} (indicator)" if mark else name
+        for name, mark in zip(network.inputs.names, marked, strict=True)
+    ]
 
 
 class FlagChange(NamedTuple):
@@ -187,6 +210,8 @@ class Monitor:
         np.divide(state.u_defect, u_scale * limits.connection_defect, out=part["connection_defect"])
         if given.has_middle:
             np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
+        if plan.controls.tests:
+            np.multiply(state.control.ratio, state.control.failed, out=part["error_estimate"])
         if len(p_scale):
             corrected, energy = state.corrected, plan.energy
             np.divide(corrected.power, p_scale * limits.power_residual, out=part["power_residual"])

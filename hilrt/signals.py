@@ -23,6 +23,8 @@ BOND_SIGNALS = (
     ("uncorrected_energy", "J"),
 )
 MASTER_SIGNALS = (("step", "s"), ("lateness", "us"), ("compute", "us"), ("missed", ""))
+#: Only where step or order are controlled, or the error is tested: what was acted on, and how.
+CONTROL_SIGNALS = (("error", ""), ("order", ""))
 PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
 
 
@@ -38,7 +40,7 @@ def build_topics(plan: Plan) -> list[Topic]:
     bonds = [bond.name for bond in net.bonds.tables]
     sent = [
         Signal(f"{name}:sent" + (f"_d{m}" if m else ""), unit + (f"/s^{m}" if m else ""))
-        for m in range(plan.depth)
+        for m in range(plan.rows)
         for name, unit in zip(inputs.names, inputs.units, strict=True)
     ]
     return [
@@ -55,7 +57,7 @@ def build_topics(plan: Plan) -> list[Topic]:
         Topic("flags", [Signal(f"flag:{cause}", "") for cause in plan.checks.causes]),
         Topic(
             "timing",
-            [Signal(f"master:{key}", unit) for key, unit in MASTER_SIGNALS]
+            [Signal(f"master:{key}", unit) for key, unit in MASTER_SIGNALS + _control(plan)]
             + [Signal(f"{s}:{key}", unit) for key, unit in PEER_SIGNALS for s in net.subsystems],
         ),
     ]
@@ -63,6 +65,10 @@ def build_topics(plan: Plan) -> list[Topic]:
 
 def _signals(names: list[str], units: list[str], suffix: str = "") -> list[Signal]:
     return [Signal(name + suffix, unit) for name, unit in zip(names, units, strict=True)]
+
+
+def _control(plan: Plan) -> tuple[tuple[str, str], ...]:
+    return CONTROL_SIGNALS if plan.controls.any or plan.variable_step else ()
 
 
 class RowWriter:
@@ -75,13 +81,14 @@ class RowWriter:
         lengths = {
             "raw": ny,
             "corrected": ny,
-            "sent": plan.depth * nu,
+            "sent": plan.rows * nu,
             "realised": nu,
             "u_defect": nu,
             "y_defect": ny,
             **{key: nb for key, _ in BOND_SIGNALS},
             "flags": len(plan.checks.causes),
             "master": len(MASTER_SIGNALS),
+            "control": len(_control(plan)),
             **{f"peer_{key}": n for key, _ in PEER_SIGNALS},
         }
         stops = np.cumsum(list(lengths.values()))
@@ -119,6 +126,8 @@ class RowWriter:
             part["uncorrected_energy"][:] = energy.uncorrected
         part["flags"][:] = state.monitor.any_active
         part["master"][:] = (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed)
+        if len(part["control"]):
+            part["control"][:] = (state.control.error, state.control.highest)
         part["peer_age"][:] = exchange.age
         part["peer_compute"][:] = exchange.compute_us
         part["peer_late"][:] = given.late

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.coupling import control_step, correct_energy, defect
+from hilrt.control import ControlState, control
+from hilrt.coupling import correct_energy, defect
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
@@ -136,8 +137,8 @@ class StepState:
     u_defect, y_defect : ndarray, shape (nu,), (ny,)
         RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
-    pi, monitor, model
-        State of the step control, of the flags and of the model-based corrector.
+    control, monitor, model
+        State of step and order control, of the flags and of the model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
     t_start, h : ndarray, shape (n subsystems,)
@@ -177,7 +178,7 @@ class StepState:
     defects: defect.DefectTotals
     limited: Bools
     implausible: Bools
-    pi: control_step.PIState
+    control: ControlState
     monitor: Monitor
     model: ModelCorrector | None = None
 
@@ -187,16 +188,16 @@ def start(
 ) -> StepState:
     """State before the first tick, from the initialized outputs (ny,) and inputs (nu,)."""
     net, bonds = plan.network, plan.network.bonds
-    orders, nu, n = plan.depth, len(net.inputs), len(net.subsystems)
+    depth, orders, nu, n = plan.depth, plan.rows, len(net.inputs), len(net.subsystems)
     zero = np.zeros((orders, nu))
     sent = zero.copy()
     sent[0] = u0
     e, f = y0[bonds.effort], y0[bonds.flow]
     nb = len(bonds)
     return StepState(
-        history=ex.History.start(orders, t0, y0),
-        differences=np.zeros((orders, len(y0))),
-        nodes=np.zeros((orders, len(y0))),
+        history=ex.History.start(depth, t0, y0),
+        differences=np.zeros((depth, len(y0))),
+        nodes=np.zeros((depth, len(y0))),
         degree=np.zeros(len(y0), dtype=np.intp),
         y=y0.copy(),
         measured=sent.copy(),
@@ -223,7 +224,7 @@ def start(
         defects=defect.DefectTotals.start(nu, len(y0)),
         limited=np.zeros(nu, dtype=bool),
         implausible=np.zeros(len(y0), dtype=bool),
-        pi=control_step.pi_start(plan.first_step),
+        control=ControlState.start(plan.controls, plan.first_step, nu, nb),
         monitor=Monitor.start(plan.checks, y0, u0, nb),
         model=model,
     )
@@ -236,13 +237,14 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
     state.differences, state.nodes = ex.divided_differences(state.history, given.t)
     state.degree = degree_now(plan.full_order, plan, state, given)
-    order = np.minimum(plan.output_order, state.degree)
+    order = np.minimum(state.control.output_order, state.degree)
     state.y = outputs_at(state.differences, state.nodes, order)
     correct_outputs(plan, state, given)
     build_polynomials(plan, state, given)
     if plan.variable_step:
         measure_defects(plan, state, given)
-        choose_step(plan, state, given)
+        if control(plan, state, given):
+            build_polynomials(plan, state, given)
     add_energy_correction(plan, state, given)
     send(plan, state, given)
     return state
@@ -252,6 +254,8 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
     """The slack: how good was the interval that ended, and what is to be said of it."""
     if not plan.variable_step:
         measure_defects(plan, state, given)
+        if plan.controls.any:
+            control(plan, state, given)
     measure_bonds(plan, state, given)
     if state.model is not None:
         state.model.learn(given.tick, plan.sampled(given.fresh, given.t_valid, given.t))
@@ -308,7 +312,7 @@ def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     """``ũ = L ỹ``: polynomials through the newest samples, per connection."""
     connections = plan.network.connections
     source = connections.source
-    degree = np.minimum(connections.order, state.degree[source])
+    degree = np.minimum(state.control.connection_order, state.degree[source])
     ex.connection_polynomials(state.differences, state.nodes, degree, source, state.carried)
     if plan.taylor:
         ex.taylor_polynomials(connections, state.y, given.dy, state.carried)
@@ -400,24 +404,12 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     state.u_defect = defect.connection_defect(then, state.measured, given.elapsed)
     if given.has_middle:
         # Divided differences do not depend on where the polynomial is evaluated; the nodes do.
-        order = np.minimum(plan.output_order, state.degree)
+        order = np.minimum(state.control.output_order, state.degree)
         covered = given.covered[plan.network.outputs.owner]
         expected = ex.newton_value(state.differences, state.nodes + 0.5 * covered, order)
         state.y_defect = defect.output_defect(given.y_mid, expected, order)
         state.defects.add_outputs(state.y_defect, covered)
     state.defects.add_inputs(state.u_defect, given.elapsed)
-
-
-def choose_step(plan: Plan, state: StepState, given: StepInput) -> None:
-    """Size of the step about to be dispatched, from the defects of the one that ended."""
-    if given.elapsed <= 0.0:
-        return
-    worst = plan.worst_defect(state.u_defect, state.y_defect, state.measured[0], state.y)
-    control = plan.step_control
-    state.pi = control_step.pi_step(
-        state.pi, worst, control.tolerance, control.minimum, control.maximum
-    )
-    state.h_next = max(round(state.pi.h * 1e9), 1) * 1e-9  # time is integer nanoseconds
 
 
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:

@@ -64,6 +64,7 @@ def build_summary(
             "mean": time_s / progress.steps if progress.steps else 0.0,
             "max": progress.max_h * 1e-9,
         },
+        "order": _order(state) if plan.controls.orders else None,
         "ports": _ports(plan, state, time_s),
         "bonds": _bonds(plan, state),
         "flags": {
@@ -87,6 +88,16 @@ def build_summary(
         "versions": host.pop("versions"),
         "host": host,
     }
+
+
+def _order(state: StepState) -> dict[str, float]:
+    """Orders that the control chose, over the steps."""
+    counts = state.control.steps_of_order
+    used = [order for order, count in enumerate(counts) if count]
+    if not used:
+        return {"min": 0, "mean": 0.0, "max": 0}
+    mean = sum(order * count for order, count in enumerate(counts)) / sum(counts)
+    return {"min": used[0], "mean": mean, "max": used[-1]}
 
 
 def _ports(plan: Plan, state: StepState, time_s: float) -> dict[str, Any]:

@@ -133,7 +133,7 @@ class Stepping:
         self.plan = build_plan(net, session, physical, leads, shadow)
         samples, u0 = self._initialize(net)
         self.state = start(self.plan, 0.0, np.concatenate([s.y for s in samples]), u0)
-        derivatives = self.plan.depth - 1 if self.plan.taylor else 0
+        derivatives = self.plan.rows - 1 if self.plan.taylor else 0
         misses = [table.late.max_misses for table in session.subsystems.values()]
         self.exchange = Exchange(
             net, list(self.links.values()), self.plan.step, misses, derivatives

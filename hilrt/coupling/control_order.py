@@ -1,7 +1,7 @@
 """Order control by scaled derivative norms (METHODS section 7, paper 000 section 5.2).
 
-While the terms ``SDN(j) = ‖H^j d^j P^j/dt^j‖`` of the inputs' extrapolation polynomials fall with j,
-one degree more makes extrapolation better; where they do not, a signal is too fast for its
+While the terms ``SDN(j) = ‖H^j d^j P^j/dt^j‖`` of the inputs' extrapolation polynomials fall with
+j, one degree more makes extrapolation better; where they do not, a signal is too fast for its
 samples, and a lower degree is safer.
 """
 

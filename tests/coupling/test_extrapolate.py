@@ -142,6 +142,7 @@ def connections(source, target, gain, order=0, taylor=False) -> Connections:
         source=np.array(source),
         gain=np.array(gain),
         order=np.full(len(source), order),
+        free=np.ones(len(source), dtype=bool),
         taylor=np.full(len(source), taylor),
         first=first,
         target=inputs,
