@@ -25,6 +25,9 @@ import numpy as np
 
 from hilrt.solver import Floats
 
+#: Steps between looks at the scales.
+_SCALES_EVERY = 8
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -339,7 +342,7 @@ def _measure(model: Model, y: Floats, u: Floats) -> None:
         d = x - centre
         mean += share * (d - mean)
         square += share * (d * d - square)
-    if model.seen < warm_up:
+    if model.seen < warm_up or (model.seen > warm_up and model.seen % _SCALES_EVERY):
         return
     if model.seen == warm_up:
         for centre, mean, square in (
@@ -353,6 +356,8 @@ def _measure(model: Model, y: Floats, u: Floats) -> None:
     ratio_u = _change(model.square_u, model.scale_u, model.centre_u)
     if (ratio_y != 1.0).any() or (ratio_u != 1.0).any():
         _rescale(model, ratio_y, ratio_u)
+    if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
+        model.S = np.diag(1.0 / np.sqrt(model.weight))
 
 
 def _change(square: Floats, scale: Floats, centre: Floats) -> Floats:

@@ -195,16 +195,13 @@ def judge(
     )
     unexplained = 1.0 if trust.given else limits.unexplained
     trust.doubt = error / window * spread
-    tests = [
-        (Reason.UNEXCITED, by_prior, limits.prior * float(np.trace(products))),
-        (Reason.UNSURE, trust.doubt, limits.variance * correction),
-        (Reason.UNPROVEN, error, unexplained * without),
-        (Reason.NOISY, put_in, limits.noise * correction),
-    ]
     loosened = np.where(trust.used, limits.slack, 1.0)
+    # the first that objects names the reason, so it is written last
     reason = np.zeros_like(trust.reason)
-    for cause, value, limit in reversed(tests):
-        reason[np.broadcast_to(value > limit * loosened, reason.shape)] = int(cause)
+    reason[put_in > limits.noise * loosened * correction] = Reason.NOISY
+    reason[error > unexplained * loosened * without] = Reason.UNPROVEN
+    reason[trust.doubt > limits.variance * loosened * correction] = Reason.UNSURE
+    reason[by_prior > limits.prior * loosened * float(np.trace(products))] = Reason.UNEXCITED
     if trust.samples < (2 * window if trust.given else window):
         # the first errors say only that the rest of the model was not there yet
         reason[:] = int(Reason.USED if trust.given else Reason.LEARNING)
