@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hilrt.timing import Distribution
+
+
+def filled(times) -> Distribution:
+    distribution = Distribution()
+    for ns in times:
+        distribution.add(ns)
+    return distribution
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=200), st.sampled_from([0.5, 0.99, 1.0]))
+def test_quantiles_are_right_to_a_bin(times, q):
+    expected = np.sort(times)[max(int(np.ceil(q * len(times))) - 1, 0)]
+    assert filled(times).quantile_us(q) * 1e3 == pytest.approx(expected, rel=0.0125)
+
+
+def test_the_maximum_is_exact():
+    quantiles = filled([1500, 7, 123_457]).quantiles()
+    assert quantiles["max"] == pytest.approx(123.457, rel=1e-15)
+    assert quantiles["p50"] <= quantiles["p99"] <= quantiles["p999"] <= quantiles["max"]
+
+
+def test_out_of_range_times_count_at_the_ends():
+    early, long = filled([-5, 0, 1]), filled([5 * 10**9])
+    assert early.quantile_us(1.0) == pytest.approx(1e-3, rel=0.02)
+    assert long.quantiles()["max"] == 5e6
+    assert long.quantile_us(0.5) == pytest.approx(1e6, rel=0.02)
+
+
+def test_nothing_yet():
+    empty = Distribution()
+    assert empty.quantiles() == {"p50": 0.0, "p99": 0.0, "p999": 0.0, "max": 0.0}
+    edges, counts = empty.histogram()
+    assert (len(edges), counts) == (0, [])
+
+
+@given(st.lists(st.integers(1, 10**9 - 1), min_size=1, max_size=100))
+def test_histogram_counts_what_lies_between_its_edges(times):
+    edges, counts = filled(times).histogram()
+    assert len(edges) == len(counts) + 1
+    assert sum(counts) == len(times)
+    assert counts[0] > 0
+    assert counts[-1] > 0
+    # a time on an edge may fall on either side of it by rounding
+    clear = [ns for ns in times if np.abs(np.log10(ns) * 10 % 1.0 - 0.5) < 0.49]
+    inside, _ = np.histogram(np.array(clear) * 1e-3, edges)
+    assert (inside <= counts).all()
+    assert inside.sum() == len(clear)
