@@ -11,12 +11,13 @@ from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step import StepInput, StepState
 
+#: "effort" stands for the unit of the bond's effort. For a vector bond corrections add up.
 BOND_SIGNALS = (
     ("power", "W"),
     ("residual_power", "W"),
     ("tracking_power", "W"),
-    ("correction", ""),
-    ("correction_computed", ""),
+    ("correction", "effort"),
+    ("correction_computed", "effort"),
     ("residual_energy", "J"),
     ("tracking_energy", "J"),
     ("corrected_energy", "J"),
@@ -29,7 +30,7 @@ PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
 
 
 def build_topics(plan: Plan) -> list[Topic]:
-    """Topics of a session's log; `fill_row` writes a row in the same order.
+    """Topics of a session's log; `RowWriter` writes a row in the same order.
 
     Signals are named ``subsystem.port`` (as measured, NaN without a fresh sample),
     ``subsystem.port:corrected``, ``subsystem.port:sent`` (``:sent_d1`` … for its derivatives) and
@@ -38,6 +39,7 @@ def build_topics(plan: Plan) -> list[Topic]:
     net = plan.network
     outputs, inputs = net.outputs, net.inputs
     bonds = [bond.name for bond in net.bonds.tables]
+    efforts = [outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
     sent = [
         Signal(f"{name}:sent" + (f"_d{m}" if m else ""), unit + (f"/s^{m}" if m else ""))
         for m in range(plan.rows)
@@ -53,7 +55,14 @@ def build_topics(plan: Plan) -> list[Topic]:
             _signals(inputs.names, inputs.units, ":connection_defect")
             + _signals(outputs.names, outputs.units, ":output_defect"),
         ),
-        Topic("bonds", [Signal(f"{b}:{key}", unit) for key, unit in BOND_SIGNALS for b in bonds]),
+        Topic(
+            "bonds",
+            [
+                Signal(f"{bond}:{key}", effort if unit == "effort" else unit)
+                for key, unit in BOND_SIGNALS
+                for bond, effort in zip(bonds, efforts, strict=True)
+            ],
+        ),
         Topic("flags", [Signal(f"flag:{cause}", "") for cause in plan.checks.causes]),
         Topic(
             "timing",

@@ -15,6 +15,8 @@ from hilrt.reliability import Verdict, verdict
 from hilrt.step import StepState
 
 FORMAT = "hilrt-summary-1"
+#: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
+MISSED_SHARE = 0.2
 
 
 def build_summary(
@@ -47,8 +49,8 @@ def build_summary(
     """
     time_s = progress.t_ns * 1e-9
     judgement = verdict(state.monitor, time_s, fault)
-    if real_time and progress.missed > 0.2 * max(progress.steps, 1):
-        judgement = Verdict("unreliable", judgement.reasons)
+    if real_time and progress.missed > MISSED_SHARE * max(progress.steps, 1):
+        judgement = _missed(judgement, progress)
     edges, counts = progress.lateness.histogram()
     host = host_report()
     return {
@@ -98,6 +100,11 @@ def _order(state: StepState) -> dict[str, float]:
         return {"min": 0, "mean": 0.0, "max": 0}
     mean = sum(order * count for order, count in enumerate(counts)) / sum(counts)
     return {"min": used[0], "mean": mean, "max": used[-1]}
+
+
+def _missed(judgement: Verdict, progress: Progress) -> Verdict:
+    reason = f"deadline_missed: {progress.missed} ticks in {progress.steps} steps, with the skipped"
+    return Verdict("unreliable", [*judgement.reasons, reason])
 
 
 def _ports(plan: Plan, state: StepState, time_s: float) -> dict[str, Any]:
