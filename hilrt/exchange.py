@@ -6,12 +6,12 @@ waits until every stepped solver that is due has answered, with a timeout.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hilrt.clock import monotonic_ns
+from hilrt.doorbell import Doorbell
 from hilrt.errors import PeerLost, SolverError
 from hilrt.link import Arrival, Link
 from hilrt.network import Network
@@ -81,6 +81,7 @@ class Exchange:
         self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
+        self._doorbell: Doorbell | None = None
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
@@ -242,22 +243,21 @@ class Exchange:
         if self.answered(t_ns):
             return
         deadline = monotonic_ns() + int(timeout * 1e9)
-        loop = asyncio.get_running_loop()
-        arrived = asyncio.Event()
-        watched = {fd for link in self.links if (fd := link.fileno()) is not None}
-        for fd in watched:
-            loop.add_reader(fd, arrived.set)
-        try:
-            while not self.answered(t_ns) and not stopping():
-                if monotonic_ns() > deadline:
-                    self._raise_silent(t_ns, timeout)
-                # The descriptor of a ZeroMQ socket reports edges, so look again now and then.
-                arrived.clear()
-                if not self.answered(t_ns):
-                    await _wait(arrived, 0.01)
-        finally:
-            for fd in watched:
-                loop.remove_reader(fd)
+        if self._doorbell is None:
+            fds = (link.fileno() for link in self.links)
+            self._doorbell = Doorbell(fd for fd in fds if fd is not None)
+        while not stopping():
+            await self._doorbell.wait(lambda: not self.answered(t_ns))
+            if self.answered(t_ns):
+                return
+            if monotonic_ns() > deadline:
+                self._raise_silent(t_ns, timeout)
+
+    def close(self) -> None:
+        """Stop watching the links."""
+        if self._doorbell is not None:
+            self._doorbell.close()
+            self._doorbell = None
 
     def _raise_silent(self, t_ns: int, timeout: float) -> None:
         for s in range(len(self.links)):
@@ -269,9 +269,3 @@ class Exchange:
                     "(master.step_timeout); see its log",
                 )
 
-
-async def _wait(event: asyncio.Event, timeout: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), timeout)
-    except TimeoutError:
-        return

@@ -338,6 +338,8 @@ class Session:
             except HilrtError as error:
                 end, fault = None, str(error)
                 self._go(State.SAFE, fault, level="error")
+            finally:
+                exchange.close()
         wall_s = (monotonic_ns() - self._epoch_ns) * 1e-9
         if end is End.INTERRUPTED:
             self._go(State.SAFE, self.interrupted or master.stop_requested, level="warning")

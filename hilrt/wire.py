@@ -231,7 +231,17 @@ FromPeer = (
     | Error
 )
 FromMaster = (
-    Welcome | Reject | Initialize | Advance | SetPoints | Arm | Safe | Stop | Heartbeat | Error
+    Welcome
+    | Reject
+    | Initialize
+    | Advance
+    | Probe
+    | SetPoints
+    | Arm
+    | Safe
+    | Stop
+    | Heartbeat
+    | Error
 )
 
 #: On little-endian machines numpy's float64 is this very object.
