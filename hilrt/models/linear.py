@@ -51,7 +51,11 @@ class Linear(Solver):
         self.inputs = _ports(inputs, "u", b.shape[1])
         names = [port.name for port in self.inputs]
         self.outputs = tuple(
-            Port(port.name, port.unit, feedthrough=tuple(n for n, v in zip(names, row) if v != 0.0))
+            Port(
+                port.name,
+                port.unit,
+                feedthrough=tuple(n for n, v in zip(names, row, strict=True) if v != 0.0),
+            )
             for port, row in zip(_ports(outputs, "y", c.shape[0]), d, strict=True)
         )
         self._steps: dict[tuple[float, int], tuple[Floats, Floats]] = {}

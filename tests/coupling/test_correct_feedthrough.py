@@ -1,0 +1,31 @@
+"""Feedthrough correction: outputs as if evaluated with the inputs now known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hilrt.coupling.correct_feedthrough import build_feedthrough, correct_feedthrough
+
+L = np.array([[0.0, 1.0], [1.0, 0.0]])  # u0 = y1, u1 = y0
+
+
+def test_an_effort_is_put_right_exactly() -> None:
+    """Output 0 is 3 x − 5 u0, evaluated with what was sent; output 1 has no feedthrough."""
+    D = np.array([[-5.0, 0.0], [0.0, 0.0]])
+    x, y1, sent = 2.0, 0.7, np.array([0.4, 9.0])
+    y = np.array([3.0 * x - 5.0 * sent[0], y1])
+    corrected = correct_feedthrough(build_feedthrough(D, L), y, np.zeros(2), sent)
+    np.testing.assert_allclose(corrected, [3.0 * x - 5.0 * y1, y1])
+
+
+def test_a_loop_of_feedthroughs_is_solved() -> None:
+    D = np.array([[-0.5, 0.0], [0.0, 0.25]])
+    free, sent, base = np.array([1.0, -2.0]), np.array([0.1, 0.2]), np.array([0.3, 0.0])
+    corrected = correct_feedthrough(build_feedthrough(D, L), free + D @ sent, base, sent)
+    np.testing.assert_allclose(corrected, free + D @ (L @ corrected + base))
+
+
+def test_a_singular_loop_is_refused() -> None:
+    with pytest.raises(ValueError, match="singular"):
+        build_feedthrough(np.array([[1.0, 0.0], [0.0, 1.0]]), L)

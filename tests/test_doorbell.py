@@ -1,0 +1,40 @@
+"""The doorbell over a real pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from hilrt.doorbell import Doorbell
+
+
+async def test_a_readable_descriptor_ends_the_wait() -> None:
+    read, write = os.pipe()
+    bell = Doorbell([read], again_s=30.0)
+    try:
+        asyncio.get_running_loop().call_soon(os.write, write, b"x")
+        await asyncio.wait_for(bell.wait(lambda: True), 5.0)
+        assert os.read(read, 1) == b"x"
+    finally:
+        bell.close()
+        os.close(read)
+        os.close(write)
+
+
+async def test_nothing_is_waited_for_that_is_already_there() -> None:
+    bell = Doorbell([], again_s=30.0)
+    await asyncio.wait_for(bell.wait(lambda: False), 5.0)
+    bell.close()
+
+
+async def test_it_looks_again_without_a_ring() -> None:
+    bell = Doorbell([], again_s=0.001)
+    looks = []
+
+    def look() -> bool:
+        looks.append(1)
+        return True
+
+    await asyncio.wait_for(bell.wait(look), 5.0)
+    assert looks == [1]
+    bell.close()
