@@ -287,6 +287,8 @@ def forget(model: Model, factor: float = 100.0) -> None:
     """
     model.S *= factor
     model.known = 0
+    for i, weight in enumerate(model.weight):
+        _show_prior(model, i, float(weight))
 
 
 def _learn(model: Model, phi: Floats, target: Floats) -> Step:
@@ -295,10 +297,14 @@ def _learn(model: Model, phi: Floats, target: Floats) -> Step:
     f = phi @ S
     gain = S @ f
     error = target - phi @ model.theta
-    rows = S[-model.gammas :]
-    covariance = rows @ rows.T
     # The part of a that the rest does not foretell, from the covariance alone: P_gg⁻¹ (P φ)_g.
-    innovation: Floats = np.linalg.solve(covariance, gain[-model.gammas :]).astype(np.float64)
+    # P_gg may span more decades than a double has digits; its factor does not.
+    q, r = np.linalg.qr(S[-model.gammas :].T)
+    try:
+        innovation = np.asarray(np.linalg.solve(r, f @ q), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        innovation = np.zeros(model.gammas)
+    covariance = np.asarray(r.T @ r, dtype=np.float64)
     beta = keep + float(f @ f)
     model.theta += np.outer(gain, error / beta)
     S -= np.outer(gain, f / (beta + math.sqrt(keep * beta)))
@@ -310,7 +316,12 @@ def _recall_prior(model: Model) -> None:
     """Show one parameter its prior; each gets its turn, so that it weighs `weight` in the mean."""
     i, n = model.turn, len(model.S)
     model.turn = (i + 1) % n
-    root = math.sqrt(model.weight[i] * (1.0 - model.keep**n))
+    _show_prior(model, i, float(model.weight[i]) * (1.0 - model.keep**n))
+
+
+def _show_prior(model: Model, i: int, weight: float) -> None:
+    """Potter's update with the observation that parameter `i` is its prior."""
+    root = math.sqrt(weight)
     f = root * model.S[i]
     gain = model.S @ f
     beta = 1.0 + float(f @ f)

@@ -194,12 +194,14 @@ def judge(
         window * (((noise / model.scale_u) ** 2) @ gamma[-len(noise) :] ** 2) * model.scale_y**2
     )
     unexplained = 1.0 if trust.given else limits.unexplained
+    # Against a given Γ only errors count that are more than the pull of the prior.
+    floor = window * (1e-6 * model.scale_y) ** 2 if trust.given else 0.0
     trust.doubt = error / window * spread
     loosened = np.where(trust.used, limits.slack, 1.0)
     # the first that objects names the reason, so it is written last
     reason = np.zeros_like(trust.reason)
     reason[put_in > limits.noise * loosened * correction] = Reason.NOISY
-    reason[error > unexplained * loosened * without] = Reason.UNPROVEN
+    reason[error > unexplained * loosened * without + floor] = Reason.UNPROVEN
     reason[trust.doubt > limits.variance * loosened * correction] = Reason.UNSURE
     reason[by_prior > limits.prior * loosened * float(np.trace(products))] = Reason.UNEXCITED
     if trust.samples < (2 * window if trust.given else window):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -186,3 +189,9 @@ def test_a_copy_is_independent() -> None:
 def test_a_prior_of_the_wrong_shape_is_named() -> None:
     with pytest.raises(ValueError, match="prior"):
         regression.start(Settings(order=1), 1, 1, prior=np.zeros((1, 1, 1)))
+
+
+def test_a_short_soak() -> None:
+    path = Path(__file__).parents[2] / "tools" / "soak_identify.py"
+    soak = runpy.run_path(str(path))["soak"]
+    assert soak(10_000, seed=3) == []
