@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,18 +29,18 @@ def shift(c: Floats, dt: Floats | float) -> Floats:
     return moved
 
 
-@cache
-def _gram(n: int) -> Floats:
-    """``integral over [-1, 0] of s**(i + j) / (i! j!)``, shape (n, n)."""
-    return np.array(
-        [
-            [
-                (-1) ** (i + j) / ((i + j + 1) * math.factorial(i) * math.factorial(j))
-                for j in range(n)
-            ]
-            for i in range(n)
-        ]
-    )
+@lru_cache(maxsize=64)
+def _weights(n: int, h: float) -> Floats:
+    """Matrix W, shape (n, n), with ``|W c|**2 = 1/h integral over [-h, 0] of u(t)**2 dt``.
+
+    W is a Cholesky factor of ``integral over [-1, 0] of s**(i + j) / (i! j!)``, scaled.
+    """
+    i = np.arange(n)
+    power = i[:, None] + i
+    factorial = np.array([math.factorial(m) for m in range(n)])
+    gram = (-1.0) ** power / ((power + 1.0) * np.outer(factorial, factorial))
+    weights: Floats = np.linalg.cholesky(gram).T * h**i
+    return weights
 
 
 def mean_square(c: Floats, h: float) -> Floats:
@@ -56,6 +56,5 @@ def mean_square(c: Floats, h: float) -> Floats:
     if len(c) == 1:
         square: Floats = c[0] * c[0]
         return square
-    scaled = c * h ** np.arange(len(c))[:, None]
-    result: Floats = (_gram(len(c)) @ scaled * scaled).sum(axis=0)
-    return np.maximum(result, 0.0)  # rounding of a vanishing polynomial can fall below zero
+    result: Floats = np.square(_weights(len(c), h) @ c).sum(axis=0)  # never below zero
+    return result
