@@ -3,7 +3,7 @@
     python tools/soak_identify.py [--steps 10000000] [--seed 0]
 
 The input alternates between excitation, quiet (a slow oscillation, or nothing at all), steps of
-a factor of a million in amplitude, gaps and jumps of the parameters. Every 10000 steps the
+a factor of a million in amplitude, gaps and jumps of the parameters. Every 5000 steps the
 covariance must be finite, positive definite and bounded; where the input was excited for long
 enough, Γ must be right.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from hilrt.coupling import regression
 from hilrt.coupling.regression import Settings
 
-CHECK = 10_000
+CHECK = 5_000
 PHASE = 2_500
 
 

@@ -49,7 +49,7 @@ def test_a_loop_that_follows_itself_is_not_excited() -> None:
 def test_excitation_that_ends_ends_the_trust() -> None:
     bench = Bench()
     assert bench.run(200) == Reason.USED
-    assert bench.run(2000, quiet=True) != Reason.USED
+    assert bench.run(800, quiet=True) != Reason.USED
 
 
 def test_noise_of_the_measurement_makes_it_unsure_or_unproven() -> None:
