@@ -149,6 +149,9 @@ class JacobianOptions(Table):
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
     #: Steps after which a sample has lost most of its weight.
     memory: Positive | None = None
+    #: Solver or probe, as fast as possible: macro steps between two looks whether the Jacobian
+    #: still predicts; it is asked for anew where it does not. 0: never.
+    refresh: Annotated[int, msgspec.Meta(ge=0)] = 0
     #: Excitation of the inputs, relative to their running scale.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError, SolverError
-from hilrt.probe import probe_jacobian
+from hilrt.probe import probe_jacobian, probe_response
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)
@@ -254,6 +254,17 @@ class HostedSolver:
         if gamma is not None and np.shape(gamma) != shape:
             raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it needs {shape}")
         return None if gamma is None else _array(gamma)
+
+    def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
+        """Change of the outputs along `direction`; None if the solver cannot go back.
+
+        Parameters as for `Link.response`.
+        """
+        if not self.solver.can_restore():
+            return None
+        return probe_response(
+            self.solver, lambda t, h, c: self.advance(t, h, c).y, t, h, u, direction
+        )
 
     def stop(self, reason: str) -> None:
         """Let the solver release what it holds, once; what it raises is only logged."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from hilrt.config import JacobianOptions, Session
 from hilrt.coupling.correct_feedthrough import Feedthrough, build_feedthrough
+from hilrt.coupling.identify import dither
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.model_corrector import (
     Identified,
@@ -19,6 +20,7 @@ from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.network import Bools, Network
+from hilrt.probe import PERTURBATION
 from hilrt.solver import Floats
 
 #: A step this much shorter than the session's leaves only the direct feedthrough.
@@ -77,7 +79,7 @@ async def _feedthrough_of(
     if options is not None and options.D is not None:
         return _matrix(options.D, shape, f"{where} D")
     source = "probe" if options is None or options.source != "solver" else "solver"
-    gamma = await link.jacobian(source, INSTANT * tables.master.step, 0, u0)
+    gamma = await link.jacobian(source, 0.0, INSTANT * tables.master.step, 0, u0)
     if gamma is None:
         raise ConfigError(
             f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
@@ -112,7 +114,7 @@ async def find_model_corrector(
             given[s] = _required(part, links[s].name, "gives neither A, B, C, D nor gamma")
         else:
             inputs = u0[network.inputs.slices[s]]
-            part = await links[s].jacobian(options.source, h, order, inputs)
+            part = await links[s].jacobian(options.source, 0.0, h, order, inputs)
             reason = {"solver": "the solver knows none", "probe": "it cannot restore its state"}
             given[s] = _required(part, links[s].name, reason[options.source])
     if not given and not identified:
@@ -181,3 +183,61 @@ def _matrix(rows: Sequence[Sequence[float]], shape: tuple[int, int], where: str)
 def _shape(network: Network, s: int) -> tuple[int, int]:
     rows, columns = network.outputs.slices[s], network.inputs.slices[s]
     return rows.stop - rows.start, columns.stop - columns.start
+
+
+class JacobianKeeper:
+    """Keeps Jacobians while they predict, and asks for new ones when they do not.
+
+    The test is the one paper 002 suggests in its conclusion, on the subsystem itself: how the
+    outputs answer to one change of the inputs is compared with what Γ says of it.
+
+    Parameters
+    ----------
+    network, tables, links
+        The session's.
+    model : ModelCorrector
+
+    Attributes
+    ----------
+    checks, refreshed : int
+        Looks, and Jacobians replaced.
+    """
+
+    #: Share of the answer by which the prediction may be off.
+    TOLERANCE = 0.02
+
+    def __init__(
+        self, network: Network, tables: Session, links: Sequence[Link], model: ModelCorrector
+    ) -> None:
+        self.network, self.links, self.model = network, links, model
+        self.checks = self.refreshed = 0
+        options = [tables.subsystems[link.name].jacobian for link in links]
+        self._every = {
+            s: (option.refresh, option.source)
+            for s, option in enumerate(options)
+            if option is not None and option.refresh and option.source in ("solver", "probe")
+        }
+
+    def due(self, tick: int) -> list[int]:
+        """Subsystems to look at before the macro step `tick`."""
+        return [s for s, (every, _) in self._every.items() if tick and tick % every == 0]
+
+    async def look(self, tick: int, t: float, u: Floats) -> None:
+        """Check the subsystems that are due at `t` [s], around the inputs `u`, shape (nu,)."""
+        for s in self.due(tick):
+            self.checks += 1
+            rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
+            order, inputs = self.model.plan.order, u[columns]
+            direction = dither(tick, PERTURBATION * np.maximum(1.0, np.abs(inputs)), order)
+            answer = await self.links[s].response(t, self.model.h, inputs, direction)
+            if answer is not None:
+                known = self.model.gamma[:, rows, columns]
+                predicted = np.einsum("mij,mj->i", known, direction)
+                wrong = np.abs(answer - predicted)[self.model.keep[rows]]
+                if (wrong <= self.TOLERANCE * np.abs(answer).max()).all():
+                    continue
+            source = self._every[s][1]
+            gamma = await self.links[s].jacobian(source, t, self.model.h, order, inputs)
+            if gamma is not None:
+                self.model.replace(rows, columns, gamma)
+                self.refreshed += 1

@@ -94,12 +94,23 @@ class Link(abc.ABC):
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Set the inputs `u0`, shape (n_inputs,), at `t0` [s] and return the outputs there."""
 
-    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+    async def jacobian(
+        self, source: str, t: float, h: float, order: int, u: Floats
+    ) -> Floats | None:
         """Interface Jacobians Γ_0 … Γ_order for a macro step `h` [s]; None if there are none.
 
         `source` is "solver" (what the solver says) or "probe" (tried out around the inputs `u`,
-        shape (n_inputs,), from its present state). The result has the shape
+        shape (n_inputs,), from its present state at `t` [s]). The result has the shape
         (order + 1, n_outputs, n_inputs).
+        """
+        return None
+
+    async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
+        """Try out how the outputs answer when the inputs of a macro step change by `direction`.
+
+        Around the inputs `u`, shape (n_inputs,), from the present state at `t` [s]; `direction`,
+        shape (order + 1, n_inputs), in the normalised power basis. Returns the change of the
+        outputs, shape (n_outputs,), or None where the subsystem cannot restore its state.
         """
         return None
 

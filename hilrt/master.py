@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from hilrt.clock import Clock, Grid, monotonic_ns
 from hilrt.exchange import Exchange
+from hilrt.jacobians import JacobianKeeper
 from hilrt.monitor.status import StatusPublisher
 from hilrt.plan import Plan
 from hilrt.record.feed import Feed
@@ -104,6 +105,7 @@ class Master:
         self.clock, self.feed, self.publisher = clock, feed, publisher
         self.pace, self.deadline_ns, self.step_timeout = pace, deadline_ns, step_timeout
         self.progress = Progress()
+        self.jacobians: JacobianKeeper | None = None
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
@@ -130,6 +132,8 @@ class Master:
                 await self.clock.sleep_until(grid.clock_ns(t_ns))
             else:
                 await self.exchange.collect(t_ns, self.step_timeout, self.stopping)
+                if self.jacobians is not None and not self.stopping():
+                    await self.jacobians.look(tick, t_ns * 1e-9, self.state.measured[0])
                 await self._breathe(tick)
             if self.stopping():
                 return End.INTERRUPTED

@@ -42,22 +42,34 @@ def probe_jacobian(
     ndarray, shape (order + 1, n_outputs, n_inputs)
         Central differences: exact for a linear solver but for rounding.
     """
-    saved = solver.save_state()
-
-    def outputs_with(m: int, i: int, change: float) -> Floats:
-        coefficients = np.zeros((order + 1, len(u)))
-        coefficients[0] = u
-        coefficients[m, i] += change * math.factorial(m) / h**m  # a_m s^m as a Taylor coefficient
-        try:
-            return advance(t, h, coefficients)
-        finally:
-            solver.restore_state(saved)
-
     columns = []
     for m in range(order + 1):
         for i, value in enumerate(u):
             change = PERTURBATION * max(1.0, abs(float(value)))
-            difference = outputs_with(m, i, change) - outputs_with(m, i, -change)
-            columns.append(difference / (2.0 * change))
+            direction = np.zeros((order + 1, len(u)))
+            direction[m, i] = change
+            columns.append(probe_response(solver, advance, t, h, u, direction) / change)
     gamma: Floats = np.array(columns).reshape(order + 1, len(u), -1).transpose(0, 2, 1)
     return gamma
+
+
+def probe_response(
+    solver: Solver, advance: Advance, t: float, h: float, u: Floats, direction: Floats
+) -> Floats:
+    """Change of the outputs when the inputs change by `direction`, shape (n_outputs,).
+
+    Parameters as for `probe_jacobian`; `direction`, shape (order + 1, n_inputs), holds the change
+    of the coefficients a_m in the normalised power basis. One central difference: two steps.
+    """
+    saved = solver.save_state()
+    taylor = [math.factorial(m) / h**m for m in range(len(direction))]  # a_m s^m about t
+    change = direction * np.array(taylor)[:, None]
+    outputs = []
+    for sign in (1.0, -1.0):
+        coefficients = sign * change
+        coefficients[0] += u
+        try:
+            outputs.append(advance(t, h, coefficients))
+        finally:
+            solver.restore_state(saved)
+    return 0.5 * (outputs[0] - outputs[1])

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +30,7 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import freeze_gc, other_cpus, set_affinity
 from hilrt.hub import Hub
-from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.jacobians import JacobianKeeper, find_feedthrough, find_model_corrector
 from hilrt.link import Link, Ports
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
@@ -152,7 +154,7 @@ class Session:
         programming errors are raised, after everything was closed.
         """
         task = asyncio.ensure_future(self._run())
-        with _signals(lambda reason: self._interrupt(reason, task)):
+        with _signals(lambda reason: self._interrupt(reason, task)), _logged(self._note):
             try:
                 await task
             except asyncio.CancelledError:
@@ -162,7 +164,7 @@ class Session:
         return self.result
 
     def _interrupt(self, reason: str, task: asyncio.Future[None]) -> None:
-        if self.interrupted:
+        if self.interrupted or self._closing:
             return
         self.interrupted = reason
         if self.master is not None:
@@ -325,6 +327,8 @@ class Session:
         )
         if self.interrupted:
             master.request_stop(self.interrupted)
+        if state.model is not None and not self.real_time:
+            master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         ahead = 2 * master.step_ns if clock is not None else 0
         with freeze_gc() as collect:
             master.collect_garbage = collect
@@ -394,24 +398,37 @@ class Session:
     async def _close(self) -> None:
         """Whatever happened: benches secured, processes ended, files closed."""
         self._closing = True  # from here on, processes end because they are told to
-        if self.master is None or not self.result.summary:
-            await self._secure(self.result.fault or self.interrupted or "session could not start")
-        for link in self.links:
-            await link.close()
-        self.hub.close()
-        self._write_summary()
+        try:
+            if self.master is None or not self.result.summary:
+                reason = self.result.fault or self.interrupted or "session could not start"
+                await self._secure(reason)
+            for link in self.links:
+                await link.close()
+            self.hub.close()
+            self._write_summary()
+            await self._close_log()
+            self.publisher.announce(str(self.state), "closing")
+            await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
+        finally:
+            self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
+
+    async def _close_log(self) -> None:
         if self.feed is not None:
             summary = json.dumps(self.result.summary, indent=1).encode()
             await asyncio.to_thread(self.feed.end, summary)
             self.feed.close()
-        self.publisher.announce(str(self.state), "closing")
-        await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
-        self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
+        for level, cause, source, text in self._notes:  # the log was never begun
+            if level != "info" and cause != "session":
+                self.result.warnings.append(f"{source}: {text}")
 
     def _write_summary(self) -> None:
-        if self.result.summary:
-            text = json.dumps(self.result.summary, indent=1)
-            (self.folder / "summary.json").write_text(text, encoding="utf-8")
+        if not self.result.summary:
+            return
+        path, text = self.folder / "summary.json", json.dumps(self.result.summary, indent=1)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            self.result.warnings.append(f"{path}: cannot be written: {error.strerror}")
 
     # -- bookkeeping ------------------------------------------------------------------------------
 
@@ -449,8 +466,9 @@ class Session:
             if link.name == name and isinstance(link, RemoteLink):
                 link.gone(f"its process {text}")
                 return
-        self.result.warnings.append(f"{name}: its process {text}")
         self._note("error", name, f"the process {text}", "process_ended")
+        if self._epoch_ns:  # else it is told with everything that could not be logged
+            self.result.warnings.append(f"{name}: the process {text}")
         self.publisher.announce(str(self.state), f"{name} {text}")
 
     def _start_view(self, address: str) -> None:
@@ -501,6 +519,25 @@ def _signals(interrupt: Any) -> Any:
     finally:
         for number in installed:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _logged(note: Callable[[Level, str, str, str], None]) -> Iterator[None]:
+    """Send what the package logs to the session's log, instead of across the live view."""
+
+    class ToLog(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+            note(level, record.name, record.getMessage(), "log")
+
+    logger, handler = logging.getLogger("hilrt"), ToLog(logging.WARNING)
+    logger.addHandler(handler)
+    propagated, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = propagated
+        logger.removeHandler(handler)
 
 
 def run_session(file: SessionFile, options: RunOptions | None = None) -> Result:

@@ -187,8 +187,12 @@ def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> N
 
 def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
     u = wire.unpack(message.u, solver.n_inputs)
-    gamma = solver.jacobian(message.source, message.t, message.h, message.order, u)
-    peer.send(wire.Probed(gamma=None if gamma is None else wire.pack(gamma)))
+    if message.direction is None:
+        answer = solver.jacobian(message.source, message.t, message.h, message.order, u)
+    else:
+        direction = wire.unpack(message.direction, message.order + 1, solver.n_inputs)
+        answer = solver.response(message.t, message.h, u, direction)
+    peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
 
 
 def _advanced(tick: int, sample: Sample) -> wire.Advanced:

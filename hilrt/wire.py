@@ -100,7 +100,8 @@ class Probe(Message):
     """Master → solver, between steps: interface Jacobians for a macro step `h`.
 
     `source` is ``solver`` (what the solver knows) or ``probe`` (tried out around the inputs `u`
-    from the present state, which is restored).
+    from the present state, which is restored). With a `direction`, shape (order + 1, n_inputs), in
+    the normalised power basis, only the change of the outputs along it is asked for.
     """
 
     source: Literal["solver", "probe"]
@@ -108,10 +109,14 @@ class Probe(Message):
     h: float
     order: int
     u: bytes
+    direction: bytes | None = None
 
 
 class Probed(Message):
-    """Solver → master: Γ of shape (order + 1, n_outputs, n_inputs); left out if there is none."""
+    """Solver → master: Γ of shape (order + 1, n_outputs, n_inputs), or the change (n_outputs,).
+
+    Left out if there is none.
+    """
 
     gamma: bytes | None = None
 

@@ -10,9 +10,13 @@ import pytest
 from scipy.linalg import expm
 
 from hilrt.config import load_session
+from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError
+from hilrt.jacobians import JacobianKeeper
+from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
 from hilrt.session import Result, RunOptions, run_session
+from hilrt.solver import InputPolynomial, Sample
 
 SESSION = Path(__file__).parents[1] / "bench_configs" / "two_mass_model.toml"
 # The monolithic oscillator of paper 002 (ck = 2e5, dk = 5e2), states s1, v1, s2, v2.
@@ -83,7 +87,7 @@ def test_identification_without_trust_leaves_plain_extrapolation(tmp_path: Path)
         (both("source=given"), "neither A, B, C, D nor gamma"),
         ([*both("source=given"), *both("gamma=[[[1.0]]]")], "has the shape"),
         ([*both("source=given"), *both("A=[[1.0]]"), *both("B=[[1.0]]"), *both("C=[[1.0]]")],
-         "outputs"),
+         "the subsystem has shape"),
         (["bonds.coupling.correction.method=feedthrough", *both("source=given"), *both("D=[[1]]")],
          "D: has the shape"),
     ],
@@ -131,3 +135,35 @@ correction = { method = "feedthrough" }
     log = load_log(result.folder)
     force = 100.0 * (log["mass1.x"] - log["mass2.x"])  # with the displacement of the same time
     np.testing.assert_allclose(log["mass1.force:corrected"], force, atol=1e-4)
+
+
+class _Hardening(Linear):
+    """Mass 1 whose spring changes in the middle of the run."""
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        stiff = LinearSubsystem(
+            A=np.array([[0.0, 1.0], [-4e5, -0.1]]),
+            B=self.system.B * 3.0,
+            C=self.system.C,
+            D=self.system.D,
+        )
+        if t >= 0.02 and self.system.A[1, 0] != -4e5:
+            self.system = stiff
+            self._steps.clear()
+        return super().advance(t, h, u)
+
+
+def test_jacobians_are_kept_while_they_predict_and_refreshed_when_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paper 002, conclusion: the old Jacobian's prediction decides."""
+    seen: list[JacobianKeeper] = []
+    monkeypatch.setattr(
+        "hilrt.session.JacobianKeeper",
+        lambda *arguments: seen.append(JacobianKeeper(*arguments)) or seen[-1],
+    )
+    run(tmp_path, *both("source=probe"), *both("refresh=10"))
+    assert (seen[-1].checks, seen[-1].refreshed) == (60, 0)  # two subsystems, every 10th of 300
+    monkeypatch.setattr("hilrt.models.linear.Linear", _Hardening)
+    run(tmp_path, *both("source=probe"), *both("refresh=10"))
+    assert seen[-1].refreshed == 2  # both instances change once

@@ -70,10 +70,19 @@ class InProcessLink(Link):
         except SolverError as error:
             raise self._lose(error) from error
 
-    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+    async def jacobian(
+        self, source: str, t: float, h: float, order: int, u: Floats
+    ) -> Floats | None:
         """See `Link.jacobian`."""
         try:
-            return self._hosted.jacobian(source, 0.0, h, order, u)
+            return self._hosted.jacobian(source, t, h, order, u)
+        except SolverError as error:
+            raise self._lose(error) from error
+
+    async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
+        """See `Link.response`."""
+        try:
+            return self._hosted.response(t, h, u, direction)
         except SolverError as error:
             raise self._lose(error) from error
 

@@ -27,19 +27,28 @@ class ZeroMQLink(RemoteLink):
 
     _tick: int | None = None
 
-    async def jacobian(self, source: str, h: float, order: int, u: Floats) -> Floats | None:
+    async def jacobian(
+        self, source: str, t: float, h: float, order: int, u: Floats
+    ) -> Floats | None:
         """See `Link.jacobian`; the solver may take as long as to connect."""
         kind: Literal["solver", "probe"] = "probe" if source == "probe" else "solver"
+        gamma = await self._probe(Probe(source=kind, t=t, h=h, order=order, u=pack(u)))
+        return None if gamma is None else unpack(gamma, order + 1, self.n_outputs, self.n_inputs)
+
+    async def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
+        """See `Link.response`; the solver may take as long as to connect."""
+        order, along = len(direction) - 1, pack(direction)
+        probe = Probe(source="probe", t=t, h=h, order=order, u=pack(u), direction=along)
+        change = await self._probe(probe)
+        return None if change is None else unpack(change, self.n_outputs)
+
+    async def _probe(self, probe: Probe) -> bytes | None:
         self.computing = True
         try:
-            probe = Probe(source=kind, t=0.0, h=h, order=order, u=pack(u))
-            answer = await self.request(probe, Probed, self.hub.connect_timeout)
+            return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
         finally:
             self.computing = False
             self.heard_ns = self.hub.clock()
-        if answer.gamma is None:
-            return None
-        return unpack(answer.gamma, order + 1, self.n_outputs, self.n_inputs)
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`."""

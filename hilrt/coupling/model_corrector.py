@@ -36,12 +36,16 @@ class ModelCorrector:
     offset : ndarray, shape (nu,)
         δu_c, to be added to the inputs.
     alpha : float
+    gamma, keep : ndarray, shape (order + 1, ny, nu), (ny,)
+        Jacobians that were given, and the outputs that may be corrected.
     """
 
     h: float
     plan: correct_model.Plan
     state: correct_model.State
     alpha: float
+    gamma: Floats
+    keep: Bools
     learning: identify.Plan | None
     learned: identify.State | None
     dither: Floats
@@ -91,6 +95,15 @@ class ModelCorrector:
         if changed:
             self.plan = correct_model.build_plan(
                 self.plan.coupling, self.learned.gamma, self.alpha, start_up=False
+            )
+
+    def replace(self, rows: slice, columns: slice, gamma: Floats) -> None:
+        """Use another Γ for one subsystem, shape (order + 1, n_outputs, n_inputs)."""
+        if self.learned is None:
+            self.gamma = self.gamma.copy()
+            self.gamma[:, rows, columns] = np.where(self.keep[None, rows, None], gamma, 0.0)
+            self.plan = correct_model.build_plan(
+                self.plan.coupling, self.gamma, self.alpha, start_up=False
             )
 
     def excitation(self, tick: int, scale: Floats) -> Floats:
@@ -175,6 +188,8 @@ def build_model_corrector(
         plan=plan,
         state=correct_model.start(plan, y0),
         alpha=alpha,
+        gamma=gamma,
+        keep=keep,
         learning=learning,
         learned=learned,
         dither=dither,
