@@ -251,8 +251,22 @@ def test_enabled_bench_does_not_wait_for_ever() -> None:
 def test_second_request_ends_at_once() -> None:
     ending = Ending()
     ending.request()
+    assert not ending.due(5.0, requested=True, heard_at=5.0)
+    assert not ending.due(5.3, requested=True, heard_at=5.3)
     ending.request()
-    assert ending.due(5.0, requested=True, heard_at=5.0)
+    assert ending.due(5.3, requested=True, heard_at=5.3)
+
+
+def test_signals_of_one_dying_parent_are_one_request() -> None:
+    ending = Ending()
+    ending.request()
+    ending.request()
+    assert not ending.due(5.0, requested=True, heard_at=5.0)
+    ending.request()
+    assert not ending.due(5.2, requested=True, heard_at=5.2)
+    assert not ending.due(5.4, requested=True, heard_at=5.4)
+    ending.request()
+    assert ending.due(5.4, requested=True, heard_at=5.4)
 
 
 # ---- entry points ------------------------------------------------------------------------------

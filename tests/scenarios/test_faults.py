@@ -90,16 +90,18 @@ def test_emulator_is_killed(tmp_path: Path) -> None:
 
 
 def test_bench_goes_silent(tmp_path: Path) -> None:
-    """A bench that was there before the session: it still hears, and sends nothing."""
+    """A bench that was there before the session and freezes."""
     with Listener() as listener:
         command = [sys.executable, "-m", "hilrt", "emulate", "engine"]
-        command += ["--bus", f"{listener.arguments},hop_limit=0", "--fault", "silent@15"]
+        command += ["--bus", f"{listener.arguments},hop_limit=0"]
         database = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
         bench = subprocess.Popen([*command, "--database", str(database)])
         try:
             with engine_run(tmp_path, listener, bench_of_its_own=True) as run:
                 run.until_running()
+                time.sleep(A_WHILE)
                 assert "emulate" not in run.children()
+                bench.send_signal(signal.SIGSTOP)
                 assert_fault(run, "'engine'", "silent", "no new frame of Engine")
                 last_heard = listener.frames("EngineFast")[-1].t
                 assert_brought_down(listener, last_heard)

@@ -1,0 +1,80 @@
+"""Ctrl-C and SIGTERM at every stage of a session's life: benches down, files closed, status 130."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import hilrt
+from tests.scenarios.sessions import LINUX, Listener, assert_brought_down, engine_run
+
+pytestmark = LINUX
+
+#: Time after which the driving vehicle has the pedal down, s.
+A_WHILE = 0.5
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_while_running(tmp_path: Path, number: int) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        interrupted = time.time()
+        run.signal(number)
+        assert run.wait() == 130, run.stderr
+        assert "Traceback" not in run.stderr
+        assert_brought_down(listener, interrupted)
+        log = hilrt.load_log(run.folder)
+        assert not log.truncated
+        name = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}[signal.Signals(number)]
+        assert any("-> SAFE" in event.text and name in event.text for event in log.events)
+        assert (run.folder / "summary.json").is_file()
+        assert (run.folder / "report.html").is_file()
+
+
+def test_while_connecting(tmp_path: Path) -> None:
+    """Before all peers are there; the vehicle never comes."""
+    never = f'subsystems.vehicle.spawn=["{sys.executable}", "-c", "import time; time.sleep(600)"]'
+    with Listener() as listener, engine_run(tmp_path, listener, never) as run:
+        run.until(lambda: listener.newest("EngineFast"), "the bench's first frame")
+        run.signal(signal.SIGINT)
+        assert run.wait() == 130
+        assert "Traceback" not in run.stderr
+        assert not listener.frames("DynoDemand")
+
+
+def test_right_after_the_start(tmp_path: Path) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until(run.children, "the first process")
+        run.signal(signal.SIGINT)
+        assert run.wait() == 130
+        assert "Traceback" not in run.stderr
+
+
+def test_while_arming(tmp_path: Path) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until(listener.enable_requested, "the request to enable")
+        assert not list(run.out.glob("*/session.mcap"))
+        run.signal(signal.SIGINT)
+        assert run.wait() == 130
+        assert "Traceback" not in run.stderr
+        last = listener.frames("DynoDemand")[-1]
+        assert (last["Enable"], last["Speed"]) == (0, 0.0)
+
+
+def test_impatient(tmp_path: Path) -> None:
+    """Ctrl-C again and again does not cut the safe profile short."""
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        interrupted = time.time()
+        while not run.ended() and time.time() < interrupted + 0.5:
+            run.signal(signal.SIGINT)
+            time.sleep(0.05)
+        assert run.wait() == 130, run.stderr
+        assert "Traceback" not in run.stderr
+        assert_brought_down(listener, interrupted)
