@@ -40,6 +40,7 @@ def run(
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     overrides: Overrides = None,
     shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
+    arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
     quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
 ) -> None:
     """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
@@ -50,6 +51,8 @@ def run(
         extra.append(f"session.duration={duration!r}")
     if pace is not None:
         extra.append(f"session.pace={_pace(pace)}")
+    if arm:
+        extra.append('session.arm="auto"')
     file = _load(session, extra)
     options = RunOptions(out=out, shadow=shadow, view=not quiet)
     result = run_session(file, options)

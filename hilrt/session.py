@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from hilrt import registry
+from hilrt.arming import operator_arms
 from hilrt.check import check
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
 from hilrt.config import SessionFile
@@ -273,6 +274,9 @@ class Session:
     async def _arm(self, u0: Floats, network: Network, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
         limit = self.tables.master.arm_timeout
+        if self.tables.session.arm == "manual" and any(link.physical for link in self.links):
+            self._go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
+            await operator_arms()
         for s, link in enumerate(self.links):
             if not link.physical:
                 continue

@@ -1,0 +1,51 @@
+"""Arming by hand: a session with ``arm = "manual"`` waits for its operator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import TextIO
+
+from hilrt.errors import ConfigError
+
+
+async def operator_arms(stream: TextIO | None = None) -> None:
+    """Wait until the operator presses Enter.
+
+    Parameters
+    ----------
+    stream : text file, optional
+        Where the operator types; default: standard input.
+
+    Raises
+    ------
+    ConfigError
+        If nobody can type there: no terminal or pipe, or the end of the input.
+    """
+    stream = sys.stdin if stream is None else stream
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def readable() -> None:
+        if not typed.done():
+            typed.set_result(stream.readline())
+
+    try:
+        descriptor = stream.fileno()
+        loop.add_reader(descriptor, readable)
+    except (OSError, ValueError, AttributeError, NotImplementedError):
+        raise _nobody() from None
+    try:
+        if not await typed:
+            raise _nobody()
+    finally:
+        with contextlib.suppress(ValueError):
+            loop.remove_reader(descriptor)
+
+
+def _nobody() -> ConfigError:
+    return ConfigError(
+        "[session] arm = 'manual': nobody can press Enter on the standard input; "
+        "run it in a terminal, or with --arm"
+    )
