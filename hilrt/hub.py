@@ -115,6 +115,8 @@ class Hub:
         self._keep_ns = clock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._draining = False
+        self._closed_links: list[RemoteLink] = []
         self._watchers = 0
         self._watching_fd = False
         self._context = zmq.Context()
@@ -173,7 +175,7 @@ class Hub:
             return False
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
-                link.gone("its connection closed")
+                self._unreachable(link)
             else:
                 link.gone(f"sending to it failed: {error.strerror}")
             return False
@@ -181,12 +183,22 @@ class Hub:
             self._loop.call_soon(self._readable)
         return True
 
+    def _unreachable(self, link: RemoteLink) -> None:
+        """A connection has closed; what the peer said before, such as why, is still to be read."""
+        if not self._draining:
+            self.drain()
+        elif link not in self._closed_links:
+            self._closed_links.append(link)
+            return
+        link.gone("its connection closed")
+
     def drain(self) -> None:
         """Hand everything that has arrived to the links, and see to heartbeats; never blocks."""
         if self.closed:
             return
         taken = 0
         socket = self._socket
+        self._draining = True
         while zmq_poll(self._readables, 0):
             if taken == MAX_PER_DRAIN:
                 self.count(STRANGER, "flood", f"more than {MAX_PER_DRAIN} messages at once")
@@ -198,6 +210,9 @@ class Hub:
                 self._drop_rest(identity)
             else:
                 self._receive(identity, frame.bytes)
+        self._draining = False
+        while self._closed_links:
+            self._closed_links.pop().gone("its connection closed")
         now = self.clock()
         if now >= self._keep_ns:
             self._keep(now)

@@ -145,7 +145,7 @@ class RemoteLink(Link):
         if self._lost is None:
             self._lost = reason
             if not self._stopped:
-                log.warning("subsystem %r is lost: %s", self.name, reason)
+                log.info("subsystem %r is lost: %s", self.name, reason)  # `poll` says it aloud
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(PeerLost(self.name, self._lost))

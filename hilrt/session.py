@@ -50,6 +50,8 @@ from hilrt.summary import build_summary
 #: How long the recorder and the terminal view may take to start, and children to end, s.
 START_TIMEOUT = 10.0
 STOP_TIMEOUT = 5.0
+#: How long after its connection the end of a process may show, s.
+PROCESS_END = 0.1
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
 
@@ -142,6 +144,7 @@ class Session:
         self._epoch_ns = 0
         self._notes: list[tuple[Level, str, str, str]] = []
         self._closing = False
+        self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
 
     @property
     def real_time(self) -> bool:
@@ -200,9 +203,12 @@ class Session:
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 raise
-            self.result.fault = str(error)
-            self.result.exit_status = 3
-            self._go(State.FAULT, str(error), level="error")
+            fault = str(error)
+            if isinstance(error, PeerLost):
+                await asyncio.sleep(PROCESS_END)
+                fault = self._with_end_of(error.name, fault)
+            self.result.fault, self.result.exit_status = fault, 3
+            self._go(State.FAULT, fault, level="error")
         finally:
             await self._close()
             if clock is not None:
@@ -341,10 +347,12 @@ class Session:
             self._begin_log(time.time_ns() + ahead)
             self._go(State.RUNNING, "first tick")
             fault: str | None = None
+            lost = ""
             try:
                 end = await master.run(round(self.duration * 1e9), self._epoch_ns)
             except HilrtError as error:
                 end, fault = None, str(error)
+                lost = error.name if isinstance(error, PeerLost) else ""
                 self._go(State.SAFE, fault, level="error")
             finally:
                 exchange.close()
@@ -355,6 +363,7 @@ class Session:
         await self._secure(fault or self.interrupted or "session finished")
         self._note_reports(exchange)
         if fault is not None:
+            fault = self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
             self._go(State.FAULT, fault, level="error")
         else:
@@ -423,7 +432,7 @@ class Session:
             self.feed.close()
         for level, cause, source, text in self._notes:  # the log was never begun
             if level != "info" and cause != "session":
-                self.result.warnings.append(f"{source}: {text}")
+                self.result.warnings.append(text if cause == "log" else f"{source}: {text}")
 
     def _write_summary(self) -> None:
         if not self.result.summary:
@@ -468,12 +477,20 @@ class Session:
         text = child.describe_exit() + (f": {last}" if last else "")
         for link in self.links:
             if link.name == name and isinstance(link, RemoteLink):
+                if returncode != 0:
+                    self._ends[name] = text
                 link.gone(f"its process {text}")
                 return
         self._note("error", name, f"the process {text}", "process_ended")
         if self._epoch_ns:  # else it is told with everything that could not be logged
             self.result.warnings.append(f"{name}: the process {text}")
         self.publisher.announce(str(self.state), f"{name} {text}")
+
+    def _with_end_of(self, name: str, fault: str) -> str:
+        """The fault; where only a closed connection was seen, also how the process ended."""
+        if name not in self._ends or "connection closed" not in fault:
+            return fault
+        return f"{fault}; its process {self._ends[name]}"
 
     def _start_view(self, address: str) -> None:
         argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]
