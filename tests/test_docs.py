@@ -1,0 +1,284 @@
+"""The documentation says what the code does: session file keys, causes, commands, snippets, links."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+import pytest
+import typer.main
+
+from hilrt import cli, config, registry
+from hilrt.check import check_file
+from hilrt.reliability import CAUSES
+from hilrt.session import RunOptions, State, run_session
+from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt_adapters.inprocess import Options as InProcessOptions
+from hilrt_adapters.replay import ReplayOptions
+from hilrt_adapters.zeromq import Options as ZeroMQOptions
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+
+#: Section of docs/session.md to the struct whose keys its table lists.
+SECTIONS = {
+    "`[session]`": config.SessionTable,
+    "`[master]`": config.MasterTable,
+    "`[master.extrapolation]`": config.Extrapolation,
+    "`[master.step_control]`": config.StepControl,
+    "`[master.order_control]`": config.OrderControl,
+    "`[master.pacing]`": config.Pacing,
+    "`[subsystems.NAME]`": config.SubsystemOptions,
+    "`[subsystems.NAME.late]`": config.Late,
+    "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
+    "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
+    '`adapter = "inprocess"`': InProcessOptions,
+    '`adapter = "can"`': BenchOptions,
+    '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
+    "`[subsystems.NAME.enable]`": Enable,
+    "`[subsystems.NAME.safe_profile]`": SafeProfile,
+    '`adapter = "replay"`': ReplayOptions,
+    "`[[connections]]`": config.Connection,
+    "`[[bonds]]`": config.Bond,
+    "`[bonds.correction]`": config.Correction,
+    "`[reliability]`": config.Reliability,
+}
+
+
+# -- what the structs say ------------------------------------------------------------------------
+
+
+def type_words(hint):
+    """A type as a session file's author knows it."""
+    bounds = ""
+    if get_origin(hint) is Annotated:
+        hint, *metas = get_args(hint)
+        meta = metas[0]
+        if meta.ge is not None and meta.le is not None and hint is int:
+            return f"integer {meta.ge} … {meta.le}"
+        signs = ((">", meta.gt), ("≥", meta.ge), ("≤", meta.le))
+        bounds = ", ".join(f"{sign} {value:g}" for sign, value in signs if value is not None)
+        bounds = f" {bounds}" if bounds else ""
+    simple = {str: "string", int: "integer", float: "number", bool: "boolean"}
+    if hint in simple:
+        return simple[hint] + bounds
+    arguments = get_args(hint)
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in arguments)
+    if get_origin(hint) is list:
+        return f"list of {plural(type_words(arguments[0]))}"
+    if get_origin(hint) is dict:
+        return "table" if arguments[1] is Any else f"table of {plural(type_words(arguments[1]))}"
+    if get_origin(hint) in (Union, type(int | str)):
+        return " or ".join(type_words(part) for part in arguments if part is not type(None))
+    assert issubclass(hint, msgspec.Struct), hint
+    return "table"
+
+
+def plural(words):
+    first, *rest = words.split(" ")
+    return " ".join([f"{first}s", *rest])
+
+
+def default_words(field):
+    if field.default is not msgspec.NODEFAULT:
+        value = field.default
+    elif field.default_factory is not msgspec.NODEFAULT:
+        value = field.default_factory()
+        value = {} if isinstance(value, msgspec.Struct) else value
+    else:
+        return "required"
+    if value is None:
+        return "–"
+    return f"`{value!r}`" if isinstance(value, float) else f"`{json.dumps(value)}`"
+
+
+def expected_rows(struct):
+    """Key to (type, default) of the keys that the struct adds to those of its base."""
+    common = {}
+    if struct is not config.SubsystemOptions and issubclass(struct, config.SubsystemOptions):
+        common = {
+            field.name: field.type for field in msgspec.structs.fields(config.SubsystemOptions)
+        }
+    return {
+        field.encode_name: (type_words(field.type), default_words(field))
+        for field in msgspec.structs.fields(struct)
+        if common.get(field.name) != field.type
+    }
+
+
+def structs_inside(hint):
+    """Structs that a type mentions, however deep."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+        for field in msgspec.structs.fields(hint):
+            yield from structs_inside(field.type)
+    for part in get_args(hint):
+        yield from structs_inside(part)
+
+
+# -- what the pages say --------------------------------------------------------------------------
+
+
+def sections(text):
+    """Heading of the third level to its text."""
+    parts = re.split(r"^### (.+)$", text, flags=re.MULTILINE)
+    return {
+        heading: re.split(r"^## ", body, flags=re.MULTILINE)[0]
+        for heading, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def table_rows(text):
+    """Cells of the table's rows, without head and rule."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+SESSION = sections((DOCS / "session.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_session_tables_are_the_structs(heading):
+    rows = {row[0].strip("`"): row[1:] for row in table_rows(SESSION[heading])}
+    documented = {key: (row[0], row[1]) for key, row in rows.items()}
+    expected = expected_rows(SECTIONS[heading])
+    wanted = [f"| `{key}` | {kind} | {default} | | |" for key, (kind, default) in expected.items()]
+    assert documented == expected, "docs/session.md needs the rows\n" + "\n".join(wanted)
+    assert all(len(row) == 4 and row[3] for row in rows.values()), "a meaning is missing"
+
+
+def test_every_struct_of_a_session_file_has_a_section():
+    known = {*SECTIONS.values(), config.Session, ZeroMQOptions}
+    found = set(structs_inside(config.Session))
+    for name in registry.names():
+        if registry._entries()[name].value.startswith("hilrt_adapters."):
+            found |= set(structs_inside(registry.link_class(name).Options))
+    assert found <= known, f"not in docs/session.md: {[s.__name__ for s in found - known]}"
+
+
+def test_zeromq_adds_no_keys():
+    assert expected_rows(ZeroMQOptions) == {}
+
+
+def test_every_state_is_in_the_drawing():
+    text = (DOCS / "session.md").read_text(encoding="utf-8")
+    assert [state for state in State if state not in text] == []
+
+
+def test_every_cause_has_its_row():
+    page = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    rows = table_rows(page.partition("## Causes")[2].partition("\n## ")[0])
+    documented = {row[0].strip("`"): (row[-2], row[-1]) for row in rows}
+    expected = {
+        name: tuple(
+            "never" if share > 1 else f"{100 * share:g} %"
+            for share in (cause.degraded, cause.unreliable)
+        )
+        for name, cause in CAUSES.items()
+    }
+    assert documented == expected
+
+
+def test_every_adapter_and_its_class_is_in_the_table():
+    rows = table_rows((DOCS / "adapters.md").read_text(encoding="utf-8"))
+    names = {row[0].strip("`") for row in rows}
+    own = {
+        name
+        for name, entry in registry._entries().items()
+        if entry.value.startswith("hilrt_adapters.")
+    }
+    assert own <= names
+
+
+# -- links, files, commands ----------------------------------------------------------------------
+
+
+def anchors(path):
+    """Anchors of a page's headings, as hosting sites make them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://")):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists(), f"{page.name}: {target}"
+        if anchor and path.suffix == ".md":
+            assert anchor in anchors(path), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_of_the_project_that_are_named_exist(page):
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:hilrt|adapters|bench_configs|tests|tools|docs)/[\w./-]+)`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_exist(page):
+    commands = typer.main.get_command(cli.app).commands
+    for command, rest in re.findall(r"\bhilrt (\w+)(.*)", page.read_text(encoding="utf-8")):
+        if command not in commands:  # prose
+            continue
+        known = {option for p in commands[command].params for option in p.opts} | {"--help"}
+        # What follows a pipe or the end of a piece of code belongs to something else.
+        used = re.findall(r"(?<![\w-])--[a-z]+", re.split(r"[`|&]", rest)[0])
+        assert set(used) <= known, f"{page.name}: hilrt {command}{rest}"
+
+
+# -- snippets ------------------------------------------------------------------------------------
+
+
+def files_of(page):
+    """Complete files on a page: blocks whose first line is ``# NAME``, by name."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:python|toml|dbc)\n(.*?)^```", text, flags=re.M | re.S)
+    named = [(re.match(r'(?:# |VERSION "|""")([\w-]+\.\w+)', block), block) for block in blocks]
+    return {match[1]: block for match, block in named if match}
+
+
+@pytest.fixture
+def own_bench(tmp_path):
+    """The files of docs/own_bench.md in a folder."""
+    for name, text in files_of(DOCS / "own_bench.md").items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_own_models_run(own_bench):
+    result = run_session(
+        config.load_session(own_bench / "first.toml"),
+        RunOptions(out=own_bench / "runs", record=False),
+    )
+    assert result.exit_status == 0
+    assert result.summary["verdict"] == "good"
+    # At rest torque and drag balance: 50 (1 - w/300) = 0.1 w, so w = 187.5 rad/s.
+    assert result.summary["ports"]["load.speed"]["last"] == pytest.approx(187.5, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["first.toml", "remote.toml", "bench.toml"])
+def test_own_sessions_have_no_errors(own_bench, name):
+    problems = check_file(own_bench / name)
+    assert [str(problem) for problem in problems if problem.level == "error"] == []
+
+
+def test_every_toml_snippet_is_toml():
+    for page in PAGES:
+        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S):
+            tomllib.loads(block)
+
+
+def test_every_python_snippet_compiles():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for i, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)):
+            compile(block, f"{page.name} block {i}", "exec")
