@@ -26,6 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
+app.add_typer(analyze_app, name="analyze")
+
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
@@ -147,6 +150,42 @@ def emulate(
     else:
         _fail("give --session and --subsystem, or --bus and --database")
     raise typer.Exit(status)
+
+
+@analyze_app.command()
+def stability(
+    session: SessionPath,
+    overrides: Overrides = None,
+    h_min: Annotated[float, typer.Option(help="shortest macro step, s")] = 1e-6,
+    h_max: Annotated[float, typer.Option(help="longest macro step, s")] = 1e-2,
+    maps: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="KEY=lowest:highest:points; once: over the macro step"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="folder for the page stability.html")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Spectral radius of the coupling scheme, and the macro steps where it crosses 1."""
+    from hilrt.analyze.stability_study import parse_axis, study
+
+    axes = [parse_axis(text) for text in maps or []]
+    found = study(_load(session, overrides or []), h_min, h_max, axes)
+    if json_:
+        typer.echo(json.dumps(found.as_json(), indent=1))
+    else:
+        from rich.console import Console
+
+        from hilrt.analyze.stability_table import show
+
+        show(found, Console())
+    if out is None:
+        return
+    try:
+        from hilrt.analyze.stability_page import write_page
+
+        typer.echo(f"picture in {write_page(found, out)}", err=json_)
+    except ImportError:
+        _fail("the page needs bokeh; install hilrt[report]")
 
 
 def _pace(text: str) -> str:

@@ -1,0 +1,254 @@
+"""The subsystems of a session as linear maps over one interval between communication points.
+
+With the input over the interval written ``u(s) = Σ_m a_m s^m``, s from 0 to 1, the map is a matrix
+from (x, a_0, a_1, …) to (x, y, y', y'', …) at its end. It comes from a linear solver's matrices, or
+from the solver itself: the state it saves is perturbed, and one step is differentiated. So the
+solver's own integration counts, too.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.errors import HilrtError
+from hilrt.hosting import HostedSolver
+from hilrt.link import Ports
+from hilrt.probe import PERTURBATION
+from hilrt.solver import Floats, Port
+
+#: Steps from a far and from a near perturbation that agree this well are those of a linear solver.
+LINEAR = 1e-6
+
+
+class CannotLinearise(Exception):
+    """Why a solver's step cannot be differentiated."""
+
+
+class Dynamics(abc.ABC):
+    """One step of a subsystem as a matrix.
+
+    Attributes
+    ----------
+    states : int
+        Number of states.
+    source : str
+        Where the matrix comes from, for people.
+    linear : bool
+        Whether it holds for any state, but for rounding.
+    """
+
+    states: int = 0
+    source: str = ""
+    linear: bool = True
+
+    @abc.abstractmethod
+    def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
+        """The map over an interval.
+
+        Parameters
+        ----------
+        h : float
+            Its length, s.
+        rows : int
+            Coefficients of the input polynomial.
+        derivatives : int
+            Derivatives of the outputs that are wanted; zero where they are not known.
+
+        Returns
+        -------
+        ndarray, shape (states + (1 + derivatives) ny, states + rows nu)
+        """
+
+
+class Exact(Dynamics):
+    """A linear system, integrated exactly as `Linear` does."""
+
+    def __init__(self, system: LinearSubsystem, source: str) -> None:
+        self.system, self.states, self.source = system, len(system.A), source
+
+    def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
+        """See `Dynamics.step_map`."""
+        A, B = self.system.discretize(h, rows - 1)
+        C, D = self.system.C, self.system.D
+        state = np.hstack([A, *B])
+        output = np.hstack([C @ A, *(C @ B + D)])
+        return np.vstack([state, output, np.zeros((derivatives * len(C), state.shape[1]))])
+
+
+class Constant(Dynamics):
+    """A subsystem outside every loop: whatever it does, no disturbance comes back from it."""
+
+    def __init__(self, ports: Ports, source: str) -> None:
+        self.nu, self.ny = size(ports.inputs), size(ports.outputs)
+        self.source = source
+
+    def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
+        """See `Dynamics.step_map`."""
+        return np.zeros(((1 + derivatives) * self.ny, rows * self.nu))
+
+
+class Differentiated(Dynamics):
+    """A solver whose saved state consists of numbers, differentiated about its present state.
+
+    Parameters
+    ----------
+    hosted : HostedSolver
+        Initialized.
+    u0 : ndarray, shape (nu,)
+        Inputs that the step is differentiated about.
+    h : float
+        Interval at which to find out whether the solver is linear, s.
+
+    Raises
+    ------
+    CannotLinearise
+        If the solver cannot go back, or its saved state holds anything but numbers, or does not
+        hold all of it.
+    """
+
+    def __init__(self, hosted: HostedSolver, u0: Floats, h: float) -> None:
+        if not hosted.solver.can_restore():
+            raise CannotLinearise("its solver does not save and restore its state")
+        self.hosted, self.u0 = hosted, u0
+        self.saved = hosted.solver.save_state()
+        self.kept = leaves(self.saved)
+        self.numbers = self._find_numbers(h)
+        self.states = len(self.numbers)
+        self.x0 = np.array([self.kept[i] for i in self.numbers], dtype=np.float64)
+        before = self._respond(h, 1, 0, self._point(1))
+        near = self._differentiate(h, 1, 0, near=True)
+        far = None
+        with contextlib.suppress(HilrtError, ArithmeticError, CannotLinearise), _unlogged():
+            far = self._differentiate(h, 1, 0, near=False)
+        if not np.array_equal(before, self._respond(h, 1, 0, self._point(1))):
+            raise CannotLinearise(
+                "the same step from the same saved state does not come out the same: "
+                "the saved state does not hold all of it"
+            )
+        size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
+        self.linear = far is not None and bool((np.abs(near - far) <= LINEAR * size).all())
+        about = "linear" if self.linear else "not linear: about its initial state"
+        self.source = f"its solver's step differentiated ({about})"
+
+    def step_map(self, h: float, rows: int, derivatives: int) -> Floats:
+        """See `Dynamics.step_map`."""
+        return self._differentiate(h, rows, derivatives, near=not self.linear)
+
+    def _find_numbers(self, h: float) -> list[int]:
+        """Positions of the real numbers among the leaves: float now, or after a step.
+
+        Everything else (a gear, a flag) is a mode that stays as it is; but an initial value may
+        have been written as a whole number.
+        """
+        solver = self.hosted.solver
+        try:
+            self.hosted.advance(0.0, h, self.u0[None])
+            after = leaves(solver.save_state())
+        finally:
+            solver.restore_state(self.saved)
+        if len(after) != len(self.kept):
+            raise CannotLinearise("the size of its saved state changes from step to step")
+        pairs = enumerate(zip(self.kept, after, strict=True))
+        return [i for i, pair in pairs if any(isinstance(leaf, float) for leaf in pair)]
+
+    def _point(self, rows: int) -> Floats:
+        return np.concatenate([self.x0, self.u0, np.zeros((rows - 1) * len(self.u0))])
+
+    def _differentiate(self, h: float, rows: int, derivatives: int, *, near: bool) -> Floats:
+        """Central differences; from far away nothing is lost to rounding if all is linear."""
+        point = self._point(rows)
+        changes = PERTURBATION * np.maximum(1.0, np.abs(point))
+        if not near:
+            point, changes = np.zeros_like(point), np.ones_like(point)
+        columns = []
+        for i, change in enumerate(changes):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = point.copy()
+                moved[i] += sign * change
+                ends.append(self._respond(h, rows, derivatives, moved))
+            columns.append((ends[0] - ends[1]) / (2.0 * change))
+        rows_of_map = self.states + (1 + derivatives) * self.hosted.n_outputs
+        return np.array(columns).reshape(-1, rows_of_map).T
+
+    def _respond(self, h: float, rows: int, derivatives: int, point: Floats) -> Floats:
+        """State, outputs and their derivatives after one step; the solver is left as it was."""
+        solver, hosted = self.hosted.solver, self.hosted
+        values = list(self.kept)
+        for i, value in zip(self.numbers, point[: self.states].tolist(), strict=True):
+            values[i] = value
+        powers = np.array([math.factorial(m) / h**m for m in range(rows)])[:, None]
+        coefficients = point[self.states :].reshape(rows, hosted.n_inputs) * powers
+        try:
+            solver.restore_state(rebuilt(self.saved, iter(values)))
+            sample = hosted.advance(0.0, h, coefficients)
+            after = leaves(solver.save_state())
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError) as error:
+            raise CannotLinearise(
+                f"its saved state cannot be perturbed ({type(error).__name__}: {error})"
+            ) from None
+        finally:
+            solver.restore_state(self.saved)
+        if len(after) != len(self.kept):
+            raise CannotLinearise("the size of its saved state changes from step to step")
+        state = [float(after[i]) for i in self.numbers]
+        dy = np.zeros((derivatives, hosted.n_outputs))
+        if sample.dy is not None:
+            known = sample.dy[:derivatives]
+            finite = np.logical_and.accumulate(np.isfinite(known), axis=0)
+            dy[: len(known)] = np.where(finite, known, 0.0)
+        return np.concatenate([state, sample.y, dy.ravel()])
+
+
+def leaves(state: Any) -> list[Any]:
+    """Everything in a saved state, in order: of arrays, tuples, lists and dicts the elements."""
+    if isinstance(state, np.ndarray) and state.dtype.kind in "fiub":
+        return list(state.ravel().tolist())
+    if isinstance(state, dict):
+        state = list(state.values())
+    if isinstance(state, (tuple, list)):
+        return [leaf for entry in state for leaf in leaves(entry)]
+    if isinstance(state, np.generic):
+        return [state.item()]
+    if state is None or isinstance(state, (bool, int, float, str, bytes)):
+        return [state]
+    raise CannotLinearise(
+        f"its saved state holds a {type(state).__name__}; save numbers and arrays of numbers"
+    )
+
+
+def rebuilt(state: Any, values: Iterator[Any]) -> Any:
+    """A saved state of the same form with other `leaves`, taken from `values` in turn."""
+    if isinstance(state, np.ndarray):
+        return np.array([next(values) for _ in range(state.size)]).reshape(state.shape)
+    if isinstance(state, (tuple, list)):
+        entries = [rebuilt(entry, values) for entry in state]
+        named = isinstance(state, tuple) and hasattr(state, "_fields")
+        return type(state)(*entries) if named else type(state)(entries)
+    if isinstance(state, dict):
+        return {key: rebuilt(entry, values) for key, entry in state.items()}
+    return next(values)
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """A solver that fails far from its state says nothing about it."""
+    logger = logging.getLogger("hilrt.solver")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def size(ports: Sequence[Port]) -> int:
+    """Number of scalar channels of all `ports`."""
+    return sum(port.size for port in ports)

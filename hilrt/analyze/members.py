@@ -1,0 +1,167 @@
+"""The subsystems of a session for an analysis: solvers made in this process, nothing started."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hilrt import registry
+from hilrt.analyze.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
+from hilrt.config import JacobianOptions, SessionFile, SubsystemOptions
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.hosting import HostedSolver, load_solver
+from hilrt.link import Arrival, Link, Ports
+from hilrt.models.linear import Linear
+from hilrt.solver import Floats, Sample, Solver
+from hilrt.solver_process import parse_params
+
+
+class Member(Link):
+    """A subsystem in the analysis: asked for its start values and Jacobians, never run."""
+
+    dynamics: Dynamics
+
+    def __init__(
+        self, name: str, options: SubsystemOptions, folder: Path, ports: Ports, reason: str
+    ) -> None:
+        super().__init__(name, options, folder)
+        self.inputs, self.outputs = ports
+        self.hosted: HostedSolver | None = None
+        self.reason = reason  #: why there is no solver to look at
+        self.bench = registry.link_class(options.adapter).physical
+        self.matrices = matrices(options.jacobian, name, ports)
+
+    async def open(self) -> None:
+        """Nothing to connect."""
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at the start, from the solver, or the ports' start values."""
+        if self.hosted is not None:
+            return self.hosted.initialize(t0, u0.copy())
+        starts = [port.start for port in self.outputs for _ in range(port.size)]
+        return Sample(np.array(starts, dtype=np.float64))
+
+    async def jacobian(
+        self, source: str, t: float, h: float, order: int, u: Floats
+    ) -> Floats | None:
+        """See `Link.jacobian`."""
+        if self.hosted is not None:
+            return self.hosted.jacobian(source, t, h, order, u)
+        return None if self.matrices is None else self.matrices.jacobian(h, order)
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """Not in an analysis."""
+        raise NotImplementedError
+
+    def poll(self) -> Sequence[Arrival]:
+        """Not in an analysis."""
+        raise NotImplementedError
+
+    def linearise(self, u0: Floats, h: float, in_loop: bool) -> str | None:
+        """Find `dynamics`; the problem if there is no way to them."""
+        if self.hosted is not None:
+            if isinstance(self.hosted.solver, Linear):
+                self.dynamics = Exact(self.hosted.solver.system, "its matrices")
+                return None
+            try:
+                self.dynamics = Differentiated(self.hosted, u0, h)
+                return None
+            except (CannotLinearise, HilrtError) as error:
+                self.reason = str(error)
+        if self.matrices is not None:
+            self.dynamics = Exact(self.matrices, "A, B, C, D of the session file")
+            return None
+        if not in_loop:
+            ports = Ports(tuple(self.inputs), tuple(self.outputs))
+            self.dynamics = Constant(ports, "left out: nothing comes back from it")
+            return None
+        return (
+            f"[subsystems.{self.name}]: cannot be linearised: {self.reason}; give A, B, C, D in "
+            f"[subsystems.{self.name}.jacobian], or take a solver that saves its state as numbers"
+        )
+
+
+def matrices(options: JacobianOptions | None, name: str, ports: Ports) -> LinearSubsystem | None:
+    """A subsystem as given by the session file's matrices, if it is."""
+    if options is None or options.A is None or options.B is None or options.C is None:
+        return None
+    nu, ny = size(ports.inputs), size(ports.outputs)
+    where = f"[subsystems.{name}.jacobian]"
+    try:
+        A, B, C = (np.array(rows, dtype=np.float64) for rows in (options.A, options.B, options.C))
+        D = np.zeros((ny, nu)) if options.D is None else np.array(options.D, dtype=np.float64)
+        system = LinearSubsystem(A, B, C, D)
+    except (ValueError, IndexError) as error:
+        raise ConfigError(f"{where}: {error}; correct the matrices") from None
+    if system.D.shape != (ny, nu):
+        raise ConfigError(
+            f"{where}: the matrices are for {system.D.shape[0]} outputs and {system.D.shape[1]} "
+            f"inputs, the subsystem has {ny} and {nu}"
+        )
+    return system
+
+
+def find_members(file: SessionFile) -> list[Member]:
+    """The subsystems of a session, solvers made where they can be, nothing started.
+
+    Raises
+    ------
+    ConfigError
+        Naming the subsystems whose solver or ports are wrong or not known.
+    """
+    found: list[Member] = []
+    problems: list[str] = []
+    for name, options in file.tables.subsystems.items():
+        try:
+            found.append(_member(name, options, file.folder))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _member(name: str, options: SubsystemOptions, folder: Path) -> Member:
+    where = f"[subsystems.{name}]"
+    make = _maker(options, folder)
+    if make is None:
+        ports = registry.link_class(options.adapter).ports(name, options, folder)
+        if ports is None:
+            raise ConfigError(
+                f"{where}: its ports are known only when it is running; take adapter "
+                '"inprocess", or spawn = ["hilrt", "solver", "module:Class"], for the analysis'
+            )
+        return Member(name, options, folder, ports, f"{options.adapter!r} is no solver to look at")
+    try:
+        solver = make()
+    except ConfigError as error:
+        raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from None
+    ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
+    member = Member(name, options, folder, ports, "")
+    member.hosted = HostedSolver(solver)
+    return member
+
+
+def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | None:
+    """How to make the solver in this process; None if its table does not say."""
+    model = getattr(options, "model", None)
+    if isinstance(model, str):
+        params, path = getattr(options, "params", {}), getattr(options, "path", None)
+        return lambda: load_solver(model, params, None if path is None else folder / path)
+    command = options.spawn or []
+    if "solver" not in command[1:-1]:
+        return None
+    target, *rest = command[command.index("solver") + 1 :]
+    pairs = [pair for flag, pair in itertools.pairwise(rest) if flag == "--param"]
+    texts = {key: text for key, _, text in (pair.partition("=") for pair in pairs)}
+
+    def start() -> Solver:
+        with contextlib.chdir(folder):  # where its process would run
+            return load_solver(target, parse_params(texts), folder)
+
+    return start

@@ -1,0 +1,346 @@
+"""The propagation matrix of a session as it is configured.
+
+With linear subsystems and a constant macro step, one cycle of the session (one macro step; with
+multi-rate subsystems as many as it takes until all communicate together again) is a linear map
+``z_{n+1} = Φ z_n`` of the states and of what the master remembers, but for constants. Here the
+stages of `hilrt.step` are followed one by one, each quantity being a matrix with one column per
+element of z. What is not linear is left out, and named in `Scheme.left_out`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from hilrt.analyze.members import Member
+from hilrt.config import JacobianOptions, Session
+from hilrt.coupling.correct_feedthrough import Feedthrough
+from hilrt.coupling.correct_model import Plan as CorrectorPlan
+from hilrt.coupling.correct_model import lagrange_basis
+from hilrt.errors import ConfigError
+from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.link import Ports
+from hilrt.network import Ints, Network, build_network
+from hilrt.solver import Floats
+
+T = TypeVar("T")
+
+
+@dataclass
+class Weights:
+    """Extrapolation as matrices, one entry per tick of the cycle.
+
+    Attributes
+    ----------
+    inputs : list of ndarray, shape (rows nu, depth ny)
+        From the samples, newest first, to the input polynomials in powers of (t − now)/step.
+    now : list of ndarray, shape (depth, ny, 1)
+        From the samples to the outputs at the communication point.
+    taylor : ndarray, shape (rows, nu, ny)
+        Gains of the connections that use output derivatives, by coefficient.
+    """
+
+    inputs: list[Floats]
+    now: list[Floats]
+    taylor: Floats
+
+
+class Scheme:
+    """A session's coupling scheme about its initial state, for any macro step.
+
+    Parameters
+    ----------
+    tables : Session
+    members : list of Member
+        Its subsystems, from `find_members`; initialized and linearised here.
+
+    Attributes
+    ----------
+    cycle : int
+        Macro steps after which all subsystems communicate together again.
+    left_out : list of str
+        What the matrix does not hold, one sentence each.
+
+    Raises
+    ------
+    ConfigError
+        Naming every subsystem that cannot be linearised, or what else does not fit.
+    """
+
+    def __init__(self, tables: Session, members: list[Member]) -> None:
+        self.tables, self.members = tables, members
+        ports = {m.name: Ports(tuple(m.inputs), tuple(m.outputs)) for m in members}
+        self.network = net = build_network(ports, tables)
+        self.every = [int(every) for every in net.every]
+        self.cycle = math.lcm(*self.every)
+        self.u0, self.y0 = initialize(net, members)
+        self._linearise()
+        self.order = orders(net, tables)
+        self.rows = self.depth = int(self.order.max(initial=0)) + 1
+        self.weights = weigh(net, self.order, self.rows, self.cycle)
+        self.derivatives = self.rows - 1 if net.connections.taylor.any() else 0
+        self.left_out = left_out(net, tables, members)
+        self._tables = with_exact_jacobians(tables)
+        self._feedthrough: Feedthrough | None = at_once(
+            find_feedthrough(net, self._tables, members, self.u0)
+        )
+
+    def _linearise(self) -> None:
+        inputs = self.network.inputs
+        senders = {c.source.partition(".")[0] for c in self.tables.connections}
+        receivers = {c.target.partition(".")[0] for c in self.tables.connections}
+        problems = []
+        for s, member in enumerate(self.members):
+            problem = member.linearise(
+                self.u0[inputs.slices[s]],
+                self.every[s] * self.tables.master.step,
+                in_loop=member.name in senders and member.name in receivers,
+            )
+            if problem is not None:
+                problems.append(problem)
+        if problems:
+            raise ConfigError(problems)
+
+    def corrector(self, h: float) -> CorrectorPlan | None:
+        """Model-based corrector for a macro step `h` [s]."""
+        master = msgspec.structs.replace(self._tables.master, step=h)
+        tables = msgspec.structs.replace(self._tables, master=master)
+        try:
+            model = at_once(
+                find_model_corrector(self.network, tables, self.members, self.u0, self.y0)
+            )
+        except ValueError as error:
+            raise ConfigError(f"[[bonds]] method = 'model': {error}") from None
+        return None if model is None else model.plan
+
+    def describe_order(self) -> str:
+        """Degree of the extrapolation, for people."""
+        used = sorted(set(self.order.tolist()))
+        return " and ".join(str(order) for order in used) if used else "none"
+
+    def matrix(self, h: float) -> Floats:
+        """Φ of one cycle with the macro step `h` [s], shape (nz, nz).
+
+        z holds the states of all subsystems, the corrected samples of every output (newest first),
+        output derivatives where the session uses them, and δu_c where a model-based corrector acts,
+        all at a communication point of all subsystems, when the outputs have been corrected.
+        """
+        return _Cycle(self, h).run()
+
+
+class _Cycle:
+    """The stages of the macro step on matrices, tick by tick through one cycle."""
+
+    def __init__(self, scheme: Scheme, h: float) -> None:
+        self.scheme, self.net = scheme, scheme.network
+        nu, ny = len(self.net.inputs), len(self.net.outputs)
+        rows, depth, nd = scheme.rows, scheme.depth, scheme.derivatives
+        self.plan = scheme.corrector(h)
+        self.maps = [
+            member.dynamics.step_map(every * h, rows, nd)
+            for member, every in zip(scheme.members, scheme.every, strict=True)
+        ]
+        states = [member.dynamics.states for member in scheme.members]
+        sizes = [*states, depth * ny, nd * ny, nu if self.plan is not None else 0]
+        self.nz = nz = sum(sizes)
+        *self.x, history, dy, du = np.split(np.eye(nz), np.cumsum(sizes)[:-1])
+        self.history = history.reshape(depth, ny, nz).copy()
+        self.dy = dy.reshape(nd, ny, nz).copy()
+        self.du = du if self.plan is not None else np.zeros((nu, nz))
+        self.y = self.history[0].copy()
+        self.flown = np.zeros((rows, nu, nz))
+        self.flown_from = np.zeros(nu)
+        self.arriving: list[Floats] = [np.zeros(0)] * len(states)
+        self.past = self.history.copy()
+        #: From derivatives to coefficients of powers of (t − now)/step.
+        self.units = np.array([h**m / math.factorial(m) for m in range(rows)])
+
+    def run(self) -> Floats:
+        """The state z at the end of the cycle, by z at its start."""
+        for tick in range(self.scheme.cycle):
+            self.dispatch(tick)
+            self.past = self.history.copy() if self.scheme.cycle == 1 else self.past
+            self.arrive(tick + 1)
+            self.correct(tick + 1)
+        parts = [*self.x, self.history.reshape(-1, self.nz), self.dy.reshape(-1, self.nz)]
+        return np.vstack([*parts, self.du] if self.plan is not None else parts)
+
+    def dispatch(self, tick: int) -> None:
+        """Input polynomials of the subsystems that are due, and their steps."""
+        scheme, rows = self.scheme, self.scheme.rows
+        nu = len(self.net.inputs)
+        sent = scheme.weights.inputs[tick] @ self.history.reshape(-1, self.nz)
+        sent = sent.reshape(rows, nu, self.nz)
+        if scheme.derivatives:
+            sent[0] += scheme.weights.taylor[0] @ self.y
+            for m in range(1, rows):
+                sent[m] += scheme.weights.taylor[m] @ self.dy[m - 1] * self.units[m]
+        sent[0] += self.du
+        for s, every in enumerate(scheme.every):
+            if tick % every:
+                continue
+            inputs = self.net.inputs.slices[s]
+            self.flown[:, inputs], self.flown_from[inputs] = sent[:, inputs], tick
+            own = sent[:, inputs] * float(every) ** np.arange(rows)[:, None, None]
+            end = self.maps[s] @ np.vstack([self.x[s], own.reshape(-1, self.nz)])
+            states = len(self.x[s])
+            self.x[s], self.arriving[s] = end[:states], end[states:]
+
+    def arrive(self, tick: int) -> None:
+        """Samples of the subsystems whose step ends; outputs at the communication point."""
+        for s, every in enumerate(self.scheme.every):
+            if tick % every:
+                continue
+            outputs = self.net.outputs.slices[s]
+            samples = self.arriving[s].reshape(1 + self.scheme.derivatives, -1, self.nz)
+            self.history[1:, outputs] = self.history[:-1, outputs].copy()
+            self.history[0, outputs] = samples[0]
+            self.dy[:, outputs] = samples[1:]
+        now = self.scheme.weights.now[tick % self.scheme.cycle]
+        self.y = (now * self.history).sum(axis=0)
+
+    def correct(self, tick: int) -> None:
+        """What extrapolated inputs did to the outputs, taken out of them."""
+        y = self.y
+        feedthrough = self.scheme._feedthrough
+        if feedthrough is not None:
+            sent = shifted(self.flown, tick - self.flown_from)[0]
+            y = feedthrough.K @ y - feedthrough.KD @ sent
+        if self.plan is not None:
+            y = self.correct_by_model(self.plan, tick, y)
+        self.history[0] += y - self.y
+        self.y = y
+
+    def correct_by_model(self, plan: CorrectorPlan, tick: int, y: Floats) -> Floats:
+        """The model-based corrector acts where all communicate; in between it starts anew."""
+        if tick < self.scheme.cycle:
+            self.past, self.du = y[None], np.zeros_like(self.du)
+            return y
+        sent = shifted(self.flown, tick - 1 - self.flown_from)
+        samples = len(self.past)
+        missing = np.zeros((plan.depth - samples, *y.shape))
+        before = np.concatenate([y[None], self.past, missing]).reshape(-1, self.nz)
+        stack = np.vstack([before, sent.reshape(-1, self.nz)])
+        corrected: Floats = plan.outputs[samples] @ stack
+        before[: len(y)] = corrected
+        mean_sent = np.tensordot(plan.mean_power, sent, 1)
+        self.du = plan.keep[:, None] * self.du + plan.means[samples] @ before
+        self.du -= plan.alpha[:, None] * mean_sent
+        return corrected
+
+
+def shifted(c: Floats, by: Floats) -> Floats:
+    """Polynomials about ``s = by``, (nu,); `c` has the shape (rows, nu, nz), powers of s."""
+    moved = np.zeros_like(c)
+    for m in range(len(c)):
+        for k in range(m, len(c)):
+            moved[m] += math.comb(k, m) * by[:, None] ** (k - m) * c[k]
+    return moved
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Result of a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a subsystem of an analysis waits for something")
+
+
+def initialize(net: Network, members: list[Member]) -> tuple[Floats, Floats]:
+    """Inputs (nu,) and outputs (ny,) that the session starts with."""
+    u0, y0 = net.u_start.copy(), np.zeros(len(net.outputs))
+    for part, port in net.outputs.ports.values():
+        y0[part] = port.start
+    for s in net.initialization_order():
+        np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
+        sample = at_once(members[s].initialize(0.0, u0[net.inputs.slices[s]]))
+        y0[net.outputs.slices[s]] = sample.y
+    np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
+    return u0, y0
+
+
+def orders(net: Network, tables: Session) -> Ints:
+    """Degree of every connection, (nc,); where it is controlled, the one that it starts with."""
+    control = tables.master.order_control
+    if control.method == "fixed":
+        return net.connections.order
+    start = min(max(control.initial, control.minimum), control.maximum)
+    return np.where(net.connections.free, start, net.connections.order)
+
+
+def weigh(net: Network, order: Ints, rows: int, cycle: int) -> Weights:
+    """Extrapolation at every tick of the cycle; the samples at hand are complete."""
+    connections, owner = net.connections, net.outputs.owner
+    nu, ny = len(net.inputs), len(net.outputs)
+    count = np.diff(np.append(connections.first, len(connections.source)))
+    target = np.repeat(connections.target, count)
+    highest = np.zeros(ny, dtype=np.intp)
+    np.maximum.at(highest, connections.source, order)
+    taylor = np.zeros((rows, nu, ny))
+    found = Weights([], [], taylor)
+    for tick in range(cycle):
+        inputs, now = np.zeros((rows, nu, rows, ny)), np.zeros((rows, ny, 1))
+        since = -(tick % net.every[owner]).astype(np.float64)
+        nodes = since - np.arange(rows)[:, None] * net.every[owner]
+        for c, (y, u) in enumerate(zip(connections.source, target, strict=True)):
+            p, gain = order[c], connections.gain[c]
+            if connections.taylor[c]:
+                if tick == 0:
+                    taylor[: p + 1, u, y] += gain
+            else:
+                inputs[: p + 1, u, : p + 1, y] += gain * lagrange_basis(nodes[: p + 1, y]).T
+        for y, p in enumerate(highest):
+            now[: p + 1, y, 0] = lagrange_basis(nodes[: p + 1, y])[:, 0]
+        found.inputs.append(inputs.reshape(rows * nu, rows * ny))
+        found.now.append(now)
+    return found
+
+
+def with_exact_jacobians(tables: Session) -> Session:
+    """The session with Jacobians that are to be identified taken as known."""
+    subsystems = {}
+    for name, options in tables.subsystems.items():
+        if options.jacobian is not None and options.jacobian.source == "identify":
+            options = msgspec.structs.replace(options, jacobian=JacobianOptions(source="probe"))
+        subsystems[name] = options
+    return msgspec.structs.replace(tables, subsystems=subsystems)
+
+
+def left_out(net: Network, tables: Session, members: list[Member]) -> list[str]:
+    """What a linear analysis with a constant step cannot hold."""
+    found = []
+    bonds = [b.name for b in tables.bonds if b.correction.method == "energy"]
+    if bonds:
+        found.append(f"the energy correction of {', '.join(bonds)}: it is not linear")
+    bounded = [
+        name
+        for name, low, high, rate in zip(
+            net.inputs.names, net.u_min, net.u_max, net.u_rate, strict=True
+        )
+        if np.isfinite([low, high, rate]).any()
+    ]
+    if bounded:
+        found.append(f"the limits of {', '.join(bounded)}")
+    if tables.master.step_control.method != "fixed":
+        found.append("the step control: each macro step is taken as constant")
+    if tables.master.order_control.method != "fixed":
+        found.append("the order control: the order is the initial one")
+    identified = [
+        name
+        for name, options in tables.subsystems.items()
+        if options.jacobian is not None and options.jacobian.source == "identify"
+    ]
+    if identified:
+        found.append(f"the identification of {', '.join(identified)}: Jacobians are exact")
+    benches = [m.name for m in members if m.bench]
+    if benches:
+        found.append(f"dead times and sampling of {', '.join(benches)}")
+    return found

@@ -1,0 +1,292 @@
+"""``hilrt analyze stability``: where a session's coupling is stable, over the macro step and more.
+
+The results, for the terminal (`stability_table`), the page (`stability_page`) and as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hilrt.analyze.members import find_members
+from hilrt.analyze.propagation import Scheme
+from hilrt.analyze.stability import crossings, spectral_radius
+from hilrt.config import SessionFile, load_session
+from hilrt.errors import ConfigError
+from hilrt.solver import Floats
+
+#: The key of the macro step in a session file.
+STEP = "master.step"
+#: Points of the search over the macro step; crossings closer than a grid interval are missed.
+POINTS = 400
+#: Points of the macro step in a map, where they are not given.
+MAP_POINTS = 40
+#: Relative accuracy of the matrices' entries: exact subsystems, and differentiated ones.
+ROUNDING, DIFFERENTIATED = 1e-14, 1e-8
+#: Closer to 1 than this, a spectral radius is looked at for what rounding does to it.
+NEAR_ONE = 1e-4
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter of a map: key of the session file, and its values, rising or falling."""
+
+    key: str
+    values: list[float]
+    logarithmic: bool
+
+    def overrides(self, value: float) -> list[str]:
+        """What sets the parameter in a session file; the macro step is set otherwise."""
+        return [] if self.key == STEP else [f"{self.key}={value!r}"]
+
+
+@dataclass(frozen=True)
+class Map:
+    """Spectral radius per macro step over two parameters, `radius` of shape (ny, nx)."""
+
+    x: Axis
+    y: Axis
+    radius: Floats
+
+
+@dataclass(frozen=True)
+class Study:
+    """Result of an analysis.
+
+    Attributes
+    ----------
+    session : str
+    step, radius : float
+        The configured macro step [s], and the spectral radius there per macro step.
+    verdict : str
+        "stable", "unstable", or "neutral" (1 but for rounding).
+    cycle : int
+        Macro steps after which all subsystems communicate together again.
+    subsystems : list of (name, number of states, where its matrices come from)
+    order : str
+        Degree of the extrapolation.
+    crossings : list of (float, bool)
+        Every macro step [s] where the spectral radius crosses 1, and whether the coupling is
+        unstable above it.
+    steps, radii : ndarray, shape (n,)
+        The spectral radius over the macro step.
+    left_out : list of str
+        What a linear analysis does not hold.
+    map : Map or None
+    """
+
+    session: str
+    step: float
+    radius: float
+    verdict: str
+    cycle: int
+    subsystems: list[tuple[str, int, str]]
+    order: str
+    crossings: list[tuple[float, bool]]
+    steps: Floats
+    radii: Floats
+    left_out: list[str]
+    map: Map | None = None
+
+    @property
+    def growth(self) -> float:
+        """Rate at which the dominant mode grows at the configured step, 1/s."""
+        return growth(self.radius, self.step)
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        built: dict[str, Any] = {
+            "session": self.session,
+            "step_s": self.step,
+            "spectral_radius": _finite(self.radius),
+            "growth_per_s": _finite(self.growth),
+            "verdict": self.verdict,
+            "cycle_steps": self.cycle,
+            "subsystems": [
+                {"name": name, "states": states, "source": source}
+                for name, states, source in self.subsystems
+            ],
+            "range_s": [float(self.steps[0]), float(self.steps[-1])],
+            "crossings": [{"step_s": h, "unstable_above": above} for h, above in self.crossings],
+            "left_out": self.left_out,
+        }
+        if self.map is not None:
+            built["map"] = {
+                "x": {"key": self.map.x.key, "values": self.map.x.values},
+                "y": {"key": self.map.y.key, "values": self.map.y.values},
+                "spectral_radius": [[_finite(r) for r in row] for row in self.map.radius.tolist()],
+            }
+        return built
+
+
+def growth(radius: float, step: float) -> float:
+    """Growth of a mode, 1/s, from its spectral radius per macro step."""
+    if math.isinf(radius):
+        return math.inf
+    return math.log(radius) / step if radius > 0.0 else -math.inf
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def find_scheme(file: SessionFile) -> Scheme:
+    """The coupling scheme of a session file."""
+    return Scheme(file.tables, find_members(file))
+
+
+def radius_and_margin(scheme: Scheme, h: float) -> tuple[float, float]:
+    """Spectral radius per macro step at `h` [s], and how far rounding may have moved it.
+
+    A mode that neither grows nor decays (a mass that moves freely) has an eigenvalue of 1, which
+    comes out a little above or below. How sensitive it is to rounding is found by trying.
+    """
+    power = 1.0 / scheme.cycle
+    with np.errstate(all="ignore"):
+        matrix = scheme.matrix(h)
+        if not np.isfinite(matrix).all():
+            return math.inf, 0.0
+        radius = spectral_radius(matrix) ** power if len(matrix) else 0.0
+        if abs(radius - 1.0) > NEAR_ONE:
+            return radius, 0.0
+        exact = all(member.dynamics.linear for member in scheme.members)
+        noise = np.random.default_rng(0).uniform(-1.0, 1.0, matrix.shape)
+        noise *= ROUNDING if exact else DIFFERENTIATED
+        moved = spectral_radius(matrix * (1.0 + noise)) ** power
+    return radius, 2.0 * abs(moved - radius) + 4.0 * float(np.finfo(float).eps)
+
+
+def study(
+    file: SessionFile,
+    h_min: float,
+    h_max: float,
+    axes: Sequence[Axis] = (),
+    points: int = POINTS,
+) -> Study:
+    """Analyse a session.
+
+    Parameters
+    ----------
+    file : SessionFile
+    h_min, h_max : float
+        Range of the macro step, s.
+    axes : sequence of Axis
+        One or two parameters to draw a map over; with one, the other is the macro step.
+    points : int
+        Logarithmic grid of the macro step that is searched for crossings.
+
+    Raises
+    ------
+    ConfigError
+        If the range is empty, or the session cannot be analysed.
+    """
+    if not 0.0 < h_min < h_max:
+        raise ConfigError(
+            f"--h-min {h_min:g} --h-max {h_max:g}: give a range of the macro step in s, above 0"
+        )
+    scheme = find_scheme(file)
+    radii: dict[float, float] = {}
+
+    def judged(h: float) -> float:
+        radii[h], margin = radius_and_margin(scheme, h)
+        return radii[h] - margin
+
+    found = crossings(judged, h_min, h_max, points)
+    steps = np.array(sorted(radii))
+    step = file.tables.master.step
+    radius, margin = radius_and_margin(scheme, step)
+    return Study(
+        session=file.tables.session.name,
+        step=step,
+        radius=radius,
+        verdict=verdict(radius, margin),
+        cycle=scheme.cycle,
+        subsystems=[(m.name, m.dynamics.states, m.dynamics.source) for m in scheme.members],
+        order=scheme.describe_order(),
+        crossings=found,
+        steps=steps,
+        radii=np.array([radii[h] for h in steps.tolist()]),
+        left_out=scheme.left_out,
+        map=draw_map(file, axes, h_min, h_max) if axes else None,
+    )
+
+
+def verdict(radius: float, margin: float) -> str:
+    """The spectral radius against 1."""
+    if abs(radius - 1.0) <= margin:
+        return "neutral"
+    return "unstable" if radius > 1.0 else "stable"
+
+
+def draw_map(file: SessionFile, axes: Sequence[Axis], h_min: float, h_max: float) -> Map:
+    """Spectral radius over two parameters; a session is read for every value that is no step."""
+    x, y = _two(axes, h_min, h_max)
+    if y.key == STEP:
+        turned = draw_map(file, [y, x], h_min, h_max)
+        return Map(x, y, turned.radius.T)
+    rows = []
+    for v in y.values:
+        if x.key == STEP:
+            at = _scheme_with(file, y.overrides(v))
+            rows.append([radius_and_margin(at, h)[0] for h in x.values])
+        else:
+            overrides = [[*x.overrides(value), *y.overrides(v)] for value in x.values]
+            step = file.tables.master.step
+            rows.append([radius_and_margin(_scheme_with(file, o), step)[0] for o in overrides])
+    return Map(x, y, np.array(rows))
+
+
+def _scheme_with(file: SessionFile, overrides: list[str]) -> Scheme:
+    return find_scheme(load_session(file.path, [*file.overrides, *overrides]))
+
+
+def _two(axes: Sequence[Axis], h_min: float, h_max: float) -> tuple[Axis, Axis]:
+    if len(axes) > 2:
+        raise ConfigError(f"--map is given {len(axes)} times; a map has two axes")
+    if len(axes) == 2:
+        if axes[0].key == axes[1].key:
+            raise ConfigError(f"--map {axes[0].key} is given twice; name another key")
+        return axes[0], axes[1]
+    if axes[0].key == STEP:
+        raise ConfigError(f"--map {STEP}: name a second key to draw the map over")
+    steps = np.geomspace(h_min, h_max, MAP_POINTS).tolist()
+    return Axis(STEP, steps, logarithmic=True), axes[0]
+
+
+def parse_axis(text: str) -> Axis:
+    """An axis from ``KEY=lo:hi:n``; spaced logarithmically over a decade or more.
+
+    ``KEY=lo:hi:n:lin`` and ``:log`` say how. Whole numbers stay whole where the spacing is whole.
+    """
+    key, _, span = text.partition("=")
+    parts = span.split(":")
+    remedy = ConfigError(
+        f"--map {text}: write it as table.key=lowest:highest:points, for example "
+        f"{STEP}=1e-5:1e-2:40 or connections.0.order=0:4:5"
+    )
+    if "." not in key or len(parts) not in (3, 4) or parts[3:] not in ([], ["lin"], ["log"]):
+        raise remedy
+    try:
+        low, high, n = float(parts[0]), float(parts[1]), int(parts[2])
+    except ValueError:
+        raise remedy from None
+    if not (math.isfinite(low) and math.isfinite(high)) or n < 2 or low == high:
+        raise remedy
+    logarithmic = low > 0.0 and high > 0.0 and max(low / high, high / low) >= 10.0
+    if parts[3:]:
+        logarithmic = parts[3] == "log"
+    if logarithmic and not (low > 0.0 and high > 0.0):
+        raise ConfigError(f"--map {text}: a logarithmic axis needs positive ends")
+    values: list[float] = (np.geomspace if logarithmic else np.linspace)(low, high, n).tolist()
+    if not logarithmic and _whole(parts[0]) and _whole(parts[1]) and (high - low) % (n - 1) == 0:
+        values = [round(value) for value in values]
+    return Axis(key, values, logarithmic)
+
+
+def _whole(text: str) -> bool:
+    return text.lstrip("+-").isdecimal()
