@@ -14,7 +14,8 @@ from hilrt.solver import InputPolynomial, Port, Sample, Solver
 if TYPE_CHECKING:
     from hilrt.config import load_session
     from hilrt.record.reader import load_log
-    from hilrt.session import RunOptions, run_session
+    from hilrt.run import RunOptions
+    from hilrt.session import run_session
 
 __all__ = [
     "InputPolynomial",
@@ -29,7 +30,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
-    "RunOptions": "hilrt.session",
+    "RunOptions": "hilrt.run",
     "load_log": "hilrt.record.reader",
     "load_session": "hilrt.config",
     "run_session": "hilrt.session",

@@ -14,7 +14,7 @@ from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
     from hilrt.config import SessionFile
-    from hilrt.session import Result
+    from hilrt.run import Result
 
 EXIT_CONFIG = 2
 EXIT_FAULT = 3
@@ -47,7 +47,8 @@ def run(
     quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
 ) -> None:
     """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
-    from hilrt.session import RunOptions, run_session
+    from hilrt.run import RunOptions
+    from hilrt.session import run_session
 
     extra = list(overrides or [])
     if duration is not None:

@@ -8,22 +8,14 @@ process that was started ends, every file is closed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import logging
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hilrt import registry
 from hilrt.arming import operator_arms
+from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
 from hilrt.config import SessionFile
@@ -31,20 +23,18 @@ from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import freeze_gc, other_cpus, set_affinity
 from hilrt.hub import Hub
-from hilrt.jacobians import JacobianKeeper, find_feedthrough, find_model_corrector
-from hilrt.link import Link, Ports
+from hilrt.jacobians import JacobianKeeper
+from hilrt.journal import Journal, State
+from hilrt.link import Link
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
-from hilrt.network import Network, build_network
-from hilrt.plan import Plan, build_plan
+from hilrt.plan import Plan
 from hilrt.record.feed import Attachment, Feed, NullFeed
-from hilrt.record.messages import Level
 from hilrt.remote_link import RemoteLink
+from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
-from hilrt.solver import Floats, Sample
 from hilrt.spawn import Children
-from hilrt.step import StepState, start
 from hilrt.summary import build_summary
 
 #: How long the recorder and the terminal view may take to start, and children to end, s.
@@ -54,72 +44,6 @@ STOP_TIMEOUT = 5.0
 PROCESS_END = 0.1
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
-
-
-class State(StrEnum):
-    """Where a session is in its life."""
-
-    CONFIGURED = "CONFIGURED"
-    CONNECTING = "CONNECTING"
-    INITIALIZED = "INITIALIZED"
-    ARMED = "ARMED"
-    RUNNING = "RUNNING"
-    SAFE = "SAFE"
-    STOPPED = "STOPPED"
-    FAULT = "FAULT"
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What the command line adds to a session file.
-
-    Attributes
-    ----------
-    out : Path
-        Folder in which the run's own folder is made.
-    duration : float, optional
-        Session time, s; default: the session file's.
-    pace : str or float, optional
-        Instead of the session file's.
-    shadow : bool
-        Compute every correction and apply none.
-    view : bool
-        Start the terminal view.
-    record : bool
-        Write a log.
-    """
-
-    out: Path = Path("runs")
-    duration: float | None = None
-    pace: str | float | None = None
-    shadow: bool = False
-    view: bool = False
-    record: bool = True
-
-
-@dataclass(slots=True)
-class Result:
-    """What is left of a session.
-
-    Attributes
-    ----------
-    folder : Path
-        The run's folder with ``session.mcap``, ``summary.json`` and logs of the processes.
-    summary : dict
-        Contents of ``summary.json``.
-    exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 130 interrupted.
-    fault : str, optional
-        What went wrong.
-    warnings : list of str
-        What else should be known: processes that ended by themselves, or not at all.
-    """
-
-    folder: Path
-    summary: dict[str, Any] = field(default_factory=dict)
-    exit_status: int = 0
-    fault: str | None = None
-    warnings: list[str] = field(default_factory=list)
 
 
 class Session:
@@ -133,16 +57,14 @@ class Session:
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
         self.name = self.tables.session.name
-        self.folder = _make_folder(options.out, self.name)
+        self.folder = make_folder(options.out, self.name)
         self.result = Result(self.folder)
-        self.state = State.CONFIGURED
         self.master: Master | None = None
         self.feed: Feed | None = None
         self.links: list[Link] = []
         self.armed: list[Link] = []
         self.interrupted = ""
         self._epoch_ns = 0
-        self._notes: list[tuple[Level, str, str, str]] = []
         self._closing = False
         self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
 
@@ -157,8 +79,14 @@ class Session:
         Faults end in the result (exit status 3), an interruption too (130); `ConfigError` and
         programming errors are raised, after everything was closed.
         """
-        task = asyncio.ensure_future(self._run())
-        with _signals(lambda reason: self._interrupt(reason, task)), _logged(self._note):
+        telemetry = Telemetry() if self.options.view or self.real_time else None
+        self.publisher = StatusPublisher(telemetry, self.name, self.duration)
+        self.journal = Journal(self.publisher)
+        task = asyncio.ensure_future(self._run(telemetry))
+        with (
+            route_signals(lambda reason: self._interrupt(reason, task)),
+            self.journal.take_log_records(),
+        ):
             try:
                 await task
             except asyncio.CancelledError:
@@ -176,30 +104,29 @@ class Session:
         else:
             task.cancel()
 
-    async def _run(self) -> None:
+    async def _run(self, telemetry: Telemetry | None) -> None:
         affinity = self.tables.master.pacing.affinity
-        view = self.options.view
-        telemetry = Telemetry() if view or self.real_time else None
-        self.publisher = StatusPublisher(telemetry, self.name, self.duration)
         self.children = Children(self.folder / "logs", self._child_ended)
         master = self.tables.master
         self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
         clock: WallClock | None = None
         try:
-            if telemetry is not None and view:
+            if telemetry is not None and self.options.view:
                 self._start_view(telemetry.address)
             self.cpus_for_children = other_cpus(affinity)
             await self._connect()
-            network, samples, u0 = await self._initialize()
-            plan, state, exchange = await self._build(network, samples, u0)
-            await self._open_log(plan)
+            initialized = await initialize(self.links, self.tables)
+            self.journal.go(State.INITIALIZED, "all subsystems have initialized")
+            shadow = self.options.shadow
+            numerics = await build_numerics(self.links, self.tables, initialized, shadow)
+            await self._open_log(numerics.plan)
             if affinity and (problem := set_affinity(affinity)):
-                self._note("warning", "host", problem)
+                self.journal.note("warning", "host", problem)
             clock = await self._make_clock() if self.real_time else None
-            await self._arm(u0, network, exchange)
+            await self._arm(initialized, numerics.exchange)
             if clock is not None:
-                clock.before_spin = exchange.prefetch
-            await self._loop(plan, state, exchange, clock)
+                clock.before_spin = numerics.exchange.prefetch
+            await self._loop(numerics, clock)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -208,7 +135,7 @@ class Session:
                 await asyncio.sleep(PROCESS_END)
                 fault = self._with_end_of(error.name, fault)
             self.result.fault, self.result.exit_status = fault, 3
-            self._go(State.FAULT, fault, level="error")
+            self.journal.go(State.FAULT, fault, level="error")
         finally:
             await self._close()
             if clock is not None:
@@ -219,7 +146,7 @@ class Session:
     # -- start ------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        self._go(State.CONNECTING, "starting subsystems")
+        self.journal.go(State.CONNECTING, "starting subsystems")
         for name, options in self.tables.subsystems.items():
             link = registry.link_class(options.adapter)(name, options, self.file.folder)
             if isinstance(link, RemoteLink):
@@ -237,66 +164,26 @@ class Session:
         async with asyncio.timeout(limit + 1.0):
             await _all(link.open() for link in self.links)
 
-    async def _initialize(self) -> tuple[Network, list[Sample], Floats]:
-        """Initialize in the order of feedthrough, with ``u0 = L y``."""
-        ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in self.links}
-        network = build_network(ports, self.tables)
-        u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
-        for part, port in network.outputs.ports.values():
-            y0[part] = port.start
-        samples: list[Sample | None] = [None] * len(self.links)
-        for s in network.initialization_order():
-            coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
-            np.copyto(u0, coupled, where=network.connected)
-            sample = await self.links[s].initialize(0.0, u0[network.inputs.slices[s]])
-            y0[network.outputs.slices[s]] = sample.y
-            samples[s] = sample
-        coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
-        np.copyto(u0, coupled, where=network.connected)
-        self._go(State.INITIALIZED, "all subsystems have initialized")
-        return network, [sample for sample in samples if sample is not None], u0
-
-    async def _build(
-        self, network: Network, samples: list[Sample], u0: Floats
-    ) -> tuple[Plan, StepState, Exchange]:
-        physical = np.array([link.physical for link in self.links], dtype=bool)
-        lead = np.array([link.actuation_delay for link in self.links])
-        y0 = np.concatenate([sample.y for sample in samples])
-        feedthrough = await find_feedthrough(network, self.tables, self.links, u0)
-        model = await find_model_corrector(network, self.tables, self.links, u0, y0)
-        shadow = self.options.shadow
-        plan = build_plan(network, self.tables, physical, lead, shadow, feedthrough)
-        state = start(plan, 0.0, y0, u0, model)
-        exchange = Exchange(
-            network,
-            self.links,
-            plan.step,
-            [options.late.max_misses for options in self.tables.subsystems.values()],
-            derivatives=plan.rows - 1 if network.connections.taylor.any() else 0,
-        )
-        exchange.start(0.0, samples)
-        return plan, state, exchange
-
-    async def _arm(self, u0: Floats, network: Network, exchange: Exchange) -> None:
+    async def _arm(self, initialized: Initialized, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
         limit = self.tables.master.arm_timeout
         if self.tables.session.arm == "manual" and any(link.physical for link in self.links):
-            self._go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
+            self.journal.go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
             await operator_arms()
         for s, link in enumerate(self.links):
             if not link.physical:
                 continue
-            self.publisher.announce(self.state, f"arming {link.name}")
+            self.publisher.announce(self.journal.state, f"arming {link.name}")
             self.armed.append(link)
             try:
                 async with asyncio.timeout(limit):
-                    await link.arm(u0[network.inputs.slices[s]])
+                    await link.arm(initialized.u0[initialized.network.inputs.slices[s]])
             except TimeoutError:
                 raise PeerLost(
                     link.name, f"could not be armed within {limit:g} s (master.arm_timeout)"
                 ) from None
         self._note_reports(exchange)
-        self._go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
+        self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
     async def _make_clock(self) -> WallClock:
         spin = self.tables.master.pacing.spin
@@ -319,10 +206,9 @@ class Session:
 
     # -- run --------------------------------------------------------------------------------------
 
-    async def _loop(
-        self, plan: Plan, state: StepState, exchange: Exchange, clock: Clock | None
-    ) -> None:
+    async def _loop(self, numerics: Numerics, clock: Clock | None) -> None:
         assert self.feed is not None
+        plan, state, exchange = numerics
         factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
         self.master = master = Master(
             plan,
@@ -345,7 +231,8 @@ class Session:
             self._epoch_ns = monotonic_ns() + ahead
             self.hub.epoch_ns = self._epoch_ns
             self._begin_log(time.time_ns() + ahead)
-            self._go(State.RUNNING, "first tick")
+            self.journal.open(self.feed, self._now_ns)
+            self.journal.go(State.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
             try:
@@ -353,28 +240,28 @@ class Session:
             except HilrtError as error:
                 end, fault = None, str(error)
                 lost = error.name if isinstance(error, PeerLost) else ""
-                self._go(State.SAFE, fault, level="error")
+                self.journal.go(State.SAFE, fault, level="error")
             finally:
                 exchange.close()
         wall_s = (monotonic_ns() - self._epoch_ns) * 1e-9
         if end is End.INTERRUPTED:
-            self._go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
+            self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
         await self._secure(fault or self.interrupted or "session finished")
         self._note_reports(exchange)
         if fault is not None:
             fault = self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
-            self._go(State.FAULT, fault, level="error")
+            self.journal.go(State.FAULT, fault, level="error")
         else:
-            self._go(State.STOPPED, "benches are at rest" if self.armed else "finished")
+            self.journal.go(State.STOPPED, "benches are at rest" if self.armed else "finished")
         self.result.summary = build_summary(
             plan,
             state,
             exchange,
             master.progress,
             session=self.name,
-            end_state=str(self.state),
+            end_state=str(self.journal.state),
             wall_s=wall_s,
             real_time=self.real_time,
             fault=fault,
@@ -394,13 +281,13 @@ class Session:
             "pace": str(self.pace),
             "shadow": str(self.options.shadow),
             "bonds": json.dumps(
-                [{"name": b.name, "effort": b.effort, "flow": b.flow} for b in self.tables.bonds]
+                [
+                    {"name": b.name, "effort": " + ".join(b.efforts), "flow": b.flow}
+                    for b in self.tables.bonds
+                ]
             ),
         }
         self.feed.begin(self.folder, self.name, wall_epoch_ns, attachments, metadata)
-        for note in self._notes:
-            self.feed.event(0, *note)
-        self._notes.clear()
 
     # -- end --------------------------------------------------------------------------------------
 
@@ -420,7 +307,7 @@ class Session:
             self.hub.close()
             self._write_summary()
             await self._close_log()
-            self.publisher.announce(str(self.state), "closing")
+            self.publisher.announce(str(self.journal.state), "closing")
             await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
         finally:
             self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
@@ -430,9 +317,7 @@ class Session:
             summary = json.dumps(self.result.summary, indent=1).encode()
             await asyncio.to_thread(self.feed.end, summary)
             self.feed.close()
-        for level, cause, source, text in self._notes:  # the log was never begun
-            if level != "info" and cause != "session":
-                self.result.warnings.append(text if cause == "log" else f"{source}: {text}")
+        self.result.warnings += self.journal.untold()
 
     def _write_summary(self) -> None:
         if not self.result.summary:
@@ -445,27 +330,16 @@ class Session:
 
     # -- bookkeeping ------------------------------------------------------------------------------
 
-    def _go(self, state: State, cause: str, level: Level = "info") -> None:
-        """Change the state; every transition is in the log with its cause."""
-        text = f"{self.state} -> {state}: {cause}"
-        self.state = state
-        self.publisher.announce(str(state), cause)
-        self._note(level, "session", text)
-
-    def _note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
-        if self.feed is None or self._epoch_ns == 0:
-            self._notes.append((level, cause, source, text))
-            return
-        t_ns = monotonic_ns() - self._epoch_ns if self.real_time else self._virtual_now()
-        self.feed.event(t_ns, level, cause, source, text)
-
     def _note_reports(self, exchange: Exchange) -> None:
         """Log what the subsystems told while the master's loop did not run."""
         while reports := exchange.reports():
             for name, event in reports:
-                self._note(event.level, name, event.text, event.cause)
+                self.journal.note(event.level, name, event.text, event.cause)
 
-    def _virtual_now(self) -> int:
+    def _now_ns(self) -> int:
+        """Session time, ns."""
+        if self.real_time:
+            return monotonic_ns() - self._epoch_ns
         return self.master.progress.t_ns if self.master is not None else 0
 
     def _child_ended(self, name: str, returncode: int) -> None:
@@ -481,10 +355,10 @@ class Session:
                     self._ends[name] = text
                 link.gone(f"its process {text}")
                 return
-        self._note("error", name, f"the process {text}", "process_ended")
-        if self._epoch_ns:  # else it is told with everything that could not be logged
+        self.journal.note("error", name, f"the process {text}", "process_ended")
+        if self.journal.is_open:  # else it is told with everything that could not be logged
             self.result.warnings.append(f"{name}: the process {text}")
-        self.publisher.announce(str(self.state), f"{name} {text}")
+        self.publisher.announce(str(self.journal.state), f"{name} {text}")
 
     def _with_end_of(self, name: str, fault: str) -> str:
         """The fault; where only a closed connection was seen, also how the process ended."""
@@ -505,60 +379,6 @@ async def _all(awaitables: Any) -> None:
                 group.create_task(awaitable)
     except* HilrtError as errors:
         raise errors.exceptions[0] from None
-
-
-def _make_folder(out: Path, name: str) -> Path:
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    for suffix in ("", *(f"-{i}" for i in range(2, 100))):
-        folder = out / f"{name}-{stamp}{suffix}"
-        try:
-            folder.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ConfigError(
-                f"--out {out}: cannot make a folder there: {error.strerror}; choose another"
-            ) from None
-        return folder.resolve()
-    raise ConfigError(f"--out {out}: too many runs of {name!r} in one second")
-
-
-@contextlib.contextmanager
-def _signals(interrupt: Any) -> Any:
-    """Route SIGINT and SIGTERM to `interrupt` while the session runs."""
-    loop = asyncio.get_running_loop()
-    names = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
-    installed = []
-    for number, reason in names.items():
-        try:
-            loop.add_signal_handler(number, interrupt, reason)
-            installed.append(number)
-        except (NotImplementedError, RuntimeError, ValueError):
-            continue  # Windows, or not the main thread: the caller interrupts
-    try:
-        yield
-    finally:
-        for number in installed:
-            loop.remove_signal_handler(number)
-
-
-@contextlib.contextmanager
-def _logged(note: Callable[[Level, str, str, str], None]) -> Iterator[None]:
-    """Send what the package logs to the session's log, instead of across the live view."""
-
-    class ToLog(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            level: Level = "error" if record.levelno >= logging.ERROR else "warning"
-            note(level, record.name, record.getMessage(), "log")
-
-    logger, handler = logging.getLogger("hilrt"), ToLog(logging.WARNING)
-    logger.addHandler(handler)
-    propagated, logger.propagate = logger.propagate, False
-    try:
-        yield
-    finally:
-        logger.propagate = propagated
-        logger.removeHandler(handler)
 
 
 def run_session(file: SessionFile, options: RunOptions | None = None) -> Result:

@@ -15,7 +15,8 @@ from hilrt.errors import ConfigError
 from hilrt.jacobians import JacobianKeeper
 from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
-from hilrt.session import Result, RunOptions, run_session
+from hilrt.run import Result, RunOptions
+from hilrt.session import run_session
 from hilrt.solver import InputPolynomial, Sample
 
 SESSION = Path(__file__).parents[1] / "bench_configs" / "two_mass_model.toml"

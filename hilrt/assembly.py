@@ -1,0 +1,77 @@
+"""From opened links to the numerics: initialize the subsystems, build plan, state and exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hilrt.config import Session
+from hilrt.exchange import Exchange
+from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.link import Link, Ports
+from hilrt.network import Network, build_network
+from hilrt.plan import Plan, build_plan
+from hilrt.solver import Floats, Sample
+from hilrt.step import StepState, start
+
+
+class Initialized(NamedTuple):
+    """The session at its first communication point: `u0` (nu,), and a sample per subsystem."""
+
+    network: Network
+    samples: list[Sample]
+    u0: Floats
+
+
+async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
+    """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``."""
+    ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
+    network = build_network(ports, tables)
+    u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
+    for part, port in network.outputs.ports.values():
+        y0[part] = port.start
+    samples: dict[int, Sample] = {}
+    for s in network.initialization_order():
+        _couple(network, y0, u0)
+        samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
+        y0[network.outputs.slices[s]] = samples[s].y
+    _couple(network, y0, u0)
+    return Initialized(network, [samples[s] for s in range(len(links))], u0)
+
+
+def _couple(network: Network, y0: Floats, u0: Floats) -> None:
+    """Set the connected inputs from the outputs, within their bounds."""
+    coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
+    np.copyto(u0, coupled, where=network.connected)
+
+
+class Numerics(NamedTuple):
+    """What the master steps."""
+
+    plan: Plan
+    state: StepState
+    exchange: Exchange
+
+
+async def build_numerics(
+    links: Sequence[Link], tables: Session, initialized: Initialized, shadow: bool
+) -> Numerics:
+    """Plan, state before the first tick, and exchange; Jacobians are asked for where needed."""
+    network, samples, u0 = initialized
+    physical = np.array([link.physical for link in links], dtype=bool)
+    lead = np.array([link.actuation_delay for link in links])
+    y0 = np.concatenate([sample.y for sample in samples])
+    feedthrough = await find_feedthrough(network, tables, links, u0)
+    model = await find_model_corrector(network, tables, links, u0, y0)
+    plan = build_plan(network, tables, physical, lead, shadow, feedthrough)
+    exchange = Exchange(
+        network,
+        links,
+        plan.step,
+        [options.late.max_misses for options in tables.subsystems.values()],
+        derivatives=plan.rows - 1 if plan.taylor else 0,
+    )
+    exchange.start(0.0, samples)
+    return Numerics(plan, start(plan, 0.0, y0, u0, model), exchange)

@@ -1,0 +1,109 @@
+"""What a session tells: state changes, notes and the package's own log records, in one place.
+
+Before the log is open, notes are kept; afterwards they are its events. The live view sees state
+changes at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from hilrt.monitor.status import StatusPublisher
+from hilrt.record.feed import Feed
+from hilrt.record.messages import Level
+
+
+class State(StrEnum):
+    """Where a session is in its life; docs/session.md draws what leads from one to the next."""
+
+    CONFIGURED = "CONFIGURED"
+    CONNECTING = "CONNECTING"
+    INITIALIZED = "INITIALIZED"
+    ARMED = "ARMED"
+    RUNNING = "RUNNING"
+    SAFE = "SAFE"
+    STOPPED = "STOPPED"
+    FAULT = "FAULT"
+
+
+class Note(NamedTuple):
+    """Something that happened, as it goes into the log."""
+
+    level: Level
+    cause: str
+    source: str
+    text: str
+
+
+class Journal:
+    """Keeps the session's state, and passes on what is to be told.
+
+    Parameters
+    ----------
+    publisher : StatusPublisher
+        Tells the live views.
+    """
+
+    def __init__(self, publisher: StatusPublisher) -> None:
+        self.publisher = publisher
+        self.state = State.CONFIGURED
+        self._kept: list[Note] = []
+        self._feed: Feed | None = None
+        self._now_ns: Callable[[], int] = lambda: 0
+
+    def go(self, state: State, cause: str, level: Level = "info") -> None:
+        """Change the state; every transition is in the log with its cause."""
+        text = f"{self.state} -> {state}: {cause}"
+        self.state = state
+        self.publisher.announce(str(state), cause)
+        self.note(level, "session", text)
+
+    def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
+        """Note something that happened now."""
+        if self._feed is None:
+            self._kept.append(Note(level, cause, source, text))
+        else:
+            self._feed.event(self._now_ns(), level, cause, source, text)
+
+    def open(self, feed: Feed, now_ns: Callable[[], int]) -> None:
+        """Write into the log from now on; `now_ns` tells the session time, ns."""
+        self._feed, self._now_ns = feed, now_ns
+        for note in self._kept:
+            feed.event(0, *note)
+        self._kept.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether notes go into a log."""
+        return self._feed is not None
+
+    def untold(self) -> list[str]:
+        """Warnings that never reached a log, because none was begun."""
+        return [
+            note.text if note.cause == "log" else f"{note.source}: {note.text}"
+            for note in self._kept
+            if note.level != "info" and note.cause != "session"
+        ]
+
+    @contextlib.contextmanager
+    def take_log_records(self) -> Iterator[None]:
+        """Note what the package logs, instead of letting it write across the live view."""
+        journal = self
+
+        class ToJournal(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+                journal.note(level, record.name, record.getMessage(), "log")
+
+        logger, handler = logging.getLogger("hilrt"), ToJournal(logging.WARNING)
+        logger.addHandler(handler)
+        propagated, logger.propagate = logger.propagate, False
+        try:
+            yield
+        finally:
+            logger.propagate = propagated
+            logger.removeHandler(handler)
