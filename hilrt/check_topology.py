@@ -120,24 +120,35 @@ def check_bonds(topology: Topology, findings: Findings) -> None:
         if bond.name in seen:
             findings.error(table, "name", bond.name, "another bond has that name", "rename one")
         seen.add(bond.name)
-        effort = topology.find(bond.effort, "output", table, "effort", findings)
         flow = topology.find(bond.flow, "output", table, "flow", findings)
-        if effort is None or flow is None:
-            continue
-        if effort.subsystem == flow.subsystem:
-            findings.error(
-                table,
-                "flow",
-                bond.flow,
-                f"comes from {flow.subsystem!r} like the effort",
-                "a bond joins two subsystems: name the output of the other one",
-            )
-            continue
-        _check_partner(topology, bond.effort, flow.subsystem, table, "effort", findings)
-        _check_partner(topology, bond.flow, effort.subsystem, table, "flow", findings)
-        if effort.port and flow.port:
-            _check_power(bond, effort.port, flow.port, table, findings)
-        _check_correction(bond, flow.subsystem in topology.physical, table, findings)
+        fits = [_check_effort(topology, bond, name, flow, table, findings) for name in bond.efforts]
+        if len(set(bond.efforts)) < len(bond.efforts):
+            findings.error(table, "effort", bond.effort, "names an output twice", "remove one")
+        elif flow is not None and all(fits):
+            _check_correction(bond, flow.subsystem in topology.physical, table, findings)
+
+
+def _check_effort(
+    topology: Topology, bond: Bond, name: str, flow: Place | None, table: str, findings: Findings
+) -> bool:
+    """One output of a bond's effort with the bond's flow; False where the two make no bond."""
+    effort = topology.find(name, "output", table, "effort", findings)
+    if effort is None or flow is None:
+        return False
+    if effort.subsystem == flow.subsystem:
+        findings.error(
+            table,
+            "flow",
+            bond.flow,
+            f"comes from {flow.subsystem!r} like the effort",
+            "a bond joins two subsystems: name the output of the other one",
+        )
+        return False
+    _check_partner(topology, name, flow.subsystem, table, "effort", findings)
+    _check_partner(topology, bond.flow, effort.subsystem, table, "flow", findings)
+    if effort.port and flow.port:
+        _check_power(bond, effort.port, flow.port, table, findings)
+    return True
 
 
 def _check_partner(

@@ -201,9 +201,15 @@ class Bond(Table):
     """``[[bonds]]``: an effort and a flow that carry power between two subsystems."""
 
     name: str
-    effort: str
+    #: One output, or several that a summing junction adds up: one correction acts on the sum.
+    effort: str | Annotated[list[str], msgspec.Meta(min_length=1)]
     flow: str
     correction: Correction = msgspec.field(default_factory=Correction)
+
+    @property
+    def efforts(self) -> list[str]:
+        """The outputs whose sum is the effort."""
+        return [self.effort] if isinstance(self.effort, str) else self.effort
 
 
 class Reliability(Table):

@@ -18,7 +18,7 @@ import numpy as np
 from hilrt.config import MasterTable, OrderControl, StepControl
 from hilrt.coupling import control_order, control_step
 from hilrt.coupling import polynomial as poly
-from hilrt.coupling.power_bond import power_residual, transmitted_power
+from hilrt.coupling.power_bond import as_used, power_residual, transmitted_power
 from hilrt.errors import ConfigError
 from hilrt.network import Bools, Ints, Network, Side
 from hilrt.solver import Floats
@@ -325,7 +325,7 @@ def choose_step(plan: Plan, state: StepState, given: StepInput, order_changed: b
     else:
         power = transmitted_power(
             plan.network.bonds,
-            state.y[plan.network.bonds.effort],
+            plan.network.bonds.efforts(state.y),
             state.y[plan.network.bonds.flow],
         )
         mean = control_step.mean_power(
@@ -377,11 +377,6 @@ def expected_error(plan: Plan, state: StepState, h: float) -> tuple[float, int]:
 def residual_power(plan: Plan, state: StepState, given: StepInput) -> Floats:
     """Power residual [W], shape (nb,), of the interval that ended, corrections left out."""
     bonds = plan.network.bonds
-    used = poly.evaluate(state.flown, given.t - state.flown_t0) - state.flown_added
-    return power_residual(
-        bonds,
-        state.y[bonds.effort],
-        state.y[bonds.flow],
-        used[bonds.effort_input] / bonds.effort_gain,
-        used[bonds.flow_input] / bonds.flow_gain,
-    )
+    age = given.t - state.flown_t0
+    e_used, f_used = as_used(bonds, state.flown, age, state.flown_added, state.flown_others)
+    return power_residual(bonds, bonds.efforts(state.y), state.y[bonds.flow], e_used, f_used)

@@ -33,16 +33,17 @@ def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
     chosen = [
         i for i, b in enumerate(bonds.of_element) if bonds.tables[b].correction.method == method
     ]
-    return {int(owner[bonds.effort[i]]) for i in chosen}, {
-        int(owner[bonds.flow[i]]) for i in chosen
-    }
+    efforts = np.flatnonzero(corrected_efforts(network, method))
+    return {int(owner[i]) for i in efforts}, {int(owner[bonds.flow[i]]) for i in chosen}
 
 
 def corrected_efforts(network: Network, method: str) -> Bools:
     """Outputs that are efforts of bonds corrected by `method`, shape (ny,)."""
     mask = np.zeros(len(network.outputs), dtype=bool)
     bonds = network.bonds
-    for output, bond in zip(bonds.effort, bonds.of_element, strict=True):
+    outputs = np.concatenate((bonds.effort, bonds.more))
+    elements = np.concatenate((np.arange(len(bonds.effort)), bonds.more_of))
+    for output, bond in zip(outputs, bonds.of_element[elements], strict=True):
         mask[output] |= bonds.tables[bond].correction.method == method
     return mask
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt import units
-from hilrt.config import Bond, InputOptions, Session, nearest
+from hilrt.bonds import Bonds as Bonds
+from hilrt.bonds import build_bonds, span
+from hilrt.config import InputOptions, Session, nearest
 from hilrt.errors import ConfigError
 from hilrt.link import Ports
 from hilrt.solver import Floats, Port
@@ -71,46 +72,14 @@ class Connections:
     first: Ints
     target: Ints
 
+    def targets(self) -> Ints:
+        """Input that each connection acts on, shape (nc,)."""
+        counts = np.diff(np.append(self.first, len(self.source)))
+        return np.repeat(self.target, counts)
 
-@dataclass(frozen=True)
-class Bonds:
-    """Power bonds, element by element; arrays of shape (ne,) unless stated.
-
-    `effort`, `flow` index outputs; `effort_input`, `flow_input` the inputs they are connected to;
-    `effort_gain`, `flow_gain` convert from the output's to the input's unit; `watt` converts the
-    product of the outputs' units to W; `first` (nb,) is each bond's first element.
-    `every` (nb,) is the number of base steps between its communication points (slower side).
-    """
-
-    tables: list[Bond]
-    effort: Ints
-    flow: Ints
-    effort_input: Ints
-    flow_input: Ints
-    effort_gain: Floats
-    flow_gain: Floats
-    watt: Floats
-    first: Ints
-    of_element: Ints
-    every: Ints
-
-    def __len__(self) -> int:
-        return len(self.tables)
-
-    @cached_property
-    def converted(self) -> bool:
-        """Whether any unit differs between the two ends."""
-        return bool((self.effort_gain != 1.0).any() or (self.flow_gain != 1.0).any())
-
-    @cached_property
-    def own_inputs(self) -> bool:
-        """Whether no two elements act on the same input."""
-        return len(np.unique(self.effort_input)) == len(self.effort_input)
-
-    @cached_property
-    def watt_of_bond(self) -> Floats:
-        """`watt` of each bond, shape (nb,): one unit holds for all elements of a bond."""
-        return self.watt[self.first]
+    def order_of(self, output: int, to: int) -> int:
+        """Order of the connection from an output to an input."""
+        return int(self.order[(self.source == output) & (self.targets() == to)][0])
 
 
 @dataclass(frozen=True)
@@ -184,7 +153,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     )
     every = np.array([tables.subsystems[name].every for name in subsystems], dtype=np.intp)
     connections, L, offset = _connections(tables, outputs, inputs)
-    bonds = _bonds(tables, outputs, inputs, L, every)
+    bonds = build_bonds(tables, outputs, inputs, connections, L, every)
     flat = [port for _, port in inputs.ports.values() for _ in range(port.size)]
     connected = np.zeros(len(inputs), dtype=bool)
     connected[connections.target] = True
@@ -285,7 +254,7 @@ def _connections(
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         order = default.order if table.order is None else table.order
-        for a, b in zip(_range(source), _range(target), strict=True):
+        for a, b in zip(span(source), span(target), strict=True):
             rows.append((b, a, table.gain * factor, order, table.order is None))
             L[b, a] += table.gain * factor
             offset[b] += table.gain * shift + table.offset
@@ -305,75 +274,6 @@ def _connections(
         L,
         offset,
     )
-
-
-def _range(part: slice) -> range:
-    return range(part.start, part.stop)
-
-
-def _bonds(tables: Session, outputs: Side, inputs: Side, L: Floats, every: Ints) -> Bonds:
-    columns: dict[str, list[float]] = {
-        key: [] for key in ("effort", "flow", "ein", "fin", "eg", "fg", "watt", "bond")
-    }
-    first: list[int] = []
-    bond_every: list[int] = []
-    for b, table in enumerate(tables.bonds):
-        where = f"[bonds.{table.name}]"
-        effort, e_port = outputs.find(table.effort, f"{where} effort")
-        flow, f_port = outputs.find(table.flow, f"{where} flow")
-        if e_port.size != f_port.size:
-            raise ConfigError(f"{where}: effort has {e_port.size} elements, flow {f_port.size}")
-        watt = units.power_factor(e_port.unit, f_port.unit)
-        first.append(len(columns["bond"]))
-        e_owner, f_owner = outputs.owner[effort.start], outputs.owner[flow.start]
-        bond_every.append(int(max(every[e_owner], every[f_owner])))
-        for e, f in zip(_range(effort), _range(flow), strict=True):
-            e_in = _partner(L, inputs, e, f_owner, f"{where} effort = {table.effort!r}")
-            f_in = _partner(L, inputs, f, e_owner, f"{where} flow = {table.flow!r}")
-            if table.correction.residual == "sent":
-                _refuse_sums(L, inputs, (e_in, f_in), where)
-            values = (e, f, e_in, f_in, L[e_in, e], L[f_in, f], watt, b)
-            for key, value in zip(columns, values, strict=True):
-                columns[key].append(value)
-    index = {
-        key: np.array(columns[key], dtype=np.intp)
-        for key in ("effort", "flow", "ein", "fin", "bond")
-    }
-    return Bonds(
-        tables=list(tables.bonds),
-        effort=index["effort"],
-        flow=index["flow"],
-        effort_input=index["ein"],
-        flow_input=index["fin"],
-        effort_gain=np.array(columns["eg"], dtype=np.float64),
-        flow_gain=np.array(columns["fg"], dtype=np.float64),
-        watt=np.array(columns["watt"], dtype=np.float64),
-        first=np.array(first, dtype=np.intp),
-        of_element=index["bond"],
-        every=np.array(bond_every, dtype=np.intp),
-    )
-
-
-def _partner(L: Floats, inputs: Side, output: int, subsystem: np.intp, where: str) -> int:
-    """The input of the bond's other subsystem that this output is connected to."""
-    candidates = np.flatnonzero((L[:, output] != 0) & (inputs.owner == subsystem))
-    if len(candidates) != 1:
-        raise ConfigError(
-            f"{where}: is connected to {len(candidates)} inputs of the bond's other subsystem; "
-            "a power bond needs exactly one [[connections]] entry each way"
-        )
-    return int(candidates[0])
-
-
-def _refuse_sums(L: Floats, inputs: Side, used: tuple[int, ...], where: str) -> None:
-    """What was sent to an input that adds up connections is not one bond's effort or flow."""
-    for i in used:
-        if np.count_nonzero(L[i]) > 1:
-            raise ConfigError(
-                f"{where}: input {inputs.names[i]!r} adds up several connections, so that the "
-                "bond's share of what was sent is not known; give it an input of its own, or set "
-                'correction.residual = "held"'
-            )
 
 
 def _feedthrough(outputs: Side, inputs: Side) -> Bools:

@@ -25,7 +25,7 @@ from hilrt.coupling.compensate import outputs_at
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
 from hilrt.coupling.limit import limit
 from hilrt.coupling.model_corrector import ModelCorrector
-from hilrt.coupling.power_bond import tracking_power, transmitted_power
+from hilrt.coupling.power_bond import as_used, tracking_power, transmitted_power
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
 from hilrt.reliability import Monitor
@@ -130,6 +130,8 @@ class StepState:
         about its own start `sent_t0`, `flown_t0` (nu,) [s].
     added, flown_added : ndarray, shape (nu,)
         The correction in `sent` and in `flown`.
+    others, flown_others : ndarray, shape (order + 1, 2 ne)
+        What of `sent` and `flown` at the bonds' inputs came from connections outside the bond.
     energy, corrected
         State and latest result of the energy correction.
     bond_time, bond_power, tracking : ndarray, shape (nb,)
@@ -162,6 +164,8 @@ class StepState:
     flown_t0: Floats
     added: Floats
     flown_added: Floats
+    others: Floats
+    flown_others: Floats
     last: Floats
     last_t: Floats
     t_start: Floats
@@ -192,7 +196,7 @@ def start(
     zero = np.zeros((orders, nu))
     sent = zero.copy()
     sent[0] = u0
-    e, f = y0[bonds.effort], y0[bonds.flow]
+    e, f = bonds.efforts(y0), y0[bonds.flow]
     nb = len(bonds)
     return StepState(
         history=ex.History.start(depth, t0, y0),
@@ -208,6 +212,8 @@ def start(
         flown_t0=np.full(nu, t0),
         added=np.zeros(nu),
         flown_added=np.zeros(nu),
+        others=np.zeros((orders, len(bonds.inputs))),
+        flown_others=np.zeros((orders, len(bonds.inputs))),
         last=u0.copy(),
         last_t=np.full(nu, t0),
         t_start=np.full(n, t0),
@@ -268,6 +274,7 @@ def turn_over(state: StepState) -> None:
     state.flown, state.sent = state.sent, state.flown
     state.flown_t0, state.sent_t0 = state.sent_t0, state.flown_t0
     state.flown_added, state.added = state.added, state.flown_added
+    state.flown_others, state.others = state.others, state.flown_others
 
 
 def guard(state: StepState, given: StepInput) -> None:
@@ -325,17 +332,15 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
     state.added[:] = 0.0
     if not len(bonds) or given.elapsed <= 0.0:
         return
-    used = poly.evaluate(state.flown, given.t - state.flown_t0) - state.flown_added
-    e_sent, f_sent = used[bonds.effort_input], used[bonds.flow_input]
-    if bonds.converted:
-        e_sent, f_sent = e_sent / bonds.effort_gain, f_sent / bonds.flow_gain
+    age = given.t - state.flown_t0
+    e_sent, f_sent = as_used(bonds, state.flown, age, state.flown_added, state.flown_others)
     due = given.tick % bonds.every == 0
     ahead: Floats = np.multiply(bonds.every, state.h_next)
     state.corrected = correct_energy.correct_energy(
         bonds,
         plan.energy,
         state.energy,
-        state.y[bonds.effort],
+        bonds.efforts(state.y),
         state.y[bonds.flow],
         e_sent,
         f_sent,
@@ -355,6 +360,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
     """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
     net, owner = plan.network, plan.network.inputs.owner
+    bonds = net.bonds
     np.copyto(state.sent, state.measured)
     state.sent[0] += state.added
     if state.model is not None:
@@ -377,6 +383,10 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         leaves = state.dispatch[owner]
     if plan.leads or not given.regular:
         state.sent[:] = poly.shift(state.sent, moved)
+    if bonds.shared:
+        others = state.carried @ bonds.others
+        others[0] += plan.base[bonds.inputs]
+        state.others[:] = poly.shift(others, np.broadcast_to(moved, owner.shape)[bonds.inputs])
     np.add(given.t, moved, out=state.sent_t0)
     if plan.limits:
         end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
@@ -384,13 +394,14 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
         np.copyto(state.limited, limited, where=leaves)
     if not given.regular:
-        keep_undispatched(state, ~state.dispatch[owner])
+        keep_undispatched(state, ~state.dispatch[owner], bonds.inputs)
     np.copyto(state.last, state.sent[0], where=leaves)
     np.copyto(state.last_t, given.t, where=leaves)
 
 
-def keep_undispatched(state: StepState, kept: Bools) -> None:
+def keep_undispatched(state: StepState, kept: Bools, bond_inputs: Ints) -> None:
     """Inputs (nu,) of subsystems that are not dispatched go on with what they have."""
+    state.others[:, kept[bond_inputs]] = state.flown_others[:, kept[bond_inputs]]
     state.sent[:, kept] = state.flown[:, kept]
     state.sent_t0[kept] = state.flown_t0[kept]
     state.added[kept] = state.flown_added[kept]
@@ -417,7 +428,7 @@ def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
     bonds = plan.network.bonds
     if not len(bonds):
         return
-    e, f = state.y[bonds.effort], state.y[bonds.flow]
+    e, f = bonds.efforts(state.y), state.y[bonds.flow]
     state.bond_power = transmitted_power(bonds, e, f)
     correct_energy.keep_ledger(state.energy, state.corrected)
     demanded = poly.evaluate(state.flown, given.t - state.flown_t0)[bonds.flow_input]

@@ -130,7 +130,6 @@ def test_a_bond_knows_its_ports_on_both_sides():
         (BOTH_WAYS[:1], BOND, r"bonds.shaft.*flow = 'b.f'.*connected to 0 inputs"),
         (BOTH_WAYS, {**BOND, "flow": "b.g"}, r"bonds.shaft.*flow.*no port 'b.g'"),
         (BOTH_WAYS, {**BOND, "effort": "a.x"}, r"effort has 1 elements, flow 2"),
-        ([*BOTH_WAYS, link("c.e", "b.e")], BOND, r"'b.e\[0\]' adds up.*\"held\""),
     ],
 )
 def test_a_bond_that_does_not_fit_is_named(connections, bond, complaint):
@@ -165,6 +164,69 @@ def test_members_of_a_feedthrough_loop_come_last():
         connections=[link("b.y", "a.u"), link("a.y", "b.u"), link("c.y", "b.u")],
     )
     assert network.initialization_order() == [2, 0, 1]
+
+
+def junction(effort=("x.e", "y.e"), extra=(), flows=({}, {}), subsystems=None, **e):
+    """x and y push the mass together; y's effort port can be made to differ."""
+    efforts = {"x": Port("e", "N"), "y": Port("e", **{"unit": "N", **e})}
+    network, _ = make_network(
+        {
+            **{name: ports("f", "e", e=port, f=Port("f", "m/s")) for name, port in efforts.items()},
+            "load": ports(outputs="e", e=Port("e", "N")),
+            "mass": ports(
+                "e free", "f", e=Port("e", "N"), free=Port("free", "N"), f=Port("f", "m/s")
+            ),
+        },
+        connections=[
+            link("x.e", "mass.e"),
+            link("y.e", "mass.e"),
+            *(link("mass.f", f"{name}.f", **flow) for name, flow in zip("xy", flows, strict=True)),
+            *extra,
+        ],
+        bonds=[{"name": "pushes", "effort": list(effort), "flow": "mass.f"}],
+        subsystems=subsystems or {name: {} for name in ("x", "y", "load", "mass")},
+    )
+    return network
+
+
+def test_an_effort_may_be_a_sum():
+    bonds = junction().bonds
+    assert len(bonds) == len(bonds.effort) == 1
+    np.testing.assert_array_equal(bonds.efforts(np.array([1.0, 20.0, 300.0, 4.0])), [21.0])
+    assert not bonds.shared
+    np.testing.assert_array_equal(bonds.efforts(np.array([1.0, 20.0, 300.0, 4.0])), [21.0])
+
+
+def test_what_else_arrives_at_a_bonds_input_is_known():
+    load = link("load.e", "mass.e", gain=-2.0)
+    y = np.array([1.0, 20.0, 300.0, 4.0])
+    for effort, other in ((["x.e", "y.e"], -600.0), (["x.e"], 20.0 - 600.0)):
+        network = junction(effort, [load])
+        carried = y[network.connections.source]
+        assert network.bonds.shared
+        np.testing.assert_array_equal(carried @ network.bonds.others, [other, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"unit": "kN"}, r"bonds.pushes.*effort = 'y.e'.*size and the unit of.*'x.e'"),
+        ({"size": 2, "effort": ["x.e"]}, "do not fit"),
+        ({"flows": ({}, {"order": 0})}, r"effort = 'y.e'.*'mass.f'.*unit and order.*alike"),
+        ({"effort": ("x.e", "load.e")}, r"effort = 'load.e'.*connected to 0 inputs"),
+        (
+            {"effort": ("x.e", "load.e"), "extra": [link("load.e", "mass.free")]},
+            r"effort = 'load.e'.*not connected to the same input",
+        ),
+        (
+            {"subsystems": {"x": {}, "y": {"every": 2}, "load": {}, "mass": {}}},
+            r"effort = 'y.e'.*same `every`",
+        ),
+    ],
+)
+def test_summands_that_do_not_fit_are_named(changes, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        junction(**changes)
 
 
 def test_feedthrough_of_an_input_that_is_not_there_is_named():

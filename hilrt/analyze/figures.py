@@ -246,13 +246,15 @@ def _bond(
 ) -> list[Drawing]:
     drawings = []
     for role in ("effort", "flow"):
-        signal = ports.get(role, "")
-        sent = [f"{to}:sent" for source, to in material.connections if source == signal]
-        labels = {signal: f"{signal} (as output)", f"{signal}:corrected": "corrected"}
+        signals = ports.get(role, "").split(" + ")
+        sent = list({f"{to}:sent": 0 for source, to in material.connections if source in signals})
+        labels = {signal: f"{signal} (as output)" for signal in signals}
+        labels |= {f"{signal}:corrected": "corrected" for signal in signals}
         labels |= {name: f"sent to {name.removesuffix(':sent')}" for name in sent}
         realised = [name.replace(":sent", ":realised") for name in sent]
         labels |= dict.fromkeys(realised, "realised")
-        names = material.present([signal, *sent, f"{signal}:corrected", *realised])
+        corrected = [f"{signal}:corrected" for signal in signals]
+        names = material.present([*signals, *sent, *corrected, *realised])
         if names:
             plot = _lines(material, shared, names, labels, overlaid=True)
             drawings.append(Drawing(f"Bond {bond}: {role}", "", plot))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hilrt.coupling import polynomial as poly
 from hilrt.network import Bonds
 from hilrt.solver import Floats
 
@@ -23,6 +24,34 @@ def per_bond(bonds: Bonds, elements: Floats) -> Floats:
 def transmitted_power(bonds: Bonds, e: Floats, f: Floats) -> Floats:
     """Power into the flow side [W], shape (nb,)."""
     return per_bond(bonds, bonds.watt * e * f)
+
+
+def as_used(
+    bonds: Bonds, flown: Floats, age: Floats, added: Floats, others: Floats
+) -> tuple[Floats, Floats]:
+    """Effort and flow that the receivers used, without the correction, shape (ne,) each.
+
+    Parameters
+    ----------
+    flown : ndarray, shape (order + 1, nu)
+        Input polynomials as sent.
+    age : ndarray, shape (nu,)
+        Time since each polynomial's origin, s.
+    added : ndarray, shape (nu,)
+        The correction in `flown`.
+    others : ndarray, shape (order + 1, 2 ne)
+        What of it came from connections outside the bond, with the same origins; columns as
+        ``bonds.inputs``. Looked at only where a bond's input is shared.
+    """
+    used = poly.evaluate(flown, age) - added
+    if bonds.shared:
+        own = used[bonds.inputs] - poly.evaluate(others, age[bonds.inputs])
+        e, f = own[: len(bonds.effort)], own[len(bonds.effort) :]
+    else:
+        e, f = used[bonds.effort_input], used[bonds.flow_input]
+    if bonds.converted:
+        e, f = e / bonds.effort_gain, f / bonds.flow_gain
+    return e, f
 
 
 def power_residual(bonds: Bonds, e: Floats, f: Floats, e_used: Floats, f_used: Floats) -> Floats:
