@@ -18,19 +18,23 @@ pytestmark = LINUX
 A_WHILE = 0.5
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_while_running(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "times", "name"), [(signal.SIGINT, 8, "Ctrl-C"), (signal.SIGTERM, 1, "SIGTERM")]
+)
+def test_while_running(tmp_path: Path, number: int, times: int, name: str) -> None:
+    """Impatience, Ctrl-C again and again, does not cut the safe profile short."""
     with Listener() as listener, engine_run(tmp_path, listener) as run:
         run.until_running()
         time.sleep(A_WHILE)
         interrupted = time.time()
-        run.signal(number)
+        for _ in range(times):
+            run.signal(number)
+            time.sleep(0.03)
         assert run.wait() == 130, run.stderr
         assert "Traceback" not in run.stderr
         assert_brought_down(listener, interrupted)
         log = hilrt.load_log(run.folder)
         assert not log.truncated
-        name = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}[signal.Signals(number)]
         assert any("-> SAFE" in event.text and name in event.text for event in log.events)
         assert (run.folder / "summary.json").is_file()
         assert (run.folder / "report.html").is_file()
@@ -64,17 +68,3 @@ def test_while_arming(tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr
         last = listener.frames("DynoDemand")[-1]
         assert (last["Enable"], last["Speed"]) == (0, 0.0)
-
-
-def test_impatient(tmp_path: Path) -> None:
-    """Ctrl-C again and again does not cut the safe profile short."""
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
-        run.until_running()
-        time.sleep(A_WHILE)
-        interrupted = time.time()
-        while not run.ended() and time.time() < interrupted + 0.5:
-            run.signal(signal.SIGINT)
-            time.sleep(0.05)
-        assert run.wait() == 130, run.stderr
-        assert "Traceback" not in run.stderr
-        assert_brought_down(listener, interrupted)

@@ -1,0 +1,89 @@
+"""Wrong session files and arguments: status 2 and one line per problem, before anything starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.sessions import CONFIGS, TIMEOUT
+
+ENGINE = CONFIGS / "engine_in_the_loop.toml"
+MASSES = CONFIGS / "two_mass.toml"
+
+
+def refused(out: Path, session: Path, *options: str) -> list[str]:
+    """Lines on standard error of a ``hilrt run`` that must be refused and leave nothing."""
+    command = [sys.executable, "-m", "hilrt", "run", str(session), "--out", str(out)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=TIMEOUT)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(out.glob("*/*.mcap"))
+    return done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, ["missing.toml", "cannot be read"]),
+        ("[master\nstep = 0.1", ["is not TOML", "line 1"]),
+        ("", ["master", "is missing"]),
+    ],
+    ids=["no file", "not TOML", "empty"],
+)
+def test_session_file_is_unreadable(tmp_path: Path, text: str | None, words: list[str]) -> None:
+    session = tmp_path / "missing.toml"
+    if text is not None:
+        session.write_text(text)
+    lines = refused(tmp_path / "runs", session)
+    assert any(all(word in line for word in words) for line in lines), lines
+
+
+def test_every_problem_has_its_line(tmp_path: Path) -> None:
+    options = ["--duration", "0", "--set", "master.stepp=1", "--set", "nonsense"]
+    lines = refused(tmp_path, ENGINE, *options)
+    assert len(lines) == 3, lines
+    for words in (("duration", "0"), ("stepp", "did you mean 'step'"), ("nonsense", "key=value")):
+        assert sum(all(word in line for word in words) for line in lines) == 1, lines
+
+
+@pytest.mark.parametrize("pace", ["asap", "2.0"])
+def test_a_bench_keeps_real_time(tmp_path: Path, pace: str) -> None:
+    (line,) = refused(tmp_path, ENGINE, "--pace", pace)
+    assert "'engine'" in line
+    assert "realtime" in line
+
+
+@pytest.mark.parametrize(
+    ("session", "override", "words"),
+    [
+        (ENGINE, 'subsystems.engine.database="no.dbc"', ["[subsystems.engine]", "no.dbc"]),
+        (ENGINE, 'subsystems.vehicle.spawn=["no-such-program"]', ["spawn", "no-such-program"]),
+        (ENGINE, 'master.listen="tcp://192.0.2.1:1"', ["listen", "192.0.2.1"]),
+        (MASSES, 'subsystems.mass1.model="nowhere:Thing"', ["[subsystems.mass1]", "nowhere"]),
+        (MASSES, "subsystems.mass1.params={q=1}", ["[subsystems.mass1]", "'q'"]),
+        (
+            CONFIGS / "recorded_pedal.toml",
+            "session.duration=1.0",
+            ["[subsystems.pedal]", "car.dbc"],
+        ),
+    ],
+)
+def test_something_named_in_the_file_is_missing(
+    tmp_path: Path, session: Path, override: str, words: list[str]
+) -> None:
+    lines = refused(tmp_path, session, "--set", override)
+    assert any(all(word in line for word in words) for line in lines), lines
+
+
+def test_the_runs_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (line,) = refused(tmp_path / "file", MASSES)
+    assert "--out" in line
+
+
+def test_arguments(tmp_path: Path) -> None:
+    for options in (["--pace", "fast"], ["--duration", "-1"], ["--no-such-option"]):
+        refused(tmp_path, MASSES, *options)
