@@ -45,6 +45,8 @@ class Exchange:
     ----------
     given : StepInput
         Filled by `cut`, in place.
+    benches : set of str
+        Subsystems that run by themselves.
     late, lost : ndarray of int, shape (n,)
         Ticks at which each subsystem's sample was late; samples that never came or were refused.
     age, compute_us : ndarray, shape (n,)
@@ -71,6 +73,7 @@ class Exchange:
         self.compute_us = np.zeros(n)
         # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
         self._physical = [link.physical for link in links]
+        self.benches = {link.name for link in links if link.physical}
         self._every = [int(every) for every in network.every]
         self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         self._misses = [0] * n
@@ -268,4 +271,3 @@ class Exchange:
                     f"no answer to the step towards t = {t_ns * 1e-9:g} s within {timeout:g} s "
                     "(master.step_timeout); see its log",
                 )
-

@@ -25,6 +25,7 @@ class State(StrEnum):
     INITIALIZED = "INITIALIZED"
     ARMED = "ARMED"
     RUNNING = "RUNNING"
+    DEGRADED = "DEGRADED"
     SAFE = "SAFE"
     STOPPED = "STOPPED"
     FAULT = "FAULT"

@@ -106,6 +106,9 @@ class Master:
         self.pace, self.deadline_ns, self.step_timeout = pace, deadline_ns, step_timeout
         self.progress = Progress()
         self.jacobians: JacobianKeeper | None = None
+        #: Told when a bench's samples stay away, and when they are back.
+        self.on_degraded: Callable[[bool, str], None] | None = None
+        self._silent_benches: set[str] = set()
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
@@ -197,7 +200,20 @@ class Master:
             level: Level = "warning" if change.raised else "info"
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
+        for change in changes:
+            if change.cause == "sample_late" and change.where in self.exchange.benches:
+                self._note_bench(change.where, change.raised)
         changes.clear()
+
+    def _note_bench(self, name: str, silent: bool) -> None:
+        """The session is degraded while the samples of any bench stay away."""
+        before = bool(self._silent_benches)
+        if silent:
+            self._silent_benches.add(name)
+        else:
+            self._silent_benches.discard(name)
+        if self.on_degraded is not None and before != bool(self._silent_benches):
+            self.on_degraded(silent, f"samples of {name} {'are late' if silent else 'are back'}")
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""

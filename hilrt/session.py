@@ -223,6 +223,7 @@ class Session:
         )
         if self.interrupted:
             master.request_stop(self.interrupted)
+        master.on_degraded = self._degraded
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         ahead = 2 * master.step_ns if clock is not None else 0
@@ -335,6 +336,12 @@ class Session:
         while reports := exchange.reports():
             for name, event in reports:
                 self.journal.note(event.level, name, event.text, event.cause)
+
+    def _degraded(self, degraded: bool, cause: str) -> None:
+        if degraded:
+            self.journal.go(State.DEGRADED, cause, "warning")
+        else:
+            self.journal.go(State.RUNNING, cause)
 
     def _now_ns(self) -> int:
         """Session time, ns."""

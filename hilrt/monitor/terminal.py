@@ -83,7 +83,7 @@ def flag_words(flags: Sequence[Flag]) -> str:
 
 
 def _state_style(status: Status) -> str:
-    return {"RUNNING": "green", "FAULT": "bold red"}.get(status.state.upper(), "cyan")
+    return {"RUNNING": "green", "DEGRADED": "yellow", "FAULT": "bold red"}.get(status.state.upper(), "cyan")
 
 
 def _progress(status: Status) -> RenderableType:
