@@ -1,4 +1,4 @@
-"""The documentation says what the code does: session file keys, causes, commands, snippets, links."""
+"""The documentation says what the code does: keys, causes, commands, snippets, links."""
 
 import json
 import re
@@ -12,8 +12,10 @@ import typer.main
 
 from hilrt import cli, config, registry
 from hilrt.check import check_file
+from hilrt.journal import State
 from hilrt.reliability import CAUSES
-from hilrt.session import RunOptions, State, run_session
+from hilrt.run import RunOptions
+from hilrt.session import run_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt_adapters.inprocess import Options as InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
