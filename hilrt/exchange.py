@@ -126,16 +126,18 @@ class Exchange:
                 given.reached[s] = t
                 given.covered[s] = given.elapsed
                 given.regular &= due
-                late = age > self._patience[s]
+                late = missing = age > self._patience[s]
             else:
                 given.busy[s] = self._busy[s]
-                late = due and self._busy[s]
-                given.regular &= due and not late and given.reached[s] == t
+                missing = due and self._busy[s]
+                # An answer that came after its tick is there, but still behind by that much.
+                late = due and (missing or given.reached[s] != t)
+                given.regular &= due and not late
             given.due[s] = due
             given.late[s] = late
             self.age[s] = age
-            if late or self._misses[s]:
-                self._count_miss(s, due, late)
+            if missing or self._misses[s]:
+                self._count_miss(s, due, missing)
         return given
 
     def _unpark(self, s: int, t_ns: int) -> None:
@@ -184,8 +186,8 @@ class Exchange:
             given.reached[s] = t_end
             self._busy[s] = False
 
-    def _count_miss(self, s: int, due: bool, late: bool) -> None:
-        if not late:
+    def _count_miss(self, s: int, due: bool, missing: bool) -> None:
+        if not missing:
             self._misses[s] = 0 if due else self._misses[s]
             return
         self.late[s] += 1

@@ -132,8 +132,9 @@ def test_a_late_solver_is_busy_then_gets_what_it_missed():
     given = turn(exchange, 3)
     assert given.t_valid[0] == 0.001  # where the advance led to, not when it came
     assert given.reached[0] == 0.001
-    assert not given.late[0]
-    assert not given.regular  # it is behind: a merged step
+    assert given.late[0]  # it has answered, and is still behind
+    assert not given.busy[0]
+    assert not given.regular  # a merged step follows
     assert len(link.sent) == 2
     tick, t, h, _ = link.sent[-1]
     assert (tick, t) == (3, 0.001)
@@ -143,6 +144,7 @@ def test_a_late_solver_is_busy_then_gets_what_it_missed():
     assert given.t_valid[0] == 0.004
     assert given.covered[0] == pytest.approx(0.003)
     assert given.regular
+    assert not given.late[0]
     assert exchange.late[0] == 2
 
 
