@@ -79,6 +79,8 @@ class Session:
         Faults end in the result (exit status 3), an interruption too (130); `ConfigError` and
         programming errors are raised, after everything was closed.
         """
+        master = self.tables.master  # its address may be refused: before anything else is opened
+        self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
         telemetry = Telemetry() if self.options.view or self.real_time else None
         self.publisher = StatusPublisher(telemetry, self.name, self.duration)
         self.journal = Journal(self.publisher)
@@ -107,8 +109,6 @@ class Session:
     async def _run(self, telemetry: Telemetry | None) -> None:
         affinity = self.tables.master.pacing.affinity
         self.children = Children(self.folder / "logs", self._child_ended)
-        master = self.tables.master
-        self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
         clock: WallClock | None = None
         try:
             if telemetry is not None and self.options.view:

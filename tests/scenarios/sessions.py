@@ -173,7 +173,7 @@ class Run:
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*command, *options],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=stdout,
                 stderr=stderr,
                 env={**os.environ, MARK: self._mark},
@@ -229,6 +229,12 @@ class Run:
         """Send a signal to the process group, as a terminal does."""
         os.killpg(self.pid, number)
 
+    def press_enter(self) -> None:
+        """As the operator at the terminal."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
     # -- waiting --
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
@@ -259,6 +265,8 @@ class Run:
         if not self.ended():
             self.process.kill()
         self.process.wait(TIMEOUT)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         for pid, _ in self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -5,23 +5,47 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
+from hilrt.cli import main
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 ENGINE = CONFIGS / "engine_in_the_loop.toml"
 MASSES = CONFIGS / "two_mass.toml"
 
 
-def refused(out: Path, session: Path, *options: str) -> list[str]:
-    """Lines on standard error of a ``hilrt run`` that must be refused and leave nothing."""
-    command = [sys.executable, "-m", "hilrt", "run", str(session), "--out", str(out)]
+class Refused(Protocol):
+    """Lines on standard error of a ``hilrt run`` that must be refused and record nothing."""
+
+    def __call__(self, out: Path, session: Path, *options: str) -> list[str]: ...
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """In this process: dozens of interpreters would take their time."""
+
+    def run(out: Path, session: Path, *options: str) -> list[str]:
+        command = ["hilrt", "run", str(session), "--out", str(out), *options]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert not list(out.glob("*/*.mcap"))
+        return capsys.readouterr().err.splitlines()
+
+    return run
+
+
+def test_as_a_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hilrt", "run", str(ENGINE), "--out", str(tmp_path)]
+    options = ["--set", "master.stepp=1"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=TIMEOUT)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(out.glob("*/*.mcap"))
-    return done.stderr.splitlines()
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -33,7 +57,9 @@ def refused(out: Path, session: Path, *options: str) -> list[str]:
     ],
     ids=["no file", "not TOML", "empty"],
 )
-def test_session_file_is_unreadable(tmp_path: Path, text: str | None, words: list[str]) -> None:
+def test_session_file_is_unreadable(
+    refused: Refused, tmp_path: Path, text: str | None, words: list[str]
+) -> None:
     session = tmp_path / "missing.toml"
     if text is not None:
         session.write_text(text)
@@ -41,7 +67,7 @@ def test_session_file_is_unreadable(tmp_path: Path, text: str | None, words: lis
     assert any(all(word in line for word in words) for line in lines), lines
 
 
-def test_every_problem_has_its_line(tmp_path: Path) -> None:
+def test_every_problem_has_its_line(refused: Refused, tmp_path: Path) -> None:
     options = ["--duration", "0", "--set", "master.stepp=1", "--set", "nonsense"]
     lines = refused(tmp_path, ENGINE, *options)
     assert len(lines) == 3, lines
@@ -50,7 +76,7 @@ def test_every_problem_has_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pace", ["asap", "2.0"])
-def test_a_bench_keeps_real_time(tmp_path: Path, pace: str) -> None:
+def test_a_bench_keeps_real_time(refused: Refused, tmp_path: Path, pace: str) -> None:
     (line,) = refused(tmp_path, ENGINE, "--pace", pace)
     assert "'engine'" in line
     assert "realtime" in line
@@ -72,18 +98,18 @@ def test_a_bench_keeps_real_time(tmp_path: Path, pace: str) -> None:
     ],
 )
 def test_something_named_in_the_file_is_missing(
-    tmp_path: Path, session: Path, override: str, words: list[str]
+    refused: Refused, tmp_path: Path, session: Path, override: str, words: list[str]
 ) -> None:
     lines = refused(tmp_path, session, "--set", override)
     assert any(all(word in line for word in words) for line in lines), lines
 
 
-def test_the_runs_folder_cannot_be_made(tmp_path: Path) -> None:
+def test_the_runs_folder_cannot_be_made(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     (line,) = refused(tmp_path / "file", MASSES)
     assert "--out" in line
 
 
-def test_arguments(tmp_path: Path) -> None:
+def test_arguments(refused: Refused, tmp_path: Path) -> None:
     for options in (["--pace", "fast"], ["--duration", "-1"], ["--no-such-option"]):
         refused(tmp_path, MASSES, *options)

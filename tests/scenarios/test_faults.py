@@ -28,10 +28,10 @@ from hilrt.models.vehicle import Vehicle
 
 
 class Failing(Vehicle):
-    """Runs out of fuel after a second."""
+    """Runs out of fuel soon."""
 
     def advance(self, t, h, u):
-        if t > 1.0:
+        if t > 0.5:
             raise RuntimeError("the tank is empty")
         return super().advance(t, h, u)
 '''
@@ -130,7 +130,7 @@ def test_gateway_is_killed(tmp_path: Path) -> None:
 
 def test_recorder_is_killed(tmp_path: Path) -> None:
     """The bench does not depend on the disk: the session goes on, and says what it lost."""
-    with Listener() as listener, engine_run(tmp_path, listener, duration=3.0) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, duration=2.0) as run:
         run.until_running()
         time.sleep(A_WHILE)
         os.kill(run.children()["hilrt.record.writer"], signal.SIGKILL)

@@ -60,7 +60,12 @@ def test_right_after_the_start(tmp_path: Path) -> None:
 
 
 def test_while_arming(tmp_path: Path) -> None:
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
+    """The bench is enabled when the operator says so, and not before."""
+    with Listener() as listener, engine_run(tmp_path, listener, "session.arm=manual") as run:
+        run.until(lambda: "hilrt.record.writer" in run.children(), "the recorder's start")
+        time.sleep(A_WHILE)
+        assert not listener.frames("DynoDemand")
+        run.press_enter()
         run.until(listener.enable_requested, "the request to enable")
         assert not list(run.out.glob("*/session.mcap"))
         run.signal(signal.SIGINT)

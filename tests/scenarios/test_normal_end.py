@@ -26,7 +26,7 @@ from tests.scenarios.sessions import (
 
 pytestmark = LINUX
 
-DURATION = 3.0
+DURATION = 2.0
 STEP = 0.01
 
 

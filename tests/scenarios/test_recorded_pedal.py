@@ -27,7 +27,7 @@ from tests.scenarios.sessions import (
 LOG, DATABASE = SHARED / "data" / "car_pedal.candump.log", SHARED / "data" / "car.dbc"
 GAIN = 100.0 / 3726.0
 STEP = 0.005
-DURATION = 4.0
+DURATION = 3.0
 
 pytestmark = [
     LINUX,
