@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from hilrt import host, registry, spawn
-from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops
+from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports
@@ -74,6 +74,7 @@ def check(
     check_connections(topology, findings)
     check_bonds(topology, findings)
     check_loops(topology, findings)
+    check_mu(topology, findings)
     return findings.problems
 
 

@@ -7,10 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from hilrt import units
 from hilrt.config import Bond, Connection, Session, nearest
+from hilrt.coupling.mu import bond_mu
 from hilrt.errors import ConfigError
 from hilrt.link import Ports
+from hilrt.network import build_network
 from hilrt.problems import Findings
 from hilrt.solver import Port
 
@@ -218,10 +222,6 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
     if correction.method == "none":
         return
     table += ".correction"
-    if correction.method == "energy" and correction.mu is None:
-        findings.warn(
-            table, "mu", None, "is not given, so the correction only runs in shadow", "set mu"
-        )
     if not on_bench:
         return
     if not correction.permit_on_bench:
@@ -241,6 +241,37 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
             "is missing; a correction that acts on a bench needs an absolute bound",
             "add it, in the effort's unit",
         )
+
+
+def check_mu(topology: Topology, findings: Findings) -> None:
+    """Which μ each energy correction will use, and why; needs a topology without errors."""
+    bonds = topology.tables.bonds
+    wanted = [b for b, bond in enumerate(bonds) if bond.correction.method == "energy"]
+    ports = {name: known for name, known in topology.ports.items() if known is not None}
+    if not wanted or any(problem.level == "error" for problem in findings.problems):
+        return
+    if len(ports) < len(topology.ports):
+        for b in wanted:
+            table = f"bonds.{bonds[b].name}.correction"
+            findings.info(table, "mu is settled when all subsystems have told their ports")
+        return
+    try:
+        network = build_network(ports, topology.tables)
+    except ConfigError as error:
+        for line in error.problems:
+            findings.line(line)
+        return
+    physical = np.array([name in topology.physical for name in network.subsystems])
+    for b in wanted:
+        table = f"bonds.{bonds[b].name}.correction"
+        mu = bond_mu(network, b, physical)
+        if mu.value is None:
+            message = (
+                f"is not given and not known ({mu.why}), so the correction only runs in shadow"
+            )
+            findings.warn(table, "mu", None, message, "set mu")
+        else:
+            findings.info(table, f"uses mu = {mu.value:g}: {mu.why}")
 
 
 def check_loops(topology: Topology, findings: Findings) -> None:

@@ -184,7 +184,8 @@ class Correction(Table):
 
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
     residual: Literal["sent", "held"] = "sent"
-    #: Share of the residual that is fed back; without it the correction runs in shadow.
+    #: Share of the residual that is fed back. Default: derived where it is known, for two linear
+    #: subsystems with their inputs held (`hilrt check` says which); otherwise shadow.
     mu: NonNegative | None = None
     nu: NonNegative = 0.0
     #: Bound of the correction relative to the effort, and absolute in the effort's unit.
@@ -222,6 +223,9 @@ class Reliability(Table):
     power_residual: Positive = 0.2
     #: Tracking error power over the bond's running transmitted power.
     tracking: Positive = 0.5
+    #: Session time before which the thresholds relative to a scale do not count: a motion from
+    #: rest starts with a scale of nothing, s.
+    warm_up: NonNegative = 0.05
     #: Time constant of the running scales, s.
     scale_time: Positive = 2.0
     #: How long a cause must stay below half its threshold before its flag clears, s.

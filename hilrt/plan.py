@@ -12,6 +12,7 @@ from hilrt.control import Controls, build_controls
 from hilrt.coupling.correct_energy import Settings
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
+from hilrt.coupling.mu import bond_mu
 from hilrt.network import Bools, Ints, Network
 from hilrt.reliability import Checks, build_checks
 from hilrt.solver import Floats
@@ -167,17 +168,18 @@ def build_plan(
 
 
 def _energy(network: Network, physical: Bools, shadow: bool) -> Settings:
-    """Settings per bond; without μ, or where it would act on a bench, a correction is shadow."""
+    """Settings per bond; with μ unknown, or where it would act on a bench, it is shadow."""
+    mus = [bond_mu(network, b, physical).value for b in range(len(network.bonds))]
     tables = [bond.correction for bond in network.bonds.tables]
     flow_side = network.inputs.owner[network.bonds.effort_input[network.bonds.first]]
     allowed = [
-        correction.mu is not None
+        mu is not None
         and (not physical[side] or (correction.permit_on_bench and correction.cap_abs is not None))
-        for correction, side in zip(tables, flow_side, strict=True)
+        for mu, correction, side in zip(mus, tables, flow_side, strict=True)
     ]
     wanted = np.array([c.method == "energy" for c in tables], dtype=bool)
     return Settings(
-        mu=np.array([0.0 if c.mu is None else c.mu for c in tables]),
+        mu=np.array([0.0 if mu is None else mu for mu in mus]),
         nu=np.array([c.nu for c in tables]),
         cap=np.array([c.cap for c in tables]),
         cap_abs=np.array([np.inf if c.cap_abs is None else c.cap_abs for c in tables]),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
+#: Causes whose thresholds are relative to a running scale.
+RELATIVE: Final = ("connection_defect", "output_defect", "power_residual", "tracking_error")
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -227,6 +229,9 @@ class Monitor:
         part["input_limited"][:] = state.limited
         part["step_minimum"][:] = plan.at_minimum(state.h_next)
         part["deadline_missed"][:] = given.missed
+        if given.t < limits.warm_up:
+            for cause in RELATIVE:
+                part[cause][:] = 0.0
         self._move_flags(given.t, given.elapsed, limits.clear_time)
 
     def _follow_scales(self, state: StepState, keep: float) -> None:

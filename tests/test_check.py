@@ -253,11 +253,25 @@ def test_a_bond_without_units_cannot_be_checked(found, ports):
     assert "[bonds.shaft]: a unit is not stated" in found(level="warning")[0]
 
 
-def test_energy_correction_without_mu_runs_in_shadow(found):
+def test_each_energy_correction_tells_its_mu_or_that_it_runs_in_shadow(found, ports):
     energy = (BOND, BOND + '\ncorrection = { method = "energy" }')
     assert found(energy) == []
     (line,) = found(energy, level="warning")
-    assert line.startswith("[bonds.shaft.correction] mu: is not given, so the correction only runs")
+    assert "[bonds.shaft.correction] mu: is not given and not known (a bench takes part)" in line
+    assert "only runs in shadow; set mu" in line
+    through = Port("torque", "N*m", feedthrough=("speed",))
+    ports["engine"] = Ports(inputs=(SPEED,), outputs=(through,))
+    virtual = (energy, ('adapter = "bench"', 'adapter = "model"'))
+    held = "master.extrapolation={order=0}"
+    for overrides, expected in (
+        ([held], "uses mu = 0.5: single rate"),
+        (["bonds.shaft.correction.mu=0.3"], "uses mu = 0.3: as given"),
+    ):
+        assert found(*virtual, level="warning", overrides=overrides) == []
+        (line,) = found(*virtual, level="info", overrides=overrides)
+        assert expected in line
+    ports["vehicle"] = None
+    assert "mu is settled when" in found(*virtual, level="info")[-1]
 
 
 def test_a_correction_acts_on_a_bench_only_with_leave_and_bound(found):

@@ -74,7 +74,8 @@ ENERGY = {"method": "energy", "mu": 0.5}
     ("correction", "physical", "active"),
     [
         (ENERGY, (), True),
-        ({"method": "energy"}, (), False),  # μ is not known: shadow
+        ({"method": "energy"}, (), True),  # μ is known: 0, without feedthrough
+        ({"method": "energy"}, ("bench",), False),  # μ is not known: shadow
         ({"method": "none", "mu": 0.5}, (), False),
         (ENERGY, ("bench",), True),  # the bench is the effort side: the virtual side is corrected
         (ENERGY, ("car",), False),  # the flow side is an actuator

@@ -15,12 +15,12 @@ STEP, CLEAR = 0.01, 0.045  # between two ticks, so that rounding does not decide
 class Watched:
     """One input of magnitude 10 whose defect is given tick by tick; threshold 10 %."""
 
-    def __init__(self, magnitude: float = 10.0) -> None:
+    def __init__(self, magnitude: float = 10.0, warm_up: float = 0.0) -> None:
         self.s = Stepping(
             {"a": Recorded({"y": lambda t: magnitude}), "b": Recorded({}, [Port("u")])},
             master={"step": STEP},
             connections=[{"from": "a.y", "to": "b.u"}],
-            reliability={"clear_time": CLEAR},
+            reliability={"clear_time": CLEAR, "warm_up": warm_up},
         )
         self.s.look()
         self.monitor = self.s.state.monitor
@@ -52,6 +52,11 @@ def test_a_spike_raises_at_once_and_clears_after_its_time():
     raised, cleared = w.monitor.changes
     assert raised == FlagChange(pytest.approx(0.02), "connection_defect", "b.u", True)
     assert cleared == FlagChange(pytest.approx(0.07), "connection_defect", "b.u", False)
+
+
+def test_what_is_relative_to_a_scale_does_not_count_before_there_is_one():
+    w = Watched(warm_up=0.035)
+    assert [w.see(5.0) for _ in range(5)] == [False] * 3 + [True] * 2
 
 
 def test_noise_around_the_threshold_does_not_chatter():

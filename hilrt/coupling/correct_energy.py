@@ -72,6 +72,8 @@ class EnergyState:
         ``ς`` of then, J.
     uncorrected : ndarray, shape (nb,)
         𝒰 up to the interval before, J.
+    power : ndarray, shape (nb,)
+        δP at each bond's own last communication point, W.
     residual, corrected, shadow, tracking : ndarray, shape (nb,)
         Ledger [J]: ΣH δP; −ΣH e_corr f as applied, and as computed; ΣH e (f_realised − f̃).
     capped, steps : ndarray, shape (nb,)
@@ -84,6 +86,7 @@ class EnergyState:
     in_force: Bools
     budget: Floats
     uncorrected: Floats
+    power: Floats
     residual: Floats
     corrected: Floats
     shadow: Floats
@@ -94,7 +97,7 @@ class EnergyState:
     @classmethod
     def start(cls, e: Floats, f: Floats, n_bonds: int) -> EnergyState:
         """State at the first communication point, with effort and flow there, shape (ne,)."""
-        zero = [np.zeros(n_bonds) for _ in range(8)]
+        zero = [np.zeros(n_bonds) for _ in range(9)]
         in_force = np.zeros(n_bonds, dtype=bool)
         return cls(e.copy(), f.copy(), np.zeros(len(e)), in_force, *zero)
 
@@ -106,7 +109,7 @@ class Corrected:
     Attributes
     ----------
     power : ndarray, shape (nb,)
-        δP [W].
+        δP at the bond's own last communication point, W.
     effort : ndarray, shape (ne,)
         Effort to add over the next interval.
     capped : ndarray of bool, shape (nb,)
@@ -186,9 +189,10 @@ def correct_energy(
         e, f = np.where(element_due, e, state.e), np.where(element_due, f, state.f)
         uncorrected = np.where(due, uncorrected, state.uncorrected)
         budget = np.where(due, budget, state.budget)
+        power = np.where(due, power, state.power)
         work, energy, capped = work * due, energy * due, capped & due
     state.uncorrected, state.budget, state.correction = uncorrected, budget, correction
-    state.e, state.f = e, f
+    state.e, state.f, state.power = e, f, power
     effort = correction if acting is settings.everything else correction * acting[bonds.of_element]
     applied_work = work * state.in_force
     state.in_force = acting
