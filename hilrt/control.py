@@ -305,7 +305,11 @@ def free_weight(plan: Plan, state: StepState) -> Floats:
     controls = plan.controls
     if controls.tolerances:
         return controls.weight(state.measured[0])[controls.free_inputs]
-    return state.monitor.scale[: len(state.last)][controls.free_inputs]
+    # The scales are those of the tick before; a signal that has been zero so far weighs nothing.
+    u = np.abs(state.measured[0])
+    weight: Floats = np.fmax(state.monitor.scale[: len(u)], u)[controls.free_inputs]
+    weight[weight < np.finfo(np.float64).eps] = np.inf
+    return weight
 
 
 def choose_step(plan: Plan, state: StepState, given: StepInput, order_changed: bool) -> None:
