@@ -14,7 +14,7 @@ from hilrt.link import Link, Ports
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
 from hilrt.solver import Floats, Sample
-from hilrt.step import StepState, start
+from hilrt.step_state import StepState, start
 
 
 class Initialized(NamedTuple):

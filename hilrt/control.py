@@ -25,7 +25,7 @@ from hilrt.solver import Floats
 
 if TYPE_CHECKING:
     from hilrt.plan import Plan
-    from hilrt.step import StepInput, StepState
+    from hilrt.step_state import StepInput, StepState
 
 #: A step shorter than this share of the one before counts as reduced, for the order control.
 REDUCED = 0.95

@@ -17,7 +17,7 @@ from hilrt.link import Arrival, Link
 from hilrt.network import Network
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Sample
-from hilrt.step import StepInput, StepState
+from hilrt.step_state import StepInput, StepState
 from hilrt.wire import Event
 
 #: A bench that has not been heard for this many of its intervals is late.

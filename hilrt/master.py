@@ -19,7 +19,8 @@ from hilrt.plan import Plan
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.signals import RowWriter
-from hilrt.step import StepInput, StepState, assess, macro_step
+from hilrt.step import assess, macro_step
+from hilrt.step_state import StepInput, StepState
 from hilrt.timing import Distribution
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.

@@ -21,7 +21,7 @@ from hilrt.solver import Floats
 
 if TYPE_CHECKING:
     from hilrt.plan import Plan
-    from hilrt.step import StepInput, StepState
+    from hilrt.step_state import StepInput, StepState
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02

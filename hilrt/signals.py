@@ -9,7 +9,7 @@ from hilrt.exchange import Exchange
 from hilrt.plan import Plan
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
-from hilrt.step import StepInput, StepState
+from hilrt.step_state import StepInput, StepState
 
 #: "effort" stands for the unit of the bond's effort. For a vector bond corrections add up.
 BOND_SIGNALS = (

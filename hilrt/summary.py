@@ -12,7 +12,7 @@ from hilrt.host import host_report
 from hilrt.master import Progress
 from hilrt.plan import Plan
 from hilrt.reliability import Verdict, verdict
-from hilrt.step import StepState
+from hilrt.step_state import StepState
 
 FORMAT = "hilrt-summary-1"
 #: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.

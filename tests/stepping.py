@@ -13,7 +13,8 @@ from hilrt.link import Arrival, Link, Ports
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
-from hilrt.step import StepInput, assess, macro_step, start
+from hilrt.step import assess, macro_step
+from hilrt.step_state import StepInput, start
 
 
 def make_session(tables: Mapping[str, Any]) -> Session:

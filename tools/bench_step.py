@@ -4,8 +4,8 @@
 
 Each size is a ring of subsystems with 8 coupling variables each (half of them efforts and flows of
 power bonds), first order, limits, energy correction on half of the bonds and feedthrough or model
-correction on the others. Times are medians of this run; the first column is a reference measured in
-the same run, one `np.add` of two arrays of that size, so that figures of different machines compare.
+correction on the others. Times are medians of this run; the first row is a reference measured in it,
+one addition of two arrays of that size, so that figures of different machines compare.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from hilrt.link import Ports
 from hilrt.network import Network, build_network
 from hilrt.plan import build_plan
 from hilrt.solver import Port
+from hilrt.step_state import StepInput, start
 
 VARIABLES = 8  # coupling variables of a subsystem
 STAGES = (
@@ -91,11 +92,9 @@ def prepare(n: int, correctors: bool) -> tuple[Any, Any, Any]:
     else:
         for bond in session.bonds:
             bond.correction.method = "none"
-    plan = build_plan(
-        network, session, np.zeros(n, bool), np.zeros(n), feedthrough=feedthrough
-    )
-    state = macro.start(plan, 0.0, np.zeros(ny), np.zeros(nu), model)
-    given = macro.StepInput.empty(ny, nu, n, 0)
+    plan = build_plan(network, session, np.zeros(n, bool), np.zeros(n), feedthrough=feedthrough)
+    state = start(plan, 0.0, np.zeros(ny), np.zeros(nu), model)
+    given = StepInput.empty(ny, nu, n, 0)
     given.fresh[:] = True
     given.due[:] = True
     return plan, state, given
@@ -134,7 +133,7 @@ def run(n: int, steps: int, correctors: bool, stages: bool = False) -> dict[str,
     plan, state, given = prepare(n, correctors)
     rng = np.random.default_rng(2)
     critical, slack = [], []
-    with Stopwatch() if stages else _nothing() as watch:
+    with Stopwatch() if stages else NoStopwatch() as watch:
         for k in range(steps):
             given.tick, given.t = k, k * 1e-3
             given.elapsed = 1e-3 if k else 0.0
@@ -155,7 +154,7 @@ def run(n: int, steps: int, correctors: bool, stages: bool = False) -> dict[str,
     return result
 
 
-class _nothing:
+class NoStopwatch:
     def __enter__(self) -> None:
         return None
 

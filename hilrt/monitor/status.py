@@ -17,7 +17,7 @@ from hilrt.reliability import verdict
 
 if TYPE_CHECKING:
     from hilrt.master import Master
-    from hilrt.step import StepInput
+    from hilrt.step_state import StepInput
 
 PERIOD_NS = 200_000_000
 

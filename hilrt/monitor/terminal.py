@@ -83,7 +83,8 @@ def flag_words(flags: Sequence[Flag]) -> str:
 
 
 def _state_style(status: Status) -> str:
-    return {"RUNNING": "green", "DEGRADED": "yellow", "FAULT": "bold red"}.get(status.state.upper(), "cyan")
+    styles = {"RUNNING": "green", "DEGRADED": "yellow", "FAULT": "bold red"}
+    return styles.get(status.state.upper(), "cyan")
 
 
 def _progress(status: Status) -> RenderableType:
