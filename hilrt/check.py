@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from hilrt import host, registry, spawn
+from hilrt.check_control import check_control
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
 from hilrt.errors import ConfigError
@@ -62,7 +63,6 @@ def check(
     }
     physical = {name for name, cls in classes.items() if cls.physical}
     _check_time(tables, findings)
-    _check_control(tables, findings)
     _check_excluded(tables, tables.session.pace if pace is None else pace, physical, findings)
     ports: dict[str, Ports | None] = dict.fromkeys(broken)
     for name, link_class in classes.items():
@@ -74,6 +74,7 @@ def check(
     check_connections(topology, findings)
     check_bonds(topology, findings)
     check_loops(topology, findings)
+    check_control(topology, findings)
     check_mu(topology, findings)
     return findings.problems
 
@@ -154,67 +155,6 @@ def _check_excluded(
                 options.every,
                 f'needs a fixed step, but [master.step_control] method = "{method}"',
                 "leave it out, or fix the step",
-            )
-
-
-def _check_control(tables: Session, findings: Findings) -> None:
-    """Step and order control: tolerances, bounds, and what they cannot be combined with."""
-    step, order = tables.master.step_control, tables.master.order_control
-    place = "master.step_control"
-    if step.method in ("local", "ecco") and not (step.atol or step.rtol):
-        findings.error(
-            place, "method", step.method, "needs a tolerance", "give rtol, or atol, or both"
-        )
-    if step.method == "ecco" and isinstance(step.atol, dict):
-        findings.error(place, "atol", step.atol, "is of energy here", "give one number in J")
-    if step.method == "ecco" and not tables.bonds:
-        findings.error(
-            place, "method", step.method, "watches power bonds; there are none", "add [[bonds]]"
-        )
-    if order.method == "fixed":
-        return
-    place = "master.order_control"
-    if not order.minimum <= order.initial <= order.maximum:
-        findings.error(
-            place,
-            "initial",
-            order.initial,
-            f"lies outside minimum = {order.minimum} to maximum = {order.maximum}",
-            "move it between them",
-        )
-    if tables.master.extrapolation.source == "taylor":
-        findings.error(
-            place,
-            "method",
-            order.method,
-            "judges Lagrange polynomials, but the session extrapolates with output derivatives",
-            'take [master] extrapolation.source = "lagrange", or fix the order',
-        )
-    if tables.connections and all(c.order is not None for c in tables.connections):
-        findings.warn(
-            place,
-            "method",
-            order.method,
-            "has nothing to control: every connection has an order of its own",
-            "leave out order where it may change",
-        )
-    for bond in tables.bonds:
-        if bond.correction.method == "model":
-            findings.error(
-                f"bonds.{bond.name}.correction",
-                "method",
-                "model",
-                f'corrects for one order, but [{place}] method = "{order.method}"',
-                "fix the order, or take another correction",
-            )
-    for name, options in tables.subsystems.items():
-        if options.every > 1:
-            findings.error(
-                f"subsystems.{name}",
-                "every",
-                options.every,
-                f'needs fixed orders, but [{place}] method = "{order.method}"',
-                "leave it out, or fix the order",
             )
 
 

@@ -149,18 +149,19 @@ def _per_channel(atol: float | Mapping[str, float], side: Side, known: list[str]
         values[:] = atol
         return values
     for pattern, value in atol.items():
-        if not any(_names(pattern, name) for name in known):
+        if not any(names_channel(pattern, name) for name in known):
             raise ConfigError(
                 f"[master.step_control] atol: no port is named {pattern!r}; "
                 'write "subsystem.port", with * for any characters'
             )
         for i, name in enumerate(side.names):
-            if _names(pattern, name):
+            if names_channel(pattern, name):
                 values[i] = value
     return values
 
 
-def _names(pattern: str, channel: str) -> bool:
+def names_channel(pattern: str, channel: str) -> bool:
+    """Whether a pattern means a channel: by its name, or by its port's for all elements."""
     return fnmatchcase(channel, pattern) or fnmatchcase(channel.partition("[")[0], pattern)
 
 
