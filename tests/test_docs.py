@@ -231,9 +231,12 @@ def test_commands_and_options_exist(page):
     for command, rest in re.findall(r"\bhilrt (\w+)(.*)", page.read_text(encoding="utf-8")):
         if command not in commands:  # prose
             continue
-        known = {option for p in commands[command].params for option in p.opts} | {"--help"}
+        found = commands[command]
+        if hasattr(found, "commands"):  # a group: its command follows
+            found = found.commands[re.match(r" (\w+)", rest)[1]] if rest.startswith(" ") else found
+        known = {option for p in found.params for option in p.opts} | {"--help"}
         # What follows a pipe or the end of a piece of code belongs to something else.
-        used = re.findall(r"(?<![\w-])--[a-z]+", re.split(r"[`|&]", rest)[0])
+        used = re.findall(r"(?<![\w-])--[a-z-]+", re.split(r"[`|&]", rest)[0])
         assert set(used) <= known, f"{page.name}: hilrt {command}{rest}"
 
 

@@ -163,19 +163,20 @@ class Differentiated(Dynamics):
         return np.concatenate([self.x0, self.u0, np.zeros((rows - 1) * len(self.u0))])
 
     def _differentiate(self, h: float, rows: int, derivatives: int, *, near: bool) -> Floats:
-        """Central differences; from far away nothing is lost to rounding if all is linear."""
+        """Differences; from far apart nothing is lost to rounding if the solver is linear."""
         point = self._point(rows)
-        changes = PERTURBATION * np.maximum(1.0, np.abs(point))
         if not near:
-            point, changes = np.zeros_like(point), np.ones_like(point)
-        columns = []
-        for i, change in enumerate(changes):
-            ends = []
-            for sign in (1.0, -1.0):
-                moved = point.copy()
-                moved[i] += sign * change
-                ends.append(self._respond(h, rows, derivatives, moved))
-            columns.append((ends[0] - ends[1]) / (2.0 * change))
+            origin = self._respond(h, rows, derivatives, np.zeros_like(point))
+            unit = np.eye(len(point))
+            columns = [self._respond(h, rows, derivatives, e) - origin for e in unit]
+        else:
+            steps = np.diag(PERTURBATION * np.maximum(1.0, np.abs(point)))
+            columns = [
+                self._respond(h, rows, derivatives, point + step)
+                - self._respond(h, rows, derivatives, point - step)
+                for step in steps
+            ]
+            columns = [c / (2.0 * step.sum()) for c, step in zip(columns, steps, strict=True)]
         rows_of_map = self.states + (1 + derivatives) * self.hosted.n_outputs
         return np.array(columns).reshape(-1, rows_of_map).T
 

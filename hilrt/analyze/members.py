@@ -27,13 +27,13 @@ class Member(Link):
     dynamics: Dynamics
 
     def __init__(
-        self, name: str, options: SubsystemOptions, folder: Path, ports: Ports, reason: str
+        self, name: str, options: SubsystemOptions, folder: Path, ports: Ports, reason: str = ""
     ) -> None:
         super().__init__(name, options, folder)
         self.inputs, self.outputs = ports
         self.hosted: HostedSolver | None = None
         self.reason = reason  #: why there is no solver to look at
-        self.bench = registry.link_class(options.adapter).physical
+        self.bench = False
         self.matrices = matrices(options.jacobian, name, ports)
 
     async def open(self) -> None:
@@ -65,8 +65,9 @@ class Member(Link):
     def linearise(self, u0: Floats, h: float, in_loop: bool) -> str | None:
         """Find `dynamics`; the problem if there is no way to them."""
         if self.hosted is not None:
-            if isinstance(self.hosted.solver, Linear):
-                self.dynamics = Exact(self.hosted.solver.system, "its matrices")
+            solver = self.hosted.solver
+            if isinstance(solver, Linear) and type(solver).advance is Linear.advance:
+                self.dynamics = Exact(solver.system, "its matrices")
                 return None
             try:
                 self.dynamics = Differentiated(self.hosted, u0, h)
@@ -130,19 +131,23 @@ def _member(name: str, options: SubsystemOptions, folder: Path) -> Member:
     where = f"[subsystems.{name}]"
     make = _maker(options, folder)
     if make is None:
-        ports = registry.link_class(options.adapter).ports(name, options, folder)
+        link_class = registry.link_class(options.adapter)
+        ports = link_class.ports(name, options, folder)
         if ports is None:
             raise ConfigError(
                 f"{where}: its ports are known only when it is running; take adapter "
                 '"inprocess", or spawn = ["hilrt", "solver", "module:Class"], for the analysis'
             )
-        return Member(name, options, folder, ports, f"{options.adapter!r} is no solver to look at")
+        reason = f"adapter {options.adapter!r} is no solver to look at"
+        member = Member(name, options, folder, ports, reason)
+        member.bench = link_class.physical
+        return member
     try:
         solver = make()
     except ConfigError as error:
         raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from None
     ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
-    member = Member(name, options, folder, ports, "")
+    member = Member(name, options, folder, ports)
     member.hosted = HostedSolver(solver)
     return member
 

@@ -106,6 +106,12 @@ class Scheme:
         if problems:
             raise ConfigError(problems)
 
+    def close(self) -> None:
+        """Let the solvers release what they hold."""
+        for member in self.members:
+            if member.hosted is not None:
+                member.hosted.stop("the analysis has ended")
+
     def corrector(self, h: float) -> CorrectorPlan | None:
         """Model-based corrector for a macro step `h` [s]."""
         master = msgspec.structs.replace(self._tables.master, step=h)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from bokeh.embed import components
-from bokeh.models import FixedTicker, HoverTool, LinearColorMapper, Range1d
+from bokeh.models import DataRange1d, FixedTicker, HoverTool, LinearColorMapper, Range1d
 from bokeh.models.annotations import ColorBar, Span
 from bokeh.plotting import figure
 from bokeh.resources import Resources
@@ -97,6 +97,8 @@ def draw_surface(drawn: Map, step: float) -> Any:
         height=HEIGHT + 100,
         x_axis_type=_scale(drawn.x),
         y_axis_type=_scale(drawn.y),
+        x_range=DataRange1d(range_padding=0),
+        y_range=DataRange1d(range_padding=0),
         title="Spectral radius over two parameters; the lightest colours meet where it is 1",
         x_axis_label=_label(drawn.x),
         y_axis_label=_label(drawn.y),
@@ -135,9 +137,8 @@ def draw_surface(drawn: Map, step: float) -> Any:
         plot.add_layout(Span(location=step, dimension="height", line_color="#1d2126"))
     if drawn.y.key == STEP:
         plot.add_layout(Span(location=step, dimension="width", line_color="#1d2126"))
-    labels: dict[Any, Any] = {
-        float(shade(np.array(r))): f"{r:g}" for r in (*LABELS, 1.0, *(2.0 - LABELS))
-    }
+    ticks = sorted([*LABELS, 1.0, *(2.0 - LABELS)])
+    labels: dict[Any, Any] = {round(float(shade(np.array(r))), 4): f"{r:g}" for r in ticks}
     bar = ColorBar(
         color_mapper=mapper, ticker=FixedTicker(ticks=list(labels)), major_label_overrides=labels
     )

@@ -5,9 +5,10 @@ The results, for the terminal (`stability_table`), the page (`stability_page`) a
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ MAP_POINTS = 40
 ROUNDING, DIFFERENTIATED = 1e-14, 1e-8
 #: Closer to 1 than this, a spectral radius is looked at for what rounding does to it.
 NEAR_ONE = 1e-4
+#: Random disturbances that are tried for it.
+DRAWS = 4
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,13 @@ def radius_and_margin(scheme: Scheme, h: float) -> tuple[float, float]:
         if abs(radius - 1.0) > NEAR_ONE:
             return radius, 0.0
         exact = all(member.dynamics.linear for member in scheme.members)
-        noise = np.random.default_rng(0).uniform(-1.0, 1.0, matrix.shape)
+        noise = np.random.default_rng(0).uniform(-1.0, 1.0, (DRAWS, *matrix.shape))
         noise *= ROUNDING if exact else DIFFERENTIATED
-        moved = spectral_radius(matrix * (1.0 + noise)) ** power
-    return radius, 2.0 * abs(moved - radius) + 4.0 * float(np.finfo(float).eps)
+        # A double eigenvalue parts along the real axis for one of two opposite disturbances.
+        disturbed = np.concatenate([matrix * (1.0 + noise), matrix * (1.0 - noise)])
+        moved = np.abs(np.linalg.eigvals(disturbed)).max(axis=1) ** power
+    spread = float(np.abs(moved - radius).max())
+    return radius, 2.0 * spread + 4.0 * float(np.finfo(float).eps)
 
 
 def study(
@@ -189,7 +195,14 @@ def study(
         raise ConfigError(
             f"--h-min {h_min:g} --h-max {h_max:g}: give a range of the macro step in s, above 0"
         )
-    scheme = find_scheme(file)
+    with contextlib.closing(find_scheme(file)) as scheme:
+        found = _along_the_step(file, scheme, h_min, h_max, points)
+    return replace(found, map=draw_map(file, axes, h_min, h_max)) if axes else found
+
+
+def _along_the_step(
+    file: SessionFile, scheme: Scheme, h_min: float, h_max: float, points: int
+) -> Study:
     radii: dict[float, float] = {}
 
     def judged(h: float) -> float:
@@ -212,7 +225,6 @@ def study(
         steps=steps,
         radii=np.array([radii[h] for h in steps.tolist()]),
         left_out=scheme.left_out,
-        map=draw_map(file, axes, h_min, h_max) if axes else None,
     )
 
 
@@ -232,17 +244,18 @@ def draw_map(file: SessionFile, axes: Sequence[Axis], h_min: float, h_max: float
     rows = []
     for v in y.values:
         if x.key == STEP:
-            at = _scheme_with(file, y.overrides(v))
-            rows.append([radius_and_margin(at, h)[0] for h in x.values])
+            rows.append(_radii(file, y.overrides(v), x.values))
         else:
             overrides = [[*x.overrides(value), *y.overrides(v)] for value in x.values]
-            step = file.tables.master.step
-            rows.append([radius_and_margin(_scheme_with(file, o), step)[0] for o in overrides])
+            rows.append([_radii(file, o, [file.tables.master.step])[0] for o in overrides])
     return Map(x, y, np.array(rows))
 
 
-def _scheme_with(file: SessionFile, overrides: list[str]) -> Scheme:
-    return find_scheme(load_session(file.path, [*file.overrides, *overrides]))
+def _radii(file: SessionFile, overrides: list[str], steps: Sequence[float]) -> list[float]:
+    """Spectral radius at every one of `steps` [s] of the session with some keys set."""
+    changed = load_session(file.path, [*file.overrides, *overrides])
+    with contextlib.closing(find_scheme(changed)) as scheme:
+        return [radius_and_margin(scheme, h)[0] for h in steps]
 
 
 def _two(axes: Sequence[Axis], h_min: float, h_max: float) -> tuple[Axis, Axis]:

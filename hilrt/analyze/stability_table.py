@@ -98,14 +98,14 @@ def _map(drawn: Map) -> RenderableType:
         thinned(len(drawn.y.values), MAX_ROWS),
     )
     title = f"spectral radius per macro step; across {drawn.x.key}, down {drawn.y.key}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     table.add_column("", justify="right")
     for i in columns:
         table.add_column(f"{drawn.x.values[i]:.3g}", justify="right", no_wrap=True)
     for j in reversed(rows):
         cells = [_cell(drawn.radius, j, i) for i in columns]
         table.add_row(f"{drawn.y.values[j]:.4g}", *cells)
-    return table
+    return Group(Text(title), table)
 
 
 def _cell(radius: Floats, j: int, i: int) -> Text:
