@@ -4,8 +4,8 @@
 
 Each size is a ring of subsystems with 8 coupling variables each (half of them efforts and flows of
 power bonds), first order, limits, energy correction on half of the bonds and feedthrough or model
-correction on the others. Times are medians of this run; the first row is a reference measured in it,
-one addition of two arrays of that size, so that figures of different machines compare.
+correction on the others. Times are medians of this run; the first row is a reference measured in
+it, one addition of two arrays of that size, so that figures of different machines compare.
 """
 
 from __future__ import annotations
