@@ -111,6 +111,18 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     f'corrects for one {what}, but [{table}] method = "{method}"',
                     f"fix the {what}, or take another correction",
                 )
+        for end in (*bond.efforts, bond.flow):
+            name = end.partition(".")[0]
+            options = topology.tables.subsystems.get(name)
+            if options is not None and options.every > 1:
+                findings.error(
+                    f"bonds.{bond.name}.correction",
+                    "method",
+                    "model",
+                    f"corrects from macro step to macro step, but {name!r} communicates "
+                    f"every {options.every}",
+                    "set every = 1, or take another correction",
+                )
 
 
 def _check_feedthrough(topology: Topology, findings: Findings) -> None:

@@ -224,7 +224,15 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
     table += ".correction"
     if not on_bench:
         return
-    if not correction.permit_on_bench:
+    if correction.method != "energy":
+        findings.error(
+            table,
+            "method",
+            correction.method,
+            f"would act on the physical bench of {bond.flow!r} without a bound of its own",
+            'only method = "energy" has caps; use it, or correct the virtual side',
+        )
+    elif not correction.permit_on_bench:
         findings.error(
             table,
             "method",

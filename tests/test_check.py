@@ -285,6 +285,9 @@ def test_a_correction_acts_on_a_bench_only_with_leave_and_bound(found):
     (line,) = found(*flow_on_bench, overrides=[leave])
     assert "[bonds.shaft.correction] cap_abs: is missing" in line
     assert found(*flow_on_bench, overrides=[leave, "bonds.0.correction.cap_abs=5"]) == []
+    uncapped = "bonds.shaft.correction.method=feedthrough"
+    (line,) = found(*flow_on_bench, overrides=[leave, "bonds.0.correction.cap_abs=5", uncapped])
+    assert "without a bound of its own" in line
     on_virtual_side = (BOND, BOND + '\ncorrection = { method = "energy", mu = 0.5 }')
     assert found(on_virtual_side) == []
 

@@ -1,9 +1,13 @@
 """`hilrt check` on step and order control."""
 
+from pathlib import Path
+
 import pytest
 
+from hilrt.check import check
 from hilrt.check_control import check_control
 from hilrt.check_topology import Topology
+from hilrt.config import load_session
 from hilrt.link import Ports
 from hilrt.problems import Findings
 from hilrt.solver import Port
@@ -127,3 +131,13 @@ def test_feedthrough_makes_the_estimate_an_indicator(tables, place):
     (line,) = found("warning", source="a.z", **tables)
     assert line.startswith(f"{place}: outputs with feedthrough (a.z) are evaluated")
     assert found("warning", source="a.z", step_control={"method": "pi"}) == []
+
+
+def test_a_model_correction_needs_a_single_rate() -> None:
+    file = load_session(
+        Path(__file__).parents[1] / "bench_configs" / "two_mass_model.toml",
+        ["subsystems.mass1.every=2"],
+    )
+    errors = [str(problem) for problem in check(file) if problem.level == "error"]
+    assert len(errors) == 1
+    assert "'mass1' communicates every 2" in errors[0]
