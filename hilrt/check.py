@@ -67,6 +67,15 @@ def check(
     ports: dict[str, Ports | None] = dict.fromkeys(broken)
     for name, link_class in classes.items():
         ports[name] = _ports(session, name, link_class, findings)
+        spawn = tables.subsystems[name].spawn
+        if spawn is not None and not link_class.spawns:
+            findings.error(
+                f"subsystems.{name}",
+                "spawn",
+                spawn,
+                f"is not used by the adapter {tables.subsystems[name].adapter!r}",
+                'leave it out, or set adapter = "zeromq"',
+            )
     topology = Topology(tables, ports, physical)
     for name, known in ports.items():
         if known is not None:

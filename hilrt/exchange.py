@@ -84,6 +84,7 @@ class Exchange:
         self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
+        self._last_words: dict[str, str] = {}
         self._doorbell: Doorbell | None = None
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
 
@@ -193,10 +194,13 @@ class Exchange:
         self.late[s] += 1
         self._misses[s] += 1
         if self._misses[s] > self._max_misses[s]:
+            self.reports()
+            words = self._last_words.get(self.links[s].name)
+            said = f"; it said: {words}" if words else ""
             raise PeerLost(
                 self.links[s].name,
                 f"no sample for {self._misses[s]} ticks (late.max_misses is "
-                f"{self._max_misses[s]}); newest sample is {self.age[s]:.3f} s old",
+                f"{self._max_misses[s]}); newest sample is {self.age[s]:.3f} s old{said}",
             )
 
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
@@ -227,7 +231,10 @@ class Exchange:
         found: list[tuple[str, Event]] = []
         for link in self._reporting:
             while link.events and len(found) < REPORTS_AT_ONCE:
-                found.append((link.name, link.events.popleft()))
+                event = link.events.popleft()
+                found.append((link.name, event))
+                if event.level != "info":
+                    self._last_words[link.name] = event.text
         return found
 
     def answered(self, t_ns: int) -> bool:

@@ -61,6 +61,9 @@ class Link(abc.ABC):
     #: A physical bench, or one that runs by itself: it cannot wait and cannot be stepped.
     physical: ClassVar[bool] = False
 
+    #: Whether the table's ``spawn`` command is started.
+    spawns: ClassVar[bool] = False
+
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     #: Messages that never arrived or were refused, as far as the link can tell.

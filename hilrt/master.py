@@ -27,6 +27,8 @@ from hilrt.timing import Distribution
 CHANGES_PER_TICK = 20
 #: The garbage collector gets a chance in the slack of every that many ticks.
 GARBAGE_TICKS = 64
+#: How long the samples of all benches must be there before the session is no longer degraded.
+RECOVER_NS = 1_000_000_000
 
 
 class End(StrEnum):
@@ -110,6 +112,8 @@ class Master:
         #: Told when a bench's samples stay away, and when they are back.
         self.on_degraded: Callable[[bool, str], None] | None = None
         self._silent_benches: set[str] = set()
+        self._degraded = False
+        self._calm_since = 0
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
@@ -188,6 +192,7 @@ class Master:
         self.feed.commit(t_ns)
         self._report_flags()
         self._report_events(t_ns)
+        self._watch_benches(t_ns)
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             left = self.step_ns - lateness_ns if self.clock is not None else self.step_ns
@@ -203,18 +208,24 @@ class Master:
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
         for change in changes:
             if change.cause == "sample_late" and change.where in self.exchange.benches:
-                self._note_bench(change.where, change.raised)
+                if change.raised:
+                    self._silent_benches.add(change.where)
+                else:
+                    self._silent_benches.discard(change.where)
         changes.clear()
 
-    def _note_bench(self, name: str, silent: bool) -> None:
-        """The session is degraded while the samples of any bench stay away."""
-        before = bool(self._silent_benches)
-        if silent:
-            self._silent_benches.add(name)
-        else:
-            self._silent_benches.discard(name)
-        if self.on_degraded is not None and before != bool(self._silent_benches):
-            self.on_degraded(silent, f"samples of {name} {'are late' if silent else 'are back'}")
+    def _watch_benches(self, t_ns: int) -> None:
+        """The session is degraded while the samples of any bench stay away, and a while longer."""
+        if self._silent_benches:
+            self._calm_since = t_ns
+        waiting = self._degraded and t_ns - self._calm_since < RECOVER_NS
+        degraded = bool(self._silent_benches) or waiting
+        if degraded != self._degraded and self.on_degraded is not None:
+            self._degraded = degraded
+            names = ", ".join(sorted(self._silent_benches))
+            self.on_degraded(
+                degraded, f"samples of {names} are late" if degraded else "all is back"
+            )
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""

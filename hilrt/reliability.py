@@ -209,7 +209,9 @@ class Monitor:
         u_scale, y_scale = self.scale[:nu], self.scale[nu : nu + ny]
         p_scale = self.scale[nu + ny :]
         # A NaN, where a measure is unknown, compares as false and raises nothing.
-        np.divide(state.u_defect, u_scale * limits.connection_defect, out=part["connection_defect"])
+        # What a correction added on purpose is no error of the exchange; the log has it all.
+        unexplained = np.maximum(state.u_defect - np.abs(state.flown_added), 0.0)
+        np.divide(unexplained, u_scale * limits.connection_defect, out=part["connection_defect"])
         if given.has_middle:
             np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
         if plan.controls.tests:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from hilrt import registry
@@ -57,7 +58,7 @@ class Session:
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
         self.name = self.tables.session.name
-        self.folder = make_folder(options.out, self.name)
+        self.folder = make_folder(Path(options.out), self.name)
         self.result = Result(self.folder)
         self.master: Master | None = None
         self.feed: Feed | None = None
@@ -346,7 +347,7 @@ class Session:
     def _now_ns(self) -> int:
         """Session time, ns."""
         if self.real_time:
-            return monotonic_ns() - self._epoch_ns
+            return max(0, monotonic_ns() - self._epoch_ns)  # the first tick is a little ahead
         return self.master.progress.t_ns if self.master is not None else 0
 
     def _child_ended(self, name: str, returncode: int) -> None:

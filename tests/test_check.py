@@ -58,6 +58,7 @@ def adapters(monkeypatch, ports):
 
     class ModelLink(Link):
         Options = SubsystemOptions
+        spawns = True
 
         @classmethod
         def ports(cls, name, options, folder):
@@ -68,6 +69,7 @@ def adapters(monkeypatch, ports):
 
     class BenchLink(ModelLink):
         physical = True
+        spawns = False
 
     classes = {"model": ModelLink, "bench": BenchLink}
     monkeypatch.setattr(registry, "link_class", classes.__getitem__)
@@ -366,6 +368,12 @@ def test_processors_that_the_host_lacks(found, monkeypatch):
     (line,) = found(pinned, level="warning")
     assert line.startswith("[master.pacing] affinity = [1, 7]: this host does not offer")
     assert "[7]" in line
+
+
+def test_a_command_that_nobody_starts_is_an_error(found):
+    (line,) = found(('adapter = "bench"', 'adapter = "bench"\nspawn = ["hilrt", "solver"]'))
+    assert "[subsystems.engine] spawn" in line
+    assert "is not used by the adapter 'bench'" in line
 
 
 def test_a_command_that_does_not_exist(found):

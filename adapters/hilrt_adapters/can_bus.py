@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -151,6 +152,16 @@ def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
     return []
 
 
+def _hear_own_group_only(fd: int) -> None:
+    """Keep other groups on the same port out; Linux gives a socket all groups anybody joined."""
+    if sys.platform != "linux":
+        return
+    with socket.socket(fileno=os.dup(fd)) as same:
+        ipv6 = same.family == socket.AF_INET6
+        level, option = (socket.IPPROTO_IPV6, 29) if ipv6 else (socket.IPPROTO_IP, 49)
+        same.setsockopt(level, option, 0)  # IPV6_MULTICAST_ALL, IP_MULTICAST_ALL
+
+
 def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: str) -> CanBus:
     """Open a bus and listen to the given messages.
 
@@ -194,6 +205,8 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
             f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
+    if arguments["interface"] == "udp_multicast":
+        _hear_own_group_only(bus.fileno())
     if receive and UdpReader.available(arguments["interface"]):
         return CanBus(bus, UdpReader(bus.fileno(), receive))
     return CanBus(bus)

@@ -23,6 +23,7 @@ class ZeroMQLink(RemoteLink):
 
     Options = Options
     role = "solver"
+    spawns = True
     step_message = Advance
 
     _tick: int | None = None
