@@ -65,7 +65,9 @@ class Grid:
         """Newest grid point that has come at the clock reading `now_ns`; negative before 0."""
         numerator, denominator = self.pace.as_integer_ratio()
         k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
-        return k + 1 if self.time(k + 1) <= now_ns else k
+        while self.time(k + 1) <= now_ns:  # rounding down puts a few points on the same ns
+            k += 1
+        return k
 
 
 class Clock(abc.ABC):
@@ -137,8 +139,9 @@ class WallClock(Clock):
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
         self._timer = _TimerFd() if timer == "timerfd" else None
-        #: Called once in the busy-waited stretch, when there is one; must be short.
-        self.before_spin: Callable[[], None] | None = None
+        #: Called with the target, `early_ns` before the busy-waiting begins, when it was slept for.
+        self.before_spin: Callable[[int], None] | None = None
+        self.early_ns = 0
 
     def now_ns(self) -> int:
         """Reading, ns."""
@@ -146,7 +149,7 @@ class WallClock(Clock):
 
     async def sleep_until(self, target_ns: int) -> None:
         """Wake `spin_ns` before `target_ns`, then busy-wait."""
-        wake_ns = target_ns - self.spin_ns
+        wake_ns = target_ns - self.spin_ns - self.early_ns
         ahead_ns = wake_ns - monotonic_ns()
         if ahead_ns <= 0:
             await self._turn()
@@ -157,7 +160,7 @@ class WallClock(Clock):
                 await self._timer.wait_until(wake_ns)
             self._last_turn = monotonic_ns()
             if self.before_spin is not None and self._last_turn < target_ns:
-                self.before_spin()
+                self.before_spin(target_ns)
         while monotonic_ns() < target_ns:
             pass
 

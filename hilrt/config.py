@@ -85,6 +85,9 @@ class Pacing(Table):
 
     #: Busy-wait before a tick [µs]; "auto" measures the host.
     spin: Literal["auto"] | NonNegative = "auto"
+    #: Run the macro step once in vain shortly before each tick, so that the real one finds warm
+    #: caches; for a master with a processor of its own.
+    rehearse: bool = False
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
 

@@ -32,6 +32,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.plan import Plan
 from hilrt.record.feed import Attachment, Feed, NullFeed
+from hilrt.rehearsal import Rehearsal
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
@@ -43,6 +44,8 @@ START_TIMEOUT = 10.0
 STOP_TIMEOUT = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END = 0.1
+#: Time before the busy-waiting that a rehearsal of the step may take, ns.
+REHEARSAL_NS = 300_000
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
 
@@ -126,7 +129,7 @@ class Session:
             clock = await self._make_clock() if self.real_time else None
             await self._arm(initialized, numerics.exchange)
             if clock is not None:
-                clock.before_spin = numerics.exchange.prefetch
+                self._prepare_ticks(clock, numerics)
             await self._loop(numerics, clock)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
@@ -204,6 +207,21 @@ class Session:
             if time.monotonic() > deadline or "recorder" not in self.children.running():
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
             await asyncio.sleep(0.01)
+
+    def _prepare_ticks(self, clock: WallClock, numerics: Numerics) -> None:
+        """Use the wait before a tick: take what has arrived, rehearse the step."""
+        exchange = numerics.exchange
+        if not self.tables.master.pacing.rehearse:
+            clock.before_spin = lambda target_ns: exchange.prefetch()
+            return
+        rehearsal = Rehearsal(numerics.plan, numerics.state, exchange.given)
+
+        def prepare(target_ns: int) -> None:
+            exchange.prefetch()
+            rehearsal.run(target_ns)
+
+        clock.before_spin = prepare
+        clock.early_ns = min(REHEARSAL_NS, round(0.4e9 * numerics.plan.step))
 
     # -- run --------------------------------------------------------------------------------------
 
