@@ -1,0 +1,1 @@
+"""The key figures of the papers, redrawn from runs of this package."""

@@ -1,0 +1,44 @@
+"""Runs of the sessions in ``bench_configs``, with other values for some keys."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hilrt.config import load_session
+from hilrt.errors import ConfigError
+from hilrt.record.reader import Log, load_log
+from hilrt.run import Result, RunOptions
+from hilrt.session import run_session
+
+CONFIGS = Path(__file__).parents[2] / "bench_configs"
+
+
+def run(session: str, *overrides: str, shadow: bool = False) -> Log:
+    """Log of a run to its end.
+
+    Parameters
+    ----------
+    session : str
+        Name of a session file without its suffix.
+    overrides : str
+        ``key=value``, as for ``hilrt run --set``.
+    shadow : bool
+        Compute corrections and apply none.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        result = _run(session, overrides, RunOptions(out=Path(folder), shadow=shadow))
+        return load_log(result.folder)
+
+
+def summarise(session: str, *overrides: str) -> Result:
+    """Result with its summary, without a log: quicker."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(session, overrides, RunOptions(out=Path(folder), record=False))
+
+
+def _run(session: str, overrides: tuple[str, ...], options: RunOptions) -> Result:
+    result = run_session(load_session(CONFIGS / f"{session}.toml", list(overrides)), options)
+    if result.fault is not None:
+        raise ConfigError(f"{session} with {', '.join(overrides)}: {result.fault}")
+    return result
