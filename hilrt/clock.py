@@ -139,7 +139,7 @@ class WallClock(Clock):
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
         self._timer = _TimerFd() if timer == "timerfd" else None
-        #: Called with the target, `early_ns` before the busy-waiting begins, when it was slept for.
+        #: Called with the target, `early_ns` before the busy-waiting begins or as soon as it may.
         self.before_spin: Callable[[int], None] | None = None
         self.early_ns = 0
 
@@ -159,8 +159,8 @@ class WallClock(Clock):
             else:
                 await self._timer.wait_until(wake_ns)
             self._last_turn = monotonic_ns()
-            if self.before_spin is not None and self._last_turn < target_ns:
-                self.before_spin(target_ns)
+        if self.before_spin is not None and monotonic_ns() < target_ns:
+            self.before_spin(target_ns)
         while monotonic_ns() < target_ns:
             pass
 

@@ -44,8 +44,8 @@ START_TIMEOUT = 10.0
 STOP_TIMEOUT = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END = 0.1
-#: Time before the busy-waiting that a rehearsal of the step may take, ns.
-REHEARSAL_NS = 300_000
+#: Share of the macro step that a rehearsal of it may take before the busy-waiting.
+REHEARSAL_SHARE = 0.45
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
 
@@ -216,12 +216,15 @@ class Session:
             return
         rehearsal = Rehearsal(numerics.plan, numerics.state, exchange.given)
 
+        longest = round(REHEARSAL_SHARE * 1e9 * numerics.plan.step)
+
         def prepare(target_ns: int) -> None:
             exchange.prefetch()
             rehearsal.run(target_ns)
+            clock.early_ns = min(2 * rehearsal.took_ns, longest)
 
         clock.before_spin = prepare
-        clock.early_ns = min(REHEARSAL_NS, round(0.4e9 * numerics.plan.step))
+        clock.early_ns = longest
 
     # -- run --------------------------------------------------------------------------------------
 
