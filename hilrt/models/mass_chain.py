@@ -44,12 +44,13 @@ def masses(
     if n < 2:
         raise ValueError(f"n is {n}; an oscillator needs at least 2 masses")
     equal = [1.0 / (n - 1)] * (n - 1)
-    shares = zip(mass_shares or equal, stiffness_shares or equal, strict=True)
+    for shares in (mass_shares, stiffness_shares):
+        if shares is not None and len(shares) != n - 1:
+            raise ValueError(f"{len(shares)} shares for {n - 1} masses")
+    both = zip(mass_shares or equal, stiffness_shares or equal, strict=True)
     solvers: dict[str, Solver] = {
-        f"mass{i}": Mass1(m=m * a, k=k * b, kc=kc * b) for i, (a, b) in enumerate(shares, 1)
+        f"mass{i}": Mass1(m=m * a, k=k * b, kc=kc * b) for i, (a, b) in enumerate(both, 1)
     }
-    if len(solvers) != n - 1:
-        raise ValueError(f"{len(solvers)} shares for {n - 1} masses")
     return {**solvers, LAST: Mass2(k=k_last)}
 
 

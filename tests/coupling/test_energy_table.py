@@ -1,0 +1,372 @@
+"""Energy of coupled oscillators: METHODS section 3 beyond case 1 (tests/test_step.py), paper 001.
+
+Oscillators that have nothing to do with each other stand side by side in one session, so that one
+run serves all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilrt.jacobians import find_feedthrough
+from hilrt.models.two_mass import Mass1, Mass2
+from hilrt.probe import probe_jacobian
+from hilrt.solver import InputPolynomial, Port, Sample, Solver
+from tests.stepping import MemoryLink, Stepping, make_session
+from tests.two_mass_reference import simulate
+
+#: k1, kc, k2 [N/m] and m2 [kg]; m1 = 1 kg.
+SETS = {
+    "10/100/1000": (10.0, 100.0, 1000.0, 1.0),
+    "100/100/100": (100.0, 100.0, 100.0, 1.0),
+    "1000/1000/1000": (1000.0, 1000.0, 1000.0, 1.0),
+    "m2=10": (10.0, 100.0, 1000.0, 10.0),
+    "1000/100/10": (1000.0, 100.0, 10.0, 1.0),
+}
+#: The receiver of the corrected force has a tenth of the other's mass.
+LIGHT = {"light": (10.0, 100.0, 1000.0, 0.1)}
+HELD = {"method": "energy", "residual": "held", "mu": 0.5, "cap": 1.0}
+
+
+@dataclass
+class Case:
+    """One oscillator: parameters, extrapolation order and correction."""
+
+    set: str = "10/100/1000"
+    order: int = 0
+    correction: dict[str, Any] = field(default_factory=lambda: {"method": "none"})
+    dampings: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    D: list[list[float]] | None = None
+
+    def solvers(self) -> tuple[Mass1, Mass2]:
+        k1, kc, k2, m2 = (SETS | LIGHT)[self.set]
+        c1, cc, c2 = self.dampings
+        return Mass1(k=k1, kc=kc, c=c1, cc=cc), Mass2(m=m2, k=k2, c=c2)
+
+
+class Probed(MemoryLink):
+    """A solver whose Jacobian is had by trying."""
+
+    async def jacobian(self, source, t, h, order, u):
+        def advance(t, h, c):
+            return self.solver.advance(t, h, InputPolynomial(t, c)).y
+
+        return probe_jacobian(self.solver, advance, t, h, u, order)
+
+
+def side_by_side(cases: dict[str, Case]) -> Stepping:
+    """All oscillators in one session; the feedthrough is given, or else probed."""
+    links, tables = {}, {"subsystems": {}, "connections": [], "bonds": []}
+    for i, case in enumerate(cases.values()):
+        one, two = f"one{i}", f"two{i}"
+        for name, solver in zip((one, two), case.solvers(), strict=True):
+            links[name] = Probed(name, solver)
+            tables["subsystems"][name] = {}
+        if case.D is not None:
+            tables["subsystems"][one] = {"jacobian": {"source": "given", "D": case.D}}
+        tables["connections"] += [
+            {"from": source, "to": target, "order": case.order}
+            for source, target in (
+                (f"{one}.force", f"{two}.force"),
+                (f"{two}.x", f"{one}.x2"),
+                (f"{two}.v", f"{one}.v2"),
+            )
+        ]
+        bond = {"name": f"b{i}", "effort": f"{one}.force", "flow": f"{two}.v"}
+        tables["bonds"].append({**bond, "correction": case.correction})
+    tables["master"] = {"step": 1e-3}
+    s = Stepping(links, **tables)
+    found = find_feedthrough(
+        s.plan.network, make_session(tables), list(links.values()), s.state.sent[0]
+    )
+    s.plan = replace(s.plan, feedthrough=asyncio.run(found))
+    return s
+
+
+@dataclass
+class Run:
+    """Time (n,), energies (n, cases), motion (n, cases, 4), δP (n, cases), in the cases' order."""
+
+    t: np.ndarray
+    energy: dict[str, np.ndarray]
+    x2: dict[str, np.ndarray]
+    power: dict[str, np.ndarray]
+    s: Stepping
+
+    def error(self, case: str, last: float = 1.0) -> float:
+        """Mean energy over the last second, relative to the start, minus 1."""
+        e = self.energy[case]
+        return float(e[self.t >= self.t[-1] - last - 1e-9].mean() / e[0] - 1.0)
+
+
+def run(cases: dict[str, Case], duration: float = 10.0) -> Run:
+    s = side_by_side(cases)
+    pairs = [(s.links[f"one{i}"].solver, s.links[f"two{i}"].solver) for i in range(len(cases))]
+
+    def look(s):
+        motion = [(a.x, a.v, b.x, b.v) for a, b in pairs]
+        return s.t, motion, s.state.corrected.power.copy()
+
+    seen = s.run(duration, look)
+    t = np.array([row[0] for row in seen])
+    motion = np.array([row[1] for row in seen])
+    power = np.array([row[2] for row in seen])
+    energy = {}
+    for i, (name, case) in enumerate(cases.items()):
+        k1, kc, k2, m2 = (SETS | LIGHT)[case.set]
+        x1, v1, x2, v2 = motion[:, i].T
+        springs = k1 * x1**2 + k2 * x2**2 + kc * (x1 - x2) ** 2
+        energy[name] = (v1**2 + m2 * v2**2 + springs) / 2.0
+    names = list(cases)
+    return Run(
+        t,
+        energy,
+        {name: motion[:, i, 2] for i, name in enumerate(names)},
+        {name: power[:, i] for i, name in enumerate(names)},
+        s,
+    )
+
+
+# --- One μ does not serve all parameters ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sets() -> Run:
+    plain = {f"{name}, plain": Case(name) for name in SETS}
+    half = {f"{name}, 0.5": Case(name, correction=HELD) for name in SETS}
+    quarter = {"100/100/100, 0.25": Case("100/100/100", correction={**HELD, "mu": 0.25})}
+    uncapped = {"uncapped": Case(correction={**HELD, "cap": 1e9})}
+    return run({**plain, **half, **quarter, **uncapped})
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        ("10/100/1000, plain", 0.939),
+        ("10/100/1000, 0.5", -0.0079),
+        ("100/100/100, plain", 0.61),
+        ("100/100/100, 0.5", -0.37),
+        ("1000/1000/1000, 0.5", -0.985),
+        ("m2=10, plain", 0.048),
+        ("m2=10, 0.5", -0.081),
+    ],
+)
+def test_half_of_the_residual_is_not_general(sets, case, expected):
+    assert sets.error(case) == pytest.approx(expected, abs=0.01)
+
+
+def test_the_share_that_is_needed_can_be_derived(sets):
+    # the mean squares of both velocities say it: a quarter where both masses move alike
+    assert abs(sets.error("100/100/100, 0.25")) < 0.05
+
+
+def test_without_a_cap_the_correction_is_worse(sets):
+    assert abs(sets.error("uncapped")) > 5.0 * abs(sets.error("10/100/1000, 0.5"))
+
+
+# --- With the feedthrough known, μ is not needed --------------------------------------------------
+
+
+def given(name: str, order: int) -> Case:
+    """The feedthrough from the session file: rows force, x, v; columns x2, v2."""
+    D = [[-SETS[name][1], 0.0], [0.0, 0.0], [0.0, 0.0]]
+    return Case(name, order, {"method": "feedthrough"}, D=D)
+
+
+@pytest.fixture(scope="module")
+def feedthrough() -> Run:
+    cases = {f"{name}, {order}": given(name, order) for name in SETS for order in (0, 1)}
+    probed = Case("100/100/100", 0, {"method": "feedthrough"})
+    return run({**cases, "100/100/100, probed": probed})
+
+
+@pytest.mark.parametrize(
+    "case", [*(f"{name}, {order}" for name in SETS for order in (0, 1)), "100/100/100, probed"]
+)
+def test_feedthrough_correction_keeps_the_energy_on_every_set(feedthrough, case):
+    assert abs(feedthrough.error(case)) <= 0.01
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("name", SETS)
+def test_a_probe_finds_what_may_be_given(name, order):
+    # the spring's end does: ∂force/∂x2 = −kc, while the velocity has no damper to act on
+    probed = side_by_side({"": Case(name, order, {"method": "feedthrough"})}).plan.feedthrough
+    known = side_by_side({"": given(name, order)}).plan.feedthrough
+    np.testing.assert_allclose(probed.K, known.K, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(probed.KD, known.KD, rtol=1e-6, atol=1e-6)
+
+
+# --- What the paper's figures show ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def figures() -> Run:
+    damped = (0.1, 1.0, 0.1)
+    return run(
+        {
+            "undamped": Case(),
+            "corrected": Case(correction=HELD),
+            "damped": Case(dampings=damped),
+            "damped, first order": Case(dampings=damped, order=1),
+            "light": Case("light"),
+            "light, nu = 0": Case("light", correction={**HELD, "cap": 0.5}),
+            **{
+                f"light, {cap} %": Case("light", correction={**HELD, "nu": 0.25, "cap": 0.01 * cap})
+                for cap in (1, 50, 100)
+            },
+        },
+        8.0,
+    )
+
+
+def exact(t: np.ndarray) -> np.ndarray:
+    """Displacement of mass 2 in case 1, without any coupling error."""
+    k1, kc, k2, m2 = SETS["10/100/1000"]
+    masses = np.array([1.0, m2])
+    K = np.array([[k1 + kc, -kc], [-kc, k2 + kc]]) / masses[:, None]
+    squares, modes = np.linalg.eig(K)
+    amplitudes = np.linalg.solve(modes, [100.0, -100.0]) / np.sqrt(squares)
+    motion: np.ndarray = (modes * amplitudes) @ np.sin(np.sqrt(squares)[:, None] * t)
+    return motion[1]
+
+
+def test_the_residual_says_whether_energy_was_made(figures):
+    """Fig. 9: its integral is some of the energy error; the sum is not the error itself."""
+    made = figures.energy["undamped"][-1] - figures.energy["undamped"][0]
+    residual = figures.power["undamped"].sum() * 1e-3
+    assert made > 0.2 * figures.energy["undamped"][0]
+    assert 0.4 * residual < made < 0.6 * residual
+
+
+def test_damping_hides_the_error_and_makes_it_smaller(figures):
+    """Fig. 10: stable is not accurate; with dissipation the error is less severe."""
+    plain, right = figures.energy["damped"], figures.energy["damped, first order"]
+    assert plain[-1] < 0.5 * plain[0]
+    middle = figures.t.searchsorted(1.0)
+    assert plain[middle] > 1.01 * right[middle]
+    undamped = figures.energy["undamped"][middle] / figures.energy["undamped"][0] - 1.0
+    assert plain[middle] / right[middle] - 1.0 < undamped
+    assert figures.power["damped"].sum() > 0.0
+
+
+def test_the_corrected_motion_keeps_its_amplitude_but_lags():
+    """Figs 20 and 21: R = 10; the energy and the amplitude are right, a small delay remains."""
+    multi_rate = {"every": (10, 1), "base": 1e-4, "duration": 6.0}
+    result = simulate(**multi_rate, mu=0.725)
+    assert result.mean_energy_error() == pytest.approx(0.0, abs=0.01)
+    t, x = np.array(result.t), np.array(result.state)[:, 2]
+    late = t > 4.0
+    amplitude = np.abs(exact(t[late])).max()
+    assert np.abs(x[late]).max() == pytest.approx(amplitude, rel=0.03)
+    plain = np.array(simulate(**multi_rate).state)[:, 2]
+    assert np.abs(plain[late]).max() > 1.2 * amplitude
+
+    def error(delay: float) -> float:
+        return float(np.abs(x[late] - exact(t[late] - delay)).mean())
+
+    delays = np.arange(-50, 101) * 1e-4
+    assert 1e-3 < delays[np.argmin([error(delay) for delay in delays])] < 5e-3
+
+
+def test_a_light_receiver_is_corrected_less_well_and_the_integral_helps(figures):
+    """Fig. 23: without ν an excess remains, with it far less."""
+    half, integral = figures.error("light, nu = 0"), figures.error("light, 50 %")
+    assert 0.1 < half < 0.01 * figures.error("light")
+    assert half > 10.0 * abs(figures.error("corrected"))
+    assert abs(integral) < 0.1 * half
+
+
+def test_the_cap_must_be_neither_too_low_nor_too_high(figures):
+    """Fig. 24: too little cannot remove the energy, too much removes more than there is."""
+    assert figures.error("light, 1 %") > 10.0
+    assert abs(figures.error("light, 50 %")) < 0.05
+    assert figures.error("light, 100 %") < -0.2
+
+
+# --- Vector bonds ---------------------------------------------------------------------------------
+
+
+class Plane1(Solver):
+    """Mass 1 of the oscillator with the same springs along two axes."""
+
+    inputs = (Port("x2", "m", size=2), Port("v2", "m/s", size=2))
+    outputs = (Port("force", "N", size=2, feedthrough=("x2", "v2")),)
+
+    def __init__(self, velocities):
+        self.axes = [Mass1(v=v) for v in velocities]
+
+    def initialize(self, t0, u0):
+        return Sample(np.array([a.initialize(t0, u0[i::2]).y[0] for i, a in enumerate(self.axes)]))
+
+    def advance(self, t, h, u):
+        parts = [InputPolynomial(t, u.coefficients[:, i::2]) for i in (0, 1)]
+        y = [a.advance(t, h, part).y[0] for a, part in zip(self.axes, parts, strict=True)]
+        return Sample(np.array(y))
+
+
+class Plane2(Plane1):
+    """Mass 2, likewise."""
+
+    inputs = (Port("force", "N", size=2),)
+    outputs = (Port("v", "m/s", size=2), Port("x", "m", size=2))
+
+    def __init__(self, velocities):
+        self.axes = [Mass2(v=v) for v in velocities]
+
+    def initialize(self, t0, u0):
+        return Sample(np.array([[a.v for a in self.axes], [a.x for a in self.axes]]).ravel())
+
+    def advance(self, t, h, u):
+        for i, a in enumerate(self.axes):
+            a.advance(t, h, InputPolynomial(t, u.coefficients[:, i : i + 1]))
+        return self.initialize(t + h, np.empty(0))
+
+
+def plane(first, second, correction, duration=3.0) -> tuple[float, Stepping]:
+    """Energy error of the oscillator in a plane, and how it ended."""
+    s = Stepping(
+        {"one": Plane1(first), "two": Plane2(second)},
+        master={"step": 1e-3, "extrapolation": {"order": 0}},
+        connections=[
+            {"from": "one.force", "to": "two.force"},
+            {"from": "two.x", "to": "one.x2"},
+            {"from": "two.v", "to": "one.v2"},
+        ],
+        bonds=[
+            {"name": "spring", "effort": "one.force", "flow": "two.v", "correction": correction}
+        ],
+    )
+    axes = list(zip(s.links["one"].solver.axes, s.links["two"].solver.axes, strict=True))
+
+    def look(s):
+        total = sum(
+            a.v**2 + b.v**2 + 10.0 * a.x**2 + 1000.0 * b.x**2 + 100.0 * (a.x - b.x) ** 2
+            for a, b in axes
+        )
+        return s.t, total
+
+    t, energy = np.array(s.run(duration, look)).T
+    return energy[t >= duration - 1.0].mean() / energy[0] - 1.0, s
+
+
+def test_a_vector_bond_takes_the_energy_out_of_a_motion_in_a_plane():
+    plain, _ = plane((100.0, 30.0), (-100.0, 80.0), {"method": "none"})
+    corrected, s = plane((100.0, 30.0), (-100.0, 80.0), {**HELD, "cap": 0.25})
+    assert plain > 0.3
+    assert abs(corrected) < 0.03
+    assert len(s.plan.network.bonds) == 1
+    assert s.state.energy.corrected[0] == pytest.approx(0.5 * s.state.energy.residual[0], rel=0.1)
+
+
+def test_a_vector_bond_along_one_axis_is_the_scalar_bond(sets):
+    _, s = plane((100.0, 0.0), (-100.0, 0.0), HELD, 1.0)
+    assert s.links["two"].solver.axes[0].x == pytest.approx(
+        sets.x2["10/100/1000, 0.5"][1000], rel=1e-9
+    )
+    assert s.links["two"].solver.axes[1].x == 0.0
