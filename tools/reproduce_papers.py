@@ -1,6 +1,6 @@
 """Redraws the papers' key figures from runs of this package, with the claim beside each picture.
 
-    python tools/reproduce_papers.py [--out gallery] [--only NAME ...] [--list]
+    python tools/reproduce_papers.py [--out runs/papers] [--only NAME ...] [--list]
 
 Writes one page, ``index.html``, that needs no network. Every number on it is computed while it is
 written: sessions from ``bench_configs`` are run, propagation matrices are built. All of it takes
@@ -20,6 +20,8 @@ from bokeh.resources import Resources
 from papers import corrector, crane, defects, energy, nonlinear, order
 from papers.entry import PAPERS, Drawer, Entry
 
+from hilrt.errors import HilrtError
+
 DRAWERS: dict[str, Drawer] = {
     **energy.ENTRIES,
     **crane.ENTRIES,
@@ -32,7 +34,7 @@ DRAWERS: dict[str, Drawer] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("gallery"), help="folder of the page")
+    parser.add_argument("--out", type=Path, default=Path("runs/papers"), help="folder of the page")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(DRAWERS))
     parser.add_argument(
         "--list", action="store_true", help="names of the entries, and nothing else"
@@ -41,20 +43,25 @@ def main() -> None:
     if args.list:
         print("\n".join(DRAWERS))
         return
-    entries = {}
-    for name in args.only or DRAWERS:
-        started = time.monotonic()
-        entries[name] = DRAWERS[name]()
-        spent = time.monotonic() - started
-        print(f"{name}: {entries[name].verdict} ({spent:.0f} s)", file=sys.stderr, flush=True)
+    entries, left_out = {}, {}
     args.out.mkdir(parents=True, exist_ok=True)
     target = args.out / "index.html"
-    target.write_text(page(entries), encoding="utf-8")
+    for name in args.only or DRAWERS:
+        started = time.monotonic()
+        try:
+            entries[name] = DRAWERS[name]()
+        except HilrtError as error:
+            left_out[name] = str(error)
+            print(f"{name}: left out: {error}", file=sys.stderr, flush=True)
+            continue
+        spent = time.monotonic() - started
+        print(f"{name}: {entries[name].verdict} ({spent:.0f} s)", file=sys.stderr, flush=True)
+        target.write_text(page(entries, left_out), encoding="utf-8")
     print(target)
 
 
-def page(entries: dict[str, Entry]) -> str:
-    """The page, complete."""
+def page(entries: dict[str, Entry], left_out: dict[str, str]) -> str:
+    """The page of the entries so far, and of those that could not be drawn."""
     plots = [plot for entry in entries.values() for plot in entry.plots]
     script, divs = components(plots)
     drawn = iter(divs)
@@ -70,7 +77,8 @@ def page(entries: dict[str, Entry]) -> str:
         library=Resources(mode="inline", components=["bokeh"]).render_js(),
         script=script,
         facts=f"{held} of {len(entries)} claims hold as they stand; what differs is said beside "
-        "the picture.",
+        "the picture."
+        + "".join(f" Left out: {name} ({_text(why)})." for name, why in left_out.items()),
         table="".join(
             f'<a href="#{name}" class="chip {entry.verdict.split()[0]}">{_text(entry.title)}</a>'
             for name, entry in entries.items()

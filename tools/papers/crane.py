@@ -52,13 +52,9 @@ def spike() -> Entry:
     """Figs 36 and 37."""
     coarse, fine = crane(0.0115), crane(0.001)
     exact = crane(0.001, micro=2.5e-4)
-    saved = crane(
-        0.0115,
-        'bonds.actuator.correction={method="feedthrough"}',
-        "subsystems.hydraulics.jacobian.D=[[-1e5, 0], [0, 0], [0, 0], [0, 0]]",
-    )
+    saved = crane(0.0115, 'bonds.actuator.correction={method="feedthrough"}')
     top = make("Length of the actuator", "time in s", "mm", height=230)
-    bottom = make("Power residual", "time in s", "W", height=230, x_range=top.x_range)
+    bottom = make("Power residual", "time in s", "kW", height=230, x_range=top.x_range)
     name = "mechanics.length:corrected"
     shown = (
         ("h = 11.5 ms", coarse, ORANGE),
@@ -71,7 +67,7 @@ def spike() -> Entry:
     line(top, exact.t[::8], 1e3 * exact[name][::8], "reference", DARK, line_dash="dotted")
     for label, log, colour in (shown[0], shown[2]):
         t, power = residual(log)
-        line(bottom, t, power, label, colour, line_width=1.2)
+        line(bottom, t, 1e-3 * power, label, colour, line_width=1.2)
     for begin, end in flagged(coarse):
         for plot in (top, bottom):
             plot.add_layout(BoxAnnotation(left=begin, right=end, fill_color=ORANGE, fill_alpha=0.1))
@@ -79,6 +75,8 @@ def spike() -> Entry:
     def largest(log: Log) -> float:
         return 1e3 * float(np.abs(log[name] - np.interp(log.t, exact.t, exact[name])).max())
 
+    at_6 = [np.interp(6.0, log.t, log[name]) for log in (coarse, exact)]
+    off = 1e3 * abs(at_6[0] - at_6[1])
     t, power = residual(coarse)
     peak = float(t[np.argmax(np.abs(power))])
     up = ", ".join(f"{a:.1f} to {b:.1f} s" for a, b in flagged(coarse)) or "never"
@@ -89,11 +87,11 @@ def spike() -> Entry:
         title="Hydraulic crane: a spike of the residual says what cannot be trusted",
         claim="With a long step an oscillation appears between about 3 s and 5 s that the crane "
         "does not make. Without a reference nobody would know, but the residual has a spike there.",
-        seen=f"The residual peaks at {peak:.1f} s with {np.abs(power).max():.0f} W, "
-        f"{np.abs(power).max() / np.abs(residual(fine)[1]).max():.0f} times its largest value at "
-        f"1 ms. The flag is up (shaded): {up}; at 1 ms "
-        f"{'never' if not flagged(fine) else 'too'}. Largest deviation {largest(coarse):.1f} mm, "
-        f"with the feedthrough correction {largest(saved):.1f} mm.",
+        seen=f"The residual peaks at {peak:.1f} s with {1e-3 * np.abs(power).max():.0f} kW; "
+        f"at 1 ms it stays below {np.abs(residual(fine)[1]).max():.1f} W. The flag is up (shaded): "
+        f"{up}; at 1 ms {'never' if not flagged(fine) else 'too'}. The paper's motion recovers, "
+        f"ours is {off:.0f} mm off at 6 s, and {largest(coarse):.0f} mm at most. "
+        f"With the feedthrough correction it is at most {largest(saved):.1f} mm off.",
         verdict="holds" if right else "in part",
         setting="bench_configs/hydraulic_crane.toml; mechanics one symplectic Euler step per "
         "communication step, hydraulics 0.25 ms; first order towards the hydraulics. Reference: "

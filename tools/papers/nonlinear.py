@@ -113,8 +113,8 @@ def sweep() -> Entry:
         "method; high orders suffer most.",
         seen=f"ZOH: the error is {ratio[0]:.0f} times smaller with the corrector in the linear "
         f"case, {ratio[1]:.0f} at 1.1, {ratio[2]:.1f} at 1.25. Unstable from: {onsets}. The error "
-        + (f"does not grow everywhere: {', '.join(falls)} falls at first, because the mean "
-           "damping rises, too." if falls else "grows for every method."),
+        + (f"does not grow everywhere: {', '.join(falls)} falls at first, where "
+           "more nonlinearity mainly means more damping." if falls else "grows for every method."),
         verdict="in part" if falls else "holds",
         setting="bench_configs/nonlinear_coupling.toml: 1 ms, ck = 2e5 N/m, dk = 500 N s/m, "
         "damping between 10 and 1e4 N s/m, Jacobians renewed when they no longer predict",

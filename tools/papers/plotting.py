@@ -64,6 +64,8 @@ def legend(plot: Any, place: str = "right", columns: int = 1) -> Any:
     box.label_text_font_size = "11px"
     box.label_text_color = DARK
     box.glyph_width, box.spacing, box.padding = 18, 2, 4
+    if place == "above":
+        box.location, box.spacing = "left", 12
     box.click_policy = "hide"
     plot.add_layout(box, place)
     return plot
