@@ -91,7 +91,11 @@ def key() -> object:
     for i, (h, shade) in enumerate(zip(STEPS, SHADES, strict=True)):
         plot.line([i + 0.05, i + 0.25], [0.5, 0.5], color=shade, line_width=3)
         plot.text(
-            [i + 0.3], [0.5], [f"{1e6 * h:.3g} µs"], text_baseline="middle", text_font_size="11px"
+            [i + 0.3],
+            [0.5],
+            [f"{float(f'{1e6 * h:.3g}'):g} µs"],
+            text_baseline="middle",
+            text_font_size="11px",
         )
     return plot
 
