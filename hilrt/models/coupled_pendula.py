@@ -1,0 +1,165 @@
+"""Two pendula coupled at their tips by a spring and a damper, in a plane (paper 001, section 4.3).
+
+Pendulum 1 owns the coupling and outputs the force on the tip of pendulum 2, as a vector; pendulum 2
+outputs its tip's motion. Symplectic Euler in the angle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hilrt.models.two_mass import micro_steps
+from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+
+GRAVITY = 9.81  #: m/s²
+
+
+class Pendulum(Solver):
+    """A point mass on a massless rod.
+
+    Parameters
+    ----------
+    m, length : float
+        Mass [kg] and rod [m].
+    pivot : float
+        Horizontal position of the joint, m.
+    angle : float
+        Initial angle to the vertical, rad; at rest.
+    micro_step : float
+        Longest step of the integrator, s.
+    """
+
+    def __init__(
+        self, m: float, length: float, pivot: float, angle: float, micro_step: float
+    ) -> None:
+        self.m, self.length, self.pivot = m, length, pivot
+        self.angle, self.rate = angle, 0.0
+        self.micro_step = micro_step
+
+    def tip(self) -> Floats:
+        """Position of the mass, m, shape (2,)."""
+        s, c = math.sin(self.angle), math.cos(self.angle)
+        return np.array([self.pivot + self.length * s, -self.length * c])
+
+    def tip_rate(self) -> Floats:
+        """Velocity of the mass, m/s, shape (2,)."""
+        s, c = math.sin(self.angle), math.cos(self.angle)
+        return self.length * self.rate * np.array([c, s])
+
+    def energy(self) -> float:
+        """Kinetic and potential energy, J."""
+        kinetic = 0.5 * self.m * (self.length * self.rate) ** 2
+        return kinetic - self.m * GRAVITY * self.length * math.cos(self.angle)
+
+    def _swing(self, force: Floats, dt: float) -> None:
+        s, c = math.sin(self.angle), math.cos(self.angle)
+        along = c * force[0] + s * (force[1] - self.m * GRAVITY)
+        self.rate += dt * float(along) / (self.m * self.length)
+        self.angle += dt * self.rate
+
+    def save_state(self) -> tuple[float, float]:
+        """Angle and angular speed."""
+        return self.angle, self.rate
+
+    def restore_state(self, state: tuple[float, float]) -> None:
+        """Set angle and angular speed."""
+        self.angle, self.rate = state
+
+
+class Pendulum1(Pendulum):
+    """The pendulum that owns the coupling.
+
+    Parameters
+    ----------
+    kc, cc : float
+        Stiffness [N/m] and damping [N s/m] of the coupling.
+    tip2 : two floats
+        Initial position of the other tip [m], where the spring is unloaded.
+    **pendulum
+        As for `Pendulum`.
+    """
+
+    inputs = (Port("x2", "m", size=2), Port("v2", "m/s", size=2))
+    outputs = (
+        Port("force", "N", size=2, feedthrough=("x2", "v2"), description="on the tip of 2"),
+        Port("angle", "rad"),
+    )
+
+    def __init__(
+        self,
+        tip2: Sequence[float],
+        m: float = 1.0,
+        length: float = 1.0,
+        pivot: float = 0.0,
+        angle: float = math.pi / 4.0,
+        kc: float = 10.0,
+        cc: float = 0.0,
+        micro_step: float = 1e-3,
+    ) -> None:
+        super().__init__(m, length, pivot, angle, micro_step)
+        self.kc, self.cc = kc, cc
+        self.natural = float(np.linalg.norm(np.array(tip2) - self.tip()))
+
+    def force(self, u: Floats) -> Floats:
+        """Force on the other tip, N, shape (2,)."""
+        gap, speed = u[:2] - self.tip(), u[2:] - self.tip_rate()
+        distance = float(np.hypot(gap[0], gap[1]))
+        direction = gap / distance
+        pull = self.kc * (distance - self.natural) + self.cc * float(speed @ direction)
+        acting: Floats = -pull * direction
+        return acting
+
+    def coupling_energy(self, tip2: Floats) -> float:
+        """Energy of the coupling spring, J."""
+        stretch = float(np.linalg.norm(tip2 - self.tip())) - self.natural
+        return 0.5 * self.kc * stretch**2
+
+    def _sample(self, u: Floats) -> Sample:
+        return Sample(np.array([*self.force(u), self.angle]))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Coupling force and angle at `t0`."""
+        return self._sample(u0)
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate, the other tip's motion read at the start of each micro step."""
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            self._swing(-self.force(u(t + i * dt)), dt)
+        return self._sample(u(t + h))
+
+
+class Pendulum2(Pendulum):
+    """The pendulum that is driven by a force at its tip; parameters as for `Pendulum`."""
+
+    inputs = (Port("force", "N", size=2),)
+    outputs = (Port("v", "m/s", size=2), Port("x", "m", size=2))
+
+    def __init__(
+        self,
+        m: float = 1.0,
+        length: float = 1.0,
+        pivot: float = 10.0,
+        angle: float = math.pi / 18.0,
+        micro_step: float = 1e-3,
+    ) -> None:
+        super().__init__(m, length, pivot, angle, micro_step)
+
+    def _sample(self) -> Sample:
+        return Sample(np.concatenate((self.tip_rate(), self.tip())))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Motion of the tip at `t0`."""
+        return self._sample()
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Integrate, the force read at the start of each micro step."""
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            self._swing(u(t + i * dt), dt)
+        return self._sample()
