@@ -7,6 +7,7 @@ run serves all of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,6 +133,27 @@ def run(cases: dict[str, Case], duration: float = 10.0) -> Run:
     )
 
 
+def modes(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Angular frequencies (2,), and velocity amplitudes (2 masses, 2 modes) without any error."""
+    k1, kc, k2, m2 = SETS[name]
+    K = np.array([[k1 + kc, -kc], [-kc, k2 + kc]]) / np.array([1.0, m2])[:, None]
+    squares, shapes = np.linalg.eig(K)
+    return np.sqrt(squares), shapes * np.linalg.solve(shapes, [100.0, -100.0])
+
+
+def exact(t: np.ndarray) -> np.ndarray:
+    """Displacement of mass 2 in case 1, without any coupling error."""
+    omega, velocities = modes("10/100/1000")
+    motion: np.ndarray = (velocities[1] / omega) @ np.sin(omega[:, None] * t)
+    return motion
+
+
+def required_mu(name: str) -> float:
+    """μ_req = ⟨v2²⟩ / (2 (⟨v2²⟩ − ⟨v1 v2⟩)) of the undamped oscillation."""
+    _, (v1, v2) = modes(name)
+    return float(v2 @ v2 / (2.0 * (v2 @ v2 - v1 @ v2)))
+
+
 # --- One μ does not serve all parameters ----------------------------------------------------------
 
 
@@ -139,9 +161,12 @@ def run(cases: dict[str, Case], duration: float = 10.0) -> Run:
 def sets() -> Run:
     plain = {f"{name}, plain": Case(name) for name in SETS}
     half = {f"{name}, 0.5": Case(name, correction=HELD) for name in SETS}
-    quarter = {"100/100/100, 0.25": Case("100/100/100", correction={**HELD, "mu": 0.25})}
+    required = {
+        f"{name}, required": Case(name, correction={**HELD, "cap": 0.25, "mu": required_mu(name)})
+        for name in SETS
+    }
     uncapped = {"uncapped": Case(correction={**HELD, "cap": 1e9})}
-    return run({**plain, **half, **quarter, **uncapped})
+    return run({**plain, **half, **required, **uncapped})
 
 
 @pytest.mark.parametrize(
@@ -160,9 +185,15 @@ def test_half_of_the_residual_is_not_general(sets, case, expected):
     assert sets.error(case) == pytest.approx(expected, abs=0.01)
 
 
-def test_the_share_that_is_needed_can_be_derived(sets):
-    # the mean squares of both velocities say it: a quarter where both masses move alike
-    assert abs(sets.error("100/100/100, 0.25")) < 0.05
+@pytest.mark.parametrize("name", SETS)
+def test_the_share_that_is_needed_can_be_derived(sets, name):
+    # energy grows exponentially: of its exponent the correction leaves less than a twentieth
+    plain, left = sets.error(f"{name}, plain"), sets.error(f"{name}, required")
+    assert abs(math.log1p(left)) < 0.05 * math.log1p(plain)
+
+
+def test_the_needed_share_is_a_quarter_where_both_masses_are_alike():
+    assert required_mu("100/100/100") == pytest.approx(0.25)
 
 
 def test_without_a_cap_the_correction_is_worse(sets):
@@ -223,17 +254,6 @@ def figures() -> Run:
         },
         8.0,
     )
-
-
-def exact(t: np.ndarray) -> np.ndarray:
-    """Displacement of mass 2 in case 1, without any coupling error."""
-    k1, kc, k2, m2 = SETS["10/100/1000"]
-    masses = np.array([1.0, m2])
-    K = np.array([[k1 + kc, -kc], [-kc, k2 + kc]]) / masses[:, None]
-    squares, modes = np.linalg.eig(K)
-    amplitudes = np.linalg.solve(modes, [100.0, -100.0]) / np.sqrt(squares)
-    motion: np.ndarray = (modes * amplitudes) @ np.sin(np.sqrt(squares)[:, None] * t)
-    return motion[1]
 
 
 def test_the_residual_says_whether_energy_was_made(figures):
