@@ -35,11 +35,14 @@ class Signal(msgspec.Struct, frozen=True):
         Unit of the values; empty for dimensionless.
     source : str
         Where it comes from (a DBC signal, an FMU variable), for people.
+    comment : str
+        What it is, for people.
     """
 
     name: str
     unit: str = ""
     source: str = ""
+    comment: str = ""
 
 
 class Topic(msgspec.Struct, frozen=True):
