@@ -17,7 +17,9 @@ import numpy as np
 import zmq
 
 from hilrt.record.messages import (
+    ASIDE,
     BATCH,
+    BESIDE,
     ROWS,
     Attachment,
     Begin,
@@ -67,8 +69,8 @@ class Feed:
         Rows committed.
     dropped : int
         Rows that could not be handed over.
-    events_dropped : int
-        Events that could not be handed over.
+    events_dropped, asides_dropped : int
+        Events, and data beside the rows, that could not be handed over.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Feed:
         self.dropped = 0
         self.events = 0
         self.events_dropped = 0
+        self.asides_dropped = 0
         self._patience_ms = int(1e3 * patience_s)
         # Session time says nothing about the wall clock in virtual time: batch by rows alone there.
         self._batch_ns = BATCH_NS if patience_s == 0.0 else 1 << 62
@@ -160,6 +163,13 @@ class Feed:
         message = Event(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
         self._waiting.append(encode(message))
 
+    def aside(self, topic: str, t_ns: int, data: bytes) -> None:
+        """Record `data` on a topic of `ASIDES`: how things stand after the rows so far."""
+        if self._head is not None or not self._send(
+            [BESIDE, topic.encode(), ASIDE.pack(self.rows, t_ns), data]
+        ):
+            self.asides_dropped += 1
+
     def flush(self) -> None:
         """Hand over what is waiting, without blocking (or at most for the patience)."""
         if self._head is not None and self._send([self._head]):
@@ -214,7 +224,7 @@ class NullFeed(Feed):
     def __init__(self, topics: Sequence[Topic]) -> None:
         self.topics = [topic for topic in topics if topic.signals]
         self.row = np.full(sum(len(topic.signals) for topic in self.topics), np.nan)
-        self.rows = self.dropped = self.events = self.events_dropped = 0
+        self.rows = self.dropped = self.events = self.events_dropped = self.asides_dropped = 0
         self.address = ""
 
     @property
@@ -232,6 +242,9 @@ class NullFeed(Feed):
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Count the event."""
         self.events += 1
+
+    def aside(self, topic: str, t_ns: int, data: bytes) -> None:
+        """Do nothing."""
 
     def flush(self) -> None:
         """Do nothing."""

@@ -15,6 +15,15 @@ import msgspec
 ROWS = b"rows"
 BATCH = struct.Struct("<q")
 
+#: First frame of what is recorded beside the rows. It is followed by the topic, `ASIDE` (index of
+#: the next row, session time [ns]) and the data, msgpack.
+BESIDE = b"beside"
+ASIDE = struct.Struct("<qq")
+#: The step's state once a second, and Jacobians that were replaced: what a replay needs.
+SNAPSHOTS = "/snapshots"
+JACOBIANS = "/jacobians"
+ASIDES = (SNAPSHOTS, JACOBIANS)
+
 #: The log in a run's folder, and the channel of its events.
 FILE_NAME = "session.mcap"
 EVENTS = "/events"

@@ -9,7 +9,8 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -32,7 +33,8 @@ _MAGIC = b"\x89MCAP0\r\n"
 _RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<BQH")
 #: Where things stand in a message record, bytes from its start.
-_LOG_TIME, _DATA = 15, 31
+_SEQUENCE, _LOG_TIME, _DATA = 11, 15, 31
+_STAMP = struct.Struct("<IQ")
 #: A larger chunk was not written by us.
 _MAX_CHUNK = 1 << 30
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
@@ -69,11 +71,24 @@ class Channel(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive messages of one topic: times (n,) [ns of session time], values (n, signals)."""
+    """Consecutive messages of one topic: times (n,) [ns of session time], values (n, signals).
+
+    `rows` are their numbers since the start of the session, shape (n,): a jump is a gap.
+    """
 
     channel: Channel
     times_ns: NDArray[np.int64]
     values: Floats
+    rows: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+class Aside(NamedTuple):
+    """What was recorded beside the rows: how things stood before the row number `row`."""
+
+    topic: str
+    row: int
+    t_ns: int
+    data: bytes
 
 
 @dataclass
@@ -200,8 +215,17 @@ class LogStream:
 
     Everything that is not a row is collected in the attributes while `blocks` runs.
 
+    Parameters
+    ----------
+    path : Path
+        The file.
+    asides : collection of str
+        Topics beside the rows (`ASIDES`) to collect.
+
     Attributes
     ----------
+    asides : deque of Aside
+        To be emptied by the caller; each one comes before the row that it belongs to.
     channels : dict
         Channel id to topic and signals.
     events, attachments, metadata
@@ -210,8 +234,11 @@ class LogStream:
         Why reading ended early, empty at a whole file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, asides: Collection[str] = ()) -> None:
         self.path = path
+        self.asides: deque[Aside] = deque()
+        self._wanted = asides
+        self._aside_channels: dict[int, str] = {}
         self.channels: dict[int, Channel] = {}
         self.events: list[LogEvent] = []
         self.attachments: dict[str, bytes] = {}
@@ -297,6 +324,12 @@ class LogStream:
             for start in starts[channel_id]:
                 size = _MESSAGE.unpack_from(data, start)[1]
                 self.events.append(_event(data[start + _DATA : start + _RECORD.size + size]))
+        for channel_id, topic in self._aside_channels.items():
+            for start in starts.get(channel_id, ()):
+                size = _MESSAGE.unpack_from(data, start)[1]
+                row, log_time = _STAMP.unpack_from(data, start + _SEQUENCE)
+                body = data[start + _DATA : start + _RECORD.size + size]
+                self.asides.append(Aside(topic, row, log_time - epoch_ns, body))
         return [
             _gather(data, np.array(starts[channel_id]), channel, epoch_ns)
             for channel_id, channel in self.channels.items()
@@ -310,6 +343,8 @@ class LogStream:
             self.channels[channel.id] = Channel(channel.topic.removeprefix("/"), signals)
         elif channel.topic == EVENTS:
             self._event_channels.add(channel.id)
+        elif channel.topic in self._wanted:
+            self._aside_channels[channel.id] = channel.topic
 
 
 def _gather(data: bytes, starts: NDArray[np.int64], channel: Channel, epoch_ns: int) -> Block:
@@ -320,9 +355,15 @@ def _gather(data: bytes, starts: NDArray[np.int64], channel: Channel, epoch_ns: 
     if np.any(sizes != _DATA - _RECORD.size + width):
         raise ValueError(f"a message of {channel.topic} that does not fit its signals")
     log_times = np.lib.stride_tricks.sliding_window_view(raw, 8)[starts + _LOG_TIME].view("<i8")
+    numbers = np.lib.stride_tricks.sliding_window_view(raw, 4)[starts + _SEQUENCE].view("<u4")
     records_ = np.lib.stride_tricks.sliding_window_view(raw, width)[starts + _DATA]
     values = np.ascontiguousarray(records_[:, len(cdr.HEADER) :]).view("<f8")
-    return Block(channel, log_times.ravel() - epoch_ns, values.astype(np.float64, copy=False))
+    return Block(
+        channel,
+        log_times.ravel() - epoch_ns,
+        values.astype(np.float64, copy=False),
+        numbers.ravel().astype(np.int64),
+    )
 
 
 def _event(data: bytes) -> LogEvent:

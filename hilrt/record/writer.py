@@ -28,7 +28,10 @@ from numpy.typing import NDArray
 from hilrt import __version__
 from hilrt.record import cdr
 from hilrt.record.messages import (
+    ASIDE,
+    ASIDES,
     BATCH,
+    BESIDE,
     EVENTS,
     FILE_NAME,
     LEVELS,
@@ -47,6 +50,8 @@ CHUNK_S = 0.5
 #: How long a master may take to appear, and how long a lost connection may take to come back, s.
 CONNECT_S = 60.0
 GONE_S = 0.5
+#: Messages kept for a relay that does not take them; more are lost to it, not to the log.
+TAP_LENGTH = 256
 
 _EVENT_SCHEMA = {
     "title": "foxglove.Log",
@@ -126,6 +131,9 @@ class Recording:
         text = json.dumps(_EVENT_SCHEMA).encode()
         schema = self._writer.register_schema("foxglove.Log", "jsonschema", text)
         self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
+        self._asides = {
+            topic.encode(): self._writer.register_channel(topic, "msgpack", 0) for topic in ASIDES
+        }
         # A chunk needs a message, and the channels stand in the first one: a log that is cut off
         # early is then still one that says what it would have held.
         self.event(Event(0, "info", "recording", "recorder", f"recording {begin.session}"))
@@ -159,6 +167,15 @@ class Recording:
         t = np.frombuffer(times, "<i8")
         shape = (len(t), self._columns)
         self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
+
+    def aside(self, topic: bytes, stamp: bytes, data: bytes) -> None:
+        """Write what comes beside the rows; `ValueError` if it is none of ours."""
+        if topic not in self._asides or len(stamp) != ASIDE.size:
+            raise ValueError(f"data for {topic!r}")
+        index, t_ns = ASIDE.unpack(stamp)
+        log_time = self._begin.epoch_ns + t_ns
+        self._writer.add_message(self._asides[topic], log_time, data, log_time, index & 0xFFFFFFFF)
+        self._pending += len(data)
 
     def _note_gap(self, first: int, t_ns: int) -> None:
         lost = first - self._next
@@ -227,8 +244,9 @@ class Recording:
 class Recorder:
     """The process around a `Recording`: socket, signals, life and death."""
 
-    def __init__(self, address: str, connect_s: float = CONNECT_S) -> None:
+    def __init__(self, address: str, connect_s: float = CONNECT_S, tap: str = "") -> None:
         self.stop = False
+        self._tap: zmq.Socket[bytes] | None = None
         self._recording: Recording | None = None
         self._end: End | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -238,6 +256,8 @@ class Recorder:
         )
         try:
             self._socket.connect(address)
+            if tap:
+                self._tap = self._open_tap(tap)
         except zmq.ZMQError:
             self._context.destroy(linger=0)
             raise
@@ -245,6 +265,13 @@ class Recorder:
         self._gone_at = time.monotonic() + connect_s
         self._connected = False
         self._ignored = 0
+
+    def _open_tap(self, address: str) -> zmq.Socket[bytes]:
+        tap: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
+        tap.sndhwm = TAP_LENGTH
+        tap.linger = 0
+        tap.connect(address)
+        return tap
 
     def run(self) -> int:
         """Record until the end; returns the exit status."""
@@ -300,10 +327,17 @@ class Recorder:
         return time.monotonic() > self._gone_at
 
     def _take(self, frames: list[bytes]) -> None:
+        if self._tap is not None:  # first, and as they came: whoever watches waits for nothing
+            with contextlib.suppress(zmq.Again):
+                self._tap.send_multipart(frames, zmq.NOBLOCK)
         try:
             if frames[0] == ROWS and len(frames) == 4:
                 if self._recording is not None:
                     self._recording.raw_batch(*frames[1:])
+                return
+            if frames[0] == BESIDE and len(frames) == 4:
+                if self._recording is not None:
+                    self._recording.aside(*frames[1:])
                 return
             message = decode(frames[0])
         except (ValueError, msgspec.MsgspecError):
@@ -325,9 +359,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
     parser.add_argument("--connect", required=True, help="address of the master's feed")
+    parser.add_argument("--tap", default="", help="where the same messages go, for live views")
     options = parser.parse_args(arguments)
     try:
-        recorder = Recorder(options.connect)
+        recorder = Recorder(options.connect, tap=options.tap)
     except zmq.ZMQError as error:
         _say(f"--connect {options.connect}: {error}; give the address that the session prints")
         return 2
