@@ -76,19 +76,9 @@ class Bonds:
         return bool(self.others.any())
 
     @cached_property
-    def converted(self) -> bool:
-        """Whether any unit differs between the two ends."""
-        return bool((self.effort_gain != 1.0).any() or (self.flow_gain != 1.0).any())
-
-    @cached_property
     def own_inputs(self) -> bool:
         """Whether no two elements act on the same input."""
         return len(np.unique(self.effort_input)) == len(self.effort_input)
-
-    @cached_property
-    def watt_of_bond(self) -> Floats:
-        """`watt` of each bond, shape (nb,): one unit holds for all elements of a bond."""
-        return self.watt[self.first]
 
 
 def span(part: slice) -> range:

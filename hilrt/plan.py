@@ -78,19 +78,9 @@ class Plan:
         return coupled
 
     @cached_property
-    def leads(self) -> bool:
-        """Whether any input has an actuation delay."""
-        return bool(self.lead.any())
-
-    @cached_property
     def taylor(self) -> bool:
         """Whether any connection uses output derivatives."""
         return bool(self.network.connections.taylor.any())
-
-    @cached_property
-    def limits(self) -> bool:
-        """Whether any input is bounded."""
-        return self.bounds.any()
 
     @property
     def variable_step(self) -> bool:

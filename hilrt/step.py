@@ -22,7 +22,7 @@ from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
-from hilrt.coupling.limit import limit
+from hilrt.coupling.intervals import about_starts, limit_or_keep, open_intervals
 from hilrt.coupling.power_bond import as_used, tracking_power, transmitted_power
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
@@ -153,52 +153,57 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
     """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
-    net, owner = plan.network, plan.network.inputs.owner
-    bonds = net.bonds
-    np.copyto(state.sent, state.measured)
-    state.sent[0] += state.added
+    net, owner, bonds = plan.network, plan.network.inputs.owner, plan.network.bonds
+    np.add(state.measured[0], state.added, out=state.sent[0])
+    state.sent[1:] = state.measured[1:]
     if state.model is not None:
         state.sent[0] += state.model.offset
         if plan.dithers:
             scale = state.monitor.scale[: len(state.added)]
             state.sent += state.model.excitation(given.tick, scale)
-    np.multiply(net.every, state.h_next, out=state.h)
-    # A bench acts `lead` after the tick; a merged step of a late solver starts before it.
-    moved, elapsed = plan.lead, given.t - state.last_t
-    leaves: Bools | bool = True
-    if given.regular:
-        state.t_start[:] = given.t
-        state.dispatch[:] = True
-    else:
-        np.copyto(state.t_start, given.reached)
-        np.logical_and(given.due, ~given.busy, out=state.dispatch)
-        state.h += given.t - given.reached
-        moved = moved + (state.t_start[owner] - given.t)
-        leaves = state.dispatch[owner]
-    if plan.leads or not given.regular:
-        state.sent[:] = poly.shift(state.sent, moved)
     if bonds.shared:
-        others = state.carried @ bonds.others
-        others[0] += plan.base[bonds.inputs]
-        state.others[:] = poly.shift(others, np.broadcast_to(moved, owner.shape)[bonds.inputs])
-    np.add(given.t, moved, out=state.sent_t0)
-    if plan.limits:
-        end = poly.evaluate(state.flown, given.t - state.flown_t0 + plan.lead)
-        interval = state.h[owner]
-        limited = limit(state.sent, interval, elapsed, state.last, end, plan.bounds)
-        np.copyto(state.limited, limited, where=leaves)
+        np.matmul(state.carried, bonds.others, out=state.others)
+        state.others[0] += plan.base[bonds.inputs]
+    open_intervals(
+        given.t,
+        state.h_next,
+        net.every,
+        given.reached,
+        given.due,
+        given.busy,
+        state.t_start,
+        state.h,
+        state.dispatch,
+    )
+    at_bonds = bonds.inputs if bonds.shared else bonds.inputs[:0]
+    about_starts(
+        state.sent, state.sent_t0, given.t, state.t_start, owner, plan.lead, state.others, at_bonds
+    )
+    limit_or_keep(
+        state.sent,
+        state.sent_t0,
+        state.flown,
+        state.flown_t0,
+        given.t,
+        owner,
+        state.h,
+        state.dispatch,
+        plan.lead,
+        state.last,
+        state.last_t,
+        plan.bounds.low,
+        plan.bounds.high,
+        plan.bounds.rate,
+        state.limited,
+    )
     if not given.regular:
-        keep_undispatched(state, ~state.dispatch[owner], bonds.inputs)
-    np.copyto(state.last, state.sent[0], where=leaves)
-    np.copyto(state.last_t, given.t, where=leaves)
+        keep_corrections(state, ~state.dispatch[owner], bonds.inputs)
 
 
-def keep_undispatched(state: StepState, kept: Bools, bond_inputs: Ints) -> None:
-    """Inputs (nu,) of subsystems that are not dispatched go on with what they have."""
-    state.others[:, kept[bond_inputs]] = state.flown_others[:, kept[bond_inputs]]
-    state.sent[:, kept] = state.flown[:, kept]
-    state.sent_t0[kept] = state.flown_t0[kept]
+def keep_corrections(state: StepState, kept: Bools, bond_inputs: Ints) -> None:
+    """Inputs (nu,) of subsystems that are not dispatched keep the corrections in them, too."""
     state.added[kept] = state.flown_added[kept]
+    state.others[:, kept[bond_inputs]] = state.flown_others[:, kept[bond_inputs]]
 
 
 def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:

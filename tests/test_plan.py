@@ -42,12 +42,11 @@ def test_benches_space_their_samples_and_act_after_their_delay():
     np.testing.assert_allclose(p.lead, [0.002, 0.002, 0.0])
 
 
-def test_what_is_there_to_limit():
-    assert plan().limits
+def test_bounds_of_the_session_file_narrow_those_of_the_port():
     free = {"a": Ports((Port("u"),), ()), "b": Ports((), (Port("y"),))}
-    assert not make_plan(free).limits
     narrowed = {"a": {"inputs": {"u": {"max_rate": 1.0}}}, "b": {}}
-    assert make_plan(free, subsystems=narrowed).limits
+    assert make_plan(free).bounds.rate[0] == np.inf
+    assert make_plan(free, subsystems=narrowed).bounds.rate[0] == 1.0
 
 
 def test_outputs_that_go_nowhere_are_not_coupled():

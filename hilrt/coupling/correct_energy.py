@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hilrt.coupling.power_bond import per_bond, power_residual
-from hilrt.network import Bonds, Bools
+from hilrt.compiled import compiled
+from hilrt.network import Bonds, Bools, Ints
 from hilrt.solver import Floats
 
 #: Below this flow (in its own unit) the correction has nothing to push against.
@@ -36,24 +36,9 @@ class Settings:
     active: Bools  #: and it may act; otherwise it runs in shadow
 
     @cached_property
-    def any_held(self) -> bool:
-        """Whether any bond uses the held residual."""
-        return bool(self.held.any())
-
-    @cached_property
     def none(self) -> Bools:
         """What `active` is while nothing may act."""
         return np.zeros_like(self.active)
-
-    @cached_property
-    def everything(self) -> Bools:
-        """What `active` is where every bond is corrected."""
-        return np.ones_like(self.active)
-
-    @cached_property
-    def acting(self) -> Bools:
-        """`active`, as the very object `everything` where it is that."""
-        return self.everything if self.active.all() else self.active
 
 
 @dataclass(slots=True)
@@ -132,8 +117,9 @@ class Corrected:
     @classmethod
     def nothing(cls, n_bonds: int, n_elements: int) -> Corrected:
         """No correction and no energy."""
-        nb, no = np.zeros(n_bonds), np.zeros(n_bonds, dtype=bool)
-        return cls(nb, np.zeros(n_elements), no, nb, nb, nb, no)
+        power, energy, work, applied = np.zeros((4, n_bonds))
+        capped, due = np.zeros((2, n_bonds), dtype=bool)
+        return cls(power, np.zeros(n_elements), capped, energy, work, applied, due)
 
 
 def correct_energy(
@@ -166,37 +152,103 @@ def correct_energy(
     applied : bool
         Whether the session applies corrections at all.
     """
-    if settings.any_held:
-        held = settings.held[bonds.of_element]
-        e_sent = np.where(held, state.e, e_sent)
-        f_sent = np.where(held, state.f, f_sent)
-    power = power_residual(bonds, e, f, e_sent, f_sent)
+    result = Corrected.nothing(len(bonds), len(e))
+    _correct(
+        bonds.first,
+        bonds.watt,
+        settings.mu,
+        settings.nu,
+        settings.cap,
+        settings.cap_abs,
+        settings.held,
+        settings.active if applied else settings.none,
+        state.e,
+        state.f,
+        state.correction,
+        state.in_force,
+        state.budget,
+        state.uncorrected,
+        state.power,
+        e,
+        f,
+        e_sent,
+        f_sent,
+        elapsed,
+        ahead,
+        due,
+        result.power,
+        result.effort,
+        result.capped,
+        result.energy,
+        result.work,
+        result.applied_work,
+    )
+    result.due = due
+    return result
 
-    # Close the interval that ends: what its correction did with the flow now known.
-    work = per_bond(bonds, bonds.watt * state.correction * f) * elapsed
-    uncorrected = state.uncorrected + state.budget + work
 
-    energy = elapsed * power
-    budget = settings.mu * energy
-    target = budget + settings.nu * uncorrected  # energy to take out over the next interval
-    correction, capped = _capped_effort(bonds, settings, target, e, f, ahead)
-
-    acting = settings.acting if applied else settings.none
-    everywhere = np.count_nonzero(due) == len(due)
-    if not everywhere:  # bonds that are not due keep everything as it is
-        element_due = due[bonds.of_element]
-        correction = np.where(element_due, correction, state.correction)
-        e, f = np.where(element_due, e, state.e), np.where(element_due, f, state.f)
-        uncorrected = np.where(due, uncorrected, state.uncorrected)
-        budget = np.where(due, budget, state.budget)
-        power = np.where(due, power, state.power)
-        work, energy, capped = work * due, energy * due, capped & due
-    state.uncorrected, state.budget, state.correction = uncorrected, budget, correction
-    state.e, state.f, state.power = e, f, power
-    effort = correction if acting is settings.everything else correction * acting[bonds.of_element]
-    applied_work = work * state.in_force
-    state.in_force = acting
-    return Corrected(power, effort, capped, energy, work, applied_work, due)
+@compiled
+def _correct(
+    first: Ints,
+    watt: Floats,
+    mu: Floats,
+    nu: Floats,
+    cap: Floats,
+    cap_abs: Floats,
+    held: Bools,
+    acting: Bools,
+    e_past: Floats,
+    f_past: Floats,
+    correction: Floats,
+    in_force: Bools,
+    budget: Floats,
+    uncorrected: Floats,
+    past_power: Floats,
+    e: Floats,
+    f: Floats,
+    e_sent: Floats,
+    f_sent: Floats,
+    elapsed: Floats,
+    ahead: Floats,
+    due: Bools,
+    power: Floats,
+    effort: Floats,
+    capped: Bools,
+    energy: Floats,
+    work: Floats,
+    applied_work: Floats,
+) -> None:
+    for b in range(len(first)):
+        stop = first[b + 1] if b + 1 < len(first) else len(e)
+        if due[b]:
+            # Close the interval that ends: what its correction did with the flow now known.
+            residual, done, square_e, square_f = 0.0, 0.0, 0.0, 0.0
+            for i in range(first[b], stop):
+                e_used = e_past[i] if held[b] else e_sent[i]
+                f_used = f_past[i] if held[b] else f_sent[i]
+                residual += watt[i] * (e_used * f[i] - e[i] * f_used)
+                done += watt[i] * correction[i] * f[i]
+                square_e += e[i] * e[i]
+                square_f += f[i] * f[i]
+                e_past[i], f_past[i] = e[i], f[i]
+            past_power[b] = residual
+            energy[b], work[b] = elapsed[b] * residual, done * elapsed[b]
+            applied_work[b] = work[b] if in_force[b] else 0.0
+            uncorrected[b] += budget[b] + work[b]
+            budget[b] = mu[b] * energy[b]
+            # Energy to take out over the next interval, and the effort along the flow for it.
+            target = budget[b] + nu[b] * uncorrected[b]
+            flow, size = np.sqrt(square_f), np.sqrt(square_e)
+            wanted = -target / (watt[first[b]] * flow * ahead[b]) if flow > FLOW_FLOOR else 0.0
+            bound = cap_abs[b] if np.isinf(cap[b]) else min(cap[b] * size, cap_abs[b])
+            allowed = max(min(wanted, bound), -bound)
+            capped[b] = allowed != wanted
+            for i in range(first[b], stop):
+                correction[i] = allowed * (f[i] / flow) if flow > FLOW_FLOOR else 0.0
+        # A bond that is not due keeps everything as it is.
+        power[b], in_force[b] = past_power[b], acting[b]
+        for i in range(first[b], stop):
+            effort[i] = correction[i] if acting[b] else 0.0
 
 
 def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
@@ -206,21 +258,3 @@ def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
     state.corrected -= corrected.applied_work
     state.capped += corrected.capped
     state.steps += corrected.due
-
-
-def _capped_effort(
-    bonds: Bonds, settings: Settings, target: Floats, e: Floats, f: Floats, ahead: Floats
-) -> tuple[Floats, Bools]:
-    """Effort that takes out `target` [J] over the interval `ahead`, within the caps."""
-    scalar = len(bonds) == len(f)
-    flow = np.abs(f) if scalar else np.sqrt(per_bond(bonds, f * f))
-    effort = np.abs(e) if scalar else np.sqrt(per_bond(bonds, e * e))
-    push = bonds.watt_of_bond * flow * ahead  # energy per effort along the flow
-    wanted = -target / np.where(flow > FLOW_FLOOR, push, np.inf)
-    bound = np.minimum(settings.cap * effort, settings.cap_abs)
-    allowed = np.maximum(np.minimum(wanted, bound), -bound)
-    capped = allowed != wanted
-    if scalar:
-        return np.copysign(allowed, allowed * f), capped
-    direction = f / np.maximum(flow, FLOW_FLOOR)[bonds.of_element]
-    return allowed[bonds.of_element] * direction, capped

@@ -8,11 +8,11 @@ so connections of different order share one table.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.network import Bools, Connections, Ints
 from hilrt.solver import Floats
 
@@ -54,18 +54,7 @@ class History:
         of a bench that arrive back to back would otherwise make any slope. One that is older than
         the newest node is dropped.
         """
-        newest = self.t[0]
-        later = fresh & (t >= newest)
-        if len(self.t) > 1:
-            new = later & (t - newest > spacing)
-            for j in range(len(self.t) - 1, 0, -1):
-                np.copyto(self.t[j], self.t[j - 1], where=new)
-                np.copyto(self.y[j], self.y[j - 1], where=new)
-            if not self.full:
-                np.minimum(self.count + new, len(self.t), out=self.count)
-                self.full = np.count_nonzero(self.count == len(self.t)) == len(self.count)
-        np.copyto(newest, t, where=later)
-        np.copyto(self.y[0], y, where=later)
+        self.full = _push(t, y, fresh, spacing, self.t, self.y, self.count)
 
     def degree(self, wanted: Ints) -> Ints:
         """`wanted` degrees (ny,), as far as the samples suffice; not to be changed in place."""
@@ -80,20 +69,16 @@ def divided_differences(history: History, now: float) -> tuple[Floats, Floats]:
     differences, nodes : ndarray, shape (depth, ny)
         ``y[t_0 … t_j]``, and the node times relative to `now` [s].
     """
-    nodes = history.t - now
-    d = history.y.copy()
-    for j in range(1, len(d)):
-        d[j:] = (d[j - 1 : -1] - d[j:]) / (nodes[: len(d) - j] - nodes[j:])
-    return d, nodes
+    differences, nodes = np.empty_like(history.y), np.empty_like(history.t)
+    _divided_differences(history.t, history.y, now, differences, nodes)
+    return differences, nodes
 
 
 def newton_value(differences: Floats, nodes: Floats, degree: Ints) -> Floats:
     """Value at `now` of each output's polynomial of its own `degree` (ny,), shape (ny,)."""
-    value = np.zeros_like(differences[0])
-    for j in range(len(differences) - 1, 0, -1):
-        value = np.where(degree >= j, (differences[j] + value) * -nodes[j - 1], 0.0)
-    result: Floats = differences[0] + value
-    return result
+    value: Floats = np.empty_like(differences[0])
+    _newton_value(differences, nodes, degree, value)
+    return value
 
 
 def connection_polynomials(
@@ -112,21 +97,7 @@ def connection_polynomials(
     out : ndarray, shape (order + 1, nc)
         Overwritten.
     """
-    # Horner's scheme on Newton's form: p <- p (tau - node_j) + difference_j, from the innermost on.
-    last = len(out) - 1
-    out[1:] = 0.0
-    if last == 0:
-        np.take(differences[0], source, out=out[0])
-        return out
-    out[0] = np.where(degree >= last, differences[last, source], 0.0)
-    for j in range(last - 1, -1, -1):
-        node = nodes[j, source]
-        for m in range(last - j, 0, -1):
-            out[m] = out[m - 1] - node * out[m]
-        difference = differences[j, source]
-        out[0] = (difference if j == 0 else np.where(degree >= j, difference, 0.0)) - node * out[0]
-    for m in range(2, len(out)):
-        out[m] *= math.factorial(m)
+    _connection_polynomials(differences, nodes, degree, source, out)
     return out
 
 
@@ -142,13 +113,7 @@ def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: 
     out : ndarray, shape (order + 1, nu)
         Overwritten.
     """
-    out[:] = 0.0
-    if len(connections.first):
-        weighted = carried * connections.gain
-        if len(connections.first) < len(connections.source):  # some inputs are sums
-            weighted = np.add.reduceat(weighted, connections.first, axis=1)
-        out[:, connections.target] = weighted
-    out[0] += base
+    _sum_at_inputs(carried, connections.gain, connections.first, connections.target, base, out)
     return out
 
 
@@ -166,3 +131,79 @@ def taylor_polynomials(connections: Connections, y: Floats, dy: Floats, out: Flo
         derivative = dy[m - 1, source]
         known &= np.isfinite(derivative) & (connections.order[taylor] >= m)
         out[m, taylor] = np.where(known, derivative, 0.0)
+
+
+@compiled
+def _push(
+    t: Floats, y: Floats, fresh: Bools, spacing: Floats, t_past: Floats, y_past: Floats, count: Ints
+) -> bool:
+    depth, full = len(t_past), True
+    for i in range(len(t)):
+        if fresh[i] and t[i] >= t_past[0, i]:
+            if t[i] - t_past[0, i] > spacing[i]:
+                for j in range(depth - 1, 0, -1):
+                    t_past[j, i] = t_past[j - 1, i]
+                    y_past[j, i] = y_past[j - 1, i]
+                count[i] = min(count[i] + 1, depth)
+            t_past[0, i] = t[i]
+            y_past[0, i] = y[i]
+        full &= count[i] == depth
+    return full
+
+
+@compiled
+def _divided_differences(
+    t: Floats, y: Floats, now: float, differences: Floats, nodes: Floats
+) -> None:
+    depth, n = y.shape
+    for i in range(n):
+        for j in range(depth):
+            differences[j, i] = y[j, i]
+            nodes[j, i] = t[j, i] - now
+        for j in range(1, depth):
+            for k in range(depth - 1, j - 1, -1):
+                rise = differences[k - 1, i] - differences[k, i]
+                differences[k, i] = rise / (nodes[k - j, i] - nodes[k, i])
+
+
+@compiled
+def _newton_value(differences: Floats, nodes: Floats, degree: Ints, value: Floats) -> None:
+    for i in range(len(value)):
+        above = 0.0
+        for j in range(degree[i], 0, -1):
+            above = (differences[j, i] + above) * -nodes[j - 1, i]
+        value[i] = differences[0, i] + above
+
+
+@compiled
+def _connection_polynomials(
+    differences: Floats, nodes: Floats, degree: Ints, source: Ints, out: Floats
+) -> None:
+    # Horner's scheme on Newton's form: p <- p (tau - node_j) + difference_j, from the innermost on.
+    for c in range(len(source)):
+        i = source[c]
+        top = min(degree[c], len(out) - 1)
+        out[:, c] = 0.0
+        out[0, c] = differences[top, i]
+        for j in range(top - 1, -1, -1):
+            for m in range(top - j, 0, -1):
+                out[m, c] = out[m - 1, c] - nodes[j, i] * out[m, c]
+            out[0, c] = differences[j, i] - nodes[j, i] * out[0, c]
+        factorial = 1.0
+        for m in range(2, len(out)):
+            factorial *= m
+            out[m, c] *= factorial
+
+
+@compiled
+def _sum_at_inputs(
+    carried: Floats, gain: Floats, first: Ints, target: Ints, base: Floats, out: Floats
+) -> None:
+    out[:] = 0.0
+    for g in range(len(first)):
+        stop = first[g + 1] if g + 1 < len(first) else len(gain)
+        for c in range(first[g], stop):
+            for m in range(len(out)):
+                out[m, target[g]] += carried[m, c] * gain[c]
+    for i in range(len(base)):
+        out[0, i] += base[i]

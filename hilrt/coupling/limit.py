@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.network import Bools
 from hilrt.solver import Floats
 
@@ -18,24 +18,6 @@ class Bounds:
     low: Floats
     high: Floats
     rate: Floats
-
-    @cached_property
-    def finite_rate(self) -> Floats:
-        """`rate` where it is finite, else 0."""
-        return np.where(np.isfinite(self.rate), self.rate, 0.0)
-
-    @cached_property
-    def unlimited(self) -> Floats:
-        """Infinity where the rate is, else 0."""
-        return np.where(np.isfinite(self.rate), 0.0, np.inf)
-
-    def any(self) -> bool:
-        """Whether there is anything to limit."""
-        return bool(
-            np.isfinite(self.low).any()
-            or np.isfinite(self.high).any()
-            or np.isfinite(self.rate).any()
-        )
 
 
 def limit(
@@ -65,32 +47,68 @@ def limit(
     -----
     A polynomial whose derivative and excursion are within bounds by the sum of their terms (exact
     up to degree 1) is left as it is; another becomes the straight line, within the rate, from the
-    limited start towards the limited end.
+    limited start towards the limited end. A coefficient that is not a finite number never leaves:
+    the input then stays where it was.
     """
-    before = c[0].copy()
-    reach = bounds.finite_rate * elapsed + bounds.unlimited
-    low = np.maximum(np.maximum(last, end) - reach, bounds.low)
-    high = np.minimum(np.minimum(last, end) + reach, bounds.high)
-    np.minimum(np.maximum(before, low), high, out=c[0])
-    limited: Bools = c[0] != before
-    if len(c) == 1:
-        return limited
-    rise = c[1] * h  # excursion over the interval, and its largest part up and down
-    final = c[0] + rise
-    steepest, highest, lowest = np.abs(c[1]), final, final
-    if len(c) > 2:
-        up, down, factor = np.maximum(rise, 0.0), np.minimum(rise, 0.0), h
-        for m in range(2, len(c)):
-            steepest = steepest + np.abs(c[m]) * factor
-            factor = factor * h / m
-            term = c[m] * factor
-            final = final + term
-            up, down = up + np.maximum(term, 0.0), down + np.minimum(term, 0.0)
-        highest, lowest = c[0] + up, c[0] + down
-    bent = (steepest > bounds.rate) | (highest > bounds.high) | (lowest < bounds.low)
-    if np.count_nonzero(bent):
-        slope = (np.clip(final, bounds.low, bounds.high) - c[0]) / np.where(h > 0, h, np.inf)
-        np.copyto(c[1], np.clip(slope, -bounds.rate, bounds.rate), where=bent)
-        c[2:, bent] = 0.0
-    limited |= bent
+    limited: Bools = np.empty(c.shape[1], dtype=bool)
+    since = np.full(len(last), elapsed) if np.ndim(elapsed) == 0 else np.asarray(elapsed)
+    _limit(c, h, since, last, end, bounds.low, bounds.high, bounds.rate, limited)
     return limited
+
+
+@compiled
+def limit_channel(
+    c: Floats,
+    i: int,
+    h: float,
+    elapsed: float,
+    last: float,
+    end: float,
+    low: float,
+    high: float,
+    rate: float,
+) -> bool:
+    """Limit the polynomial of channel `i` of `c` as `limit` does; for use in compiled loops."""
+    orders = len(c)
+    end = end if np.isfinite(end) else last
+    reach = rate * elapsed if np.isfinite(rate) else np.inf
+    before = c[0, i]
+    start = before if np.isfinite(before) else last
+    start = min(max(start, max(last, end) - reach, low), min(last, end) + reach, high)
+    c[0, i] = start
+    # The excursion over the interval, its largest part up and down, and the steepest slope.
+    final, up, down, steepest, factor = start, 0.0, 0.0, 0.0, 1.0
+    for m in range(1, orders):
+        steepest += abs(c[m, i]) * factor
+        factor *= h / m
+        term = c[m, i] * factor
+        final += term
+        up += max(term, 0.0)
+        down += min(term, 0.0)
+    finite = np.isfinite(final)
+    outside = start + up > high or start + down < low
+    if finite and not outside and not steepest > rate:
+        return bool(start != before)
+    if orders > 1:
+        rise = min(max(final, low), high) - start if finite else 0.0
+        c[1, i] = min(max(rise / h if h > 0.0 else 0.0, -rate), rate)
+        c[2:, i] = 0.0
+    return True
+
+
+@compiled
+def _limit(
+    c: Floats,
+    h: Floats,
+    elapsed: Floats,
+    last: Floats,
+    end: Floats,
+    low: Floats,
+    high: Floats,
+    rate: Floats,
+    limited: Bools,
+) -> None:
+    for i in range(len(limited)):
+        limited[i] = limit_channel(
+            c, i, h[i], elapsed[i], last[i], end[i], low[i], high[i], rate[i]
+        )

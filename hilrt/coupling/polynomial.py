@@ -10,23 +10,52 @@ from functools import lru_cache
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 
 
 def evaluate(c: Floats, dt: Floats | float) -> Floats:
     """Value at ``t0 + dt``, shape (n,); `dt` [s] is a scalar or has shape (n,)."""
-    value: Floats = c[-1]
-    for m in range(len(c) - 1, 0, -1):
-        value = c[m - 1] + value * (dt / m)
+    value: Floats = np.empty_like(c[0])
+    _evaluate(c, _each(dt, c), value)
     return value
 
 
 def shift(c: Floats, dt: Floats | float) -> Floats:
     """The same polynomial about ``t0 + dt``, shape (order + 1, n); `dt` [s] scalar or (n,)."""
     moved = c.copy()
-    for m in range(len(c) - 1):
-        moved[m] = evaluate(c[m:], dt)
+    _shift(moved, _each(dt, c))
     return moved
+
+
+def shift_in_place(c: Floats, dt: Floats) -> None:
+    """As `shift`, for `dt` of shape (n,), leaving the result in `c`."""
+    _shift(c, dt)
+
+
+def _each(dt: Floats | float, c: Floats) -> Floats:
+    return np.full(c.shape[1], dt) if np.ndim(dt) == 0 else np.asarray(dt)
+
+
+@compiled
+def _evaluate(c: Floats, dt: Floats, value: Floats) -> None:
+    orders, n = c.shape
+    for i in range(n):
+        v = c[orders - 1, i]
+        for m in range(orders - 1, 0, -1):
+            v = c[m - 1, i] + v * (dt[i] / m)
+        value[i] = v
+
+
+@compiled
+def _shift(c: Floats, dt: Floats) -> None:
+    orders, n = c.shape
+    for i in range(n):
+        for k in range(orders - 1):
+            v = c[orders - 1, i]
+            for m in range(orders - 1 - k, 0, -1):
+                v = c[k + m - 1, i] + v * (dt[i] / m)
+            c[k, i] = v
 
 
 @lru_cache(maxsize=64)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilrt.coupling import polynomial as poly
-from hilrt.network import Bonds
+from hilrt.compiled import compiled
+from hilrt.network import Bonds, Ints
 from hilrt.solver import Floats
 
 
@@ -43,15 +43,39 @@ def as_used(
         What of it came from connections outside the bond, with the same origins; columns as
         ``bonds.inputs``. Looked at only where a bond's input is shared.
     """
-    used = poly.evaluate(flown, age) - added
-    if bonds.shared:
-        own = used[bonds.inputs] - poly.evaluate(others, age[bonds.inputs])
-        e, f = own[: len(bonds.effort)], own[len(bonds.effort) :]
-    else:
-        e, f = used[bonds.effort_input], used[bonds.flow_input]
-    if bonds.converted:
-        e, f = e / bonds.effort_gain, f / bonds.flow_gain
-    return e, f
+    n = len(bonds.effort)
+    used: Floats = np.empty((2, n))
+    _as_used(
+        bonds.inputs, flown, age, added, others, bonds.shared,
+        bonds.effort_gain, bonds.flow_gain, used,
+    )  # fmt: skip
+    return used[0], used[1]
+
+
+@compiled
+def _as_used(
+    inputs: Ints,
+    flown: Floats,
+    age: Floats,
+    added: Floats,
+    others: Floats,
+    shared: bool,
+    effort_gain: Floats,
+    flow_gain: Floats,
+    used: Floats,
+) -> None:
+    n, last = len(effort_gain), len(flown) - 1
+    for j in range(2 * n):
+        i = inputs[j]
+        value, other = flown[last, i], others[last, j]
+        for m in range(last, 0, -1):
+            value = flown[m - 1, i] + value * (age[i] / m)
+            other = others[m - 1, j] + other * (age[i] / m)
+        own = value - added[i]
+        if shared:
+            own -= other
+        gain = effort_gain[j] if j < n else flow_gain[j - n]
+        used[j // n, j % n] = own / gain
 
 
 def power_residual(bonds: Bonds, e: Floats, f: Floats, e_used: Floats, f_used: Floats) -> Floats:

@@ -137,10 +137,10 @@ def test_samples_back_to_back_do_not_make_a_slope():
 
 
 def connections(source, target, gain, order=0, taylor=False) -> Connections:
-    inputs, first = np.unique(target, return_index=True)
+    inputs, first = np.unique(np.array(target, dtype=np.intp), return_index=True)
     return Connections(
-        source=np.array(source),
-        gain=np.array(gain),
+        source=np.array(source, dtype=np.intp),
+        gain=np.array(gain, dtype=np.float64),
         order=np.full(len(source), order),
         free=np.ones(len(source), dtype=bool),
         taylor=np.full(len(source), taylor),
