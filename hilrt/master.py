@@ -18,6 +18,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.plan import Plan
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.record.snapshots import Snapshots
 from hilrt.signals import RowWriter
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, StepState
@@ -117,6 +118,7 @@ class Master:
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
+        self.snapshots = Snapshots(feed, state)
         self.step_ns = round(plan.step * 1e9)
 
     def request_stop(self, reason: str) -> None:
@@ -189,6 +191,7 @@ class Master:
         self.exchange.run_local()
         late_ns = lateness_ns if self.clock is not None else 0
         self.row.fill(self.state, given, self.exchange, h_ns * 1e-9, late_ns, compute_ns)
+        self.snapshots.look(self.state, t_ns)
         self.feed.commit(t_ns)
         self._report_flags()
         self._report_events(t_ns)

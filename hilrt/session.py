@@ -30,7 +30,7 @@ from hilrt.link import Link
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
-from hilrt.plan import Plan
+from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.rehearsal import Rehearsal
 from hilrt.remote_link import RemoteLink
@@ -67,6 +67,7 @@ class Session:
         self.feed: Feed | None = None
         self.links: list[Link] = []
         self.armed: list[Link] = []
+        self._attachments: list[Attachment] = []
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
@@ -123,7 +124,7 @@ class Session:
             self.journal.go(State.INITIALIZED, "all subsystems have initialized")
             shadow = self.options.shadow
             numerics = await build_numerics(self.links, self.tables, initialized, shadow)
-            await self._open_log(numerics.plan)
+            await self._open_log(numerics, initialized)
             if affinity and (problem := set_affinity(affinity)):
                 self.journal.note("warning", "host", problem)
             clock = await self._make_clock() if self.real_time else None
@@ -194,11 +195,14 @@ class Session:
         spin_ns = await measure_spin_ns() if spin == "auto" else round(spin * 1e3)
         return WallClock(spin_ns)
 
-    async def _open_log(self, plan: Plan) -> None:
+    async def _open_log(self, numerics: Numerics, initialized: Initialized) -> None:
+        plan, state, _ = numerics
         topics = build_topics(plan)
         if not self.options.record:
             self.feed = NullFeed(topics)
             return
+        facts = collect_facts(self.links, plan, state, initialized.samples, initialized.u0)
+        self._attachments = attachments_of(self.file, self.links, facts)
         self.feed = Feed(topics, patience_s=0.0 if self.real_time else RECORDER_PATIENCE)
         argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
         self.children.start("recorder", argv, affinity=self.cpus_for_children, nice=5)
@@ -293,16 +297,12 @@ class Session:
 
     def _begin_log(self, wall_epoch_ns: int) -> None:
         assert self.feed is not None
-        attachments = [Attachment(self.file.path.name, "application/toml", self.file.text.encode())]
-        for link in self.links:
-            attachments += [
-                Attachment(path.name, "text/plain", path.read_bytes()) for path in link.files()
-            ]
         metadata = {
             "overrides": json.dumps(self.file.overrides),
             "duration_s": repr(self.duration),
             "pace": str(self.pace),
             "shadow": str(self.options.shadow),
+            "session_file": self.file.path.name,
             "bonds": json.dumps(
                 [
                     {"name": b.name, "effort": " + ".join(b.efforts), "flow": b.flow}
@@ -310,7 +310,7 @@ class Session:
                 ]
             ),
         }
-        self.feed.begin(self.folder, self.name, wall_epoch_ns, attachments, metadata)
+        self.feed.begin(self.folder, self.name, wall_epoch_ns, self._attachments, metadata)
 
     # -- end --------------------------------------------------------------------------------------
 

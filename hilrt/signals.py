@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from hilrt.coupling.power_bond import per_bond
-from hilrt.exchange import Exchange
 from hilrt.plan import Plan
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
@@ -27,6 +28,18 @@ MASTER_SIGNALS = (("step", "s"), ("lateness", "us"), ("compute", "us"), ("missed
 #: Only where step or order are controlled, or the error is tested: what was acted on, and how.
 CONTROL_SIGNALS = (("error", ""), ("order", ""))
 PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
+#: The rest of the `StepInput`, so that a replay can make every decision again.
+CUT_SIGNALS = (("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", ""))
+PEER_CUT_SIGNALS = (("busy", ""), ("due", ""), ("reached", "s"), ("covered", "s"))
+#: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
+CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "late")
+
+
+class Peers(Protocol):
+    """What is known of the subsystems at a tick: age of the samples [s], time to compute [us]."""
+
+    age: Floats
+    compute_us: Floats
 
 
 def build_topics(plan: Plan) -> list[Topic]:
@@ -41,7 +54,7 @@ def build_topics(plan: Plan) -> list[Topic]:
     bonds = [bond.name for bond in net.bonds.tables]
     efforts = [outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
     sent = [
-        Signal(f"{name}:sent" + (f"_d{m}" if m else ""), unit + (f"/s^{m}" if m else ""))
+        Signal(f"{name}:sent" + _suffix(m), _per_time(unit, m))
         for m in range(plan.rows)
         for name, unit in zip(inputs.names, inputs.units, strict=True)
     ]
@@ -69,7 +82,32 @@ def build_topics(plan: Plan) -> list[Topic]:
             [Signal(f"master:{key}", unit) for key, unit in MASTER_SIGNALS + _control(plan)]
             + [Signal(f"{s}:{key}", unit) for key, unit in PEER_SIGNALS for s in net.subsystems],
         ),
+        Topic("arrivals", _arrivals(plan)),
     ]
+
+
+def _arrivals(plan: Plan) -> list[Signal]:
+    derivatives = plan.rows - 1 if plan.taylor else 0
+    net, outputs = plan.network, plan.network.outputs
+    return [
+        *_signals(outputs.names, ["s"] * len(outputs), ":t_valid"),
+        *_signals(outputs.names, outputs.units, ":middle"),
+        *(
+            Signal(f"{name}:arrived" + _suffix(m), _per_time(unit, m))
+            for m in range(1, derivatives + 1)
+            for name, unit in zip(outputs.names, outputs.units, strict=True)
+        ),
+        *(Signal(f"{s}:{key}", unit) for key, unit in PEER_CUT_SIGNALS for s in net.subsystems),
+        *(Signal(f"cut:{key}", unit) for key, unit in CUT_SIGNALS),
+    ]
+
+
+def _suffix(m: int) -> str:
+    return f"_d{m}" if m else ""
+
+
+def _per_time(unit: str, m: int) -> str:
+    return unit + (f"/s^{m}" if m else "")
 
 
 def _signals(names: list[str], units: list[str], suffix: str = "") -> list[Signal]:
@@ -81,62 +119,67 @@ def _control(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 
 class RowWriter:
-    """Fills the recorder's row from the state of a tick; the slices are computed once."""
+    """Fills the recorder's row from the state of a tick, in the order of `build_topics`."""
 
     def __init__(self, plan: Plan, row: Floats) -> None:
-        self.plan = plan
-        ny, nu, nb = len(plan.network.outputs), len(plan.network.inputs), len(plan.network.bonds)
-        n = len(plan.network.subsystems)
-        lengths = {
-            "raw": ny,
-            "corrected": ny,
-            "sent": plan.rows * nu,
-            "realised": nu,
-            "u_defect": nu,
-            "y_defect": ny,
-            **{key: nb for key, _ in BOND_SIGNALS},
-            "flags": len(plan.checks.causes),
-            "master": len(MASTER_SIGNALS),
-            "control": len(_control(plan)),
-            **{f"peer_{key}": n for key, _ in PEER_SIGNALS},
-        }
-        stops = np.cumsum(list(lengths.values()))
-        self.part: dict[str, Floats] = {
-            key: row[stop - length : stop]
-            for (key, length), stop in zip(lengths.items(), stops, strict=True)
-        }
+        self.plan, self.row = plan, row
+        self._control = bool(_control(plan))
+        self._unknown = np.full(len(plan.network.outputs), np.nan)
 
     def fill(
         self,
         state: StepState,
         given: StepInput,
-        exchange: Exchange,
+        exchange: Peers,
         step: float,
         lateness_ns: int,
         compute_ns: int,
     ) -> None:
-        """Write everything about this tick into the row."""
-        part, energy = self.part, state.energy
-        np.copyto(part["raw"], np.where(given.fresh, given.y, np.nan))
-        part["corrected"][:] = state.y
-        part["sent"][:] = state.sent.ravel()
-        part["realised"][:] = given.realised
-        part["u_defect"][:] = state.u_defect
-        part["y_defect"][:] = state.y_defect
-        if len(self.plan.network.bonds):
-            part["power"][:] = state.bond_power
-            part["residual_power"][:] = state.corrected.power
-            part["tracking_power"][:] = state.tracking
-            part["correction"][:] = per_bond(self.plan.network.bonds, state.corrected.effort)
-            part["correction_computed"][:] = per_bond(self.plan.network.bonds, energy.correction)
-            part["residual_energy"][:] = energy.residual
-            part["tracking_energy"][:] = energy.tracking
-            part["corrected_energy"][:] = energy.corrected
-            part["uncorrected_energy"][:] = energy.uncorrected
-        part["flags"][:] = state.monitor.any_active
-        part["master"][:] = (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed)
-        if len(part["control"]):
-            part["control"][:] = (state.control.error, state.control.highest)
-        part["peer_age"][:] = exchange.age
-        part["peer_compute"][:] = exchange.compute_us
-        part["peer_late"][:] = given.late
+        """Write everything about this tick into the row: one copy, for it costs the slack."""
+        nan = np.nan
+        control: tuple[float, ...] = ()
+        if self._control:
+            control = (state.control.error, state.control.highest)
+        # The guard has taken what is not finite out of `fresh`; it has arrived all the same.
+        arrived = given.fresh | state.implausible
+        np.concatenate(
+            (
+                np.where(given.fresh, given.y, nan),
+                state.y,
+                state.sent.ravel(),
+                given.realised,
+                state.u_defect,
+                state.y_defect,
+                *self._bonds(state),
+                state.monitor.any_active,
+                (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *control),
+                exchange.age,
+                exchange.compute_us,
+                given.late,
+                np.where(arrived, given.t_valid, nan),
+                given.y_mid if given.has_middle else self._unknown,
+                given.dy.ravel(),
+                given.busy,
+                given.due,
+                given.reached,
+                given.covered,
+                (given.tick, given.elapsed, given.apply, given.regular, given.has_middle),
+            ),
+            out=self.row,
+        )
+
+    def _bonds(self, state: StepState) -> tuple[Floats, ...]:
+        bonds, energy = self.plan.network.bonds, state.energy
+        if not len(bonds):
+            return ()
+        return (
+            state.bond_power,
+            state.corrected.power,
+            state.tracking,
+            per_bond(bonds, state.corrected.effort),
+            per_bond(bonds, energy.correction),
+            energy.residual,
+            energy.tracking,
+            energy.corrected,
+            energy.uncorrected,
+        )

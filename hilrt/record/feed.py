@@ -163,11 +163,13 @@ class Feed:
         message = Event(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
         self._waiting.append(encode(message))
 
-    def aside(self, topic: str, t_ns: int, data: bytes) -> None:
-        """Record `data` on a topic of `ASIDES`: how things stand after the rows so far."""
-        if self._head is not None or not self._send(
-            [BESIDE, topic.encode(), ASIDE.pack(self.rows, t_ns), data]
-        ):
+    def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
+        """Record `data` on a topic of `ASIDES`: how things stand before the row number `row`.
+
+        To be called before that row is committed, so that it does not come after it in the log.
+        """
+        frames = [BESIDE, topic.encode(), ASIDE.pack(row, t_ns), data]
+        if self._head is not None or not self._send(frames):
             self.asides_dropped += 1
 
     def flush(self) -> None:
@@ -243,7 +245,7 @@ class NullFeed(Feed):
         """Count the event."""
         self.events += 1
 
-    def aside(self, topic: str, t_ns: int, data: bytes) -> None:
+    def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
         """Do nothing."""
 
     def flush(self) -> None:

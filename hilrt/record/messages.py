@@ -15,8 +15,8 @@ import msgspec
 ROWS = b"rows"
 BATCH = struct.Struct("<q")
 
-#: First frame of what is recorded beside the rows. It is followed by the topic, `ASIDE` (index of
-#: the next row, session time [ns]) and the data, msgpack.
+#: First frame of what is recorded beside the rows. It is followed by the topic, `ASIDE` (number of
+#: the row that it comes before, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
 #: The step's state once a second, and Jacobians that were replaced: what a replay needs.

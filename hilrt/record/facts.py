@@ -1,0 +1,202 @@
+"""What a log says of the session beside its file: what a replay needs, the models, the host."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import hilrt
+from hilrt.config import SessionFile
+from hilrt.coupling.correct_feedthrough import Feedthrough
+from hilrt.errors import RecordError
+from hilrt.host import host_report
+from hilrt.link import Link, Ports
+from hilrt.plan import Plan
+from hilrt.record.messages import Attachment
+from hilrt.record.snapshot import jacobians_in_use
+from hilrt.solver import Floats, Port, Sample
+from hilrt.step_state import StepState
+
+#: Names of the attachments.
+REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
+FORMAT = 1
+#: Packages that the last bit of a decision depends on.
+_NUMERICAL = ("numpy", "numba", "llvmlite")
+_TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+class SubsystemFacts(msgspec.Struct):
+    """What the numerics know of a subsystem; `lead` is its actuation delay, s."""
+
+    inputs: list[Port]
+    outputs: list[Port]
+    physical: bool
+    lead: float
+
+    def ports(self) -> Ports:
+        """The ports, as a link has them."""
+        return Ports(tuple(self.inputs), tuple(self.outputs))
+
+
+class Facts(msgspec.Struct):
+    """What plan and first state follow from, beside the session file.
+
+    `y0` (ny,) and `u0` (nu,) are the initialized outputs and inputs; `feedthrough` the two matrices
+    of that correction; `gamma` (order + 1, ny, nu) the Jacobians of the model-based one.
+    """
+
+    format: int
+    subsystems: dict[str, SubsystemFacts]
+    shadow: bool
+    y0: list[float]
+    u0: list[float]
+    feedthrough: list[list[list[float]]] | None
+    gamma: list[list[list[float]]] | None
+
+    def feedthrough_correction(self) -> Feedthrough | None:
+        """The feedthrough correction as it ran."""
+        if self.feedthrough is None:
+            return None
+        K, KD = (np.array(matrix) for matrix in self.feedthrough)
+        return Feedthrough(K, KD)
+
+
+def collect_facts(
+    links: Sequence[Link], plan: Plan, state: StepState, samples: Sequence[Sample], u0: Floats
+) -> Facts:
+    """What a replay needs of a session that is about to run."""
+    correction = plan.feedthrough
+    return Facts(
+        format=FORMAT,
+        subsystems={
+            link.name: SubsystemFacts(
+                list(link.inputs), list(link.outputs), link.physical, link.actuation_delay
+            )
+            for link in links
+        },
+        shadow=plan.shadow,
+        y0=np.concatenate([sample.y for sample in samples]).tolist(),
+        u0=u0.tolist(),
+        feedthrough=None if correction is None else [correction.K.tolist(), correction.KD.tolist()],
+        gamma=None if state.model is None else jacobians_in_use(state.model).tolist(),
+    )
+
+
+def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
+    """The facts in a log; `RecordError` if it has none that this version understands."""
+    if REPLAY not in attachments:
+        raise RecordError(
+            f"{where}: holds no {REPLAY}: it was recorded by an older version, which did not keep "
+            "what a replay needs"
+        )
+    try:
+        facts = msgspec.msgpack.decode(attachments[REPLAY], type=Facts)
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"{where}: {REPLAY} is damaged: {error}") from None
+    if facts.format != FORMAT:
+        raise RecordError(
+            f"{where}: {REPLAY} has format {facts.format}, this version reads {FORMAT}; use the "
+            "version of hilrt that recorded it"
+        )
+    return facts
+
+
+def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> list[Attachment]:
+    """What the log of a session that is about to run keeps beside its rows."""
+    host = {"build": build_report(), "host": host_report()}
+    models = {link.name: model_files(link) for link in links}
+    return [
+        Attachment(file.path.name, "application/toml", file.text.encode()),
+        *(
+            Attachment(path.name, "text/plain", path.read_bytes())
+            for link in links
+            for path in link.files()
+        ),
+        Attachment(REPLAY, "application/msgpack", msgspec.msgpack.encode(facts)),
+        Attachment(MODELS, "application/json", json.dumps(models, indent=1).encode()),
+        Attachment(HOST, "application/json", json.dumps(host, indent=1).encode()),
+    ]
+
+
+def build_report() -> dict[str, str]:
+    """What makes two replays the same to the last bit: the code that decides, and what runs it."""
+    report = {
+        "hilrt": hilrt.__version__,
+        "source": source_hash(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+    }
+    for package in _NUMERICAL:
+        try:
+            report[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return report
+
+
+def source_hash() -> str:
+    """SHA-256 of the package's sources that decisions depend on."""
+    root = Path(hilrt.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*root.glob("*.py"), *root.glob("coupling/*.py")]):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _processor() -> str:
+    """Name of the processor: vectorised arithmetic differs from one generation to another."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, flags=re.MULTILINE)
+    return found[1] if found else platform.processor()
+
+
+def model_files(link: Link) -> dict[str, str]:
+    """Files that a subsystem's model consists of, as far as its table names them: SHA-256 each."""
+    files = {str(path): path for path in link.files()}
+    for text in _strings(msgspec.to_builtins(link.options)):
+        for word in text.split("=")[-1:]:  # also in --param key=FILE
+            path = _module_file(word) if _TARGET.fullmatch(word) else link.folder / word
+            if path is not None and word and _is_file(path):
+                files[word] = path
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item)
+
+
+def _module_file(target: str) -> Path | None:
+    """Source of ``module:Class``, without importing it."""
+    try:
+        spec = importlib.util.find_spec(target.partition(":")[0])
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # what is no file name at all
+        return False
