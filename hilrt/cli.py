@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hilrt import cli_log
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ app = typer.Typer(
 
 analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
 app.add_typer(analyze_app, name="analyze")
+app.add_typer(cli_log.log_app, name="log")
+app.command("export")(cli_log.export)
+app.command("import")(cli_log.import_)
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[

@@ -85,7 +85,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
     for frame in _frames(path, label):
         first, last = min(first, frame.timestamp), max(last, frame.timestamp)
         for name, message in messages.items():
-            if _carries(message, frame):
+            if carries(message, frame.arbitration_id, frame.is_extended_id):
                 by_id = found[name].setdefault(frame.arbitration_id, [])
                 by_id.append((frame.timestamp, bytes(frame.data)))
     if not np.isfinite(first):
@@ -144,16 +144,17 @@ def _frames(path: Path, label: str) -> Iterator[can.Message]:
         ) from None
 
 
-def _carries(message: Message, frame: can.Message) -> bool:
-    if frame.is_extended_id != message.is_extended_frame:
+def carries(message: Message, identifier: int, extended: bool) -> bool:
+    """Whether a frame with this identifier is the message, for J1939 from any sender."""
+    if extended != message.is_extended_frame:
         return False
-    if frame.arbitration_id == message.frame_id:
+    if identifier == message.frame_id:
         return True
     if message.protocol != "j1939":
         return False
     broadcast = (message.frame_id >> 16) & 0xFF >= _FIRST_BROADCAST_FORMAT
     mask = _BROADCAST_GROUP if broadcast else _PEER_GROUP
-    return (frame.arbitration_id ^ message.frame_id) & mask == 0
+    return (identifier ^ message.frame_id) & mask == 0
 
 
 def _choose(

@@ -1,0 +1,208 @@
+"""`hilrt log …`, and the commands that turn a log into something else."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hilrt.errors import ConfigError, RecordError
+
+log_app = typer.Typer(
+    help="Look into recorded logs, cut and join them, piece by piece: of any size.",
+    no_args_is_help=True,
+)
+
+LogPath = Annotated[Path, typer.Argument(help="session.mcap, or the run's folder", metavar="LOG")]
+AnyFile = Annotated[Path, typer.Argument(help="a log, or any file that can be imported")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Out = Annotated[Path, typer.Option(help="new log")]
+Force = Annotated[bool, typer.Option("--force", help="replace an existing file")]
+From = Annotated[float | None, typer.Option("--from", help="session time, s")]
+Until = Annotated[float | None, typer.Option("--until", help="session time, s")]
+DatabasePath = Annotated[Path | None, typer.Option(help="CAN database: frames give signals too")]
+
+
+@contextlib.contextmanager
+def bad_input() -> Iterator[None]:
+    """A log that is no log is bad input, not a fault of a session."""
+    try:
+        yield
+    except RecordError as error:
+        raise ConfigError(str(error)) from None
+
+
+def locate(path: Path) -> Path:
+    """The file, or the log in a run's folder."""
+    from hilrt.record.reader import find_log
+
+    return find_log(path)
+
+
+@log_app.command()
+def info(log: LogPath, json_: Json = False) -> None:
+    """What a log is: session, time, size, topics, files inside."""
+    from hilrt.logs.contents import read_contents
+    from hilrt.logs.show import as_json, info_lines
+
+    with bad_input():
+        contents = read_contents(locate(log))
+    if json_:
+        typer.echo(json.dumps(as_json(contents), indent=1, ensure_ascii=False))
+        return
+    for line in info_lines(contents):
+        typer.echo(line)
+
+
+@log_app.command()
+def ls(
+    log: LogPath,
+    signals: Annotated[list[str] | None, typer.Argument(help="names; * and ? match")] = None,
+    json_: Json = False,
+) -> None:
+    """The signals of a log: name, unit, topic, source, comment."""
+    from hilrt.logs.contents import read_contents
+    from hilrt.logs.show import as_json, list_lines
+
+    with bad_input():
+        contents = read_contents(locate(log))
+    if json_:
+        typer.echo(json.dumps(as_json(contents)["topics"], indent=1, ensure_ascii=False))
+        return
+    for line in list_lines(contents, signals or []):
+        typer.echo(line)
+
+
+@log_app.command()
+def cat(
+    log: AnyFile,
+    signals: Annotated[list[str] | None, typer.Argument(help="names; * and ? match")] = None,
+    start: From = None,
+    end: Until = None,
+    every: Annotated[int, typer.Option(help="only every that many rows", min=1)] = 1,
+    head: Annotated[int | None, typer.Option(help="stop after that many rows", min=1)] = None,
+    events: Annotated[bool, typer.Option("--events", help="events, as JSON lines")] = False,
+    frames: Annotated[bool, typer.Option("--frames", help="CAN frames")] = False,
+    database: DatabasePath = None,
+) -> None:
+    """Signals of a log as CSV on standard output."""
+    from hilrt.logs import show
+    from hilrt.logs.contents import read_contents
+    from hilrt.logs.source import open_source
+
+    low = -(1 << 62) if start is None else round(start * 1e9)
+    high = 1 << 62 if end is None else round(end * 1e9)
+    with bad_input():
+        path = locate(log)
+        if events:
+            show.cat_events(path, sys.stdout, read_contents(path), (low, high))
+            return
+        source = open_source(path, database=database)
+        try:
+            if frames:
+                show.cat_frames(source, sys.stdout, (low, high))
+            else:
+                show.cat(source, sys.stdout, signals or [], (low, high), step=every, limit=head)
+        finally:
+            source.close()
+    _notes(source.notes)
+
+
+@log_app.command()
+def cut(
+    log: LogPath,
+    out: Out,
+    start: From = None,
+    end: Until = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="only this topic; may be given again")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write a time span of a log as a log of its own."""
+    from hilrt.logs import cut as cutting
+
+    with bad_input():
+        path = locate(log)
+        done = cutting.cut(path, out, start_s=start, end_s=end, topics=topic or [], replace=force)
+    _notes(done.notes)
+    typer.echo(f"{done.messages:,} messages in {done.path}")
+
+
+@log_app.command()
+def merge(
+    logs: Annotated[list[Path], typer.Argument(help="logs, or runs' folders")],
+    out: Out,
+    align: Annotated[bool, typer.Option("--align", help="let all begin together")] = False,
+    shift: Annotated[list[float] | None, typer.Option(help="s, one per log")] = None,
+    force: Force = False,
+) -> None:
+    """Join logs on the wall clock; time 0 is that of the first."""
+    from hilrt.logs import cut as cutting
+
+    with bad_input():
+        paths = [locate(path) for path in logs]
+        done = cutting.merge(paths, out, align=align, shifts_s=shift or [], replace=force)
+    _notes(done.notes)
+    typer.echo(f"{done.messages:,} messages in {done.path}")
+
+
+def export(
+    log: AnyFile,
+    to: Annotated[str, typer.Option(help="mf4, csv, parquet, blf, asc, trc or log (candump)")],
+    out: Annotated[Path | None, typer.Option(help="new file; default: beside the log")] = None,
+    signal: Annotated[
+        list[str] | None, typer.Option(help="name, * and ? match; repeatable")
+    ] = None,
+    start: From = None,
+    end: Until = None,
+    database: DatabasePath = None,
+    force: Force = False,
+) -> None:
+    """Write a log in another tool's format."""
+    from hilrt.logs.export_file import export_file
+
+    with bad_input():
+        done = export_file(
+            locate(log),
+            to,
+            out,
+            signals=signal or [],
+            start_s=start,
+            end_s=end,
+            database=database,
+            replace=force,
+        )
+    _notes(done.notes)
+    parts = [f"{done.rows:,} rows of {done.signals} signals"] if done.rows else []
+    parts += [f"{done.frames:,} CAN frames"] if done.frames else []
+    typer.echo(f"{' and '.join(parts) or 'nothing'} in {done.path}")
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, BLF, ASC, TRC, candump log")],
+    out: Out,
+    database: DatabasePath = None,
+    time: Annotated[str | None, typer.Option(help="column with the time")] = None,
+    force: Force = False,
+) -> None:
+    """Write another tool's file as a log of ours."""
+    from hilrt.logs.import_file import import_file
+
+    with bad_input():
+        done = import_file(file, out, database=database, time=time, replace=force)
+    _notes(done.notes)
+    parts = [f"{done.rows:,} rows of {done.signals} signals"] if done.rows else []
+    parts += [f"{done.frames:,} CAN frames"] if done.frames else []
+    typer.echo(f"{' and '.join(parts)} in {done.path}")
+
+
+def _notes(notes: list[str]) -> None:
+    for note in itertools.islice(dict.fromkeys(notes), 20):
+        typer.echo(f"left out or doubtful: {note}", err=True)

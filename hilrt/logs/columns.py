@@ -1,0 +1,160 @@
+"""Blocks of several topics side by side: chosen columns, common windows, one table."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.record.messages import Topic
+from hilrt.record.reader import Block, Channel
+from hilrt.solver import Floats
+
+#: Topics that are read from different places advance together by this much, ns.
+WINDOW_NS = 1_000_000_000
+
+
+def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
+    """The block with only the wanted signals; None if it has none of them."""
+    if wanted is None:
+        return block
+    keep = [i for i, signal in enumerate(block.channel.signals) if signal.name in wanted]
+    if len(keep) == len(block.channel.signals):
+        return block
+    if not keep:
+        return None
+    signals = [block.channel.signals[i] for i in keep]
+    return Block(Channel(block.channel.topic, signals), block.times_ns, block.values[:, keep])
+
+
+def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Block]:
+    """Rows whose times [ns] lie in ``[start_ns, end_ns]``."""
+    for block in blocks:
+        keep = (block.times_ns >= start_ns) & (block.times_ns <= end_ns)
+        if keep.all():
+            yield block
+        elif keep.any():
+            yield Block(block.channel, block.times_ns[keep], block.values[keep])
+
+
+def interleave(streams: Sequence[Iterator[Block]], window_ns: int = WINDOW_NS) -> Iterator[Block]:
+    """Blocks of several streams, cut so that all advance together.
+
+    Parameters
+    ----------
+    streams : sequence of iterators of Block
+        Each with ascending times, of one topic.
+    window_ns : int
+        No block of one stream is given before another's of an earlier window.
+    """
+    waiting: list[tuple[int, int, Block]] = []  # first time, stream, rows
+
+    def refill(index: int) -> None:
+        for block in streams[index]:
+            if len(block.times_ns):
+                heapq.heappush(waiting, (int(block.times_ns[0]), index, block))
+                return
+
+    for index in range(len(streams)):
+        refill(index)
+    while waiting:
+        first, index, block = heapq.heappop(waiting)
+        end = (first // window_ns + 1) * window_ns
+        n = int(np.searchsorted(block.times_ns, end))
+        yield Block(block.channel, block.times_ns[:n], block.values[:n])
+        if n < len(block.times_ns):
+            rest = Block(block.channel, block.times_ns[n:], block.values[n:])
+            heapq.heappush(waiting, (int(rest.times_ns[0]), index, rest))
+        else:
+            refill(index)
+
+
+class Table(NamedTuple):
+    """Rows of all signals at common times.
+
+    Attributes
+    ----------
+    times_ns : ndarray, shape (n,)
+        Ascending, ns.
+    values : ndarray, shape (n, n_signals)
+    present : ndarray of bool, shape (n, n_signals)
+        Whether the signal's topic has a row at that time; where not, the value is NaN.
+    """
+
+    times_ns: NDArray[np.int64]
+    values: Floats
+    present: NDArray[np.bool_]
+
+
+def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[Table]:
+    """Join the blocks of several topics row by row, a round of blocks at a time.
+
+    Rows are complete up to the oldest of the newest times of the topics that still deliver; a time
+    that several topics have is one row.
+    """
+    starts, column = {}, 0
+    for topic in topics:
+        starts[topic.name] = column
+        column += len(topic.signals)
+    pending: dict[str, list[Block]] = {}
+    for block in blocks:
+        name = block.channel.topic
+        if name not in starts:
+            continue
+        if name in pending:  # the next round begins: what is older is complete
+            yield from _emit(pending, starts, column, int(block.times_ns[0]))
+        pending.setdefault(name, []).append(block)
+    yield from _emit(pending, starts, column, None)
+
+
+def _emit(
+    pending: dict[str, list[Block]], starts: dict[str, int], width: int, until_ns: int | None
+) -> Iterator[Table]:
+    """Rows before `until_ns` (all for None), taken out of `pending`."""
+    taken: list[Block] = []
+    for name in list(pending):
+        kept = []
+        for block in pending[name]:
+            n = len(block.times_ns)
+            n = n if until_ns is None else int(np.searchsorted(block.times_ns, until_ns))
+            if n:
+                taken.append(Block(block.channel, block.times_ns[:n], block.values[:n]))
+            if n < len(block.times_ns):
+                kept.append(Block(block.channel, block.times_ns[n:], block.values[n:]))
+        if kept:
+            pending[name] = kept
+        else:
+            del pending[name]
+    if not taken:
+        return
+    # A time that a topic has twice (frames in the same microsecond) stays two rows.
+    times = np.unique(np.concatenate([_counted(block.times_ns) for block in taken]), axis=0)
+    values = np.full((len(times), width), np.nan)
+    present = np.zeros((len(times), width), bool)
+    order = {(int(t), int(k)): row for row, (t, k) in enumerate(times)} if _twice(times) else None
+    for block in taken:
+        mine = _counted(block.times_ns)
+        if order is None:
+            rows = np.searchsorted(times[:, 0], mine[:, 0])
+        else:
+            rows = np.array([order[int(t), int(k)] for t, k in mine])
+        start = starts[block.channel.topic]
+        stop = start + block.values.shape[1]
+        values[rows, start:stop] = block.values
+        present[rows, start:stop] = True
+    yield Table(times[:, 0].copy(), values, present)
+
+
+def _counted(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Times with how often the same one came before: shape (n, 2)."""
+    index = np.arange(len(times))
+    fresh = np.r_[True, np.diff(times) != 0] if len(times) else np.empty(0, bool)
+    count = index - np.maximum.accumulate(np.where(fresh, index, 0)) if len(times) else index
+    return np.column_stack([times, count])
+
+
+def _twice(times: NDArray[np.int64]) -> bool:
+    return bool(np.any(times[:, 1] > 0))

@@ -1,0 +1,120 @@
+"""Logs to other tools' formats."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from hilrt.errors import ConfigError
+from hilrt.logs.output import new_file
+from hilrt.logs.source import Source, chosen, open_source
+
+Format = Literal["mf4", "csv", "parquet", "blf", "asc", "trc", "log"]
+FORMATS: tuple[str, ...] = get_args(Format)
+#: Extra that a format needs.
+EXTRAS = {
+    "mf4": "mdf",
+    "parquet": "parquet",
+    "blf": "can",
+    "asc": "can",
+    "trc": "can",
+    "log": "can",
+}
+
+
+@dataclass
+class Exported:
+    """What an export wrote, and what it left out."""
+
+    path: Path
+    rows: int = 0
+    frames: int = 0
+    signals: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+class Exporter(Protocol):
+    """Writes a source, the wanted signals of it, between two times [ns], to a new file."""
+
+    def __call__(
+        self, source: Source, wanted: Collection[str] | None, span: tuple[int, int], out: Path
+    ) -> Exported:
+        """Write it."""
+        ...
+
+
+def export_file(
+    path: Path,
+    to: str,
+    out: Path | None = None,
+    *,
+    signals: Collection[str] = (),
+    start_s: float | None = None,
+    end_s: float | None = None,
+    database: Path | None = None,
+    replace: bool = False,
+) -> Exported:
+    """Write a log, or any file that can be imported, in another format.
+
+    Parameters
+    ----------
+    path : Path
+    to : str
+        One of `FORMATS`; "log" is candump's.
+    out : Path, optional
+        Default: the log's name with the format's suffix, beside it.
+    signals : collection of str
+        Names or patterns; default: all.
+    start_s, end_s : float, optional
+        Only this time, s since the start of the log.
+    database : Path, optional
+        CAN database by which frames give signals as well.
+    replace : bool
+        Whether `out` may exist.
+
+    Raises
+    ------
+    ConfigError, RecordError
+        If something is wrong with the arguments or the files, with place and remedy.
+    """
+    if to not in FORMATS:
+        raise ConfigError(f"--to {to}: is no format; there is {', '.join(FORMATS)}")
+    target = out or path.with_name(f"{path.stem}.{to}")
+    source = open_source(path, database=database)
+    try:
+        names = [signal.name for topic in source.topics() for signal in topic.signals]
+        wanted = set(chosen(names, signals)) if signals else None
+        low = -(1 << 62) if start_s is None else round(start_s * 1e9)
+        high = 1 << 62 if end_s is None else round(end_s * 1e9)
+        with new_file(target, replace=replace) as part:
+            result = _exporter(to)(source, wanted, (low, high), part)
+    finally:
+        source.close()
+    result.path = target
+    result.notes += source.notes
+    return result
+
+
+def _exporter(to: str) -> Exporter:
+    try:
+        if to == "csv":
+            from hilrt.logs.export_csv import export_csv
+
+            return export_csv
+        if to == "mf4":
+            from hilrt.logs.export_mf4 import export_mf4
+
+            return export_mf4
+        if to == "parquet":
+            from hilrt.logs.export_parquet import export_parquet
+
+            return export_parquet
+        from hilrt.logs.export_can import export_can
+
+        return export_can
+    except ImportError as error:
+        raise ConfigError(
+            f"--to {to}: needs {error.name}, which is not installed; install hilrt[{EXTRAS[to]}]"
+        ) from None

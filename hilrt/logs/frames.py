@@ -1,0 +1,79 @@
+"""Raw CAN frames in a log: one channel per bus, one message per frame.
+
+The topic is ``/can/BUS``; the message is CDR with the schema below, so that MCAP viewers read it.
+The channel's metadata have the key ``frames``, which is how frames are told from signals.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import NamedTuple
+
+ENCODING = "cdr"
+SCHEMA_NAME = "hilrt/msg/CanFrame"
+SCHEMA_ENCODING = "ros2msg"
+SCHEMA = b"""uint32 id
+uint8 flags  # 1 extended, 2 remote, 4 error, 8 FD, 16 bit rate switch, 32 error state, 64 sent
+uint8 dlc  # bytes that the frame announces
+uint8[] data
+"""
+TOPIC = "/can/"
+#: Bus of a frame that came without a name.
+UNNAMED = "bus"
+
+#: CDR header, id, flags, dlc, alignment, number of bytes.
+_HEAD = struct.Struct("<4sIBB2xI")
+_CDR = b"\x00\x01\x00\x00"
+
+
+class Flag(enum.IntFlag):
+    """What kind of frame it is."""
+
+    EXTENDED = 1
+    REMOTE = 2
+    ERROR = 4
+    FD = 8
+    BIT_RATE_SWITCH = 16
+    ERROR_STATE = 32
+    SENT = 64
+
+
+class Frame(NamedTuple):
+    """One frame: wall clock [ns since 1970, UTC], bus, identifier, `Flag` bits, length, data."""
+
+    time_ns: int
+    bus: str
+    identifier: int
+    flags: int
+    dlc: int
+    data: bytes
+
+
+def encode(frame: Frame) -> bytes:
+    """The message; the time and the bus stand outside of it."""
+    return (
+        _HEAD.pack(_CDR, frame.identifier, int(frame.flags), frame.dlc, len(frame.data))
+        + frame.data
+    )
+
+
+def decode(time_ns: int, bus: str, data: bytes) -> Frame:
+    """Frame of a message; `ValueError` if it is none."""
+    if len(data) < _HEAD.size:
+        raise ValueError(f"a CAN frame of {len(data)} bytes")
+    _, identifier, flags, dlc, length = _HEAD.unpack_from(data)
+    body = data[_HEAD.size : _HEAD.size + length]
+    if len(body) != length:
+        raise ValueError(f"a CAN frame with {len(body)} of {length} data bytes")
+    return Frame(time_ns, bus, identifier, flags, dlc, body)
+
+
+def topic(bus: str) -> str:
+    """Topic of a bus."""
+    return TOPIC + (bus or UNNAMED)
+
+
+def bus_of(topic: str) -> str:
+    """Bus of a topic."""
+    return topic.removeprefix(TOPIC)

@@ -1,0 +1,111 @@
+"""Other tools' files to our format: signals with their units and sources, frames as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hilrt.logs.frames import Frame
+from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.output import new_file
+from hilrt.logs.source import Source, open_source
+
+
+@dataclass
+class Imported:
+    """What an import brought."""
+
+    path: Path
+    rows: int = 0
+    frames: int = 0
+    signals: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+def import_file(
+    path: Path,
+    out: Path,
+    *,
+    database: Path | None = None,
+    time: str | None = None,
+    replace: bool = False,
+) -> Imported:
+    """Write a log of our format from a file of another.
+
+    Parameters
+    ----------
+    path : Path
+        MF4, CSV, Parquet, or a CAN log; a log of ours too, to decode its frames.
+    out : Path
+        New log.
+    database : Path, optional
+        CAN database by which frames give signals as well.
+    time : str, optional
+        Column that holds the time, of a CSV or Parquet file.
+    replace : bool
+        Whether `out` may exist.
+
+    Raises
+    ------
+    ConfigError, RecordError
+        If the file cannot be read or the log cannot be written, with place and remedy.
+    """
+    source = open_source(path, database=database, time=time)
+    try:
+        with new_file(out, replace=replace) as part:
+            return _write(source, part, out)
+    finally:
+        source.close()
+
+
+def _write(source: Source, part: Path, out: Path) -> Imported:
+    topics = source.topics()
+    result = Imported(out)
+    frames = _Ahead(source.frames())
+    if not source.epoch_ns and frames.head is not None:
+        source.epoch_ns = frames.head.time_ns
+    facts = {f"imported.{k}": v for k, v in source.metadata().items() if k != "epoch_ns"}
+    facts |= {"imported": source.path.name, "imported_format": source.kind}
+    writer = LogWriter(part, source.path.stem, source.epoch_ns, facts)
+    seen: set[str] = set()
+    try:
+        for attachment in source.attachments():
+            writer.attach(attachment.name, attachment.media_type, attachment.data)
+        for block in source.blocks():
+            # Frames go to the file with the signals of their time, as if recorded together.
+            end_ns = source.epoch_ns + int(block.times_ns[-1])
+            for frame in frames.until(end_ns):
+                writer.frame(frame)
+            writer.block(block)
+            seen.add(block.channel.topic)
+        for frame in frames.until(None):
+            writer.frame(frame)
+        result.notes = source.notes
+        if result.notes:
+            notes = json.dumps(result.notes, ensure_ascii=False).encode()
+            writer.attach("import_notes.json", "application/json", notes)
+    except BaseException:
+        writer.abandon()
+        raise
+    writer.close()
+    if not writer.rows and not writer.frames:
+        raise source.fail("holds neither signals nor CAN frames")
+    result.rows, result.frames = writer.rows, writer.frames
+    result.signals = sum(len(t.signals) for t in topics if t.name in seen)
+    return result
+
+
+class _Ahead:
+    """Frames, one of them looked at before it is taken."""
+
+    def __init__(self, frames: Iterator[Frame]) -> None:
+        self._frames = frames
+        self.head: Frame | None = next(frames, None)
+
+    def until(self, time_ns: int | None) -> Iterator[Frame]:
+        """Frames up to a time [ns], or all that are left."""
+        while self.head is not None and (time_ns is None or self.head.time_ns <= time_ns):
+            frame, self.head = self.head, next(self._frames, None)
+            yield frame

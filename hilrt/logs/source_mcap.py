@@ -1,0 +1,59 @@
+"""Our own logs as a source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from hilrt.errors import RecordError
+from hilrt.logs.columns import columns_of
+from hilrt.logs.frames import Frame
+from hilrt.logs.log_file import LogFile
+from hilrt.logs.source import Source
+from hilrt.record.messages import Attachment, Topic
+from hilrt.record.reader import Block, LogStream
+
+
+class McapSource(Source):
+    """A recorded session, or an imported file."""
+
+    kind = "hilrt log"
+
+    def topics(self) -> list[Topic]:
+        """Topics of the log: they stand in its first chunks."""
+        from hilrt.logs.contents import read_contents
+
+        try:
+            contents = read_contents(self.path)
+        except RecordError as error:
+            raise self.fail(str(error).removeprefix(f"{self.path}: ")) from None
+        self.epoch_ns = contents.epoch_ns
+        return [Topic(entry.name, entry.signals) for entry in contents.topics if entry.signals]
+
+    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
+        """Rows, about a second of each topic in turn."""
+        stream = LogStream(self.path)
+        if not self.topics():
+            return
+        for block in stream.blocks():
+            kept = columns_of(block, wanted)
+            if kept is not None:
+                yield kept
+        if stream.damage:
+            self.notes.append(f"the log is not whole: {stream.damage}")
+        self.epoch_ns = int(stream.metadata.get("epoch_ns") or 0)
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames on all buses."""
+        return LogFile(self.path).frames()
+
+    def attachments(self) -> list[Attachment]:
+        """Session file, databases, summary, …"""
+        from hilrt.logs.contents import read_attachments
+
+        return read_attachments(self.path)
+
+    def metadata(self) -> dict[str, str]:
+        """Facts about the session."""
+        from hilrt.logs.contents import read_contents
+
+        return read_contents(self.path).metadata

@@ -1,0 +1,153 @@
+"""MF4 files: measured channels by group, and the frames of bus logging."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from asammdf import MDF
+
+from hilrt.logs.columns import interleave
+from hilrt.logs.frames import Frame
+from hilrt.logs.source import Source
+from hilrt.record.messages import Attachment, Signal, Topic
+from hilrt.record.reader import Block, Channel
+
+#: Records of a group that are read at once.
+ROWS = 65536
+#: Groups of bus logging carry this flag.
+_BUS_EVENT = 1 << 1
+
+
+class Mf4Source(Source):
+    """An MDF file of version 3 or 4; values are physical ones, as float64."""
+
+    kind = "MF4"
+
+    def __init__(self, path: Path, label: str = "") -> None:
+        super().__init__(path, label)
+        try:
+            self._mdf: Any = MDF(path)
+        except Exception as error:  # it raises all kinds
+            raise self.fail(f"is not an MDF file: {' '.join(str(error).split())}") from None
+        header = self._mdf.header
+        exact = getattr(header, "abs_time", None)
+        stamp = header.start_time.timestamp()
+        # The integer is local time where the file says so; whole seconds then come from the stamp.
+        self.epoch_ns = round(stamp) * 10**9 if exact is None else _epoch_ns(exact, stamp)
+        self._groups: dict[str, tuple[int, list[int], list[Signal]]] | None = None
+
+    def topics(self) -> list[Topic]:
+        """One topic per channel group; text and arrays are left out and noted."""
+        return [Topic(name, signals) for name, (_, _, signals) in self._read_groups().items()]
+
+    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
+        """Rows of all groups, interleaved by time."""
+        streams = []
+        for name, (group, indices, signals) in self._read_groups().items():
+            keep = [
+                (i, s)
+                for i, s in zip(indices, signals, strict=True)
+                if wanted is None or s.name in wanted
+            ]
+            if keep:
+                streams.append(self._rows(name, group, keep))
+        return interleave(streams)
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames of bus logging."""
+        if any(_is_bus(group) for group in self._mdf.groups):
+            from hilrt.logs.source_can import read_frames
+
+            yield from read_frames(self)
+
+    def attachments(self) -> list[Attachment]:
+        """Embedded files."""
+        found = []
+        for index, entry in enumerate(self._mdf.attachments):
+            data, name, _ = self._mdf.extract_attachment(index=index)
+            if isinstance(data, bytes) and data:
+                found.append(Attachment(Path(str(name)).name, str(entry.mime), data))
+        return found
+
+    def close(self) -> None:
+        """Free the file."""
+        self._mdf.close()
+
+    def _read_groups(self) -> dict[str, tuple[int, list[int], list[Signal]]]:
+        """Topic to group, channel indices and signals."""
+        if self._groups is not None:
+            return self._groups
+        self._groups = {}
+        taken: set[str] = set()
+        for g, group in enumerate(self._mdf.groups):
+            count = group.channel_group.cycles_nr
+            if _is_bus(group) or not count:
+                continue
+            master = self._mdf.masters_db.get(g)
+            indices, signals = [], []
+            for i, channel in enumerate(group.channels):
+                if i == master:
+                    continue
+                if not self._is_number(g, i):
+                    self.notes.append(f"channel {channel.name!r} holds no numbers")
+                    continue
+                name = _unique(channel.name, taken)
+                indices.append(i)
+                signals.append(self._signal(g, i, name))
+            if signals:
+                given = getattr(group.channel_group, "acq_name", "") or f"group_{g}"
+                self._groups[_unique(given, set(self._groups))] = (g, indices, signals)
+        return self._groups
+
+    def _is_number(self, group: int, index: int) -> bool:
+        try:
+            samples, _ = self._mdf.get(group=group, index=index, record_count=1, samples_only=True)
+        except Exception:  # structures that it cannot give as one channel
+            return False
+        return samples.ndim == 1 and samples.dtype.kind in "iufb"
+
+    def _signal(self, group: int, index: int, name: str) -> Signal:
+        read = self._mdf.get(group=group, index=index, record_count=1)
+        source = read.source.name or read.source.path if read.source is not None else ""
+        return Signal(name, read.unit or "", source or "", read.comment or "")
+
+    def _rows(self, topic: str, group: int, keep: list[tuple[int, Signal]]) -> Iterator[Block]:
+        channel = Channel(topic, [signal for _, signal in keep])
+        count = self._mdf.groups[group].channel_group.cycles_nr
+        for offset in range(0, count, ROWS):
+            window: Any = {"record_offset": offset, "record_count": ROWS}
+            times = self._mdf.get_master(group, **window)
+            columns = []
+            for index, _ in keep:
+                values, invalid = self._mdf.get(
+                    group=group, index=index, samples_only=True, **window
+                )
+                values = values.astype(np.float64)
+                if invalid is not None:
+                    values[np.asarray(invalid, bool)] = np.nan
+                columns.append(values)
+            at = np.rint(np.asarray(times, np.float64) * 1e9).astype(np.int64)
+            if np.any(np.diff(at) < 0):
+                raise self.fail(f"group {topic}: the time goes back; the file is damaged")
+            yield Block(channel, at, np.column_stack(columns))
+
+
+def _is_bus(group: Any) -> bool:
+    return bool(getattr(group.channel_group, "flags", 0) & _BUS_EVENT)
+
+
+def _epoch_ns(exact: int, stamp: float) -> int:
+    """Nanoseconds of the header, whole quarters of an hour moved to UTC as the stamp says."""
+    quarter = 900 * 10**9
+    return exact + round((stamp * 1e9 - exact) / quarter) * quarter
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    chosen, k = name, 2
+    while chosen in taken:
+        chosen, k = f"{name}#{k}", k + 1
+    taken.add(chosen)
+    return chosen
