@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from typing import TextIO
 
@@ -42,6 +43,14 @@ async def operator_arms(stream: TextIO | None = None) -> None:
     finally:
         with contextlib.suppress(ValueError):
             loop.remove_reader(descriptor)
+
+
+def owns_terminal() -> bool:
+    """Whether standard input is a terminal, and this process is in its foreground."""
+    try:
+        return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _nobody() -> ConfigError:

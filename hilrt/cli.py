@@ -49,6 +49,7 @@ def run(
     shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,
     arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
     quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
+    web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
 ) -> None:
     """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
     from hilrt.run import RunOptions
@@ -62,7 +63,7 @@ def run(
     if arm:
         extra.append('session.arm="auto"')
     file = _load(session, extra)
-    options = RunOptions(out=out, shadow=shadow, view=not quiet)
+    options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web)
     result = run_session(file, options)
     _finish(result, quiet)
     raise typer.Exit(result.exit_status)
@@ -80,6 +81,30 @@ def check(session: SessionPath, overrides: Overrides = None) -> None:
     if errors:
         _fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
     typer.echo(f"{session}: no errors")
+
+
+@app.command()
+def watch(
+    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
+    plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
+) -> None:
+    """Watch a session of another machine; with HILRT_TOKEN set, also operate it."""
+    from hilrt.monitor.watch import main as watch_main
+
+    raise typer.Exit(watch_main(address, plain=plain))
+
+
+@app.command()
+def monitor(
+    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
+    page: Annotated[str, typer.Option(help="address and port of the page")] = "127.0.0.1:5006",
+) -> None:
+    """Serve the web page of a running session; only on this machine unless --page says otherwise."""
+    try:
+        from hilrt.web.server import main as web_main
+    except ImportError as error:
+        _fail(f"the page needs {error.name}; install hilrt[web]")
+    raise typer.Exit(web_main(["--connect", address, "--page", page]))
 
 
 @app.command()

@@ -235,6 +235,30 @@ class Reliability(Table):
     clear_time: NonNegative = 0.05
 
 
+class Adjustable(Table):
+    """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
+
+    min: float
+    max: float
+
+
+class MonitorTable(Table):
+    """``[monitor]``: who may watch a session from where, and what they may do (docs/monitor.md)."""
+
+    #: Where the telemetry stream is published for others; left out: for this machine's page only.
+    listen: str | None = None
+    #: Where operators' commands are taken from others; left out: from this machine's page only.
+    commands: str | None = None
+    #: Address and port of the web page.
+    page: str = "127.0.0.1:5006"
+    #: Messages per second of the decimated signals.
+    rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
+    #: What a token opens; empty: nothing, all views are read-only.
+    control: list[str] = []
+    #: What ``adjust`` may set: ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``reliability.KEY``.
+    adjust: dict[str, Adjustable] = {}
+
+
 class Session(Table):
     """A whole session file."""
 
@@ -244,6 +268,7 @@ class Session(Table):
     connections: list[Connection] = []
     bonds: list[Bond] = []
     reliability: Reliability = msgspec.field(default_factory=Reliability)
+    monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
 
 
 class SessionFile(msgspec.Struct, frozen=True):

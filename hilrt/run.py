@@ -30,6 +30,8 @@ class RunOptions:
         Compute every correction and apply none.
     view : bool
         Start the terminal view.
+    web : bool
+        Start the web page.
     record : bool
         Write a log.
     """
@@ -39,6 +41,7 @@ class RunOptions:
     pace: str | float | None = None
     shadow: bool = False
     view: bool = False
+    web: bool = False
     record: bool = True
 
 

@@ -8,14 +8,17 @@ process that was started ends, every file is closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hilrt import registry
-from hilrt.arming import operator_arms
+from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
@@ -28,8 +31,11 @@ from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
 from hilrt.link import Link
 from hilrt.master import End, Master
+from hilrt.monitor.commands import CommandPort
+from hilrt.monitor.launch import Monitoring, topology
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
+from hilrt.operation import Operator
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.rehearsal import Rehearsal
@@ -48,6 +54,8 @@ PROCESS_END = 0.1
 REHEARSAL_SHARE = 0.45
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
+#: How often views are told that a waiting session is still there, s.
+HOLD_PERIOD = 0.5
 
 
 class Session:
@@ -71,6 +79,7 @@ class Session:
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
+        self._view_has_keys = False
         self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
 
     @property
@@ -86,10 +95,14 @@ class Session:
         """
         master = self.tables.master  # its address may be refused: before anything else is opened
         self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
-        telemetry = Telemetry() if self.options.view or self.real_time else None
+        self.monitoring = Monitoring(self.tables.monitor, self.options.web)
+        watched = self.options.view or self.real_time or self.monitoring.wanted
+        telemetry = Telemetry() if watched else None
         self.publisher = StatusPublisher(telemetry, self.name, self.duration)
         self.journal = Journal(self.publisher)
+        self.operator = Operator(self.journal, self.tables)
         task = asyncio.ensure_future(self._run(telemetry))
+        self.operator.interrupt = lambda reason: self._interrupt(reason, task)
         with (
             route_signals(lambda reason: self._interrupt(reason, task)),
             self.journal.take_log_records(),
@@ -115,9 +128,10 @@ class Session:
         affinity = self.tables.master.pacing.affinity
         self.children = Children(self.folder / "logs", self._child_ended)
         clock: WallClock | None = None
+        commands: CommandPort | None = None
         try:
-            if telemetry is not None and self.options.view:
-                self._start_view(telemetry.address)
+            if telemetry is not None:
+                commands = self._start_monitoring(telemetry.address)
             self.cpus_for_children = other_cpus(affinity)
             await self._connect()
             initialized = await initialize(self.links, self.tables)
@@ -143,6 +157,9 @@ class Session:
             self.journal.go(State.FAULT, fault, level="error")
         finally:
             await self._close()
+            if commands is not None:
+                commands.close()
+            self.monitoring.close()
             if clock is not None:
                 clock.close()
             if telemetry is not None:
@@ -174,7 +191,7 @@ class Session:
         limit = self.tables.master.arm_timeout
         if self.tables.session.arm == "manual" and any(link.physical for link in self.links):
             self.journal.go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
-            await operator_arms()
+            await self._operator_arms()
         for s, link in enumerate(self.links):
             if not link.physical:
                 continue
@@ -205,6 +222,7 @@ class Session:
         self._attachments = attachments_of(self.file, self.links, facts)
         self.feed = Feed(topics, patience_s=0.0 if self.real_time else RECORDER_PATIENCE)
         argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
+        argv += ["--tap", self.monitoring.rows] if self.monitoring.rows else []
         self.children.start("recorder", argv, affinity=self.cpus_for_children, nice=5)
         deadline = time.monotonic() + START_TIMEOUT
         while not self.feed.ready:
@@ -249,6 +267,7 @@ class Session:
         )
         if self.interrupted:
             master.request_stop(self.interrupted)
+        self.operator.master = master
         master.on_degraded = self._degraded
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
@@ -274,6 +293,8 @@ class Session:
         if end is End.INTERRUPTED:
             self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
+            if self.operator.held:
+                await self._hold_safe(master.stop_requested)
         await self._secure(fault or self.interrupted or "session finished")
         self._note_reports(exchange)
         if fault is not None:
@@ -303,6 +324,7 @@ class Session:
             "pace": str(self.pace),
             "shadow": str(self.options.shadow),
             "session_file": self.file.path.name,
+            "topology": msgspec.json.encode(topology(self.tables)).decode(),
             "bonds": json.dumps(
                 [
                     {"name": b.name, "effort": " + ".join(b.efforts), "flow": b.flow}
@@ -313,6 +335,15 @@ class Session:
         self.feed.begin(self.folder, self.name, wall_epoch_ns, self._attachments, metadata)
 
     # -- end --------------------------------------------------------------------------------------
+
+    async def _hold_safe(self, reason: str) -> None:
+        """An operator asked for the safe state: stay in it until one ends the session."""
+        await asyncio.gather(*(link.safe(reason) for link in self.links))
+        self.publisher.announce(str(State.SAFE), f"{reason}; stop ends the session")
+        while not self.interrupted and not self.operator.end.is_set():
+            self.publisher.repeat()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.operator.end.wait(), HOLD_PERIOD)
 
     async def _secure(self, reason: str) -> None:
         """Run the safe profile of every bench that was armed, and let every subsystem end."""
@@ -374,7 +405,7 @@ class Session:
     def _child_ended(self, name: str, returncode: int) -> None:
         """A process that the session started has ended by itself."""
         child = self.children[name]
-        if self._closing or (name == "view" and returncode == 0):
+        if self._closing or (name in ("view", "page", "relay") and returncode == 0):
             return
         last = "".join(child.tail(1)).strip()
         text = child.describe_exit() + (f": {last}" if last else "")
@@ -395,9 +426,54 @@ class Session:
             return fault
         return f"{fault}; its process {self._ends[name]}"
 
+    async def _operator_arms(self) -> None:
+        """Wait for Enter on the terminal, or for a command."""
+        self.operator.waits_for_arming = True
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.operator.arm.wait())]
+        if not self._view_has_keys:
+            waits.append(asyncio.ensure_future(operator_arms()))
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    waits, timeout=HOLD_PERIOD, return_when=asyncio.FIRST_COMPLETED
+                )
+                failed = [wait for wait in done if wait.exception() is not None]
+                if done and not failed:
+                    return
+                if failed and "arm" not in self.tables.monitor.control:
+                    raise failed[0].exception() or AssertionError
+                waits = [wait for wait in waits if wait not in failed]  # a command may still come
+                self.publisher.repeat()
+        finally:
+            self.operator.waits_for_arming = False
+            for wait in waits:
+                wait.cancel()
+
+    def _start_monitoring(self, status: str) -> CommandPort:
+        """Terminal view, relay and page, and the socket on which they pass on commands."""
+        monitoring, operator = self.monitoring, self.operator
+        for line in monitoring.hints():
+            sys.stderr.write(f"{line}\n")
+        port = CommandPort(monitoring.commands, monitoring.key, operator.obey, operator.refused)
+        port.start()
+        if self.options.view:
+            self._start_view(status)
+        monitoring.start(self.children, status, self.tables)
+        return port
+
     def _start_view(self, address: str) -> None:
         argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]
-        self.children.start("view", argv, nice=5, inherit_terminal=True)
+        self._view_has_keys = owns_terminal()
+        if self._view_has_keys:
+            argv += ["--commands", self.monitoring.commands]
+        self.children.start(
+            "view",
+            argv,
+            nice=5,
+            inherit_terminal=True,
+            inherit_keys=self._view_has_keys,
+            env=self.monitoring.view_environment(),
+        )
 
 
 async def _all(awaitables: Any) -> None:

@@ -157,6 +157,7 @@ class Children:
         env: Mapping[str, str] | None = None,
         death_signal: int = signal.SIGTERM,
         inherit_terminal: bool = False,
+        inherit_keys: bool = False,
     ) -> Child:
         """Start a command.
 
@@ -178,6 +179,8 @@ class Children:
             Sent to it by the kernel when the master ends without stopping it; 0: none.
         inherit_terminal : bool
             Its output goes where the master's goes, not to a log.
+        inherit_keys : bool
+            It reads what is typed.
 
         Raises
         ------
@@ -199,7 +202,7 @@ class Children:
                     command,
                     cwd=cwd,
                     env=environment,
-                    stdin=subprocess.DEVNULL,
+                    stdin=None if inherit_keys else subprocess.DEVNULL,
                     stdout=output,
                     stderr=None if inherit_terminal else subprocess.STDOUT,
                     start_new_session=True,

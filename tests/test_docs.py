@@ -47,6 +47,8 @@ SECTIONS = {
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
     "`[reliability]`": config.Reliability,
+    "`[monitor]`": config.MonitorTable,
+    "`[monitor.adjust.NAME]`": config.Adjustable,
 }
 
 

@@ -31,14 +31,21 @@ class StatusPublisher:
         self.duration = duration
         self.state = "CONFIGURED"
         self._next_ns = 0
+        self._announced: Status | None = None
 
     def announce(self, state: str, message: str = "") -> None:
         """Publish a change of the session's state at once."""
         self.state = state
+        self._announced = Status(
+            session=self.session, state=state, duration=self.duration, message=message
+        )
         if self.telemetry is not None:
-            self.telemetry.publish(
-                Status(session=self.session, state=state, duration=self.duration, message=message)
-            )
+            self.telemetry.publish(self._announced)
+
+    def repeat(self) -> None:
+        """Tell again what was announced last: a session that waits is still there."""
+        if self.telemetry is not None and self._announced is not None:
+            self.telemetry.publish(self._announced)
 
     def update(self, master: Master, given: StepInput) -> None:
         """Publish if it is time."""
@@ -84,4 +91,5 @@ class StatusPublisher:
                 for s, link in enumerate(exchange.links)
             },
             verdict=verdict(state.monitor, given.t, None).word,
+            shadow=master.plan.shadow or not given.apply,
         )

@@ -49,7 +49,8 @@ class PeerStatus(msgspec.Struct):
 class Status(msgspec.Struct, kw_only=True):
     """One look at a session. Times `t` and `duration` are session time, s.
 
-    Without `values` it announces a change of state: watchers keep showing the rest as it was.
+    `shadow`: corrections are computed and not applied. Without `values` it announces a change of
+    state: watchers keep showing the rest as it was.
     """
 
     session: str
@@ -66,6 +67,7 @@ class Status(msgspec.Struct, kw_only=True):
     peers: dict[str, PeerStatus] = {}
     verdict: str = ""
     message: str = ""
+    shadow: bool = False
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,0 +1,54 @@
+"""Numbers of a session that an operator may change while it runs, within the file's bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hilrt.config import Session
+from hilrt.monitor.commands import ACTIONS
+from hilrt.problems import Findings
+
+if TYPE_CHECKING:
+    from hilrt.plan import Plan
+
+RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tracking")
+BOND_KEYS = ("cap", "cap_abs")
+
+
+def set_number(plan: Plan, what: str, value: float) -> float:
+    """Set ``bonds.NAME.cap``, ``bonds.NAME.cap_abs`` or ``reliability.KEY``; returns the old one.
+
+    Between two ticks: the next one uses it.
+    """
+    table, _, rest = what.partition(".")
+    if table == "reliability":
+        before = float(getattr(plan.reliability, rest))
+        setattr(plan.reliability, rest, value)
+        return before
+    name, _, key = rest.rpartition(".")
+    b = [bond.name for bond in plan.network.bonds.tables].index(name)
+    array = getattr(plan.energy, key)
+    before = float(array[b])
+    array[b] = value
+    return before
+
+
+def check_monitor(tables: Session, findings: Findings) -> None:
+    """What is wrong with ``[monitor]``."""
+    for action in tables.monitor.control:
+        if action not in ACTIONS:
+            remedy = f"choose from {', '.join(ACTIONS)}"
+            findings.error("monitor", "control", action, "is no command", remedy)
+    known = [f"reliability.{key}" for key in RELIABILITY_KEYS]
+    known += [f"bonds.{b.name}.{key}" for b in tables.bonds for key in BOND_KEYS]
+    for name, bounds in tables.monitor.adjust.items():
+        value = f"{bounds.min:g} … {bounds.max:g}"
+        if name not in known:
+            remedy = f"choose from {', '.join(known)}"
+            findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)
+        elif not 0.0 <= bounds.min <= bounds.max:
+            findings.error("monitor.adjust", name, value, "is no range", "give 0 <= min <= max")
+        elif name.startswith("reliability.") and bounds.min == 0.0:
+            findings.error(
+                "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
+            )

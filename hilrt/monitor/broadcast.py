@@ -1,0 +1,194 @@
+"""What the relay sends: from the recorder's frames to the telemetry stream. No I/O, no clock.
+
+Everything is computed from what the recorder passes on, so that the master pays for none of it.
+Topics that cost something (``minmax``, ``full/NAME``, ``each/NAME``) are made only while somebody
+has subscribed to them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+import msgspec
+import numpy as np
+
+from hilrt.monitor import stream
+from hilrt.monitor.decimator import Decimator
+from hilrt.monitor.stream import Full, Happening, Head, Signals, Topology
+from hilrt.record.messages import BATCH, ROWS, Begin, Event, decode
+from hilrt.solver import Floats
+
+#: Events that a new subscriber gets, and how often the head is repeated, s.
+KEPT_EVENTS = 500
+HEAD_PERIOD_S = 2.0
+#: Signals at full rate at a time; more requests are not served.
+MAX_FULL = 64
+
+Outgoing = tuple[bytes, bytes]
+
+
+class Broadcast:
+    """Turns frames and subscriptions into messages of the stream.
+
+    Parameters
+    ----------
+    head : Head
+        What is known before the session's log begins; the rest is filled in from there.
+
+    Attributes
+    ----------
+    outbox : list of (topic, frame)
+        What is to be sent; the caller empties it.
+    """
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+        self.outbox: list[Outgoing] = []
+        self._period = 1.0 / head.rate if head.rate > 0 else 0.1
+        self._wanted: set[bytes] = set()
+        self._index: dict[bytes, int] = {}
+        self._labels: list[str] = []
+        self._decimator = Decimator(0)
+        self._events: deque[Happening] = deque(maxlen=KEPT_EVENTS)
+        self._numbers: dict[bytes, int] = {}
+        self._next_row = 0
+        self._lost = 0
+        self._due = self._head_due = 0.0
+
+    # -- what comes in ----------------------------------------------------------------------------
+
+    def take(self, frames: list[bytes]) -> None:
+        """Take one message of the recorder; nonsense is ignored."""
+        try:
+            if frames[0] == ROWS and len(frames) == 4:
+                self._rows(*frames[1:])
+                return
+            message = decode(frames[0])
+        except (ValueError, IndexError, struct.error, msgspec.MsgspecError):
+            return
+        if isinstance(message, Begin):
+            self._begin(message)
+        elif isinstance(message, Event):
+            self._event(message)
+
+    def subscribe(self, message: bytes) -> None:
+        """Take a subscription (first byte 1) or the end of one (0), as XPUB reports them."""
+        topic = message[1:]
+        if message[:1] == b"\0":
+            self._wanted.discard(topic)
+            return
+        self._wanted.add(topic)
+        if stream.HEAD.startswith(topic):
+            self._send(stream.HEAD, self.head)
+        if stream.EVENT.startswith(topic):
+            for event in self._events:
+                self._send(stream.EVENT, event)
+
+    def acknowledge(self, number: int, who: str) -> None:
+        """Note who has acknowledged an event, and tell everybody."""
+        for event in self._events:
+            if event.number == number:
+                event.acknowledged = who
+                self._send(stream.EVENT, event)
+
+    def tick(self, now: float) -> None:
+        """Send what is due at `now` [s, monotonic]."""
+        if now >= self._head_due:
+            self._head_due = now + HEAD_PERIOD_S
+            self._send(stream.HEAD, self.head)
+        if now >= self._due and self._decimator.rows:
+            on_time = self._due + self._period  # else a late one would be followed by another
+            self._due = on_time if on_time > now else now + self._period
+            self._send_signals()
+
+    # -- what goes out ----------------------------------------------------------------------------
+
+    def _begin(self, begin: Begin) -> None:
+        signals = [signal for topic in begin.topics for signal in topic.signals]
+        try:
+            text = begin.metadata.get("topology", "{}")
+            topology = msgspec.json.decode(text, type=Topology)
+        except msgspec.MsgspecError:
+            topology = Topology()
+        self.head.session, self.head.epoch_ns = begin.session, begin.epoch_ns
+        self.head.duration = float(begin.metadata.get("duration_s") or 0.0)
+        self.head.signals, self.head.topology = signals, topology
+        self.head.topics = [(topic.name, len(topic.signals)) for topic in begin.topics]
+        self._labels = [signal.name for signal in signals]
+        self._index = {name.encode(): i for i, name in enumerate(self._labels)}
+        self._decimator = Decimator(len(signals))
+        self._next_row = self._lost = 0
+        self._send(stream.HEAD, self.head)
+
+    def _event(self, event: Event) -> None:
+        number = self._number(stream.EVENT)
+        happening = Happening(
+            number=number,
+            t=event.t_ns * 1e-9,
+            level=event.level,
+            cause=event.cause,
+            source=event.source,
+            text=event.text,
+        )
+        self._events.append(happening)
+        self._send(stream.EVENT, happening)
+
+    def _rows(self, index: bytes, times: bytes, rows: bytes) -> None:
+        (first,) = BATCH.unpack(index)
+        t: Floats = np.frombuffer(times, "<i8") * 1e-9
+        block = np.frombuffer(rows, "<f8").reshape(len(t), len(self._labels))
+        self._lost += max(0, first - self._next_row)
+        self._next_row = first + len(t)
+        self._decimator.add(t, block)
+        served = 0
+        for topic in list(self._wanted):
+            for prefix, send in ((stream.FULL, self._send_full), (stream.EACH, self._send_each)):
+                column = self._index.get(topic[len(prefix) :]) if topic[:5] == prefix else None
+                if column is not None and served < MAX_FULL:
+                    send(topic, t, block[:, column], self._labels[column])
+                    served += 1
+
+    def _send_full(self, topic: bytes, t: Floats, values: Floats, name: str) -> None:
+        number = self._number(topic)
+        times, data = stream.binary(t), stream.binary(values)
+        self._send(topic, Full(number=number, name=name, t=times, value=data))
+
+    def _send_each(self, topic: bytes, t: Floats, values: Floats, name: str) -> None:
+        for time_s, value in zip(t.tolist(), values.tolist(), strict=True):
+            frame = stream.encode({"timestamp": self._wall_s(time_s), name: value})
+            self.outbox.append((topic, frame))
+
+    def _send_signals(self) -> None:
+        reduced = self._decimator
+        message = Signals(
+            number=self._number(stream.SIGNALS),
+            t_from=reduced.t_from,
+            t_until=reduced.t_until,
+            rows=reduced.rows,
+            lost=self._lost,
+            minimum=stream.binary(reduced.minimum),
+            maximum=stream.binary(reduced.maximum),
+            last=stream.binary(reduced.last),
+        )
+        self._send(stream.SIGNALS, message)
+        if self._wanted & {b"", stream.MINMAX}:
+            columns = (reduced.last.tolist(), reduced.minimum.tolist(), reduced.maximum.tolist())
+            table: dict[str, object] = {
+                name: {"last": last, "min": low, "max": high}
+                for name, last, low, high in zip(self._labels, *columns, strict=True)
+            }
+            table["timestamp"] = self._wall_s(reduced.t_until)
+            self.outbox.append((stream.MINMAX, stream.encode(table)))
+        reduced.restart()
+
+    def _wall_s(self, t: float) -> float:
+        """Session time [s] on the wall clock, s since 1970."""
+        return self.head.epoch_ns * 1e-9 + t
+
+    def _number(self, topic: bytes) -> int:
+        self._numbers[topic] = self._numbers.get(topic, 0) + 1
+        return self._numbers[topic]
+
+    def _send(self, topic: bytes, message: stream.Message) -> None:
+        self.outbox.append((topic, stream.encode(message)))

@@ -1,0 +1,146 @@
+"""What a session starts so that it can be watched: relay and web page, with addresses and keys."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from hilrt.config import MonitorTable
+from hilrt.config import Session as SessionTables
+from hilrt.monitor.commands import KEY_VARIABLE
+from hilrt.monitor.relay import SETTINGS_VARIABLE, Settings
+from hilrt.monitor.stream import BondEnds, Head, Part, Topology, Wire
+from hilrt.spawn import Children
+
+#: The operators' token; one is made up for the run where this is not set.
+TOKEN_VARIABLE = "HILRT_TOKEN"
+NICE = 10
+
+
+def topology(tables: SessionTables) -> Topology:
+    """Subsystems, connections and bonds of a session file."""
+    return Topology(
+        subsystems=[
+            Part(name, options.adapter, options.late.policy, options.late.max_misses)
+            for name, options in tables.subsystems.items()
+        ],
+        connections=[Wire(c.source, c.target) for c in tables.connections],
+        bonds=[BondEnds(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
+    )
+
+
+class LocalAddresses:
+    """Addresses for processes of this machine: sockets in a folder of ours, else free ports."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hilrt-")) if os.name == "posix" else None
+
+    def get(self, name: str) -> str:
+        """A ZeroMQ endpoint that nobody uses."""
+        if self._folder is not None:
+            return f"ipc://{self._folder}/{name}"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self._folder)
+
+
+@dataclass
+class Monitoring:
+    """How one run is watched.
+
+    Attributes
+    ----------
+    table : MonitorTable
+    web : bool
+        Whether the web page is wanted.
+    key : str
+        The session's own key, for the processes that it starts.
+    token : str
+        What opens the commands for operators; empty where the session file allows none.
+    """
+
+    table: MonitorTable
+    web: bool
+    local: LocalAddresses = field(default_factory=LocalAddresses)
+    key: str = field(default_factory=lambda: secrets.token_hex(16))
+    token: str = ""
+
+    def __post_init__(self) -> None:
+        if self.table.control:
+            self.token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(9)
+        self.commands = self.local.get("session")
+        self.rows = self.local.get("rows") if self.wanted else ""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody but the terminal view may watch."""
+        return self.web or self.table.listen is not None
+
+    def hints(self) -> list[str]:
+        """What the operator is told at the start."""
+        lines = []
+        if self.web:
+            lines.append(f"page: http://{self.table.page}")
+        if self.table.listen is not None:
+            lines.append(f"telemetry: {self.table.listen}")
+        if self.wanted and self.token and TOKEN_VARIABLE not in os.environ:
+            lines.append(f"token for {', '.join(self.table.control)}: {self.token}")
+        return lines
+
+    def start(self, children: Children, status: str, tables: SessionTables) -> None:
+        """Start relay and page, low in priority."""
+        if not self.wanted:
+            return
+        table = self.table
+        settings = Settings(
+            rows=self.rows,
+            status=status,
+            master=self.commands,
+            telemetry=self.local.get("telemetry"),
+            commands=self.local.get("commands"),
+            public_telemetry=table.listen or "",
+            public_commands=table.commands or "",
+            key=self.key,
+            token=self.token,
+            head=Head(
+                session=tables.session.name,
+                duration=tables.session.duration,
+                rate=table.rate,
+                topology=topology(tables),
+                control=list(table.control),
+                adjustable={n: (bounds.min, bounds.max) for n, bounds in table.adjust.items()},
+            ),
+        )
+        children.start(
+            "relay",
+            [sys.executable, "-m", "hilrt.monitor.relay"],
+            nice=NICE,
+            env={SETTINGS_VARIABLE: msgspec.json.encode(settings).decode()},
+        )
+        if self.web:
+            argv = [sys.executable, "-m", "hilrt.web", "--connect", settings.telemetry]
+            argv += ["--commands", settings.commands, "--page", table.page]
+            children.start("page", argv, nice=NICE)
+
+    def view_environment(self) -> dict[str, str]:
+        """What the terminal view needs to send commands."""
+        return {KEY_VARIABLE: self.key}
+
+    def close(self) -> None:
+        """Remove what was made for the addresses."""
+        self.local.close()

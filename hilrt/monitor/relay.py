@@ -1,0 +1,234 @@
+"""The relay process: between a session and everybody who watches it.
+
+``python -m hilrt.monitor.relay``; its settings come in an environment variable, because they hold
+keys. It takes rows and events from the recorder and the status from the master, and publishes the
+telemetry stream; it takes operators' commands, and passes on those that a token and the session
+file allow. However many watch, and however slow they are: the master has one peer here, and the
+recorder drops what this process does not take.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import msgspec
+import zmq
+
+from hilrt.monitor import stream
+from hilrt.monitor.broadcast import Broadcast
+from hilrt.monitor.commands import MAX_FRAME, Command, Reply, decode_command, encode, same_key
+from hilrt.monitor.stream import Head
+
+SETTINGS_VARIABLE = "HILRT_RELAY"
+#: Messages kept for a subscriber that does not read; more are dropped for it alone.
+QUEUE_LENGTH = 256
+POLL_MS = 20
+LINGER_MS = 300
+#: Commands passed on per second: what a flood may cost the master.
+COMMANDS_PER_S = 20
+#: How often a refused command is told to the session, s.
+REFUSAL_PERIOD_S = 5.0
+#: Requests whose answers are awaited.
+MAX_OPEN = 256
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """Where the relay listens, and what it lets through. Addresses are ZeroMQ endpoints.
+
+    `rows` (from the recorder), `telemetry` and `commands` are bound here; `status` and `master` are
+    connected to. `public_telemetry` and `public_commands` are for other machines, empty for none.
+    """
+
+    rows: str
+    status: str
+    master: str
+    telemetry: str
+    commands: str
+    public_telemetry: str = ""
+    public_commands: str = ""
+    key: str = ""
+    token: str = ""
+    head: Head
+
+
+class Relay:
+    """Sockets around a `Broadcast`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.stop = False
+        self._settings = settings
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._rows = self._open(zmq.PULL)
+        self._rows.bind(settings.rows)
+        self._status = self._open(zmq.SUB)
+        self._status.setsockopt(zmq.SUBSCRIBE, b"")
+        self._status.connect(settings.status)
+        self._master = self._open(zmq.DEALER)
+        self._master.connect(settings.master)
+        self._telemetry = self._open(zmq.XPUB)
+        self._telemetry.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self._commands = self._open(zmq.ROUTER)
+        self._commands.maxmsgsize = MAX_FRAME
+        self._bind(self._telemetry, settings.telemetry, settings.public_telemetry)
+        self._bind(self._commands, settings.commands, settings.public_commands)
+        head = settings.head
+        if settings.public_commands:
+            endpoint = self._commands.getsockopt_string(zmq.LAST_ENDPOINT)
+            head.commands = int(endpoint.rpartition(":")[2])
+        self.broadcast = Broadcast(head)
+        self._open_requests: dict[bytes, tuple[list[bytes], Command]] = {}
+        self._serial = 0
+        self._allowance = float(COMMANDS_PER_S)
+        self._allowed_at = self._refused_at = time.monotonic()
+
+    def _open(self, kind: int) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = self._context.socket(kind)
+        socket.sndhwm = socket.rcvhwm = QUEUE_LENGTH
+        socket.linger = LINGER_MS
+        return socket
+
+    @staticmethod
+    def _bind(socket: zmq.Socket[bytes], *addresses: str) -> None:
+        for address in addresses:
+            if address:
+                socket.bind(address)
+
+    def run(self) -> None:
+        """Relay until told to stop; what has arrived by then still leaves."""
+        poller = zmq.Poller()
+        handlers = {
+            self._rows: self._take_rows,
+            self._status: self._take_status,
+            self._telemetry: self._take_subscription,
+            self._commands: self._take_command,
+            self._master: self._take_reply,
+        }
+        for socket in handlers:
+            poller.register(socket, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(POLL_MS))
+            if not ready and self.stop:
+                break
+            for socket, handle in handlers.items():
+                if socket in ready:
+                    handle()
+            self.broadcast.tick(time.monotonic())
+            self._flush()
+        self._context.destroy(linger=LINGER_MS)
+
+    def _flush(self) -> None:
+        for topic, frame in self.broadcast.outbox:
+            self._telemetry.send_multipart([topic, frame], zmq.NOBLOCK)
+        self.broadcast.outbox.clear()
+
+    # -- one message each -------------------------------------------------------------------------
+
+    def _take_rows(self) -> None:
+        self.broadcast.take(self._rows.recv_multipart())
+
+    def _take_status(self) -> None:
+        self._telemetry.send_multipart([stream.STATUS, self._status.recv()], zmq.NOBLOCK)
+
+    def _take_subscription(self) -> None:
+        self.broadcast.subscribe(self._telemetry.recv())
+
+    def _take_command(self) -> None:
+        frames = self._commands.recv_multipart()
+        try:
+            command = decode_command(frames[-1])
+        except msgspec.MsgspecError as error:
+            self._answer(frames, Reply(False, f"not a command: {error}"))
+            return
+        problem = self.refusal(command, time.monotonic())
+        if problem:
+            self._answer(frames, Reply(False, problem))
+            return
+        self._pass_on(frames[:-1], command)
+
+    def refusal(self, command: Command, now: float) -> str:
+        """Why a command is not passed on; empty if it is."""
+        if not self._take_allowance(now):
+            return "refused: too many commands; try again in a second"
+        control = self._settings.head.control
+        if not control:
+            return "refused: this session is read-only ([monitor] control in its file)"
+        if not same_key(command.key, self._settings.token):
+            self._tell_refusal(command, now)
+            return "refused: wrong token"
+        if command.action not in control:
+            return f"refused: {command.action} is not allowed here; allowed: {', '.join(control)}"
+        return ""
+
+    def _take_allowance(self, now: float) -> bool:
+        gained = (now - self._allowed_at) * COMMANDS_PER_S
+        self._allowance = min(COMMANDS_PER_S, self._allowance + gained)
+        self._allowed_at = now
+        if self._allowance < 1.0:
+            return False
+        self._allowance -= 1.0
+        return True
+
+    def _tell_refusal(self, command: Command, now: float) -> None:
+        """Somebody tries tokens: the log should know, though not of every try."""
+        if now >= self._refused_at:
+            self._refused_at = now + REFUSAL_PERIOD_S
+            text = f"refused to {command.action}: wrong token"
+            self._pass_on([], Command(action="mark", who=command.who, text=text))
+
+    def _pass_on(self, envelope: list[bytes], command: Command) -> None:
+        if len(self._open_requests) >= MAX_OPEN:
+            self._open_requests.pop(next(iter(self._open_requests)))
+        self._serial += 1
+        number = self._serial.to_bytes(8, "little")
+        self._open_requests[number] = (envelope, command)
+        command.key = self._settings.key
+        try:
+            self._master.send_multipart([number, encode(command)], zmq.NOBLOCK)
+        except zmq.Again:
+            self._answer([*envelope, b""], Reply(False, "the session does not answer"))
+
+    def _take_reply(self) -> None:
+        number, *_, frame = self._master.recv_multipart()
+        envelope, command = self._open_requests.pop(number, ([], None))
+        if command is None or not envelope:
+            return
+        if command.action == "acknowledge" and msgspec.msgpack.decode(frame, type=Reply).ok:
+            self.broadcast.acknowledge(int(command.value), command.who)
+        self._commands.send_multipart([*envelope, frame], zmq.NOBLOCK)
+
+    def _answer(self, frames: list[bytes], reply: Reply) -> None:
+        if len(frames) > 1:
+            self._commands.send_multipart([*frames[:-1], encode(reply)], zmq.NOBLOCK)
+
+
+def main() -> int:
+    """Entry point of the process."""
+    text = os.environ.pop(SETTINGS_VARIABLE, "")
+    try:
+        settings = msgspec.json.decode(text, type=Settings)
+    except msgspec.MsgspecError:
+        sys.stderr.write("relay: is started by `hilrt run`, not by hand\n")
+        return 2
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        relay = Relay(settings)
+    except zmq.ZMQError as error:
+        where = ", ".join(filter(None, (settings.public_telemetry, settings.public_commands)))
+        sys.stderr.write(
+            f"relay: cannot listen: {error}; change [monitor] listen or commands ({where})\n"
+        )
+        return 2
+
+    def stop(*_: object) -> None:
+        relay.stop = True
+
+    signal.signal(signal.SIGTERM, stop)
+    relay.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The telemetry stream: its topics and messages (docs/telemetry.md). No I/O.
+
+Every message has two frames: the topic, and a msgpack map. Arrays are binary, float64 in little
+endian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hilrt.record.messages import Level, Signal
+from hilrt.solver import Floats
+
+FORMAT = 1
+
+HEAD = b"head"
+STATUS = b"status"
+EVENT = b"event"
+SIGNALS = b"signals"
+MINMAX = b"minmax"
+FULL = b"full/"
+EACH = b"each/"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A subsystem: its adapter, and what is done while its samples are late."""
+
+    name: str
+    adapter: str
+    late_policy: str = ""
+    max_misses: int = 0
+
+
+class Wire(msgspec.Struct, frozen=True):
+    """A connection from an output to an input, both ``subsystem.port``."""
+
+    source: str
+    target: str
+
+
+class BondEnds(msgspec.Struct, frozen=True):
+    """A power bond: the outputs that are its effort and its flow, and how it is corrected."""
+
+    name: str
+    effort: list[str]
+    flow: str
+    method: str = "none"
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """What is connected to what; stands in the log's metadata as JSON under ``topology``."""
+
+    subsystems: list[Part] = []
+    connections: list[Wire] = []
+    bonds: list[BondEnds] = []
+
+
+class Head(msgspec.Struct, kw_only=True):
+    """What the stream holds; sent to every new subscriber and every two seconds.
+
+    `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
+    messages per second on topic ``signals``; `control` are the commands that a token opens,
+    `adjustable` what ``adjust`` may set with its bounds, and `commands` the port where they are
+    taken (0: nowhere).
+    """
+
+    session: str
+    epoch_ns: int = 0
+    duration: float = 0.0
+    rate: float = 0.0
+    signals: list[Signal] = []
+    topics: list[tuple[str, int]] = []
+    topology: Topology = msgspec.field(default_factory=Topology)
+    control: list[str] = []
+    adjustable: dict[str, tuple[float, float]] = {}
+    commands: int = 0
+    format: int = FORMAT
+
+
+class Signals(msgspec.Struct, kw_only=True):
+    """All signals over an interval of session time, in the order of ``Head.signals``.
+
+    `rows` ticks from `t_from` to `t_until` [s] are summed up in the smallest, the largest and the
+    last finite value of each signal, shape (n_signals,); NaN where there was none. `lost` counts
+    the ticks that never came so far. `number` grows by one: a gap is what the subscriber missed.
+    """
+
+    number: int
+    t_from: float
+    t_until: float
+    rows: int
+    lost: int
+    minimum: bytes
+    maximum: bytes
+    last: bytes
+
+
+class Full(msgspec.Struct, kw_only=True):
+    """One signal at full rate: session times [s] and values, shape (n,)."""
+
+    number: int
+    name: str
+    t: bytes
+    value: bytes
+
+
+class Happening(msgspec.Struct, kw_only=True):
+    """An event of the log. Sent again with the same `number` when it has been acknowledged."""
+
+    number: int
+    t: float
+    level: Level
+    cause: str
+    source: str
+    text: str
+    acknowledged: str = ""
+
+
+Message = Head | Signals | Full | Happening
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[bytes, msgspec.msgpack.Decoder[Any]] = {
+    HEAD: msgspec.msgpack.Decoder(Head),
+    EVENT: msgspec.msgpack.Decoder(Happening),
+    SIGNALS: msgspec.msgpack.Decoder(Signals),
+}
+_full = msgspec.msgpack.Decoder(Full)
+
+
+def encode(message: Message | dict[str, Any]) -> bytes:
+    """The second frame of a message."""
+    return _encoder.encode(message)
+
+
+def decode(topic: bytes, frame: bytes) -> Message | None:
+    """Message in a second frame; None for topics that are not ours.
+
+    `msgspec.MsgspecError` if the frame is none of the topic's.
+    """
+    if topic.startswith(FULL):
+        full: Full = _full.decode(frame)
+        return full
+    decoder = _decoders.get(topic)
+    if decoder is None:
+        return None
+    message: Message = decoder.decode(frame)
+    return message
+
+
+def array(data: bytes) -> Floats:
+    """The numbers in a binary array."""
+    return np.frombuffer(data, "<f8")
+
+
+def binary(values: Floats) -> bytes:
+    """Numbers as a binary array."""
+    return values.astype("<f8", copy=False).tobytes()

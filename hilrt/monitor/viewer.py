@@ -1,0 +1,194 @@
+"""A subscriber to the telemetry stream: keeps what views show, and counts what it missed.
+
+`take` is called often and never blocks. A view that is too slow loses messages, not the session.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+import zmq
+
+from hilrt.monitor import stream
+from hilrt.monitor.commands import CommandClient
+from hilrt.monitor.stream import Full, Happening, Head, Signals
+from hilrt.monitor.telemetry import Flag, Status, decode
+
+QUEUE_LENGTH = 256
+#: Messages taken in one call: what a flood may cost a turn of the view's loop.
+AT_ONCE = 400
+MAX_EVENTS = 500
+SILENCE_S = 3.0
+FINAL_STATES = {"STOPPED", "FAULT"}
+
+
+class Viewer:
+    """Receives a session's stream.
+
+    Parameters
+    ----------
+    telemetry : str
+        Address of the stream.
+    commands : str
+        Where commands are taken; empty: from the port that the stream's head names, if any.
+    clock : callable
+        Monotonic time, s.
+
+    Attributes
+    ----------
+    head : Head or None
+    status : Status or None
+        Newest status, with the state's last announcement merged in.
+    events : dict
+        Newest events by number.
+    missed : int
+        Messages that this viewer did not take in time, and that were dropped for it.
+    heard_at : float
+        When the session was last heard, s.
+    on_signals, on_full : callable, optional
+        Told of every message of signals.
+    """
+
+    def __init__(
+        self,
+        telemetry: str,
+        commands: str = "",
+        *,
+        signals: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.head: Head | None = None
+        self.status: Status | None = None
+        self.events: OrderedDict[int, Happening] = OrderedDict()
+        self.missed = 0
+        self.received = 0
+        self.on_signals: Callable[[Signals], None] | None = None
+        self.on_full: Callable[[Full], None] | None = None
+        self._clock, self._telemetry, self._commands = clock, telemetry, commands
+        self.heard_at = clock()
+        self._flags: dict[Flag, float] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._wanted: dict[str, int] = {}
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
+        self._socket.rcvhwm = QUEUE_LENGTH
+        self._socket.linger = 0
+        topics = [stream.HEAD, stream.STATUS, stream.EVENT]
+        for topic in [*topics, stream.SIGNALS] if signals else topics:
+            self._socket.setsockopt(zmq.SUBSCRIBE, topic)
+        self._socket.connect(telemetry)
+        self._client: CommandClient | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has come for so long that what is shown may be wrong."""
+        return self._clock() - self.heard_at > SILENCE_S
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session has ended."""
+        return self.status is not None and self.status.state in FINAL_STATES
+
+    @property
+    def flags(self) -> list[Flag]:
+        """Flags that are up: those of the newest status, changed by newer events."""
+        return list(self._flags)
+
+    def take(self, wait_ms: int = 0) -> int:
+        """Take what has arrived; returns how many messages."""
+        count = 0
+        while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
+            self._message(self._socket.recv_multipart())
+            count += 1
+        if count:
+            self.heard_at = self._clock()
+            self.received += count
+        return count
+
+    def want_full(self, name: str) -> None:
+        """Ask for a signal at full rate; each call needs its `drop_full`."""
+        self._wanted[name] = self._wanted.get(name, 0) + 1
+        if self._wanted[name] == 1:
+            self._socket.setsockopt(zmq.SUBSCRIBE, stream.FULL + name.encode())
+
+    def drop_full(self, name: str) -> None:
+        """No longer ask for a signal at full rate."""
+        self._wanted[name] -= 1
+        if self._wanted[name] == 0:
+            del self._wanted[name]
+            topic = stream.FULL + name.encode()
+            self._socket.setsockopt(zmq.UNSUBSCRIBE, topic)
+            self._numbers.pop(topic, None)
+
+    def client(self) -> CommandClient | None:
+        """Whom to send commands to; None if the session takes none from here."""
+        if self._client is None:
+            address = self._commands
+            if not address and self.head is not None and self.head.commands:
+                address = f"{self._telemetry.rpartition(':')[0]}:{self.head.commands}"
+            if address:
+                self._client = CommandClient(address, self._context)
+        return self._client
+
+    def close(self) -> None:
+        """Free the sockets."""
+        self._context.destroy(linger=100)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def _message(self, frames: list[bytes]) -> None:
+        try:
+            if frames[0] == stream.STATUS:
+                self._take_status(decode(frames[1]))
+                return
+            message = stream.decode(frames[0], frames[1])
+        except (IndexError, msgspec.MsgspecError):
+            return
+        if isinstance(message, Head):
+            self.head = message
+        elif isinstance(message, Happening):
+            self._take_event(message)
+        elif isinstance(message, Signals):
+            self._count_gap(frames[0], message.number)
+            if self.on_signals is not None:
+                self.on_signals(message)
+        elif isinstance(message, Full) and message.name in self._wanted:
+            self._count_gap(frames[0], message.number)
+            if self.on_full is not None:
+                self.on_full(message)
+
+    def _count_gap(self, topic: bytes, number: int) -> None:
+        before = self._numbers.get(topic, number - 1)
+        self.missed += max(0, number - before - 1)
+        self._numbers[topic] = number
+
+    def _take_status(self, status: Status) -> None:
+        self.status = merged(self.status, status)
+        if status.values:
+            # Of two sources the newer one counts: an event may be ahead of the status.
+            ahead = {flag: t for flag, t in self._flags.items() if t > status.t}
+            self._flags = dict.fromkeys(status.flags, status.t) | ahead
+
+    def _take_event(self, event: Happening) -> None:
+        known = event.number in self.events
+        self.events[event.number] = event
+        while len(self.events) > MAX_EVENTS:
+            self.events.popitem(last=False)
+        newest = self.status.t if self.status is not None else 0.0
+        if known or event.t <= newest:
+            return
+        flag = Flag(event.cause, event.source)
+        if event.text.startswith(f"{event.cause} raised:"):
+            self._flags[flag] = event.t
+        elif event.text.startswith(f"{event.cause} cleared:"):
+            self._flags.pop(flag, None)
+
+
+def merged(before: Status | None, now: Status) -> Status:
+    """An announcement changes the state and the message of what was shown before."""
+    if before is None or now.values:
+        return now
+    return msgspec.structs.replace(before, state=now.state, message=now.message)

@@ -1,0 +1,82 @@
+"""Commands reach the master with the key, and only with it."""
+
+import asyncio
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hilrt.monitor.commands import (
+    ACTIONS,
+    MAX_TEXT,
+    MAX_WHO,
+    Command,
+    CommandClient,
+    CommandPort,
+    Reply,
+    decode_command,
+    encode,
+    same_key,
+)
+
+
+@given(who=st.text(), text=st.text(max_size=900), action=st.sampled_from(ACTIONS))
+def test_texts_are_fit_for_a_terminal(who, text, action):
+    command = decode_command(encode(Command(action=action, who=who, text=text)))
+    assert len(command.who) <= MAX_WHO
+    assert len(command.text) <= MAX_TEXT
+    assert command.who
+    assert (command.who + command.text).isprintable()
+
+
+@given(st.binary(max_size=60))
+def test_nonsense_is_refused(frame):
+    with pytest.raises(msgspec.MsgspecError):
+        decode_command(b"\xc1" + frame)
+
+
+def test_long_frames_are_refused():
+    with pytest.raises(msgspec.MsgspecError):
+        decode_command(encode(Command(action="mark", text="x" * 5000)))
+
+
+def test_an_empty_key_is_never_right():
+    assert not same_key("", "")
+    assert same_key("a", "a")
+    assert not same_key("a", "ä")
+
+
+async def test_port_obeys_the_key_alone():
+    obeyed, refused = [], []
+
+    def obey(command):
+        obeyed.append(command.action)
+        return Reply(True, f"did {command.action}")
+
+    port = CommandPort("tcp://127.0.0.1:*", "secret", obey, refused.append)
+    port.start()
+    client = CommandClient(port.address)
+    try:
+        good = await asyncio.to_thread(client.ask, Command(action="safe", key="secret"))
+        bad = await asyncio.to_thread(client.ask, Command(action="stop", key="wrong"))
+        # More at once than are handled in one turn.
+        numbers = [client.send(Command(action="mark", key="secret")) for _ in range(20)]
+        answered = []
+        while len(answered) < 20:
+            await asyncio.sleep(0.01)
+            answered += client.replies()
+    finally:
+        client.close()
+        port.close()
+    assert good == Reply(True, "did safe")
+    assert not bad.ok
+    assert [command.action for command in refused] == ["stop"]
+    assert obeyed == ["safe", *["mark"] * 20]
+    assert [number for number, _ in answered] == numbers
+
+
+def test_nobody_there_is_an_answer_in_time():
+    client = CommandClient("tcp://127.0.0.1:9")
+    assert client.ask(Command(action="safe"), timeout_s=0.05).ok is False
+    client.close()

@@ -1,0 +1,163 @@
+"""The relay: what a token opens, and what it keeps from the master."""
+
+import threading
+import time
+
+import pytest
+import zmq
+
+from hilrt.monitor.commands import Command, CommandClient, Reply, decode_command, encode
+from hilrt.monitor.launch import LocalAddresses
+from hilrt.monitor.relay import COMMANDS_PER_S, QUEUE_LENGTH, Relay, Settings
+from hilrt.monitor.stream import Head
+from hilrt.monitor.telemetry import Status, Telemetry
+from hilrt.monitor.viewer import Viewer
+from hilrt.record.messages import Begin, Event, Signal, Topic
+from hilrt.record.messages import encode as record
+
+
+class Bench:
+    """A relay between a recorder, a master and a view, all in this process."""
+
+    def __init__(self, **settings):
+        self.local = LocalAddresses()
+        self.status = Telemetry()
+        self.context = zmq.Context()
+        self.master = self.context.socket(zmq.ROUTER)
+        master = self.local.get("master")
+        self.master.bind(master)
+        self.settings = Settings(
+            rows=self.local.get("rows"),
+            status=self.status.address,
+            master=master,
+            telemetry=self.local.get("telemetry"),
+            commands=self.local.get("commands"),
+            key="session key",
+            token="token",
+            **{"head": Head(session="s", control=["mark", "acknowledge"]), **settings},
+        )
+        self.relay = Relay(self.settings)
+        self.thread = threading.Thread(target=self.relay.run)
+        self.thread.start()
+        self.rows = self.context.socket(zmq.PUSH)
+        self.rows.connect(self.settings.rows)
+        self.viewer = Viewer(self.settings.telemetry, self.settings.commands)
+        self.client = self.viewer.client()
+
+    def until(self, condition):
+        deadline = time.monotonic() + 10.0
+        while not condition():
+            assert time.monotonic() < deadline
+            self.viewer.take(20)
+
+    def obey_one(self, reply):
+        """As the master: answer one command."""
+        assert self.master.poll(5000)
+        *envelope, frame = self.master.recv_multipart()
+        self.master.send_multipart([*envelope, encode(reply)])
+        return decode_command(frame)
+
+    def close(self):
+        self.relay.stop = True
+        self.thread.join()
+        self.viewer.close()
+        self.context.destroy(linger=0)
+        self.status.close()
+        self.local.close()
+
+
+@pytest.fixture
+def bench():
+    made = Bench()
+    yield made
+    made.close()
+
+
+def test_view_sees_head_events_and_status(bench):
+    begin = Begin("out", "s", 0, [Topic("outputs", [Signal("a.x")])], [], {})
+    bench.rows.send_multipart([record(begin)])
+    bench.rows.send_multipart([record(Event(0, "info", "session", "session", "hello"))])
+    bench.until(lambda: bench.viewer.head and bench.viewer.head.signals and bench.viewer.events)
+    bench.until(lambda: bench.status.publish(Status(session="s", state="RUNNING", t=1.0))
+                or bench.viewer.status)  # fmt: skip
+    assert bench.viewer.head.signals == [Signal("a.x")]
+    assert [event.text for event in bench.viewer.events.values()] == ["hello"]
+    assert bench.viewer.status.state == "RUNNING"
+    assert not bench.viewer.silent
+
+
+def test_token_opens_what_is_allowed(bench):
+    number = bench.client.send(Command(action="mark", who="Ada", text="bang", key="token"))
+    command = bench.obey_one(Reply(True, "bang"))
+    assert (command.who, command.text, command.key) == ("Ada", "bang", "session key")
+    answers = []
+    bench.until(lambda: answers.extend(bench.client.replies()) or answers)
+    assert answers == [(number, Reply(True, "bang"))]
+
+
+def test_acknowledged_event_is_told_to_all(bench):
+    begin = Begin("out", "s", 0, [Topic("outputs", [Signal("a.x")])], [], {})
+    bench.rows.send_multipart([record(begin)])
+    bench.rows.send_multipart([record(Event(0, "error", "x", "a", "bang"))])
+    bench.until(lambda: bench.viewer.events)
+    bench.client.send(Command(action="acknowledge", who="Ada", value=1, key="token"))
+    bench.obey_one(Reply(True, "acknowledged"))
+    bench.until(lambda: bench.viewer.events[1].acknowledged)
+    assert bench.viewer.events[1].acknowledged == "Ada"
+
+
+def test_wrong_token_is_refused_and_told(bench):
+    reply = bench.client.ask(Command(action="mark", who="Eve", key="guess"))
+    assert reply == Reply(False, "refused: wrong token")
+    told = bench.obey_one(Reply(True))
+    assert (told.action, told.who) == ("mark", "Eve")
+    assert "wrong token" in told.text
+
+
+def test_other_actions_and_read_only_sessions(bench):
+    now = time.monotonic()
+    stop = Command(action="stop", key="token")
+    assert "not allowed" in bench.relay.refusal(stop, now)
+    bench.settings.head.control = []
+    assert "read-only" in bench.relay.refusal(stop, now)
+
+
+def test_flood_is_bounded(bench):
+    now = time.monotonic()
+    mark = Command(action="mark", key="token")
+    passed = sum(not bench.relay.refusal(mark, now) for _ in range(500))
+    assert passed <= COMMANDS_PER_S + 1
+    assert bench.relay.refusal(mark, now + 1.0) == ""
+
+
+def test_subscriber_that_never_reads_harms_nobody(bench):
+    """Its messages are dropped; another subscriber gets all."""
+    frozen = bench.context.socket(zmq.SUB)
+    frozen.rcvhwm = 1
+    frozen.setsockopt(zmq.SUBSCRIBE, b"")
+    frozen.connect(bench.settings.telemetry)
+    bench.until(
+        lambda: frozen.poll(1) or bench.status.publish(Status(session="s", state="RUNNING"))
+    )
+    heavy = Status(session="s", state="RUNNING", message="x" * 50_000)
+    for _ in range(4 * QUEUE_LENGTH):
+        bench.status.publish(heavy)
+        bench.viewer.take(1)
+    bench.until(
+        lambda: bench.status.publish(Status(session="s", state="STOPPED")) or bench.viewer.ended
+    )
+    got = 0
+    while frozen.poll(100):
+        frozen.recv_multipart()
+        got += 1
+    frozen.close()
+    assert bench.viewer.received > got
+    assert bench.thread.is_alive()
+
+
+def test_client_without_session():
+    local = LocalAddresses()
+    client = CommandClient(local.get("nobody"))
+    assert not client.ask(Command(action="mark"), timeout_s=0.05).ok
+    client.close()
+    local.close()
