@@ -75,11 +75,6 @@ class Bonds:
         """Whether any bond's input is a junction that takes something else, too."""
         return bool(self.others.any())
 
-    @cached_property
-    def own_inputs(self) -> bool:
-        """Whether no two elements act on the same input."""
-        return len(np.unique(self.effort_input)) == len(self.effort_input)
-
 
 def span(part: slice) -> range:
     """The indices in a slice that has a start and a stop."""

@@ -23,10 +23,15 @@ from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
 from hilrt.coupling.intervals import about_starts, limit_or_keep, open_intervals
-from hilrt.coupling.power_bond import as_used, tracking_power, transmitted_power
+from hilrt.coupling.power_bond import (
+    add_efforts,
+    as_used,
+    at_point,
+    tracking_power,
+    transmitted_power,
+)
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
-from hilrt.solver import Floats
 from hilrt.step_state import StepInput, StepState
 
 
@@ -122,33 +127,45 @@ def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
 
 def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
     """Power residual of the interval that ended, and the effort that answers it."""
-    bonds = plan.network.bonds
-    state.added[:] = 0.0
+    bonds, corrected = plan.network.bonds, state.corrected
     if not len(bonds) or given.elapsed <= 0.0:
+        state.added[:] = 0.0
         return
     age = given.t - state.flown_t0
     e_sent, f_sent = as_used(bonds, state.flown, age, state.flown_added, state.flown_others)
-    due = given.tick % bonds.every == 0
-    ahead: Floats = np.multiply(bonds.every, state.h_next)
-    state.corrected = correct_energy.correct_energy(
+    e, f = np.empty((2, len(e_sent)))
+    elapsed, ahead = np.empty((2, len(bonds)))
+    at_point(
+        given.tick,
+        given.t,
+        state.h_next,
+        state.y,
+        bonds.effort,
+        bonds.more,
+        bonds.more_of,
+        bonds.flow,
+        bonds.every,
+        state.bond_time,
+        e,
+        f,
+        elapsed,
+        ahead,
+        corrected.due,
+    )
+    correct_energy.correct_energy(
         bonds,
         plan.energy,
         state.energy,
-        bonds.efforts(state.y),
-        state.y[bonds.flow],
+        e,
+        f,
         e_sent,
         f_sent,
-        given.t - state.bond_time,
+        elapsed,
         ahead,
-        due,
         given.apply,
+        corrected,
     )
-    state.bond_time[due] = given.t
-    effort = state.corrected.effort * bonds.effort_gain
-    if bonds.own_inputs:
-        state.added[bonds.effort_input] = effort
-    else:  # several bonds act on one summed effort
-        np.add.at(state.added, bonds.effort_input, effort)
+    add_efforts(corrected.effort, bonds.effort_gain, bonds.effort_input, state.added)
 
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:

@@ -132,27 +132,27 @@ def correct_energy(
     f_sent: Floats,
     elapsed: Floats,
     ahead: Floats,
-    due: Bools,
     applied: bool,
-) -> Corrected:
+    out: Corrected,
+) -> None:
     """Power residual of the interval that ended, and the correction for the next one.
 
     Parameters
     ----------
     state : EnergyState
-        Updated in place for the bonds that are `due`.
+        Updated in place for the bonds that are due.
     e, f : ndarray, shape (ne,)
         Effort and flow now, uncorrected, in the outputs' units.
     e_sent, f_sent : ndarray, shape (ne,)
         Values now of the polynomials as sent for the interval that ends, without the correction.
     elapsed, ahead : ndarray, shape (nb,)
         Time since each bond's previous communication point, and to its next one, s.
-    due : ndarray of bool, shape (nb,)
-        Bonds whose slower side communicates now; the others keep their correction.
     applied : bool
         Whether the session applies corrections at all.
+    out : Corrected
+        Overwritten but for `due`, which says whose slower side communicates now; the other bonds
+        keep their correction.
     """
-    result = Corrected.nothing(len(bonds), len(e))
     _correct(
         bonds.first,
         bonds.watt,
@@ -175,16 +175,14 @@ def correct_energy(
         f_sent,
         elapsed,
         ahead,
-        due,
-        result.power,
-        result.effort,
-        result.capped,
-        result.energy,
-        result.work,
-        result.applied_work,
+        out.due,
+        out.power,
+        out.effort,
+        out.capped,
+        out.energy,
+        out.work,
+        out.applied_work,
     )
-    result.due = due
-    return result
 
 
 @compiled
@@ -245,7 +243,8 @@ def _correct(
             capped[b] = allowed != wanted
             for i in range(first[b], stop):
                 correction[i] = allowed * (f[i] / flow) if flow > FLOW_FLOOR else 0.0
-        # A bond that is not due keeps everything as it is.
+        else:  # a bond that is not due keeps everything as it is
+            energy[b], work[b], applied_work[b], capped[b] = 0.0, 0.0, 0.0, False
         power[b], in_force[b] = past_power[b], acting[b]
         for i in range(first[b], stop):
             effort[i] = correction[i] if acting[b] else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.network import Bonds, Ints
+from hilrt.network import Bonds, Bools, Ints
 from hilrt.solver import Floats
 
 
@@ -24,6 +24,58 @@ def per_bond(bonds: Bonds, elements: Floats) -> Floats:
 def transmitted_power(bonds: Bonds, e: Floats, f: Floats) -> Floats:
     """Power into the flow side [W], shape (nb,)."""
     return per_bond(bonds, bonds.watt * e * f)
+
+
+@compiled
+def at_point(
+    tick: int,
+    t: float,
+    h_next: float,
+    y: Floats,
+    effort: Ints,
+    more: Ints,
+    more_of: Ints,
+    flow: Ints,
+    every: Ints,
+    bond_time: Floats,
+    e: Floats,
+    f: Floats,
+    elapsed: Floats,
+    ahead: Floats,
+    due: Bools,
+) -> None:
+    """Effort and flow at a communication point, and which bonds communicate there.
+
+    Parameters
+    ----------
+    tick, t, h_next : int, float, float
+        Number and time [s] of the point, and the base macro step from it, s.
+    y : ndarray, shape (ny,)
+        Outputs; `effort`, `more`, `more_of`, `flow`, `every` as in `Bonds`.
+    bond_time : ndarray, shape (nb,)
+        Previous communication point of each bond [s]; moved on where one is due.
+    e, f : ndarray, shape (ne,)
+        Overwritten: effort and flow.
+    elapsed, ahead, due : ndarray, shape (nb,)
+        Overwritten: time since each bond's previous point and to its next one [s]; communicating.
+    """
+    for i in range(len(effort)):
+        e[i], f[i] = y[effort[i]], y[flow[i]]
+    for m in range(len(more)):
+        e[more_of[m]] += y[more[m]]
+    for b in range(len(every)):
+        elapsed[b], ahead[b] = t - bond_time[b], every[b] * h_next
+        due[b] = tick % every[b] == 0
+        if due[b]:
+            bond_time[b] = t
+
+
+@compiled
+def add_efforts(effort: Floats, gain: Floats, effort_input: Ints, added: Floats) -> None:
+    """Corrections (ne,), in the units of the inputs, added up at each input (nu,)."""
+    added[:] = 0.0
+    for i in range(len(effort)):
+        added[effort_input[i]] += effort[i] * gain[i]
 
 
 def as_used(

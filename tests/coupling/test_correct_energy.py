@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.coupling.correct_energy import EnergyState, Settings, correct_energy, keep_ledger
+from hilrt.coupling.correct_energy import (
+    Corrected,
+    EnergyState,
+    Settings,
+    correct_energy,
+    keep_ledger,
+)
 from tests.coupling.test_power_bond import make_bonds
 
 H = 0.01
@@ -34,8 +40,10 @@ class Bench:
         f_sent = f if f_sent is None else np.array(f_sent, float, ndmin=1)
         elapsed = np.full(len(bonds), h)
         ahead = elapsed if ahead is None else np.full(len(bonds), ahead)
-        result = correct_energy(
-            bonds, self.settings, self.state, e, f, e_sent, f_sent, elapsed, ahead, due, applied
+        result = Corrected.nothing(len(bonds), len(e))
+        result.due[:] = due
+        correct_energy(
+            bonds, self.settings, self.state, e, f, e_sent, f_sent, elapsed, ahead, applied, result
         )
         keep_ledger(self.state, result)
         return result
