@@ -99,7 +99,7 @@ def monitor(
     address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
     page: Annotated[str, typer.Option(help="address and port of the page")] = "127.0.0.1:5006",
 ) -> None:
-    """Serve the web page of a running session; only on this machine unless --page says otherwise."""
+    """Serve the web page of a running session, on this machine unless --page says otherwise."""
     try:
         from hilrt.web.server import main as web_main
     except ImportError as error:
@@ -109,21 +109,17 @@ def monitor(
 
 @app.command()
 def solver(
-    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver")],
+    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")],
     connect: Annotated[str, typer.Option(help="address of the master")],
     name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
-    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class")] = None,
+    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
 ) -> None:
-    """Host a solver in this process."""
+    """Host a solver or an FMU in this process."""
     from hilrt.solver_process import main as solver_main
 
-    params: dict[str, str] = {}
-    for item in param or []:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            _fail(f"--param {item}: write it as key=value")
-        params[key] = value
-    raise typer.Exit(solver_main(target, connect, name, params))
+    params, options = _pairs("--param", param), _pairs("--option", option)
+    raise typer.Exit(solver_main(target, connect, name, params, options))
 
 
 @app.command()
@@ -216,6 +212,16 @@ def stability(
         typer.echo(f"picture in {write_page(found, out)}", err=json_)
     except ImportError:
         _fail("the page needs bokeh; install hilrt[report]")
+
+
+def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            _fail(f"{option} {item}: write it as key=value")
+        pairs[key] = value
+    return pairs
 
 
 def _pace(text: str) -> str:

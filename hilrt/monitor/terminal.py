@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import zmq
@@ -26,10 +27,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hilrt.monitor.commands import KEY_VARIABLE, CommandClient
+from hilrt.monitor.keys import Keys, typing
 from hilrt.monitor.telemetry import Flag, Status, decode
+from hilrt.monitor.viewer import merged
 from hilrt.wording import missed_ticks, number, words
 
 SILENCE_S = 3.0
+POLL_MS = 100
 #: How long the session may take to say its first word, s.
 CONNECT_S = 60.0
 PLAIN_PERIOD_S = 2.0
@@ -42,8 +47,8 @@ _COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def live_view(status: Status) -> RenderableType:
-    """The panel that is redrawn while a session runs."""
+def live_view(status: Status, line: str = "") -> RenderableType:
+    """The panel that is redrawn while a session runs; `line` stands below everything."""
     parts: list[RenderableType] = [_progress(status), _timing(status)]
     body = Table.grid(padding=(0, 3), expand=True)
     body.add_column(ratio=1)
@@ -52,6 +57,8 @@ def live_view(status: Status) -> RenderableType:
     parts += [Text(), body, _flags(status.flags)]
     if status.message:
         parts.append(Text(status.message, style="bold"))
+    if line:
+        parts += [Text(), Text(line, style="dim", no_wrap=True, overflow="ellipsis")]
     title = Text.assemble((status.session, "bold"), "  ", (status.state, _state_style(status)))
     return Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED)
 
@@ -245,88 +252,140 @@ def _losses(summary: Mapping[str, Any]) -> Text | None:
 # -- the process ---------------------------------------------------------------------------------
 
 
+class Source(Protocol):
+    """Where the view gets what it shows, and sends what is typed."""
+
+    status: Status | None
+    stop: bool
+    silent: bool
+    key: str
+
+    def take(self, wait_ms: int) -> bool:
+        """Wait for news for at most `wait_ms` [ms]; whether there are any."""
+
+    def client(self) -> CommandClient | None:
+        """Whom to send commands to; None if nobody takes them."""
+
+
 class Watcher:
-    """Receives the newest status and says when to end.
+    """Receives the newest status from the session on this machine, and says when to end.
 
     Parameters
     ----------
     address : str
         Where the session publishes.
+    commands : str
+        Where it takes commands; empty for none.
     clock : callable
         Monotonic time, s.
     """
 
-    def __init__(self, address: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, address: str, commands: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.status: Status | None = None
         self.stop = False
         self.silent = False
-        self._clock = clock
+        self.key = os.environ.get(KEY_VARIABLE, "")
+        self._clock, self._commands = clock, commands
         self._deadline = clock() + CONNECT_S
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.CONFLATE, 1)
         self._socket.setsockopt(zmq.SUBSCRIBE, b"")
         self._socket.connect(address)
+        self._client = CommandClient(commands, self._context) if commands else None
 
-    def watch(self, show: Callable[[Status], None]) -> None:
-        """Call `show` with every new status until the session ends."""
-        while not self.stop:
-            if self._socket.poll(200):
-                try:
-                    self.status = _merged(self.status, decode(self._socket.recv()))
-                except msgspec.MsgspecError:
-                    continue
-                self._deadline = self._clock() + SILENCE_S
-                show(self.status)
-                if self.status.state.upper() in FINAL_STATES:
-                    return
-            elif self._clock() > self._deadline:
-                self.silent = True
-                return
+    def take(self, wait_ms: int) -> bool:
+        """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
+        if not self._socket.poll(wait_ms):
+            self.silent = self._clock() > self._deadline
+            return False
+        try:
+            self.status = merged(self.status, decode(self._socket.recv()))
+        except msgspec.MsgspecError:
+            return False
+        self._deadline = self._clock() + SILENCE_S
+        return True
+
+    def client(self) -> CommandClient | None:
+        """The session itself."""
+        return self._client
 
     def close(self) -> None:
-        """Free the socket."""
+        """Free the sockets."""
         self._context.destroy(linger=0)
 
 
-def _merged(before: Status | None, now: Status) -> Status:
-    """An announcement changes the state and the message of what was shown before."""
-    if before is None or now.values:
-        return now
-    return msgspec.structs.replace(before, state=now.state, message=now.message)
+def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) -> None:
+    """Call `show` with every news until the session ends or is silent.
+
+    `turn` is called ten times a second; it says whether there is something else to show.
+    """
+    while not source.stop and not source.silent:
+        news = source.take(POLL_MS)
+        if turn() or news:
+            show()
+        if news and source.status is not None and source.status.state.upper() in FINAL_STATES:
+            return
 
 
-def run(watcher: Watcher, console: Console) -> None:
+def run(source: Source, console: Console, plain: bool = False) -> None:
     """Show the session until it ends: live on a terminal that is large enough, else in lines."""
-    roomy = console.width >= MIN_WIDTH and console.height >= MIN_HEIGHT
-    if console.is_terminal and not console.is_dumb_terminal and roomy:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            watcher.watch(lambda status: live.update(live_view(status), refresh=True))
+    live = console.is_terminal and not console.is_dumb_terminal and not plain
+    if live and console.width >= MIN_WIDTH and console.height >= MIN_HEIGHT:
+        _run_live(source, console)
     else:
-        _run_plain(watcher, console)
-    if watcher.silent and watcher.status is not None:
-        console.print(f"{watcher.status.session}: silent for {SILENCE_S:g} s; the view ends")
+        _run_plain(source, console)
+    if source.silent and source.status is not None:
+        console.print(f"{source.status.session}: silent for {SILENCE_S:g} s; the view ends")
 
 
-def _run_plain(watcher: Watcher, console: Console) -> None:
+def _run_live(source: Source, console: Console) -> None:
+    keys: Keys | None = None
+    with typing() as typed, Live(console=console, auto_refresh=False, transient=True) as live:
+
+        def turn() -> bool:
+            nonlocal keys
+            client = source.client() if typed is not None else None
+            if client is None or typed is None:
+                return False
+            keys = keys or Keys(client, source.key)
+            before = keys.line
+            keys.type(typed(), source.status)
+            keys.take_answers()
+            return keys.line != before
+
+        def show() -> None:
+            if source.status is not None:
+                line = keys.line if keys is not None else ""
+                live.update(live_view(source.status, line), refresh=True)
+
+        watch(source, show, turn)
+
+
+def _run_plain(source: Source, console: Console) -> None:
     shown_at, shown_state = -math.inf, ""
 
-    def show(status: Status) -> None:
+    def show() -> None:
         nonlocal shown_at, shown_state
-        now = time.monotonic()
+        status, now = source.status, time.monotonic()
+        if status is None:
+            return
         if now - shown_at >= PLAIN_PERIOD_S or status.state != shown_state:
             console.print(plain_line(status), soft_wrap=True, highlight=False, markup=False)
             shown_at, shown_state = now, status.state
 
-    watcher.watch(show)
+    watch(source, show, lambda: False)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="hilrt view", description="Shows a running session.")
     parser.add_argument("--connect", required=True, help="address of the session's telemetry")
+    parser.add_argument("--commands", default="", help="address for the operator's commands")
     options = parser.parse_args(arguments)
-    watcher = Watcher(options.connect)
+    watcher = Watcher(options.connect, options.commands)
 
     def stop(*_: object) -> None:
         watcher.stop = True

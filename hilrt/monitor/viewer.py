@@ -88,6 +88,11 @@ class Viewer:
         return self._clock() - self.heard_at > SILENCE_S
 
     @property
+    def now(self) -> float:
+        """The viewer's clock, s."""
+        return self._clock()
+
+    @property
     def ended(self) -> bool:
         """Whether the session has ended."""
         return self.status is not None and self.status.state in FINAL_STATES

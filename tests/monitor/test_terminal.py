@@ -21,7 +21,15 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
-from hilrt.monitor.terminal import Watcher, closing_table, flag_words, live_view, plain_line
+from hilrt.monitor.terminal import (
+    Watcher,
+    closing_table,
+    flag_words,
+    live_view,
+    plain_line,
+    watch,
+)
+from hilrt.monitor.viewer import merged
 
 RUNNING = Status(
     session="engine-in-the-loop",
@@ -86,9 +94,9 @@ def test_session_in_virtual_time_has_no_lateness():
 
 
 def test_announcement_keeps_the_values():
-    assert terminal._merged(None, STOPPED) == STOPPED
-    merged = terminal._merged(RUNNING, STOPPED)
-    assert (merged.state, merged.message, merged.t) == ("STOPPED", "finished", 12.34)
+    assert merged(None, STOPPED) == STOPPED
+    both = merged(RUNNING, STOPPED)
+    assert (both.state, both.message, both.t) == ("STOPPED", "finished", 12.34)
 
 
 SUMMARY = {
@@ -161,8 +169,8 @@ class Clock:
 
 def test_silent_session_ends_the_view(monkeypatch):
     monkeypatch.setattr(terminal, "CONNECT_S", 1.0)
-    watcher = Watcher("tcp://127.0.0.1:9", Clock())
-    watcher.watch(lambda status: None)
+    watcher = Watcher("tcp://127.0.0.1:9", clock=Clock())
+    watch(watcher, lambda: None, lambda: False)
     watcher.close()
     assert watcher.silent
 

@@ -1,0 +1,144 @@
+"""Keys of the terminal view: each becomes a command. Typing never waits, and gives way on exit."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from hilrt.monitor.commands import Command, CommandClient
+from hilrt.monitor.telemetry import Status
+
+HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
+#: How long a stop waits for its second key, s, and an answer is shown.
+CONFIRM_S, SHOWN_S = 3.0, 6.0
+_ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
+
+
+class Keys:
+    """Turns typed characters into commands, and answers into a line of text.
+
+    Parameters
+    ----------
+    client : CommandClient
+    key : str
+        Token, or the session's key.
+    clock : callable
+        Monotonic time, s.
+
+    Attributes
+    ----------
+    line : str
+        What the view shows below the session.
+    """
+
+    def __init__(
+        self, client: CommandClient, key: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._key, self._clock = client, key, clock
+        self._who = operator_name()
+        self._note: str | None = None
+        self._stop_until = self._shown_until = 0.0
+        self._answer = ""
+
+    @property
+    def line(self) -> str:
+        """Help, the note that is being typed, a question or an answer."""
+        now = self._clock()
+        if self._note is not None:
+            return f"note: {self._note}▏ (Enter: keep, Esc: drop)"
+        if now < self._stop_until:
+            return "stop the session? q again: yes"
+        return self._answer if now < self._shown_until else HELP
+
+    def type(self, text: str, status: Status | None) -> None:
+        """Take typed characters."""
+        if len(text) > 1 and text.startswith(_ESCAPE):
+            return  # an arrow or function key
+        for character in text:
+            if self._note is not None:
+                self._edit(character)
+            else:
+                self._press(character, status)
+
+    def _edit(self, character: str) -> None:
+        note = self._note or ""
+        if character in _ENTER:
+            self._note = None
+            self._send(Command(action="mark", text=note))
+        elif character == _ESCAPE:
+            self._note = None
+        elif character in _ERASE:
+            self._note = note[:-1]
+        elif character.isprintable():
+            self._note = note + character
+
+    def _press(self, character: str, status: Status | None) -> None:
+        confirmed, self._stop_until = self._clock() < self._stop_until, 0.0
+        if character in _ENTER or character == "a":
+            self._send(Command(action="arm"))
+        elif character == "s":
+            self._send(Command(action="safe"))
+        elif character == "h":
+            off = status is not None and status.shadow
+            self._send(Command(action="shadow", value=0.0 if off else 1.0))
+        elif character == "m":
+            self._note = ""
+        elif character == "q" and confirmed:
+            self._send(Command(action="stop"))
+        elif character == "q":
+            self._stop_until = self._clock() + CONFIRM_S
+
+    def _send(self, command: Command) -> None:
+        command.who, command.key = self._who, self._key
+        self._show("sent" if self._client.send(command) else "the session does not answer")
+
+    def take_answers(self) -> None:
+        """Show what the session has answered."""
+        for _, reply in self._client.replies():
+            self._show(reply.text if reply.ok else f"not done: {reply.text}")
+
+    def _show(self, text: str) -> None:
+        self._answer, self._shown_until = text, self._clock() + SHOWN_S
+
+
+def operator_name() -> str:
+    """Who sits here, for the log."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "operator"
+
+
+@contextlib.contextmanager
+def typing() -> Iterator[Callable[[], str] | None]:
+    """What has been typed since the last call, key by key; None where there is no terminal."""
+    try:
+        import termios
+        import tty
+
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError, AttributeError):  # Windows; a pipe; nothing
+        yield None
+        return
+    except Exception as error:  # termios.error is no OSError
+        if type(error).__name__ != "error":
+            raise
+        yield None
+        return
+
+    def typed() -> str:
+        if not select.select([descriptor], [], [], 0)[0]:
+            return ""
+        return os.read(descriptor, 64).decode("utf-8", "replace")
+
+    try:
+        tty.setcbreak(descriptor)
+        yield typed
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

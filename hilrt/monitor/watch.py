@@ -1,0 +1,82 @@
+"""``hilrt watch``: the terminal view of a session on another machine, with keys where allowed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import zmq
+from rich.console import Console
+
+from hilrt.monitor.commands import CommandClient
+from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.terminal import run
+from hilrt.monitor.viewer import Viewer
+
+#: How long the session's stream may take to appear, s.
+CONNECT_S = 10.0
+
+
+def main(address: str, plain: bool = False) -> int:
+    """Watch until the session ends; exit status 0, 2 bad address, 3 nothing heard.
+
+    Parameters
+    ----------
+    address : str
+        What the session file gives as ``[monitor] listen``, with the machine's name.
+    plain : bool
+        Lines instead of the live view.
+    """
+    try:
+        viewer = Viewer(address, signals=False)
+    except zmq.ZMQError as error:
+        sys.stderr.write(f"{address}: {error}; write it as tcp://HOST:PORT, see [monitor] listen\n")
+        return 2
+    watcher = RemoteWatcher(viewer)
+
+    def stop(*_: object) -> None:
+        watcher.stop = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        run(watcher, Console(), plain)
+    except BrokenPipeError:
+        return 0
+    finally:
+        viewer.close()
+    if watcher.status is None and not watcher.stop:
+        sys.stderr.write(
+            f"{address}: nothing heard for {CONNECT_S:g} s; check the address, and that the "
+            "session runs with [monitor] listen\n"
+        )
+        return 3
+    return 0
+
+
+class RemoteWatcher:
+    """A `Viewer` as the terminal view wants it; see `terminal.Watcher`."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.viewer = viewer
+        self.stop = False
+        self.silent = False
+        self.status = viewer.status
+        self._ends_at = viewer.heard_at + CONNECT_S
+        self.key = os.environ.get(TOKEN_VARIABLE, "")
+
+    def take(self, wait_ms: int) -> bool:
+        """Wait for news; whether there are any."""
+        before, viewer = self.viewer.status, self.viewer
+        viewer.take(wait_ms)
+        self.status = viewer.status
+        if self.status is None:
+            self.stop |= viewer.now > self._ends_at
+            return False
+        self.silent = viewer.silent
+        return self.status is not before
+
+    def client(self) -> CommandClient | None:
+        """Whom to send commands to, if a token is known and the session takes commands."""
+        return self.viewer.client() if self.key else None
