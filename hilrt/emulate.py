@@ -25,7 +25,6 @@ from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
 from hilrt_adapters.can_bus import open_bus
-from hilrt_adapters.udp_reader import UdpReader
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
@@ -253,10 +252,7 @@ def main(
             for problem in error.problems:
                 print(f"hilrt emulate: {problem}", file=sys.stderr)
             return 2
-        reader = None
-        if UdpReader.available(bus.get("interface")):
-            reader = UdpReader(opened.fileno(), on_bus.demands)
-        on_bus.attach(reader.drain if reader else opened.drain, opened.send)
+        on_bus.attach(opened.drain, opened.send)
         watched = die_with_parent(signal.SIGTERM, parent)
         with freeze_gc() as collect:
 
@@ -270,14 +266,11 @@ def main(
                     on_bus, ending, duration=duration, fault=planned, housekeeping=housekeeping
                 )
             finally:
-                if reader:
-                    reader.close()
                 opened.close()
-    errors = reader.errors if reader else opened.errors
     print(
         f"hilrt emulate: {name} ended after {cycles} cycles, {skipped} skipped; frames: "
         f"{on_bus.sent} sent, {on_bus.received} received, {on_bus.bad_frames} unreadable, "
-        f"{on_bus.send_errors} not sent, {errors} bus errors",
+        f"{on_bus.send_errors} not sent, {opened.errors} bus errors",
         file=sys.stderr,
     )
     return 0

@@ -29,8 +29,10 @@ from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.peer import Peer
 from hilrt.solver import Port
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
-from hilrt_adapters.can import Receiver, Sender
 from hilrt_adapters.can_bus import CanBus, open_bus
+from hilrt_adapters.can_frame import Frame
+from hilrt_adapters.can_receive import Receiver
+from hilrt_adapters.can_send import Sender
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20
@@ -87,14 +89,19 @@ class Gateway:
         self.parent = parent
         self.clock = clock
         self.guardian = Guardian(bench.limits, bench.guard_settings(idle_timeout))
-        self.sender = Sender(list(bench.inputs.values()), bench.request, bench.options.alive)
+        options = bench.options
+        self.sender = Sender(
+            list(bench.inputs.values()), bench.request, options.alive, options.messages
+        )
         self.receiver = Receiver(
             bench.outputs,
             bench.state,
-            bench.options.alive,
-            bench.options.bench_timeout,
+            options.alive,
+            options.bench_timeout,
             own=self.sender.messages,
             clock=clock,
+            options=options.messages,
+            system_clock=bus.system_clock,
         )
         #: Collects garbage if it fits into the time given, ns.
         self.collect: Callable[[int], bool] = lambda slack_ns: False
@@ -118,8 +125,7 @@ class Gateway:
         poller.register(self.peer.socket, zmq.POLLIN)
         poller.register(self.bus.fileno(), zmq.POLLIN)
         while not self._done():
-            wait = self.guardian.wait_ns(self.clock())
-            poller.poll(MAX_WAIT_MS if wait is None else min(MAX_WAIT_MS, -(-wait // 1_000_000)))
+            poller.poll(self._wait_ms())
             try:
                 self.cycle()
             except Exception as error:
@@ -130,6 +136,14 @@ class Gateway:
         if self._stop_asked:
             self.peer.send(wire.Stopped())
         return 0
+
+    def _wait_ms(self) -> int:
+        """How long there is nothing to do unless something comes, ms."""
+        now = self.clock()
+        wait = self.guardian.wait_ns(now)
+        if wait is None:
+            return MAX_WAIT_MS
+        return min(MAX_WAIT_MS, -(-int(min(wait, self.sender.wait_ns(now))) // 1_000_000))
 
     def cycle(self) -> None:
         """One pass: the master's messages, the guardian, frames out, frames in, the answers."""
@@ -147,10 +161,7 @@ class Gateway:
                     self.peer.send(wire.Event(level="warning", cause="malformed", text=text))
         now = self.clock()
         self._watch_over(now)
-        u = self.guardian.step(now, self._view(now))
-        if u is not None:
-            for frame in self.sender.frames(u, self.guardian.enable):
-                self._send(frame)
+        self._demand(now)
         if self.receiver.take(self.bus.drain()):
             self._realised = self.bench.realised(self.receiver.y)
             if now - self._master_seen < MASTER_READS_NS:
@@ -163,6 +174,22 @@ class Gateway:
         if now - self._collected_at > COLLECT_EVERY_NS:
             self._collected_at = now
             self.collect(COLLECT_WITHIN_NS)
+
+    def _demand(self, now: int) -> None:
+        """Send what the guardian says, when each message is due."""
+        guardian, before = self.guardian, self.guardian.state
+        u = guardian.step(now, self._view(now))
+        if guardian.state in SILENT:
+            if before is State.WITHDRAWING:
+                for frame in self.sender.last(guardian.sent):
+                    self._send(frame)
+            return
+        if u is not None and guardian.state is State.WITHDRAWING:
+            frames = self.sender.frames(u, guardian.enable)
+        else:
+            frames = self.sender.due(now, guardian.sent, guardian.enable, u is not None)
+        for frame in frames:
+            self._send(frame)
 
     def _secure_blind(self, reason: str) -> int:
         """Bring the bench down on knowledge of the demands alone, then end with status 1."""
@@ -232,7 +259,7 @@ class Gateway:
         ratio, text = self.receiver.overdue(now)
         return BenchView(self._realised, self.receiver.enabled, ratio, text)
 
-    def _send(self, frame: can.Message) -> None:
+    def _send(self, frame: Frame) -> None:
         try:
             self.bus.send(frame)
         except (can.CanError, OSError) as error:
@@ -240,7 +267,7 @@ class Gateway:
             kind = f"{type(error).__name__}: {error}"
             if kind not in self._error_kinds and len(self._error_kinds) < MAX_ERROR_KINDS:
                 self._error_kinds.add(kind)
-                text = f"frame 0x{frame.arbitration_id:X} did not leave: {kind}; check the bus"
+                text = f"frame {frame.text} did not leave: {kind}; check the bus"
                 self.peer.send(wire.Event(level="error", cause="send_error", text=text))
 
     def counters(self) -> dict[str, int]:

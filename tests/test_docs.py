@@ -17,6 +17,8 @@ from hilrt.reliability import CAUSES
 from hilrt.run import RunOptions
 from hilrt.session import run_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt_adapters.can_options import MessageOptions
+from hilrt_adapters.can_protect import Protection
 from hilrt_adapters.inprocess import Options as InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
 from hilrt_adapters.zeromq import Options as ZeroMQOptions
@@ -42,10 +44,13 @@ SECTIONS = {
     '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
     "`[subsystems.NAME.enable]`": Enable,
     "`[subsystems.NAME.safe_profile]`": SafeProfile,
+    "`[subsystems.NAME.messages.MESSAGE]`": MessageOptions,
+    "`[subsystems.NAME.messages.MESSAGE.protection]`": Protection,
     '`adapter = "replay"`': ReplayOptions,
     "`[[connections]]`": config.Connection,
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
+    "`[[alarms]]`": config.Alarm,
     "`[reliability]`": config.Reliability,
     "`[monitor]`": config.MonitorTable,
     "`[monitor.adjust.NAME]`": config.Adjustable,

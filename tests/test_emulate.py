@@ -14,6 +14,7 @@ from hilrt import emulate
 from hilrt.emulate import CYCLE_NS, Ending, Fault, run_loop
 from hilrt.errors import ConfigError
 from hilrt_adapters.bench_on_bus import BenchOnBus
+from hilrt_adapters.can_frame import EXTENDED, REMOTE, Frame
 
 DATABASE = Path(__file__).parents[1] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)
@@ -23,29 +24,23 @@ class Wire:
     """A bus of two lists."""
 
     def __init__(self) -> None:
-        self.incoming: list[can.Message] = []
-        self.sent: list[can.Message] = []
+        self.incoming: list[Frame] = []
+        self.sent: list[Frame] = []
 
-    def drain(self) -> list[can.Message]:
+    def drain(self) -> list[Frame]:
         frames, self.incoming = self.incoming, []
         return frames
 
     def put(self, name: str, values: Mapping[str, float]) -> None:
         message = MESSAGES.get_message_by_name(name)
-        self.incoming.append(
-            can.Message(
-                arbitration_id=message.frame_id,
-                is_extended_id=False,
-                data=message.encode(dict(values)),
-            )
-        )
+        self.incoming.append(Frame(message.frame_id, message.encode(dict(values))))
 
     def decoded(self, name: str) -> list[dict[str, Any]]:
         message = MESSAGES.get_message_by_name(name)
         return [
-            message.decode(bytes(f.data), decode_choices=False)
+            message.decode(f.data, decode_choices=False)
             for f in self.sent
-            if f.arbitration_id == message.frame_id
+            if f.can_id == message.frame_id
         ]
 
 
@@ -134,17 +129,17 @@ def test_demands_enable_and_drive_the_bench(on_bus: BenchOnBus, wire: Wire) -> N
 
 def test_foreign_and_damaged_frames_are_not_taken(on_bus: BenchOnBus, wire: Wire) -> None:
     wire.incoming = [
-        can.Message(arbitration_id=128, is_extended_id=False, data=b"\x01"),
-        can.Message(arbitration_id=128, is_extended_id=True, data=bytes(8)),
-        can.Message(arbitration_id=256, is_extended_id=False, data=bytes(8)),
-        can.Message(arbitration_id=128, is_extended_id=False, is_remote_frame=True, dlc=8),
+        Frame(128, b"\x01"),
+        Frame(EXTENDED | 128, bytes(8)),
+        Frame(256, bytes(8)),
+        Frame(REMOTE | 128, b""),
     ]
     on_bus.cycle(0.0)
     assert (on_bus.received, on_bus.bad_frames) == (0, 1)
 
 
 def test_frames_that_do_not_leave_are_counted(on_bus: BenchOnBus) -> None:
-    def full(frame: can.Message) -> None:
+    def full(frame: Frame) -> None:
         raise can.CanOperationError("no buffer space")
 
     on_bus.attach(tuple, full)

@@ -20,6 +20,7 @@ from hilrt.gateway import Gateway
 from hilrt.guardian import NS, State
 from hilrt.tables import build
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
+from hilrt_adapters.can_frame import Frame
 
 MS = NS // 1000
 DBC = """VERSION ""
@@ -90,6 +91,7 @@ class ScriptedBus:
 
     def __init__(self) -> None:
         self.errors = 0
+        self.system_clock = True
         self.frames: list[tuple[str, dict[str, Any]]] = []
         self.speed = 0.0
         self.enabled = 0.0
@@ -98,17 +100,17 @@ class ScriptedBus:
         self.fails: Exception | None = None
         self.count = 0
 
-    def drain(self) -> list[can.Message]:
+    def drain(self) -> list[Frame]:
         if not self.publishes:
             return []
         self.count += 1
         fast = {"Speed": self.speed, "Torque": 12.0, "Alive": self.count % 256}
         return [_frame("Fast", fast), _frame("Slow", {"Enabled": self.enabled})]
 
-    def send(self, frame: can.Message) -> None:
+    def send(self, frame: Frame) -> None:
         if self.fails is not None:
             raise self.fails
-        message = PLAIN.get_message_by_frame_id(frame.arbitration_id)
+        message = PLAIN.get_message_by_frame_id(frame.can_id)
         values: Any = message.decode(bytes(frame.data))
         self.frames.append((message.name, values))
         if message.name == "DynoDemand" and self.obeys:
@@ -118,10 +120,10 @@ class ScriptedBus:
         return next(values for n, values in reversed(self.frames) if n == name)
 
 
-def _frame(name: str, values: dict[str, float]) -> can.Message:
+def _frame(name: str, values: dict[str, float]) -> Frame:
     message = PLAIN.get_message_by_name(name)
     data = message.encode(cast(Any, values), strict=False)
-    return can.Message(arbitration_id=message.frame_id, is_extended_id=False, data=data)
+    return Frame(message.frame_id, data)
 
 
 class Rig:

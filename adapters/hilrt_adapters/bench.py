@@ -19,6 +19,7 @@ from hilrt.solver import Port
 from hilrt.units import conversion
 from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
 from hilrt_adapters.can_bus import check_bus
+from hilrt_adapters.can_options import MessageOptions, check_messages
 
 
 class Enable(Table, kw_only=True):
@@ -73,6 +74,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     emulator: str | None = None
     #: Name of the counter signal that is looked for in every message.
     alive: str = "Alive"
+    #: What is particular about single messages, a table each.
+    messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,12 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
     enable = options.enable
     request = find(enable.request, f"{table} enable.request") if enable else None
     state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
-    problems += _check_messages(table, inputs, outputs, request, state)
+    problems += _check_directions(table, inputs, outputs, request, state)
+    sent = [ref.message for ref in [*inputs.values(), *([request] if request else [])]]
+    received = [ref.message for ref in [*outputs.values(), *([state] if state else [])]]
+    if len(found) == len(outputs):
+        problems += check_messages(table, options.messages, sent, received)
+    problems += _check_format(table, options, [*sent, *received])
     problems += _check_order(table, options)
     if not options.outputs:
         problems.append(f"{table} outputs: is empty; name at least one signal to measure")
@@ -231,7 +239,7 @@ def _check_range(entry: BenchInput, ref: SignalRef, label: str) -> list[str]:
     ]
 
 
-def _check_messages(
+def _check_directions(
     table: str,
     inputs: dict[str, SignalRef],
     outputs: dict[str, SignalRef],
@@ -249,9 +257,9 @@ def _check_messages(
         if text in seen:
             problems.append(f"{table} {key} = {text!r}: is driven by {seen[text]} too; choose one")
         seen[text] = key
-        if ref.message.is_multiplexed():
+        if ref.message.is_container:
             problems.append(
-                f"{table} {key} = {text!r}: message {ref.message.name} is multiplexed; such"
+                f"{table} {key} = {text!r}: message {ref.message.name} contains others; such"
                 " messages are received, but not sent; give the demand a message of its own"
             )
     sent = {ref.message.name for _, ref in driven}
@@ -263,6 +271,14 @@ def _check_messages(
             " take outputs and enable.state from messages that the bench sends"
         )
     return problems
+
+
+def _check_format(table: str, options: BenchOptions, messages: Sequence[Message]) -> list[str]:
+    """Messages of CAN FD need a bus that is opened for it."""
+    fd = sorted({message.name for message in messages if message.is_fd})
+    if not fd or options.bus.get("fd"):
+        return []
+    return [f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus"]
 
 
 def _check_order(table: str, options: BenchOptions) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import can
 import cantools
@@ -14,6 +14,8 @@ from cantools.database.can import Message
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
 from hilrt_adapters.can import load_database
+from hilrt_adapters.can_codec import codec
+from hilrt_adapters.can_frame import Frame, IdTable, can_id_of
 
 
 class EmulatedBench(Protocol):
@@ -42,27 +44,37 @@ class EmulatedBench(Protocol):
         ...
 
 
+class _Incoming:
+    """One message that is taken."""
+
+    def __init__(self, message: Message, signals: tuple[str, ...]) -> None:
+        self.name = message.name
+        self.signals = signals
+        self.decode = codec(message, signals).decode
+
+    def values(self, data: bytes) -> dict[str, float]:
+        return dict(zip(self.signals, self.decode(data), strict=True))  # type: ignore[arg-type]
+
+
 class _Outgoing:
     """One message that is sent: its coding, counter and period."""
 
-    def __init__(self, message: Message, every: int) -> None:
+    def __init__(self, message: Message, signals: tuple[str, ...], every: int) -> None:
         self.message = message
         self.every = every
+        self.can_id = can_id_of(message)
         self.counter = 0
         alive = {signal.name: signal.length for signal in message.signals}.get("Alive")
         self.modulus = None if alive is None else 1 << alive
+        names = signals if alive is None else (*signals, "Alive")
+        self.encode = codec(message, names).encode
 
-    def frame(self, values: dict[str, float]) -> can.Message:
+    def frame(self, measured: Mapping[str, float]) -> Frame:
+        values = list(measured.values())
         if self.modulus is not None:
-            values["Alive"] = self.counter
+            values.append(self.counter)
             self.counter = (self.counter + 1) % self.modulus
-        message = self.message
-        return can.Message(
-            arbitration_id=message.frame_id,
-            is_extended_id=message.is_extended_frame,
-            data=message.encode(values, strict=False),
-            check=False,
-        )
+        return Frame(self.can_id, self.encode(values))
 
 
 class BenchOnBus:
@@ -91,8 +103,8 @@ class BenchOnBus:
 
     def __init__(self, bench: EmulatedBench, database: Path) -> None:
         self.bench = bench
-        self._drain: Callable[[], Iterable[can.Message]] = tuple
-        self._transmit: Callable[[can.Message], None] = lambda frame: None
+        self._drain: Callable[[], Iterable[Frame]] = tuple
+        self._transmit: Callable[[Frame], None] = lambda frame: None
         self.silent = False
         self.heard_at = -math.inf
         self.received = self.sent = self.bad_frames = self.send_errors = 0
@@ -119,12 +131,15 @@ class BenchOnBus:
         if problems:
             raise ConfigError(problems)
         self.demands = [messages[name] for name in bench.receives]
-        self._incoming = {(m.frame_id, m.is_extended_frame): m for m in self.demands}
-        self._outgoing = [_Outgoing(messages[name], every) for name, every in bench.sends.items()]
+        self._incoming = IdTable(
+            (message, _Incoming(message, bench.receives[message.name])) for message in self.demands
+        )
+        self._outgoing = [
+            _Outgoing(messages[name], tuple(bench.measure(name)), every)
+            for name, every in bench.sends.items()
+        ]
 
-    def attach(
-        self, drain: Callable[[], Iterable[can.Message]], send: Callable[[can.Message], None]
-    ) -> None:
+    def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
         """Say where frames come from, without blocking, and where they go."""
         self._drain = drain
         self._transmit = send
@@ -132,9 +147,9 @@ class BenchOnBus:
     def cycle(self, now: float) -> None:
         """Take what has come, integrate one cycle up to `now` [s], publish."""
         for frame in self._drain():
-            message = self._incoming.get((frame.arbitration_id, frame.is_extended_id))
-            if message is not None and not (frame.is_remote_frame or frame.is_error_frame):
-                self._take(message, frame, now)
+            incoming = self._incoming.find(frame.can_id)
+            if incoming is not None:
+                self._take(incoming, frame, now)
         self.bench.advance(now)
         if not self.silent:
             for outgoing in self._outgoing:
@@ -142,15 +157,15 @@ class BenchOnBus:
                     self._send(outgoing)
         self._cycle += 1
 
-    def _take(self, message: Message, frame: can.Message, now: float) -> None:
+    def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
         try:
-            values: Any = message.decode(bytes(frame.data), decode_choices=False)
+            values = incoming.values(frame.data)
         except (cantools.database.DecodeError, ValueError):
             self.bad_frames += 1
             return
         self.received += 1
         self.heard_at = now
-        self.bench.receive(message.name, values, now)
+        self.bench.receive(incoming.name, values, now)
 
     def _send(self, outgoing: _Outgoing) -> None:
         try:

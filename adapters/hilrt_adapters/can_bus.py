@@ -9,14 +9,17 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import can
+from can.interfaces.udp_multicast import UdpMulticastBus
 from cantools.database.can import Message
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
-from hilrt_adapters.udp_reader import UdpReader
+from hilrt_adapters.can_frame import Frame, IdTable, from_message, to_message
+from hilrt_adapters.can_socketcan import SocketCanFrames
+from hilrt_adapters.can_udp import UdpFrames
 
 #: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
 DRAIN_LIMIT = 256
@@ -24,6 +27,24 @@ DRAIN_LIMIT = 256
 SEND_TIMEOUT = 0.001
 #: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
 RECEIVE_BUFFER_BYTES = 1 << 20
+
+
+class Direct(Protocol):
+    """Frames past python-can, for the interfaces that are used most."""
+
+    errors: int
+
+    def drain(self, limit: int) -> list[Frame]:
+        """At most `limit` frames that have arrived; never blocks."""
+        ...
+
+    def send(self, frame: Frame) -> None:
+        """Send without waiting; `OSError` if it does not leave."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds; the bus stays open."""
+        ...
 
 
 class CanBus:
@@ -35,15 +56,15 @@ class CanBus:
     Parameters
     ----------
     bus : can.BusABC
-    reader : UdpReader, optional
-        Reads instead of the bus; for ``udp_multicast``.
+    direct : Direct, optional
+        Reads and sends instead of the bus.
     """
 
-    def __init__(self, bus: can.BusABC, reader: UdpReader | None = None) -> None:
+    def __init__(self, bus: can.BusABC, direct: Direct | None = None) -> None:
         self._bus = bus
-        self._reader = reader
+        self._direct = direct
         self._errors = 0
-        self._queue: deque[can.Message] = deque()
+        self._queue: deque[Frame] = deque()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         try:
@@ -65,15 +86,20 @@ class CanBus:
         return self._fd
 
     @property
+    def system_clock(self) -> bool:
+        """Whether the frames' times are of this machine's clock, and not a device's."""
+        return self._direct is not None
+
+    @property
     def errors(self) -> int:
         """Readings that failed, and datagrams that were no frames."""
-        return self._errors + (self._reader.errors if self._reader else 0)
+        return self._errors + (self._direct.errors if self._direct else 0)
 
-    def drain(self) -> list[can.Message]:
+    def drain(self) -> list[Frame]:
         """Frames that have arrived, at most `DRAIN_LIMIT`; never blocks."""
-        if self._reader is not None:
-            return self._reader.drain(DRAIN_LIMIT)
-        frames: list[can.Message] = []
+        if self._direct is not None:
+            return self._direct.drain(DRAIN_LIMIT)
+        frames: list[Frame] = []
         if self._thread is not None:
             with suppress(BlockingIOError):
                 self._wake.recv(DRAIN_LIMIT)
@@ -86,18 +112,20 @@ class CanBus:
             try:
                 frame = self._bus.recv(timeout=0)
             except (can.CanError, OSError, ValueError):
-                self._errors += (
-                    1  # one bad datagram is no reason to stop: the rest at the next call
-                )
+                # one bad datagram is no reason to stop: the rest at the next call
+                self._errors += 1
                 break
             if frame is None:
                 break
-            frames.append(frame)
+            frames.append(from_message(frame))
         return frames
 
-    def send(self, frame: can.Message) -> None:
+    def send(self, frame: Frame) -> None:
         """Send a frame; raises `can.CanError` or `OSError` if it does not leave."""
-        self._bus.send(frame, timeout=SEND_TIMEOUT)
+        if self._direct is not None:
+            self._direct.send(frame)
+        else:
+            self._bus.send(to_message(frame), timeout=SEND_TIMEOUT)
 
     def close(self) -> None:
         """Release the bus."""
@@ -106,8 +134,8 @@ class CanBus:
             self._thread.join(1.0)
             self._wake.close()
             self._signal.close()
-        if self._reader is not None:
-            self._reader.close()
+        if self._direct is not None:
+            self._direct.close()
         self._bus.shutdown()
 
     def _read(self) -> None:
@@ -119,7 +147,7 @@ class CanBus:
                 self._closing.wait(0.01)
                 continue
             if frame is not None:
-                self._queue.append(frame)
+                self._queue.append(from_message(frame))
                 self._notify()
 
     def _notify(self) -> None:
@@ -186,17 +214,11 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     arguments = dict(arguments)
     if arguments["interface"] == "udp_multicast":
         arguments.setdefault("hop_limit", 0)
+    table = IdTable((message, message) for message in receive)
     if arguments["interface"] == "socketcan" and receive:
         # Only where the kernel filters: python-can's own filter would make `recv` return None,
         # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
-        arguments["can_filters"] = [
-            {
-                "can_id": message.frame_id,
-                "can_mask": 0x1FFFFFFF if message.is_extended_frame else 0x7FF,
-                "extended": message.is_extended_frame,
-            }
-            for message in receive
-        ]
+        arguments["can_filters"] = table.filters()
     try:
         bus = can.Bus(ignore_config=True, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
@@ -205,8 +227,13 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
             f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
+    direct: Direct | None = None
     if arguments["interface"] == "udp_multicast":
         _hear_own_group_only(bus.fileno())
-    if receive and UdpReader.available(arguments["interface"]):
-        return CanBus(bus, UdpReader(bus.fileno(), receive))
-    return CanBus(bus)
+    if UdpFrames.available(arguments["interface"]):
+        group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
+        hops = int(arguments["hop_limit"])
+        direct = UdpFrames(bus.fileno(), table.find if receive else None, group, hops)
+    elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
+        direct = SocketCanFrames(bus.fileno())
+    return CanBus(bus, direct)

@@ -1,18 +1,23 @@
-"""Coding of the used signals of one CAN message, as shifts and masks where that is possible.
+"""Coding of the used signals of one CAN message, compiled to a few shifts and masks.
 
 cantools codes every signal of a message through dictionaries, some 10 µs per frame and, with the
 cold caches of a process that wakes up for each frame, twice that. A gateway does it thousands of
-times a second for the few signals that it uses. Messages of plain integers, which is what benches
-send, are therefore taken apart here; everything else (floats, multiplexing) goes to cantools.
+times a second for the few signals that it uses. So the two functions that a message needs are
+written out as Python source once, with every number of the database in its place, and compiled:
+integers and floats, either byte order, multiplexed or not. Containers go to cantools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from cantools.database.can import Message, Signal
 from cantools.database.utils import start_bit
+
+#: struct codes of the floats that a database can have, by their length in bits.
+_FLOATS = {16: "<e", 32: "<f", 64: "<d"}
 
 
 class Codec(Protocol):
@@ -21,21 +26,33 @@ class Codec(Protocol):
     def decode(self, data: bytes) -> Sequence[float | None]:
         """Values in the order of the signals; None for one that this frame does not carry.
 
-        Raises a cantools `DecodeError` or a `ValueError` for data that are too short.
+        Raises a cantools `DecodeError` or a `ValueError` for data that are too short, and for a
+        multiplexer value that the database does not know.
         """
         ...
 
     def encode(self, values: Sequence[float]) -> bytes:
-        """Bytes of the message; signals that were not chosen have their start values."""
+        """Bytes of the message; signals that were not chosen have their start values.
+
+        A value that the bits cannot carry becomes the nearest they can.
+        """
         ...
 
 
-def codec(message: Message, names: Sequence[str]) -> Codec:
-    """The cheapest codec that the message permits, for the signals `names`."""
-    signals = [message.get_signal_by_name(name) for name in names]
-    if message.is_multiplexed() or message.is_container or any(s.is_float for s in signals):
+def codec(message: Message, names: Sequence[str], fixed: Mapping[str, int] | None = None) -> Codec:
+    """The cheapest codec that the message permits.
+
+    Parameters
+    ----------
+    message : Message
+    names : sequence of str
+        The signals, in the order of the values.
+    fixed : mapping of str to int, optional
+        Raw values of signals that are sent always so: multiplexers.
+    """
+    if message.is_container:
         return CantoolsCodec(message, names)
-    return PlainCodec(message, names)
+    return CompiledCodec(message, names, fixed or {})
 
 
 class CantoolsCodec:
@@ -57,82 +74,199 @@ class CantoolsCodec:
         return self._message.encode(self._values, strict=False)
 
 
+class CompiledCodec:
+    """Functions written for the message.
+
+    Attributes
+    ----------
+    decode, encode : callable
+        See `Codec`.
+    """
+
+    decode: Callable[[bytes], Sequence[float | None]]
+    encode: Callable[[Sequence[float]], bytes]
+
+    def __init__(self, message: Message, names: Sequence[str], fixed: Mapping[str, int]) -> None:
+        fields = [_field(message.get_signal_by_name(name), message.length) for name in names]
+        space: dict[str, Any] = {"from_bytes": int.from_bytes}
+        for code in _FLOATS.values():
+            space[f"unpack_{code[1]}"] = struct.Struct(code).unpack
+            space[f"pack_{code[1]}"] = struct.Struct(code).pack
+        source = _decoder(message, names, fields) + _encoder(message, fields, fixed)
+        exec(compile(source, f"<codec of {message.name}>", "exec"), space)  # numbers only
+        self.decode = space["decode"]
+        self.encode = space["encode"]
+
+
+# ---- where a signal lies -------------------------------------------------------------------------
+
+
 class _Field(NamedTuple):
     """Where a signal lies in the message, read as one integer, and what it means."""
 
     big: bool  # in the big-endian reading of the bytes
     shift: int
-    mask: int
-    sign: int  # weight of the sign bit; 0 for an unsigned one
-    low: int  # smallest and largest raw value
-    high: int
+    length: int
+    signed: bool
+    real: bool  # an IEEE float
     scale: float
     offset: float
 
+    @property
+    def mask(self) -> int:
+        return (1 << self.length) - 1
 
-class PlainCodec:
-    """Messages whose used signals are integers with scale and offset."""
+    @property
+    def raw(self) -> str:
+        """Source of the raw value without its sign."""
+        word = "big" if self.big else "little"
+        return (
+            f"({word} >> {self.shift} & {self.mask})" if self.shift else f"({word} & {self.mask})"
+        )
 
-    def __init__(self, message: Message, names: Sequence[str]) -> None:
-        self._length = message.length
-        self._fields = [_field(message.get_signal_by_name(name), message.length) for name in names]
-        data = message.encode(start_values(message), strict=False)
-        readings = {"little": int.from_bytes(data, "little"), "big": int.from_bytes(data, "big")}
-        for field in self._fields:
-            order = "big" if field.big else "little"
-            readings[order] &= ~(field.mask << field.shift)
-            cleared = readings[order].to_bytes(self._length, order)  # type: ignore[arg-type]
-            readings = {
-                "little": int.from_bytes(cleared, "little"),
-                "big": int.from_bytes(cleared, "big"),
-            }
-        self._background = readings["little"]
-        self._any_big = any(field.big for field in self._fields)
+    @property
+    def value(self) -> str:
+        """Source of the physical value; the same operations as cantools, so the same bits."""
+        raw = self.raw
+        if self.real:
+            size = self.length // 8
+            raw = f"unpack_{_FLOATS[self.length][1]}({raw}.to_bytes({size}, 'little'))[0]"
+        elif self.signed:
+            half = 1 << (self.length - 1)
+            raw = f"(({raw} ^ {half}) - {half})"
+        if self.scale == 1 and self.offset == 0:
+            return raw
+        return f"{raw} * {self.scale!r} + {self.offset!r}"
 
-    def decode(self, data: bytes) -> Sequence[float | None]:
-        """See `Codec`."""
-        if len(data) < self._length:
-            raise ValueError(f"{len(data)} bytes instead of {self._length}")
-        data = data[: self._length]
-        little = int.from_bytes(data, "little")
-        big = int.from_bytes(data, "big") if self._any_big else 0
-        values: list[float | None] = []
-        for is_big, shift, mask, sign, _, _, scale, offset in self._fields:
-            raw = ((big if is_big else little) >> shift) & mask
-            if raw & sign:
-                raw -= mask + 1
-            values.append(raw * scale + offset)
-        return values
-
-    def encode(self, values: Sequence[float]) -> bytes:
-        """See `Codec`; a value that the bits cannot carry becomes the nearest they can."""
-        little, big = self._background, 0
-        for value, field in zip(values, self._fields, strict=True):
-            is_big, shift, mask, _, low, high, scale, offset = field
-            raw = min(max(round((value - offset) / scale), low), high) & mask
-            if is_big:
-                big |= raw << shift
-            else:
-                little |= raw << shift
-        if big:
-            little |= int.from_bytes(big.to_bytes(self._length, "big"), "little")
-        return little.to_bytes(self._length, "little")
+    def coded(self, value: str) -> str:
+        """Source of the raw value of the physical one in the variable `value`, masked."""
+        plain = self.scale == 1 and self.offset == 0
+        scaled = value if plain else f"({value} - {self.offset!r}) / {self.scale!r}"
+        if self.real:
+            return f"from_bytes(pack_{_FLOATS[self.length][1]}({scaled}), 'little')"
+        half = 1 << (self.length - 1)
+        low, high = (-half, half - 1) if self.signed else (0, 2 * half - 1)
+        return f"min(max(round({scaled}), {low}), {high}) & {self.mask}"
 
 
 def _field(signal: Signal, length: int) -> _Field:
     big = signal.byte_order == "big_endian"
     first = start_bit(signal)
-    half = 1 << (signal.length - 1)
     return _Field(
         big=big,
         shift=8 * length - first - signal.length if big else first,
-        mask=2 * half - 1,
-        sign=half if signal.is_signed else 0,
-        low=-half if signal.is_signed else 0,
-        high=half - 1 if signal.is_signed else 2 * half - 1,
+        length=signal.length,
+        signed=signal.is_signed,
+        real=signal.is_float,
         scale=signal.scale,
         offset=signal.offset,
     )
+
+
+# ---- source of the functions ---------------------------------------------------------------------
+
+
+def _decoder(message: Message, names: Sequence[str], fields: Sequence[_Field]) -> str:
+    size = message.length
+    lines = [
+        "def decode(data):",
+        f"    if len(data) != {size}:",
+        f"        if len(data) < {size}:",
+        f"            raise ValueError(f'{{len(data)}} bytes instead of {size}')",
+        f"        data = data[:{size}]",
+    ]
+    switches = sorted(
+        (signal for signal in message.signals if signal.is_multiplexer),
+        key=lambda signal: len(_above(message, signal)),  # outer ones first
+    )
+    read = [*fields, *(_field(signal, size) for signal in switches)]
+    lines += [
+        f"    {word} = from_bytes(data, '{word}')"
+        for word, big in (("little", False), ("big", True))
+        if any(field.big == big for field in read)
+    ]
+    variables: dict[str, str] = {}
+    for i, switch in enumerate(switches):
+        variables[switch.name] = f"switch{i}"
+        known = _ids_below(message, switch) or ()
+        active = _active(message, switch, variables)
+        lines += [
+            f"    switch{i} = {_field(switch, size).raw}",
+            f"    if switch{i} not in {known} and {active}:",
+            f"        raise ValueError(f'no multiplexer value {{switch{i}}}')",
+        ]
+    parts = []
+    for name, field in zip(names, fields, strict=True):
+        condition = _active(message, message.get_signal_by_name(name), variables)
+        parts.append(
+            field.value if condition == "True" else f"{field.value} if {condition} else None"
+        )
+    lines.append(f"    return ({''.join(part + ', ' for part in parts)})")
+    return "\n".join(lines) + "\n"
+
+
+def _ids_below(message: Message, switch: Signal) -> set[int]:
+    """Values of a multiplexer under which the message has signals."""
+    return {
+        value
+        for signal in message.signals
+        if signal.multiplexer_signal == switch.name
+        for value in signal.multiplexer_ids or ()
+    }
+
+
+def _active(message: Message, signal: Signal, variables: Mapping[str, str]) -> str:
+    """Source of the condition under which a frame carries the signal."""
+    conditions = [
+        f"{variables[name]} in {ids or ()}" for name, ids in reversed(_above(message, signal))
+    ]
+    return " and ".join(conditions) or "True"
+
+
+def _above(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
+    """Multiplexers over a signal, the nearest first, each with the values that select it."""
+    above = []
+    while signal.multiplexer_signal is not None:
+        above.append((signal.multiplexer_signal, set(signal.multiplexer_ids or ())))
+        signal = message.get_signal_by_name(signal.multiplexer_signal)
+    return above
+
+
+def selection(message: Message, signal: Signal) -> dict[str, int]:
+    """Raw values of the multiplexers in a frame that carries the signal; the smallest possible."""
+    return {name: min(ids) for name, ids in _above(message, signal) if ids}
+
+
+def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
+    """Whether a frame with these multiplexer values carries the signal."""
+    above = _above(message, message.get_signal_by_name(name))
+    return name not in fixed and all(fixed.get(switch) in ids for switch, ids in above)
+
+
+def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> str:
+    size = message.length
+    values = start_values(message)
+    for name, raw in fixed.items():
+        signal = message.get_signal_by_name(name)
+        values[name] = signal.raw_to_scaled(raw, decode_choices=False)
+    background = bytearray(message.encode(values, strict=False).ljust(size, b"\0"))
+    for field in fields:
+        order = "big" if field.big else "little"
+        word = int.from_bytes(background, order)  # type: ignore[arg-type]
+        word &= ~(field.mask << field.shift)
+        background[:] = word.to_bytes(size, order)  # type: ignore[arg-type]
+    # Everything in the byte order that most fields have; the others are turned round once.
+    order = "big" if fields and all(field.big for field in fields) else "little"
+    main = [str(int.from_bytes(background, order))]  # type: ignore[arg-type]
+    turned: list[str] = []
+    for i, field in enumerate(fields):
+        part = f"({field.coded(f'v{i}')}) << {field.shift}"
+        (turned if field.big and order == "little" else main).append(part)
+    if turned:
+        main.append(f"from_bytes(({' | '.join(turned)}).to_bytes({size}, 'big'), 'little')")
+    unpack = f"    {''.join(f'v{i}, ' for i in range(len(fields)))}= values\n" if fields else ""
+    whole = " | ".join(main)
+    return f"def encode(values):\n{unpack}    return ({whole}).to_bytes({size}, '{order}')\n"
 
 
 def start_values(message: Message) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt_adapters.can_bus import DRAIN_LIMIT, CanBus, check_bus, open_bus
+from hilrt_adapters.can_frame import Frame
 
 
 def message(i: int = 0x123) -> can.Message:
@@ -29,9 +30,9 @@ def pair() -> Iterator[tuple[CanBus, can.BusABC]]:
     bus.close()
 
 
-def drain(bus: CanBus, count: int) -> list[can.Message]:
+def drain(bus: CanBus, count: int) -> list[Frame]:
     """Wait, with a deadline, until `count` frames have come."""
-    frames: list[can.Message] = []
+    frames: list[Frame] = []
     while len(frames) < count:
         assert select.select([bus.fileno()], [], [], 5.0)[0], "nothing arrived"
         frames += bus.drain()
@@ -43,7 +44,7 @@ def test_frames_make_the_descriptor_readable(pair: tuple[CanBus, can.BusABC]) ->
     assert bus.drain() == []
     other.send(message())
     assert drain(bus, 1)[0].data == b"\x01\x02"
-    bus.send(message(0x77))
+    bus.send(Frame(0x77, b"\x01"))
     received = other.recv(5.0)
     assert received is not None
     assert received.arbitration_id == 0x77
@@ -54,7 +55,7 @@ def test_a_flood_is_drained_in_parts(pair: tuple[CanBus, can.BusABC]) -> None:
     for i in range(2 * DRAIN_LIMIT + 10):
         other.send(message(i))
     frames = drain(bus, 2 * DRAIN_LIMIT + 10)
-    assert [f.arbitration_id for f in frames] == list(range(2 * DRAIN_LIMIT + 10))
+    assert [f.can_id for f in frames] == list(range(2 * DRAIN_LIMIT + 10))
 
 
 class FlakyBus(can.BusABC):

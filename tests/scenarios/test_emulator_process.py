@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import can
 import cantools
 import pytest
 
 from hilrt_adapters.can_bus import open_bus
+from hilrt_adapters.can_frame import Frame
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)
@@ -54,7 +54,7 @@ class StandIn:
         time.sleep(0.005)
         message = MESSAGES.get_message_by_name("EngineSlow")
         for frame in self.bus.drain():
-            if frame.arbitration_id == message.frame_id:
+            if frame.can_id == message.frame_id:
                 self.slow = message.decode(bytes(frame.data), decode_choices=False)
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -68,13 +68,7 @@ class StandIn:
 
     def _send(self, name: str, values: dict[str, float]) -> None:
         message = MESSAGES.get_message_by_name(name)
-        self.bus.send(
-            can.Message(
-                arbitration_id=message.frame_id,
-                is_extended_id=False,
-                data=message.encode(values, strict=False),
-            )
-        )
+        self.bus.send(Frame(message.frame_id, message.encode(values, strict=False)))
 
 
 @pytest.fixture

@@ -1,0 +1,212 @@
+"""Checksums and counters of messages, as configured per message.
+
+The AUTOSAR profiles are those of the library ``autosar-e2e``; here they get a common face, and the
+plain checksums that older control units use join them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import xor
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from cantools.database.can import Message
+from cantools.database.utils import start_bit
+from e2e import crc, p01, p02, p05
+
+from hilrt.config import Table, nearest
+from hilrt.errors import ConfigError
+
+Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
+
+_ID_MODES = {
+    "both": p01.E2E_P01_DATAID_BOTH,
+    "alternating": p01.E2E_P01_DATAID_ALT,
+    "low": p01.E2E_P01_DATAID_LOW,
+    "nibble": p01.E2E_P01_DATAID_NIBBLE,
+}
+
+
+class Protection(Table):
+    """``protection``: how a message shows that it is whole and new.
+
+    With an ``e2e`` profile the counter is in the profile's header; with the other checksums it is
+    the message's counter signal, if it has one.
+    """
+
+    method: Literal["e2e1", "e2e2", "e2e5", "crc8_j1850", "crc8_h2f", "sum", "xor"]
+    #: Profiles 1 and 5: the message's data identifier.
+    data_id: Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)] | None = None
+    #: Profile 1: which part of it enters the checksum.
+    id_mode: Literal["both", "alternating", "low", "nibble"] = "both"
+    #: Profile 2: sixteen data identifiers, one per counter value.
+    data_ids: list[Byte] | None = None
+    #: Profiles 1 and 5: byte at which the header starts.
+    offset: Annotated[int, msgspec.Meta(ge=0, le=61)] = 0
+    #: Without a profile: the signal of 8 bits, in one byte, that carries the checksum.
+    signal: str | None = None
+    #: ``sum`` and ``xor``: what the checksum starts from, such as the bytes of the identifier.
+    start: Byte = 0
+
+
+class Guarded(NamedTuple):
+    """What a message's protection does.
+
+    Parameters
+    ----------
+    check : callable
+        Whether the bytes are whole.
+    protect : callable
+        The bytes with header or checksum, from the bytes and a count.
+    counter : callable, optional
+        The count in the bytes; None where it is a signal of the message.
+    modulus : int
+        Of that count.
+    header : int
+        Bits of the message that the protection writes, as a mask over its little-endian reading.
+    """
+
+    check: Callable[[bytes], bool]
+    protect: Callable[[bytes, int], bytes]
+    counter: Callable[[bytes], int] | None
+    modulus: int
+    header: int
+
+
+def guarded(options: Protection, message: Message, label: str) -> Guarded:
+    """Functions for a message; `ConfigError` if the options do not fit it."""
+    match options.method:
+        case "e2e1":
+            return _profile_1(options, message, label)
+        case "e2e2":
+            return _profile_2(options, message, label)
+        case "e2e5":
+            return _profile_5(options, message, label)
+    return _plain(options, message, label)
+
+
+def _data_id(options: Protection, label: str) -> int:
+    if options.data_id is None:
+        raise ConfigError(
+            f"{label} data_id: is missing; method = {options.method!r} needs the message's "
+            "data identifier, from the bench's communication description"
+        )
+    return options.data_id
+
+
+def _room(message: Message, first: int, count: int, label: str) -> int:
+    """Mask of the bytes of a header; `ConfigError` if the message is too short for it."""
+    if message.length < first + count:
+        raise ConfigError(
+            f"{label} offset = {first}: a header of {count} bytes does not fit into the "
+            f"{message.length} bytes of {message.name}"
+        )
+    return ((1 << 8 * count) - 1) << 8 * first
+
+
+def _profile_1(options: Protection, message: Message, label: str) -> Guarded:
+    data_id, offset = _data_id(options, label), options.offset
+    mode = _ID_MODES[options.id_mode]
+    header = _room(message, offset, 2, label)
+    length = message.length
+
+    def protect(data: bytes, count: int) -> bytes:
+        whole = bytearray(data)
+        whole[offset + 1] = whole[offset + 1] & 0xF0 | count
+        p01.e2e_p01_protect(
+            whole, data_id, data_id_mode=mode, offset=offset, increment_counter=False
+        )
+        return bytes(whole)
+
+    def check(data: bytes) -> bool:
+        return len(data) >= length and p01.e2e_p01_check(
+            data, data_id, data_id_mode=mode, offset=offset
+        )
+
+    # The upper half of the second byte is the message's, except in nibble mode.
+    header &= ~(0xF0 << 8 * (offset + 1)) if options.id_mode != "nibble" else -1
+    return Guarded(check, protect, lambda data: data[offset + 1] & 0x0F, 15, header)
+
+
+def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
+    if options.data_ids is None or len(options.data_ids) != 16:
+        raise ConfigError(
+            f"{label} data_ids: method = 'e2e2' needs a list of 16 data identifiers, "
+            f"{'not ' + str(len(options.data_ids)) if options.data_ids else 'which is missing'}"
+        )
+    if options.offset:
+        raise ConfigError(
+            f"{label} offset = {options.offset}: the header of profile 2 is at byte 0"
+        )
+    ids, length = bytes(options.data_ids), message.length
+    _room(message, 0, 2, label)
+
+    def protect(data: bytes, count: int) -> bytes:
+        whole = bytearray(data)
+        whole[1] = whole[1] & 0xF0 | count
+        p02.e2e_p02_protect(whole, ids, increment_counter=False)
+        return bytes(whole)
+
+    def check(data: bytes) -> bool:
+        return len(data) >= length and p02.e2e_p02_check(data, ids, length=0)
+
+    return Guarded(check, protect, lambda data: data[1] & 0x0F, 16, 0x0FFF)
+
+
+def _profile_5(options: Protection, message: Message, label: str) -> Guarded:
+    data_id, offset = _data_id(options, label), options.offset
+    header, length = _room(message, offset, 3, label), message.length
+
+    def protect(data: bytes, count: int) -> bytes:
+        whole = bytearray(data)
+        whole[offset + 2] = count
+        p05.e2e_p05_protect(whole, data_id, offset=offset, increment_counter=False)
+        return bytes(whole)
+
+    def check(data: bytes) -> bool:
+        return len(data) >= length and p05.e2e_p05_check(data, data_id, offset=offset)
+
+    return Guarded(check, protect, lambda data: data[offset + 2], 256, header)
+
+
+def _plain(options: Protection, message: Message, label: str) -> Guarded:
+    signals = {signal.name: signal for signal in message.signals}
+    if options.signal is None:
+        raise ConfigError(
+            f"{label} signal: is missing; name the signal of {message.name} that carries the "
+            "checksum"
+        )
+    if options.signal not in signals:
+        raise ConfigError(
+            f"{label} signal = {options.signal!r}: message {message.name} has no such signal"
+            f"{nearest(options.signal, signals)}"
+        )
+    signal = signals[options.signal]
+    place, rest = divmod(start_bit(signal), 8)
+    if signal.length != 8 or rest:
+        raise ConfigError(
+            f"{label} signal = {options.signal!r}: must have 8 bits and fill one byte; "
+            f"it has {signal.length}, from bit {rest} of a byte on"
+        )
+    start, length = options.start, message.length
+    compute: dict[str, Callable[[bytes], int]] = {
+        "crc8_j1850": crc.calculate_crc8,
+        "crc8_h2f": crc.calculate_crc8_h2f,
+        "sum": lambda data: (start + sum(data)) & 0xFF,
+        "xor": lambda data: reduce(xor, data, start),
+    }
+    checksum = compute[options.method]
+
+    def protect(data: bytes, count: int) -> bytes:
+        rest = data[:place] + data[place + 1 :]
+        return data[:place] + bytes((checksum(rest),)) + data[place + 1 :]
+
+    def check(data: bytes) -> bool:
+        if len(data) < length:
+            return False
+        data = data[:length]
+        return data[place] == checksum(data[:place] + data[place + 1 :])
+
+    return Guarded(check, protect, None, 1, 0xFF << 8 * place)
