@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hilrt import host, registry, spawn
 from hilrt.adjust import check_monitor
+from hilrt.check_alarms import check_alarms
 from hilrt.check_control import check_control
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
@@ -85,6 +86,7 @@ def check(
     check_bonds(topology, findings)
     check_loops(topology, findings)
     check_control(topology, findings)
+    check_alarms(topology, findings)
     check_monitor(tables, findings)
     check_mu(topology, findings)
     return findings.problems

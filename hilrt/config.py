@@ -235,6 +235,20 @@ class Reliability(Table):
     clear_time: NonNegative = 0.05
 
 
+class Alarm(Table):
+    """``[[alarms]]``: limits on a measured value, and what happens when one is crossed."""
+
+    #: Output that is watched, ``subsystem.port``.
+    signal: str
+    name: str = ""
+    min: float | None = None
+    max: float | None = None
+    max_rate: Positive | None = None
+    #: How long the value must be outside without a break, s.
+    delay: NonNegative = 0.0
+    action: Literal["log", "degrade", "stop", "safe"] = "log"
+
+
 class Adjustable(Table):
     """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
 
@@ -267,6 +281,7 @@ class Session(Table):
     subsystems: dict[str, SubsystemOptions]
     connections: list[Connection] = []
     bonds: list[Bond] = []
+    alarms: list[Alarm] = []
     reliability: Reliability = msgspec.field(default_factory=Reliability)
     monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
 

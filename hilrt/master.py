@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
 from hilrt.exchange import Exchange
 from hilrt.jacobians import JacobianKeeper
@@ -37,6 +38,7 @@ class End(StrEnum):
 
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
+    ALARMED = "alarmed"
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class Master:
         self.jacobians: JacobianKeeper | None = None
         #: Told when a bench's samples stay away, and when they are back.
         self.on_degraded: Callable[[bool, str], None] | None = None
-        self._silent_benches: set[str] = set()
+        self._degrading: set[str] = set()
         self._degraded = False
         self._calm_since = 0
         self.collect_garbage: Callable[[int], bool] | None = None
@@ -151,7 +153,8 @@ class Master:
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
             macro_step(self.plan, self.state, given)
             h_ns = round(self.state.h_next * 1e9)
-            last = t_ns >= duration_ns
+            alarmed = self.state.alarms.level >= STOP
+            last = t_ns >= duration_ns or alarmed
             if not last:
                 self.exchange.dispatch(self.state, t_ns, h_ns)
             done = monotonic_ns()
@@ -159,7 +162,7 @@ class Master:
             self._slack(given, t_ns, h_ns, done - begun, done - grid.clock_ns(t_ns))
             self.progress.t_ns = t_ns
             if last:
-                return End.FINISHED
+                return End.ALARMED if alarmed else End.FINISHED
             before, t_ns = t_ns, t_ns + h_ns
             if self.clock is not None:
                 t_ns = self._skip_passed(grid, t_ns, min(duration_ns, t_ns + 10**9))
@@ -211,24 +214,27 @@ class Master:
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
         for change in changes:
             if change.cause == "sample_late" and change.where in self.exchange.benches:
-                if change.raised:
-                    self._silent_benches.add(change.where)
-                else:
-                    self._silent_benches.discard(change.where)
+                reason = f"samples of {change.where} are late"
+            elif change.cause == "alarm" and self.plan.alarms.degrades(change.where):
+                reason = f"alarm {change.where}"
+            else:
+                continue
+            if change.raised:
+                self._degrading.add(reason)
+            else:
+                self._degrading.discard(reason)
         changes.clear()
 
     def _watch_benches(self, t_ns: int) -> None:
-        """The session is degraded while the samples of any bench stay away, and a while longer."""
-        if self._silent_benches:
+        """Degraded while the samples of any bench stay away or an alarm says so; and a while."""
+        if self._degrading:
             self._calm_since = t_ns
         waiting = self._degraded and t_ns - self._calm_since < RECOVER_NS
-        degraded = bool(self._silent_benches) or waiting
+        degraded = bool(self._degrading) or waiting
         if degraded != self._degraded and self.on_degraded is not None:
             self._degraded = degraded
-            names = ", ".join(sorted(self._silent_benches))
-            self.on_degraded(
-                degraded, f"samples of {names} are late" if degraded else "all is back"
-            )
+            reasons = "; ".join(sorted(self._degrading))
+            self.on_degraded(degraded, reasons if degraded else "all is back")
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""

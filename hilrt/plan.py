@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from hilrt.alarms import AlarmPlan, build_alarms
 from hilrt.config import Reliability, Session, StepControl
 from hilrt.control import Controls, build_controls
 from hilrt.coupling.correct_energy import Settings
@@ -70,6 +71,7 @@ class Plan:
     shadow: bool
     feedthrough: Feedthrough | None
     dithers: bool
+    alarms: AlarmPlan
 
     @cached_property
     def coupled(self) -> Bools:
@@ -125,6 +127,7 @@ def build_plan(
         Where any bond is corrected by its feedthrough.
     """
     controls = build_controls(network, tables.master)
+    alarms = build_alarms(network, tables.alarms, tables.master.step)
     master, owner = tables.master, network.outputs.owner
     control = master.step_control
     spacing = np.where(physical[owner], 0.5 * master.step * network.every[owner], 0.0)
@@ -147,7 +150,8 @@ def build_plan(
         energy=_energy(network, physical, shadow),
         holds_when_late=np.array([policy == "hold" for policy in late]),
         reliability=tables.reliability,
-        checks=build_checks(network, tests_errors=controls.tests),
+        checks=build_checks(network, tests_errors=controls.tests, alarms=alarms.names),
+        alarms=alarms,
         shadow=shadow,
         feedthrough=feedthrough,
         dithers=any(

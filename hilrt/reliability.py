@@ -10,6 +10,7 @@ chatter.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -58,6 +59,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
     "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
     "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
+    "alarm": Cause("a measured value outside its limits", 0.0, 1.1),
 }
 
 
@@ -97,13 +99,17 @@ class Checks:
         return next(c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
 
 
-def build_checks(network: Network, tests_errors: bool = False) -> Checks:
+def build_checks(
+    network: Network, tests_errors: bool = False, alarms: Sequence[str] = ()
+) -> Checks:
     """All checks that the topology has something to watch for.
 
     Parameters
     ----------
     tests_errors : bool
         Whether the errors of the inputs are estimated.
+    alarms : sequence of str
+        Names of the alarms.
     """
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
@@ -120,6 +126,7 @@ def build_checks(network: Network, tests_errors: bool = False) -> Checks:
         "input_limited": network.inputs.names,
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
+        "alarm": list(alarms),
     }
     groups: list[slice] = []
     where: list[str] = []
@@ -231,6 +238,7 @@ class Monitor:
         part["input_limited"][:] = state.limited
         part["step_minimum"][:] = plan.at_minimum(state.h_next)
         part["deadline_missed"][:] = given.missed
+        part["alarm"][:] = state.alarms.active
         if given.t < limits.warm_up:
             for cause in RELATIVE:
                 part[cause][:] = 0.0

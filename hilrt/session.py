@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from hilrt import registry
+from hilrt.alarms import refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
@@ -138,6 +139,7 @@ class Session:
             self.journal.go(State.INITIALIZED, "all subsystems have initialized")
             shadow = self.options.shadow
             numerics = await build_numerics(self.links, self.tables, initialized, shadow)
+            refuse_alarms(numerics.plan.alarms, numerics.state.y)
             await self._open_log(numerics, initialized)
             if affinity and (problem := set_affinity(affinity)):
                 self.journal.note("warning", "host", problem)
@@ -295,6 +297,9 @@ class Session:
             self.result.exit_status = 130
             if self.operator.held:
                 await self._hold_safe(master.stop_requested)
+        if end is End.ALARMED:
+            fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
+            self.journal.go(State.SAFE, fault, level="error")
         await self._secure(fault or self.interrupted or "session finished")
         self._note_reports(exchange)
         if fault is not None:

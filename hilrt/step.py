@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hilrt.alarms import evaluate
 from hilrt.control import control
 from hilrt.coupling import correct_energy, defect
 from hilrt.coupling import extrapolate as ex
@@ -37,7 +38,7 @@ from hilrt.step_state import StepInput, StepState
 
 def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     """The critical path: from the samples in the cut to the inputs for the wire."""
-    guard(state, given)
+    guard(plan, state, given)
     turn_over(state)
     state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
     state.differences, state.nodes = ex.divided_differences(state.history, given.t)
@@ -76,8 +77,10 @@ def turn_over(state: StepState) -> None:
     state.flown_others, state.others = state.others, state.flown_others
 
 
-def guard(state: StepState, given: StepInput) -> None:
-    """A sample that is not a finite number does not act: the output counts as not arrived."""
+def guard(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Alarms; a sample that is not a finite number does not act: it counts as not arrived."""
+    if len(plan.alarms):
+        evaluate(plan.alarms, state.alarms, given)
     finite = np.isfinite(given.y)
     np.greater(given.fresh, finite, out=state.implausible)
     given.fresh &= finite

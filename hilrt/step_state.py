@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.alarms import AlarmState
 from hilrt.control import ControlState
 from hilrt.coupling import correct_energy, defect
 from hilrt.coupling import extrapolate as ex
@@ -123,8 +124,8 @@ class StepState:
     u_defect, y_defect : ndarray, shape (nu,), (ny,)
         RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
-    control, monitor, model
-        State of step and order control, of the flags and of the model-based corrector.
+    control, monitor, alarms, model
+        State of step and order control, of the flags, of the alarms and of the model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
     t_start, h : ndarray, shape (n subsystems,)
@@ -168,6 +169,7 @@ class StepState:
     implausible: Bools
     control: ControlState
     monitor: Monitor
+    alarms: AlarmState
     model: ModelCorrector | None = None
 
 
@@ -216,5 +218,6 @@ def start(
         implausible=np.zeros(len(y0), dtype=bool),
         control=ControlState.start(plan.controls, plan.first_step, nu, nb),
         monitor=Monitor.start(plan.checks, y0, u0, nb),
+        alarms=AlarmState.start(len(plan.alarms)),
         model=model,
     )
