@@ -86,7 +86,11 @@ class Exchange:
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
         self._last_words: dict[str, str] = {}
         self._doorbell: Doorbell | None = None
+        self._next_ns = 0
+        self._open = True  # `start` puts the first samples in
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
+        #: All remote links share it: one look at its socket serves them all.
+        self._hub = self._reporting[0].hub if self._reporting else None
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
@@ -111,16 +115,11 @@ class Exchange:
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
         given, t = self.given, t_ns * 1e-9
-        if tick > 0:
-            given.fresh[:] = False
-        given.has_middle, given.regular = False, True
+        self._take_arrivals(t_ns)
+        self._open = False
+        given.regular = True
         given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
-        for s, link in enumerate(self.links):
-            arrivals = link.poll()
-            if arrivals:
-                self._parked[s].extend(arrivals)
-            if self._parked[s]:
-                self._unpark(s, t_ns)
+        for s in range(len(self.links)):
             due = tick % self._every[s] == 0
             age = t - self._newest[s]
             if self._physical[s]:
@@ -140,6 +139,21 @@ class Exchange:
             if missing or self._misses[s]:
                 self._count_miss(s, due, missing)
         return given
+
+    def _take_arrivals(self, t_ns: int) -> None:
+        """Put what has arrived, and is for the cut at `t_ns` [ns], into `given`."""
+        if not self._open:  # the first look at a new interval
+            self.given.fresh[:] = False
+            self.given.has_middle = False
+            self._open = True
+        if self._hub is not None:
+            self._hub.drain()
+        for s, link in enumerate(self.links):
+            arrivals = link.take() if isinstance(link, RemoteLink) else link.poll()
+            if arrivals:
+                self._parked[s].extend(arrivals)
+            if self._parked[s]:
+                self._unpark(s, t_ns)
 
     def _unpark(self, s: int, t_ns: int) -> None:
         """Use what is valid by now; a slow solver's answer may lie in the future."""
@@ -205,7 +219,7 @@ class Exchange:
 
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
-        tick = self.given.tick
+        tick, self._next_ns = self.given.tick, t_ns + h_ns
         leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
         for s, link in enumerate(self.links):
             if leaves[s]:
@@ -216,10 +230,7 @@ class Exchange:
 
     def prefetch(self) -> None:
         """Take what has already arrived, shortly before the tick, to have less to do at it."""
-        for s, link in enumerate(self.links):
-            arrivals = link.poll()
-            if arrivals:
-                self._parked[s].extend(arrivals)
+        self._take_arrivals(self._next_ns)
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""

@@ -187,6 +187,10 @@ class RemoteLink(Link):
         """See `Link.poll`."""
         if not self._inbox:  # else another link's poll has just drained the socket
             self.hub.drain()
+        return self.take()
+
+    def take(self) -> Sequence[Arrival]:
+        """As `poll`, of what the hub has handed over: without a look at its socket."""
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
         if not self._inbox:

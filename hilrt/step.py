@@ -18,19 +18,13 @@ import numpy as np
 
 from hilrt.alarms import evaluate
 from hilrt.control import control
-from hilrt.coupling import correct_energy, defect
+from hilrt.coupling import correct_energy, defect, power_bond
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
 from hilrt.coupling.intervals import about_starts, limit_or_keep, open_intervals
-from hilrt.coupling.power_bond import (
-    add_efforts,
-    as_used,
-    at_point,
-    tracking_power,
-    transmitted_power,
-)
+from hilrt.coupling.power_bond import add_efforts, as_used, at_point
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
 from hilrt.step_state import StepInput, StepState
@@ -247,12 +241,24 @@ def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
     bonds = plan.network.bonds
     if not len(bonds):
         return
-    e, f = bonds.efforts(state.y), state.y[bonds.flow]
-    state.bond_power = transmitted_power(bonds, e, f)
     correct_energy.keep_ledger(state.energy, state.corrected)
-    demanded = poly.evaluate(state.flown, given.t - state.flown_t0)[bonds.flow_input]
-    realised = given.realised[bonds.flow_input]
-    state.tracking = tracking_power(
-        bonds, e, realised / bonds.flow_gain, demanded / bonds.flow_gain
+    power_bond.measure_bonds(
+        given.t,
+        given.elapsed,
+        bonds.first,
+        bonds.watt,
+        bonds.effort,
+        bonds.more,
+        bonds.more_of,
+        bonds.flow,
+        bonds.flow_input,
+        bonds.flow_gain,
+        state.y,
+        state.flown,
+        state.flown_t0,
+        given.realised,
+        np.empty(len(bonds.effort)),
+        state.bond_power,
+        state.tracking,
+        state.energy.tracking,
     )
-    state.energy.tracking += state.tracking * given.elapsed

@@ -252,8 +252,36 @@ def _correct(
 
 def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
     """Enter a communication point's energies into the ledger (in the slack)."""
-    state.residual += corrected.energy
-    state.shadow -= corrected.work
-    state.corrected -= corrected.applied_work
-    state.capped += corrected.capped
-    state.steps += corrected.due
+    _keep_ledger(
+        corrected.energy,
+        corrected.work,
+        corrected.applied_work,
+        corrected.capped,
+        corrected.due,
+        state.residual,
+        state.shadow,
+        state.corrected,
+        state.capped,
+        state.steps,
+    )
+
+
+@compiled
+def _keep_ledger(
+    energy: Floats,
+    work: Floats,
+    applied_work: Floats,
+    capped_now: Bools,
+    due: Bools,
+    residual: Floats,
+    shadow: Floats,
+    corrected: Floats,
+    capped: Floats,
+    steps: Floats,
+) -> None:
+    for b in range(len(energy)):
+        residual[b] += energy[b]
+        shadow[b] -= work[b]
+        corrected[b] -= applied_work[b]
+        capped[b] += capped_now[b]
+        steps[b] += due[b]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.coupling.polynomial import mean_square
 from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
@@ -70,8 +71,7 @@ class DefectTotals:
 
     def add_inputs(self, u_defect: Floats, h: float) -> None:
         """Add a step of length `h` [s] with the RMS defects `u_defect`, shape (nu,)."""
-        self.u_square += u_defect * u_defect * h
-        np.maximum(self.u_max, u_defect, out=self.u_max)
+        _add(u_defect, h, self.u_square, self.u_max)
 
     def add_outputs(self, y_defect: Floats, h: Floats) -> None:
         """Add steps of lengths `h` (ny,) [s] with RMS defects `y_defect` (ny,); NaN is unknown."""
@@ -79,3 +79,10 @@ class DefectTotals:
         np.add(self.y_square, y_defect * y_defect * h, out=self.y_square, where=known)
         np.maximum(self.y_max, y_defect, out=self.y_max, where=known)
         self.y_known |= known
+
+
+@compiled
+def _add(defect: Floats, h: float, square: Floats, largest: Floats) -> None:
+    for i in range(len(defect)):
+        square[i] += defect[i] * defect[i] * h
+        largest[i] = max(largest[i], defect[i])

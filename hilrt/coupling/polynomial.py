@@ -82,8 +82,18 @@ def mean_square(c: Floats, h: float) -> Floats:
     h : float
         Length of the interval before `t0`, s.
     """
-    if len(c) == 1:
-        square: Floats = c[0] * c[0]
-        return square
-    result: Floats = np.square(_weights(len(c), h) @ c).sum(axis=0)  # never below zero
-    return result
+    square: Floats = np.empty_like(c[0])
+    _mean_square(c, _weights(len(c), h), square)
+    return square
+
+
+@compiled
+def _mean_square(c: Floats, weights: Floats, square: Floats) -> None:
+    orders, n = c.shape
+    for i in range(n):
+        square[i] = 0.0
+        for k in range(orders):  # the weights are upper triangular
+            part = 0.0
+            for m in range(k, orders):
+                part += weights[k, m] * c[m, i]
+            square[i] += part * part  # never below zero

@@ -143,10 +143,58 @@ def power_residual(bonds: Bonds, e: Floats, f: Floats, e_used: Floats, f_used: F
     return per_bond(bonds, bonds.watt * (e_used * f - e * f_used))
 
 
-def tracking_power(bonds: Bonds, e: Floats, f_realised: Floats, f_used: Floats) -> Floats:
-    """``e (f_realised − f̃)`` [W], shape (nb,): power lost to what a bench made of its demand.
+@compiled
+def measure_bonds(
+    t: float,
+    elapsed: float,
+    first: Ints,
+    watt: Floats,
+    effort: Ints,
+    more: Ints,
+    more_of: Ints,
+    flow: Ints,
+    flow_input: Ints,
+    flow_gain: Floats,
+    y: Floats,
+    flown: Floats,
+    flown_t0: Floats,
+    realised: Floats,
+    e: Floats,
+    power: Floats,
+    tracking: Floats,
+    tracking_energy: Floats,
+) -> None:
+    """Transmitted power ``e f`` and tracking power ``e (f_realised − f̃)`` of every bond, W.
 
-    Elements whose realised flow is not measured (no finite number) count as perfectly realised.
+    Tracking power is lost to what a bench made of its demand. Elements whose realised flow is not
+    measured (no finite number) count as perfectly realised.
+
+    Parameters
+    ----------
+    t, elapsed : float
+        Communication point, and time since the previous one, s.
+    first, watt, effort, more, more_of, flow, flow_input, flow_gain
+        Of `Bonds`.
+    y, flown, flown_t0, realised : ndarray, shape (ny,), (order + 1, nu), (nu,), (nu,)
+        Outputs now, input polynomials as sent with their origins [s], and what became of them.
+    e : ndarray, shape (ne,)
+        Scratch.
+    power, tracking, tracking_energy : ndarray, shape (nb,)
+        The first two are overwritten [W]; to the third the interval's energy is added, J.
     """
-    error = np.where(np.isfinite(f_realised), f_realised - f_used, 0.0)
-    return per_bond(bonds, bonds.watt * e * error)
+    for i in range(len(effort)):
+        e[i] = y[effort[i]]
+    for m in range(len(more)):
+        e[more_of[m]] += y[more[m]]
+    for b in range(len(first)):
+        stop = first[b + 1] if b + 1 < len(first) else len(e)
+        power[b], tracking[b] = 0.0, 0.0
+        for i in range(first[b], stop):
+            power[b] += watt[i] * e[i] * y[flow[i]]
+            u = flow_input[i]
+            if np.isfinite(realised[u]):
+                last, demanded = len(flown) - 1, flown[len(flown) - 1, u]
+                for m in range(last, 0, -1):
+                    demanded = flown[m - 1, u] + demanded * ((t - flown_t0[u]) / m)
+                tracking[b] += watt[i] * e[i] * (realised[u] - demanded) / flow_gain[i]
+        tracking_energy[b] += tracking[b] * elapsed

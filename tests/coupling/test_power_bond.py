@@ -1,6 +1,11 @@
 import numpy as np
 
-from hilrt.coupling.power_bond import per_bond, power_residual, tracking_power, transmitted_power
+from hilrt.coupling.power_bond import (
+    measure_bonds,
+    per_bond,
+    power_residual,
+    transmitted_power,
+)
 from hilrt.link import Ports
 from hilrt.network import Bonds
 from hilrt.solver import Port
@@ -51,7 +56,28 @@ def test_residual_is_what_the_two_sides_disagree_on():
     np.testing.assert_allclose(power_residual(MIXED, E, F, E, F + 1.0), [-2.0, -0.5, -7.0])
 
 
+def measured(bonds: Bonds, e, f, sent, realised, t=2.0):
+    """Transmitted and tracking power, and the latter's energy over half a second."""
+    nb, ne = len(bonds), len(bonds.effort)
+    y = np.zeros(2 * ne)
+    y[bonds.effort], y[bonds.flow] = e, f
+    flown, became = np.zeros((2, 2 * ne)), np.full(2 * ne, np.nan)
+    # What was sent half a second ago, rising by 4 per second, is `sent` now.
+    flown[0, bonds.flow_input], flown[1, bonds.flow_input] = sent - 2.0, 4.0
+    became[bonds.flow_input] = realised
+    power, tracking, energy = np.zeros((3, nb))
+    measure_bonds(
+        t, 0.5, bonds.first, bonds.watt, bonds.effort, bonds.more, bonds.more_of, bonds.flow,
+        bonds.flow_input, bonds.flow_gain, y, flown, np.full(2 * ne, t - 0.5), became,
+        np.empty(ne), power, tracking, energy,
+    )  # fmt: skip
+    np.testing.assert_allclose(energy, 0.5 * tracking)
+    return power, tracking
+
+
 def test_tracking_counts_what_is_measured():
     realised = F - 1.0
     realised[[0, 2]] = np.nan
-    np.testing.assert_allclose(tracking_power(MIXED, E, realised, F), [0.0, -1.5, -7.0])
+    power, tracking = measured(MIXED, E, F, F, realised)
+    np.testing.assert_allclose(tracking, [0.0, -1.5, -7.0])
+    np.testing.assert_allclose(power, transmitted_power(MIXED, E, F))
