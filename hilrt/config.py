@@ -90,6 +90,10 @@ class Pacing(Table):
     rehearse: bool = False
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+    #: Priority under SCHED_FIFO; 0: an ordinary process.
+    priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
+    #: Keep the master's memory from being paged out.
+    lock_memory: bool = False
 
 
 class MasterTable(Table):

@@ -37,6 +37,7 @@ from hilrt.monitor.launch import Monitoring, topology
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
+from hilrt.realtime import enter_real_time, leave_real_time
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.rehearsal import Rehearsal
@@ -147,6 +148,7 @@ class Session:
             await self._arm(initialized, numerics.exchange)
             if clock is not None:
                 self._prepare_ticks(clock, numerics)
+                self._prepare_host(clock.spin_ns)
             await self._loop(numerics, clock)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
@@ -164,6 +166,7 @@ class Session:
             self.monitoring.close()
             if clock is not None:
                 clock.close()
+                leave_real_time()
             if telemetry is not None:
                 telemetry.close()
 
@@ -187,6 +190,7 @@ class Session:
         limit = self.tables.master.connect_timeout
         async with asyncio.timeout(limit + 1.0):
             await _all(link.open() for link in self.links)
+        self.duration = min([self.duration, *(link.ends for link in self.links)])
 
     async def _arm(self, initialized: Initialized, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
@@ -249,6 +253,14 @@ class Session:
 
         clock.before_spin = prepare
         clock.early_ns = longest
+
+    def _prepare_host(self, spin_ns: int) -> None:
+        """Priority and memory, as the session file asks; what this host refuses is a warning."""
+        pacing, step = self.tables.master.pacing, self.tables.master.step
+        busy = spin_ns * 1e-9 / step + (REHEARSAL_SHARE if pacing.rehearse else 0.0)
+        for problem in enter_real_time(pacing, busy):
+            self.journal.note("warning", "host", problem, "host")
+            self.result.warnings.append(problem)
 
     # -- run --------------------------------------------------------------------------------------
 
