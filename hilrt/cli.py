@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hilrt import cli_log
+from hilrt import cli_log, cli_replay
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app.add_typer(analyze_app, name="analyze")
 app.add_typer(cli_log.log_app, name="log")
 app.command("export")(cli_log.export)
 app.command("import")(cli_log.import_)
+app.command()(cli_replay.replay)
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[

@@ -19,10 +19,12 @@ BATCH = struct.Struct("<q")
 #: the row that it comes before, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
-#: The step's state once a second, and Jacobians that were replaced: what a replay needs.
+#: What a replay needs: the step's state once a second, and what was changed between two steps:
+#: Jacobians, and numbers that an operator adjusted (name and value).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"
-ASIDES = (SNAPSHOTS, JACOBIANS)
+ADJUSTMENTS = "/adjustments"
+ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS)
 
 #: The log in a run's folder, and the channel of its events.
 FILE_NAME = "session.mcap"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -108,7 +108,9 @@ def _compare(a: Any, b: Any, path: str) -> list[str]:
 def _pack(value: Any) -> Any:
     """Arrays as (type, shape, bytes), objects as their fields by name; constants are left out."""
     if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.shape, value.tobytes())
+        # Products of matrices round otherwise where the columns stand together in memory.
+        order = "F" if np.isfortran(value) else "C"
+        return (value.dtype.str, value.shape, order, value.tobytes("A"))
     if isinstance(value, (list, tuple)):
         return [_pack(item) for item in value]
     if isinstance(value, np.generic):
@@ -161,13 +163,13 @@ class _Arrays:
         _find_bases(state, views)
         self._viewed = views
 
-    def renew(self, old: NDArray[Any]) -> NDArray[Any]:
+    def renew(self, old: NDArray[Any], order: Literal["C", "F"] = "C") -> NDArray[Any]:
         base = old.base
         if isinstance(base, np.ndarray) and id(base) in self._viewed:
             new = self._copy(base)
             offset = old.__array_interface__["data"][0] - base.__array_interface__["data"][0]
             return np.ndarray(old.shape, old.dtype, new.data, offset, old.strides)
-        return self._copy(old) if id(old) in self._viewed else old.copy()
+        return self._copy(old) if id(old) in self._viewed else old.copy(order)
 
     def _copy(self, base: NDArray[Any]) -> NDArray[Any]:
         return self._new.setdefault(id(base), base.copy(order="K"))
@@ -221,12 +223,12 @@ def _unpack(old: Any, data: Any, arrays: _Arrays, path: str) -> Any:
 
 
 def _array(old: NDArray[Any], data: Any, arrays: _Arrays) -> NDArray[Any]:
-    kind, shape, raw = data
-    values = np.frombuffer(raw, np.dtype(kind)).reshape(shape)
+    kind, shape, order, raw = data
+    values = np.frombuffer(raw, np.dtype(kind)).reshape(shape, order=order)
     if values.shape != old.shape:
         if old.size:
             raise ValueError(f"has the shape {values.shape}, not {old.shape}")
-        return values.copy()
-    new = arrays.renew(old)
+        return values.copy("K")
+    new = arrays.renew(old, order)
     new[...] = values
     return new

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hilrt.record.feed import Feed
-from hilrt.record.messages import JACOBIANS, SNAPSHOTS
+from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.snapshot import encode_state
 from hilrt.step_state import StepState
 
@@ -40,3 +40,8 @@ class Snapshots:
             self._next_ns = t_ns - t_ns % EVERY_NS + EVERY_NS
             replaced = model is not None and model.plan is not self._first_plan
             self._feed.aside(SNAPSHOTS, row + 1, t_ns, encode_state(state, replaced))
+
+    def adjusted(self, t_ns: int, what: str, value: float) -> None:
+        """Note that an operator has set a number of the plan, from the next step on."""
+        data = msgspec.msgpack.encode((what, value))
+        self._feed.aside(ADJUSTMENTS, self._feed.rows, t_ns, data)

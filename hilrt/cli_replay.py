@@ -1,0 +1,36 @@
+"""`hilrt replay`: make the decisions of a recorded session again."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from hilrt.cli_log import From, Json, LogPath, Until, bad_input
+
+#: Exit status when a step comes out otherwise than recorded.
+EXIT_DIFFERS = 1
+
+
+def replay(
+    log: LogPath,
+    from_: From = None,
+    until: Until = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="relative; default: 0 on the build that recorded, else 1e-9", min=0.0),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Make every decision again from the recorded inputs; exit status 0 identical, 1 not."""
+    from hilrt.replay.replay import replay as run
+    from hilrt.replay.show import as_json, describe
+
+    with bad_input():
+        outcome = run(log, start=from_ or 0.0, until=until, tolerance=tolerance)
+    if json_:
+        typer.echo(json.dumps(as_json(outcome), indent=1))
+    else:
+        typer.echo("\n".join(describe(outcome)))
+    raise typer.Exit(0 if outcome.identical else EXIT_DIFFERS)

@@ -1,0 +1,154 @@
+"""Recorded against recomputed decisions: which signals are decisions, and where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.signals import CIRCUMSTANCES
+from hilrt.solver import Floats
+
+#: Relative tolerance where another build makes the replay; of each signal's largest value so far.
+ELSEWHERE = 1e-9
+#: Differing signals that are named.
+NAMED = 6
+
+#: Stages of the macro step in their order, and what each one decides.
+STAGES = (
+    (
+        "outputs at the tick (extrapolation to it, feedthrough and model correction)",
+        (":corrected",),
+    ),
+    ("step and order control", ("master:step", "master:order", "master:error")),
+    (
+        "energy correction",
+        (":residual_power", ":correction_computed", ":correction", ":residual_energy"),
+    ),
+    ("inputs as sent (extrapolation, corrections, limits)", (":sent",)),
+    ("defects of the interval that ended", ("_defect",)),
+    ("ledger of the bonds", (":power", "_power", "_energy")),
+    ("flags", ("flag:",)),
+)
+
+
+def decisions(names: Sequence[str]) -> list[str]:
+    """Names of the signals that the step decides, in the order of its stages."""
+    return sorted((name for name in names if is_decision(name)), key=stage_of)
+
+
+def is_decision(name: str) -> bool:
+    """Whether a signal follows from the step's inputs alone: not a sample, and not the clock's."""
+    if ":" not in name:  # a sample, as it arrived
+        return False
+    _, _, key = name.rpartition(":")
+    owner = name.partition(":")[0]
+    if owner in ("flag", "master"):
+        return owner == "flag" or key not in CIRCUMSTANCES
+    return stage_of(name) < len(STAGES)
+
+
+def stage_of(name: str) -> int:
+    """Number of the stage that decides a signal; one past the last if none does."""
+    if name.startswith("flag:"):
+        return len(STAGES) - 1
+    for number, (_, marks) in enumerate(STAGES[:-1]):
+        for mark in marks:
+            if name == mark or name.endswith(mark) or f"{mark}_d" in name:
+                return number
+    return len(STAGES)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One signal where it differs."""
+
+    name: str
+    recorded: float
+    recomputed: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first step that came out otherwise.
+
+    Attributes
+    ----------
+    row, tick : int
+        Number of the row in the log, and of the communication point.
+    t : float
+        Session time, s.
+    stage : str
+        The first stage of the step whose decision differs.
+    values : list of Value
+        Signals that differ, in the order of the stages; at most `NAMED`.
+    count : int
+        How many differ.
+    causes : list of str
+        What is known of why.
+    """
+
+    row: int
+    tick: int
+    t: float
+    stage: str
+    values: list[Value]
+    count: int
+    causes: list[str] = field(default_factory=list)
+
+
+class Comparison:
+    """Compares rows signal by signal.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Signals that both sides have, in the order of the stages.
+    tolerance : float
+        0: bit for bit. Else relative to each signal's largest recorded value so far.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether everything so far was the same bit for bit, whatever is tolerated.
+    """
+
+    def __init__(self, names: Sequence[str], tolerance: float) -> None:
+        self.names, self.tolerance = list(names), tolerance
+        self.exact = True
+        self._peak = np.zeros(len(self.names))
+
+    def differing(self, recorded: Floats, recomputed: Floats) -> NDArray[np.bool_]:
+        """Where the rows differ, shapes (n, signals)."""
+        same: NDArray[np.bool_] = recorded.view(np.int64) == recomputed.view(np.int64)
+        same |= np.isnan(recorded) & np.isnan(recomputed)
+        if self.tolerance > 0.0 and not same.all():
+            self.exact = False
+        if self.tolerance > 0.0:
+            size = np.abs(recorded)
+            size[~np.isfinite(size)] = 0.0
+            peak = np.maximum(np.maximum.accumulate(size, axis=0), self._peak)
+            self._peak = peak[-1] if len(peak) else self._peak
+            same |= np.abs(recorded - recomputed) <= self.tolerance * peak
+        differs: NDArray[np.bool_] = ~same
+        return differs
+
+    def first(self, recorded: Floats, recomputed: Floats) -> tuple[int, list[Value], int] | None:
+        """First row that differs, the signals that do (some of them), and how many; or None."""
+        differing = self.differing(recorded, recomputed)
+        if not differing.any():
+            return None
+        i = int(differing.any(axis=1).argmax())
+        found = np.flatnonzero(differing[i])
+        values = [
+            Value(self.names[j], float(recorded[i, j]), float(recomputed[i, j]))
+            for j in found[:NAMED]
+        ]
+        return i, values, len(found)
+
+
+def stage_name(signal: str) -> str:
+    """The stage that decides a signal, in words."""
+    return STAGES[stage_of(signal)][0]

@@ -1,0 +1,198 @@
+"""Replay: make every decision of a recorded session again, and compare.
+
+The step is a function of its state and its input, and the log holds every input. So the same
+decisions come out bit for bit, on the same build; where they do not, something is wrong with the
+log, with the code, or with both being different ones, and the first difference says what.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from hilrt.errors import RecordError
+from hilrt.record.facts import build_report
+from hilrt.record.reader import find_log
+from hilrt.replay.compare import ELSEWHERE, Comparison, Difference, decisions, stage_name
+from hilrt.replay.rebuild import rebuild
+from hilrt.replay.source import Steps
+from hilrt.replay.walk import Gap, Walk
+from hilrt.signals import build_topics
+
+
+@dataclass
+class Outcome:
+    """What a replay found.
+
+    Attributes
+    ----------
+    path : Path
+    steps, skipped : int
+        Steps made again and found as recorded, and rows that were not made again (before the
+        start, after a gap).
+    begin, end : float
+        Session time that was replayed, s.
+    snapshots : int
+        Snapshots that the state was found equal to.
+    gaps : list of Gap
+    resumed : list of float
+        Session times of the snapshots that the replay started or went on from, s.
+    difference : Difference or None
+    tolerance : float
+        0: bit for bit.
+    exact : bool
+        Whether every decision was the same bit for bit, whatever was tolerated.
+    other_build : list of str
+        How the build that recorded differs from this one.
+    damage : str
+        Why the log ends early.
+    wall_s : float
+        Time the replay took, s.
+    """
+
+    path: Path
+    steps: int = 0
+    skipped: int = 0
+    begin: float = 0.0
+    end: float = 0.0
+    snapshots: int = 0
+    gaps: list[Gap] = field(default_factory=list)
+    resumed: list[float] = field(default_factory=list)
+    difference: Difference | None = None
+    tolerance: float = 0.0
+    exact: bool = True
+    other_build: list[str] = field(default_factory=list)
+    damage: str = ""
+    wall_s: float = 0.0
+
+    @property
+    def identical(self) -> bool:
+        """Whether every step came out as recorded."""
+        return self.difference is None
+
+
+def replay(
+    path: str | Path,
+    *,
+    start: float = 0.0,
+    until: float | None = None,
+    tolerance: float | None = None,
+    progress: Callable[[float], None] = lambda t: None,
+) -> Outcome:
+    """Make the decisions of a recorded session again, and compare them.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``session.mcap``, or the run's folder.
+    start : float
+        Begin at the first snapshot at or after this session time, s; 0: at the first step.
+    until : float, optional
+        End there, s.
+    tolerance : float, optional
+        Relative to each signal's largest value so far; default: 0 on the build that recorded, else
+        `ELSEWHERE`. Snapshots are compared bit for bit, or not at all.
+    progress : callable
+        Told the session time [s] that was reached.
+
+    Raises
+    ------
+    RecordError
+        If there is no log, or it does not hold what a replay needs.
+    """
+    begun = time.monotonic()
+    steps = Steps(find_log(path))
+    numerics = rebuild(steps.recorded)
+    other = other_build(steps.recorded.build)
+    if tolerance is None:
+        tolerance = ELSEWHERE if other else 0.0
+    mine = [signal.name for topic in build_topics(numerics.plan) for signal in topic.signals]
+    names = [name for name in decisions(mine) if name in steps.columns]
+    theirs = np.array([steps.columns[name] for name in names], dtype=np.intp)
+    comparison = Comparison(names, tolerance)
+    until_ns = None if until is None else round(until * 1e9)
+    walk = Walk(
+        steps,
+        numerics,
+        names,
+        start_ns=round(start * 1e9),
+        until_ns=until_ns,
+        compare_snapshots=tolerance == 0.0,
+    )
+    difference = None
+    for chunk in steps.chunks():
+        made, values = walk.run(chunk)
+        found = comparison.first(chunk.values[made][:, theirs], values[made])
+        if found is not None:
+            k, differing, count = found
+            i = int(np.flatnonzero(made)[k])
+            walk.made -= int(made.sum()) - k
+            difference = Difference(
+                row=int(chunk.rows[i]),
+                tick=int(chunk.values[i, steps.columns["cut:tick"]]),
+                t=float(chunk.times_ns[i]) * 1e-9,
+                stage=stage_name(differing[0].name),
+                values=differing,
+                count=count,
+                causes=causes(other),
+            )
+            break
+        if walk.ended:
+            break
+        progress(walk.end)
+    if difference is None and walk.strayed is not None:
+        row, t, fields = walk.strayed
+        stage = f"what the state remembers: {', '.join(fields[:6])}"
+        difference = Difference(row, row, t, stage, [], len(fields), causes(other))
+    outcome = Outcome(
+        path=steps.stream.path,
+        steps=walk.made,
+        skipped=walk.skipped,
+        begin=walk.begin,
+        end=walk.end,
+        snapshots=walk.compared,
+        gaps=walk.gaps,
+        resumed=walk.resumed,
+        difference=difference,
+        tolerance=tolerance,
+        exact=difference is None and comparison.exact,
+        other_build=other,
+        damage=steps.damage,
+        wall_s=time.monotonic() - begun,
+    )
+    if outcome.steps == 0 and difference is None:
+        raise RecordError(f"{outcome.path}: no step could be replayed: {_nothing(start)}")
+    return outcome
+
+
+def _nothing(start: float) -> str:
+    if start > 0.0:
+        return f"there is no snapshot at or after {start:g} s; start earlier"
+    return "the first rows are missing, and there is no snapshot after them"
+
+
+def other_build(recorded: dict[str, str]) -> list[str]:
+    """How the build that recorded differs from this one, for people; empty: it is the same."""
+    here = build_report()
+    found = []
+    for key in {**recorded, **here}:
+        then, now = recorded.get(key, "none"), here.get(key, "none")
+        if then != now and key == "source":
+            found.append("hilrt's sources have changed since")
+        elif then != now:
+            found.append(f"{key}: recorded with {then}, replayed with {now}")
+    return found
+
+
+def causes(other: list[str]) -> list[str]:
+    """Why a step may have come out otherwise, as far as can be told."""
+    if other:
+        return [f"another build: {text}" for text in other]
+    return [
+        "the build is the same, so the log lacks an input of this step, or was changed; or the "
+        "step is not the function of its inputs that it should be: report it with the log"
+    ]

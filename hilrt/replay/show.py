@@ -1,0 +1,77 @@
+"""What a replay found, in words and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hilrt.replay.compare import Difference
+from hilrt.replay.replay import Outcome
+
+
+def describe(outcome: Outcome) -> list[str]:
+    """Lines for people: the verdict first."""
+    lines = []
+    difference = outcome.difference
+    if difference is None:
+        how = "" if outcome.exact else f" within {outcome.tolerance:g} (relative)"
+        lines.append(f"identical{how}: {outcome.steps} steps")
+    else:
+        lines += _difference(difference, outcome.steps)
+    lines.append(_extent(outcome))
+    lines += [f"not replayed: {outcome.skipped} recorded steps"] if outcome.skipped else []
+    for gap in outcome.gaps:
+        lines.append(
+            f"gap: {gap.missing} rows between {gap.begin:.6f} s and {gap.end:.6f} s are not in the "
+            f"log; {_resumed(outcome, gap.end)}"
+        )
+    if outcome.damage:
+        lines.append(f"the log ends early: {outcome.damage}")
+    if outcome.other_build and difference is None:
+        lines.append("recorded by another build:")
+        lines += [f"  {text}" for text in outcome.other_build]
+    return lines
+
+
+def _difference(difference: Difference, steps: int) -> list[str]:
+    lines = [
+        f"differs: step {difference.row} at {difference.t:.6f} s is the first that comes out "
+        f"otherwise, after {steps} that do not",
+        f"  first in the stage: {difference.stage}",
+    ]
+    width = max((len(value.name) for value in difference.values), default=0)
+    for value in difference.values:
+        lines.append(
+            f"  {value.name:{width}}  recorded {value.recorded!r}, recomputed {value.recomputed!r}"
+        )
+    more = difference.count - len(difference.values)
+    if difference.values and more:
+        lines.append(f"  and {more} more")
+    return lines + [f"  cause: {text}" for text in difference.causes]
+
+
+def _extent(outcome: Outcome) -> str:
+    duration = outcome.end - outcome.begin
+    text = f"session time {outcome.begin:.6f} s to {outcome.end:.6f} s in {outcome.wall_s:.2f} s"
+    if outcome.wall_s > 0.0 and duration > 0.0:
+        text += f" ({duration / outcome.wall_s:.1f} × real time)"
+    if outcome.snapshots:
+        text += f"; the state agrees with {outcome.snapshots} snapshots"
+    return text
+
+
+def _resumed(outcome: Outcome, end: float) -> str:
+    later = [t for t in outcome.resumed if t >= end - 1e-9]
+    if not later:
+        return "no snapshot after it, so the rest is not replayed"
+    return f"resumed from the snapshot at {later[0]:.6f} s"
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome with plain types."""
+    return {
+        "format": "hilrt-replay-1",
+        "identical": outcome.identical,
+        **dataclasses.asdict(outcome),
+        "path": str(outcome.path),
+    }

@@ -1,0 +1,237 @@
+"""Walking through a log: where to start, what is missing, and the step driven by its rows."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.adjust import set_number
+from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
+from hilrt.record.reader import Aside
+from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
+from hilrt.replay.rebuild import Numerics, rebuild
+from hilrt.replay.source import Chunk, Cuts, Steps
+from hilrt.signals import RowWriter, build_topics
+from hilrt.solver import Floats
+from hilrt.step import assess, macro_step
+from hilrt.step_state import StepState
+
+
+class Engine:
+    """The step, driven by the rows of a log.
+
+    Attributes
+    ----------
+    age, compute_us : ndarray, shape (n subsystems,)
+        What the row writer asks for and a replay does not know.
+    """
+
+    def __init__(self, steps: Steps, numerics: Numerics) -> None:
+        plan = numerics.plan
+        self.plan, self.state = plan, numerics.state
+        derivatives = plan.rows - 1 if plan.taylor else 0
+        self._cuts = Cuts(steps.columns, plan.network, derivatives, steps.recorded.where)
+        self.names = [signal.name for topic in build_topics(plan) for signal in topic.signals]
+        self._row: Floats = np.full(len(self.names), np.nan)
+        self._writer = RowWriter(plan, self._row)
+        n = len(plan.network.subsystems)
+        self.age, self.compute_us = np.zeros(n), np.zeros(n)
+
+    def load(self, values: Floats) -> None:
+        """Take the rows of a chunk, shape (n, signals)."""
+        self._cuts.load(values)
+
+    def step(self, i: int, t_ns: int) -> Floats:
+        """Row `i` of the chunk, at `t_ns` [ns], made again; valid until the next."""
+        plan, state = self.plan, self.state
+        given = self._cuts.cut(i, t_ns)
+        macro_step(plan, state, given)
+        assess(plan, state, given)
+        state.monitor.changes.clear()
+        self._writer.fill(state, given, self, round(state.h_next * 1e9) * 1e-9, 0, 0)
+        return self._row
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Rows that the log lacks, and where the replay went on.
+
+    Attributes
+    ----------
+    begin, end : float
+        Session times of the last row before and of the first one after it, s.
+    missing : int
+        Rows that the log lacks.
+    """
+
+    begin: float
+    end: float
+    missing: int
+
+
+class Walk:
+    """Drives an `Engine` from row to row.
+
+    Parameters
+    ----------
+    steps, numerics
+        The log, and what to walk it with.
+    columns : sequence of str
+        Signals of the engine to keep of every row.
+    start_ns, until_ns : int
+        Begin at the first snapshot at or after `start_ns` (0: at the first step), end at
+        `until_ns`, ns.
+    exact : bool
+        The numerics are those that ran: the walk stops at a gap and goes on from a snapshot, and
+        what was changed on the way is changed. Else the state goes its own way.
+    compare_snapshots : bool
+        Compare the state with the snapshots, bit for bit.
+
+    Attributes
+    ----------
+    made, skipped : int
+        Steps made again, and rows that were not.
+    begin, end : float
+        Session time walked, s.
+    gaps : list of Gap
+    resumed : list of float
+        Session times of the snapshots that the walk went on from, s.
+    compared : int
+        Snapshots that the state was compared with.
+    strayed : tuple of (int, float, list of str) or None
+        Row, session time and fields of the first snapshot that the state differs from.
+    ended : bool
+        Nothing more is to be walked.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        numerics: Numerics,
+        columns: Sequence[str],
+        *,
+        start_ns: int = 0,
+        until_ns: int | None = None,
+        exact: bool = True,
+        compare_snapshots: bool = True,
+    ) -> None:
+        self.engine = Engine(steps, numerics)
+        index = {name: i for i, name in enumerate(self.engine.names)}
+        self._columns = np.array([index[name] for name in columns], dtype=np.intp)
+        self._recorded, self._start_ns, self._until_ns = steps.recorded, start_ns, until_ns
+        self._exact, self._compares = exact, exact and compare_snapshots
+        self.made = self.skipped = self.compared = 0
+        self.begin = self.end = 0.0
+        self.gaps: list[Gap] = []
+        self.resumed: list[float] = []
+        self.strayed: tuple[int, float, list[str]] | None = None
+        self.ended = False
+        self._running = start_ns <= 0
+        self._next, self._last_ns = 0, 0
+        self._snapshots: dict[int, Aside] = {}
+        self._changes: deque[Aside] = deque()
+        model = numerics.state.model
+        self._first_plan = None if model is None else model.plan
+
+    def run(self, chunk: Chunk) -> tuple[NDArray[np.bool_], Floats]:
+        """Make the steps of a chunk again.
+
+        Returns
+        -------
+        made : ndarray of bool, shape (n,)
+            Rows whose step was made.
+        values : ndarray, shape (n, columns)
+            What came out; not a number elsewhere.
+        """
+        self._take(chunk.asides)
+        self.engine.load(chunk.values)
+        made = np.zeros(len(chunk.rows), dtype=bool)
+        values = np.full((len(chunk.rows), len(self._columns)), np.nan)
+        times = chunk.times_ns.tolist()
+        for i, row in enumerate(chunk.rows.tolist()):
+            if self._until_ns is not None and times[i] > self._until_ns:
+                self.ended = True
+                break
+            if row != self._next:
+                self._note_gap(row, times[i])
+            self._next, self._last_ns = row + 1, times[i]
+            ready = self._running or self._resume(row)
+            self._apply_changes(row)  # a change before this very step is not in its snapshot
+            if not ready:
+                self.skipped += 1
+                continue
+            np.take(self.engine.step(i, times[i]), self._columns, out=values[i])
+            made[i] = True
+            self._count(times[i])
+            if not self._agrees(row + 1):
+                self.ended = True
+                break
+        return made, values
+
+    def _take(self, asides: list[Aside]) -> None:
+        for aside in asides:
+            if aside.topic == SNAPSHOTS:
+                self._snapshots[aside.row] = aside
+            else:
+                self._changes.append(aside)
+        for row in [row for row in self._snapshots if row < self._next]:
+            del self._snapshots[row]
+
+    def _note_gap(self, row: int, t_ns: int) -> None:
+        self.gaps.append(Gap(self._last_ns * 1e-9, t_ns * 1e-9, row - self._next))
+        self._running = not self._exact and self._running
+
+    def _apply_changes(self, row: int) -> None:
+        """What was changed between the step before and this one."""
+        while self._changes and self._changes[0].row <= row:
+            change = self._changes.popleft()
+            content = msgspec.msgpack.decode(change.data)
+            model = self.engine.state.model
+            if change.topic == JACOBIANS and model is not None and self._exact:
+                model.gamma = np.array(content)
+                renew_plan(model)
+            elif change.topic == ADJUSTMENTS and self._exact:
+                set_number(self.engine.plan, content[0], content[1])
+
+    def _resume(self, row: int) -> bool:
+        """Go on from the snapshot before this row, if there is one and it is not too early."""
+        snapshot = self._snapshots.get(row)
+        if snapshot is None or snapshot.t_ns < self._start_ns:
+            return False
+        if self._exact:
+            self.engine.state = fresh = self._fresh_state()
+            restore_state(fresh, snapshot.data)
+        self.resumed.append(snapshot.t_ns * 1e-9)
+        self._running = True
+        return True
+
+    def _fresh_state(self) -> StepState:
+        state = rebuild(self._recorded).state
+        self._first_plan = None if state.model is None else state.model.plan
+        return state
+
+    def _count(self, t_ns: int) -> None:
+        t = t_ns * 1e-9
+        if self.made == 0:
+            self.begin = t
+        self.made += 1
+        self.end = t
+
+    def _agrees(self, row: int) -> bool:
+        """Whether the state is that of the snapshot before `row`, if there is one."""
+        snapshot = self._snapshots.get(row)
+        if snapshot is None or not self._compares:
+            return True
+        model = self.engine.state.model
+        replaced = model is not None and model.plan is not self._first_plan
+        found = differences(snapshot.data, encode_state(self.engine.state, replaced))
+        if found:
+            self.strayed = (row - 1, snapshot.t_ns * 1e-9, found)
+            return False
+        self.compared += 1
+        return True
