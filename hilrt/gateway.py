@@ -11,15 +11,17 @@ import contextlib
 import math
 import os
 import signal
+import struct
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import can
-import numpy as np
 import zmq
+from zmq.backend import zmq_poll
 
 from hilrt import wire
 from hilrt.config import load_session, nearest
@@ -36,6 +38,8 @@ from hilrt_adapters.can_send import Sender
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20
+#: What nothing wakes the loop for (signals, the parent's end, heartbeats) is looked at that often.
+HOUSEKEEPING_NS = 10_000_000
 #: How long the bench may take to be heard completely before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0
 #: Late set-points are answered at most that often, ns.
@@ -106,11 +110,15 @@ class Gateway:
         #: Collects garbage if it fits into the time given, ns.
         self.collect: Callable[[int], bool] = lambda slack_ns: False
         self._collected_at = clock()
+        self._house_at = 0
         self._realised = self.bench.realised(self.receiver.y)
         self.terminated = False  # set by a signal handler, or another thread
         self._ending = False
         self._stop_asked = False
         self._initialize_by: int | None = None
+        # As wire.pack, without an array around so few numbers.
+        self._pack_y = struct.Struct(f"<{len(bench.outputs)}d").pack
+        self._pack_u = struct.Struct(f"<{len(bench.inputs)}d").pack
         self._seq = 0
         self._send_errors = 0
         self._malformed = 0
@@ -121,13 +129,14 @@ class Gateway:
 
     def run(self) -> int:
         """Serve until told to stop, abandoned or terminated; the process's exit status."""
-        poller = zmq.Poller()
-        poller.register(self.peer.socket, zmq.POLLIN)
-        poller.register(self.bus.fileno(), zmq.POLLIN)
+        socket, fd = self.peer.socket, self.bus.fileno()
+        sources: list[Any] = [(socket, int(zmq.POLLIN)), (fd, int(zmq.POLLIN))]
         while not self._done():
-            poller.poll(self._wait_ms())
+            # Straight to the library: its Poller rebuilds this list at every call.
+            ready: list[Any] = [source for source, _ in zmq_poll(sources, self._wait_ms())]
             try:
-                self.cycle()
+                # A system call that finds nothing costs as much as one that does.
+                self.cycle(socket in ready, fd in ready)
             except Exception as error:
                 # A defect of this program must not leave the bench running: from here on only
                 # the safe profile, without what may raise again.
@@ -145,11 +154,18 @@ class Gateway:
             return MAX_WAIT_MS
         return min(MAX_WAIT_MS, -(-int(min(wait, self.sender.wait_ns(now))) // 1_000_000))
 
-    def cycle(self) -> None:
-        """One pass: the master's messages, the guardian, frames out, frames in, the answers."""
+    def cycle(self, master: bool = True, bench: bool = True) -> None:
+        """One pass: the master's messages, the guardian, frames out, frames in, the answers.
+
+        Parameters
+        ----------
+        master, bench : bool
+            Whether something has come from there.
+        """
         # Set-points first, frames after: a bus that delivers own frames has them by then, and
         # one wake-up serves both.
-        for message in self.peer.receive():
+        house = self.terminated or self.clock() >= self._house_at
+        for message in self.peer.receive() if master or house else ():
             self._master_seen = self.clock()
             self.guardian.master_seen(self._master_seen)
             try:
@@ -160,9 +176,11 @@ class Gateway:
                     text = f"a message of the master is dropped: {error}"
                     self.peer.send(wire.Event(level="warning", cause="malformed", text=text))
         now = self.clock()
-        self._watch_over(now)
+        if house:
+            self._house_at = now + HOUSEKEEPING_NS
+            self._watch_over(now)
         self._demand(now)
-        if self.receiver.take(self.bus.drain()):
+        if (bench or house) and self.receiver.take(self.bus.drain()):
             self._realised = self.bench.realised(self.receiver.y)
             if now - self._master_seen < MASTER_READS_NS:
                 self._measurements()
@@ -287,9 +305,9 @@ class Gateway:
             wire.Measurements(
                 seq=self._seq,
                 tick=self.guardian.tick,
-                y=_pack(self.receiver.y),
+                y=self._pack_y(*self.receiver.y),
                 t_valid_ns=self.receiver.t_valid_ns,
-                realised=_pack(self._realised),
+                realised=self._pack_u(*self._realised),
                 # Totals, and the master decodes this in its critical path: now and then will do.
                 counters=self.counters() if self._seq % COUNTERS_EVERY == 0 else {},
             )
@@ -300,7 +318,7 @@ class Gateway:
         assert self._initialize_by is not None
         if self.receiver.complete():
             self._initialize_by = None
-            y = _pack(self.receiver.y)
+            y = self._pack_y(*self.receiver.y)
             self.peer.send(wire.Initialized(y=y, t_valid_ns=self.receiver.t_valid_ns))
         elif now > self._initialize_by:
             self._initialize_by = None
@@ -323,10 +341,6 @@ class Gateway:
             case _:
                 message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
         self.peer.send(message)
-
-
-def _pack(values: Sequence[float]) -> bytes:
-    return wire.pack(np.array(values))
 
 
 def main(

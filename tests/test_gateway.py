@@ -292,7 +292,7 @@ def test_every_way_to_end_runs_the_profile_first(bench: Bench, way: str) -> None
         rig.gateway.parent = -1
     else:
         rig.peer.inbox.append(wire.Error(text="defect"))
-    rig.cycles(3)
+    rig.cycles(12)  # the parent is looked at now and then
     assert rig.gateway.guardian.state is State.SECURING
     assert not rig.gateway._done()
     rig.cycles(500, master=False)
