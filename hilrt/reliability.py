@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
 
@@ -170,6 +171,8 @@ class Monitor:
     magnitude, scale, peak : ndarray, shape (nu + ny + nb,)
         Of the inputs, the outputs and the bonds' transmitted power: the present magnitude, the
         running scale (a decaying peak) and the highest so far (a floor for the scale).
+    moved : ndarray of int, shape (n checks,)
+        Scratch: checks whose flag has just moved.
     changes : list of FlagChange
         Since the list was last emptied.
     """
@@ -185,6 +188,7 @@ class Monitor:
     magnitude: Floats
     scale: Floats
     peak: Floats
+    moved: Ints
     changes: list[FlagChange] = field(default_factory=list)
 
     @classmethod
@@ -206,12 +210,21 @@ class Monitor:
             magnitude=magnitude,
             scale=magnitude.copy(),
             peak=magnitude.copy(),
+            moved=np.zeros(n, dtype=np.intp),
         )
 
     def update(self, plan: Plan, state: StepState, given: StepInput) -> None:
         """Measure all ratios and move the flags (called once per tick)."""
         limits, part = plan.reliability, self.part
-        self._follow_scales(state, math.exp(-given.elapsed / limits.scale_time))
+        _follow_scales(
+            state.measured,
+            state.y,
+            state.bond_power,
+            math.exp(-given.elapsed / limits.scale_time),
+            self.magnitude,
+            self.peak,
+            self.scale,
+        )
         nu, ny = len(state.u_defect), len(state.y)
         u_scale, y_scale = self.scale[:nu], self.scale[nu : nu + ny]
         p_scale = self.scale[nu + ny :]
@@ -244,26 +257,23 @@ class Monitor:
                 part[cause][:] = 0.0
         self._move_flags(given.t, given.elapsed, limits.clear_time)
 
-    def _follow_scales(self, state: StepState, keep: float) -> None:
-        """Let the running scales decay by `keep`, rise with the values, and stay above a floor."""
-        magnitude = self.magnitude
-        np.concatenate((state.measured[0], state.y, state.bond_power), out=magnitude)
-        np.abs(magnitude, out=magnitude)
-        np.fmax(self.peak, magnitude, out=self.peak)
-        self.scale *= keep
-        np.fmax(self.scale, magnitude, out=self.scale)
-        np.fmax(self.scale, SCALE_FLOOR * self.peak + TINY, out=self.scale)
-
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
-        np.copyto(self.last_high, t, where=self.ratio >= 0.5)
-        active = (self.ratio >= 1.0) | (self.active & (self.last_high > t - clear_time))
-        if np.count_nonzero(active) or np.count_nonzero(self.active):
-            changed = np.flatnonzero(active != self.active)
-            self.active = active
-            self.any_active[self.checks.used] = np.logical_or.reduceat(active, self.checks.first)
-            for i in changed:
-                self._note_change(t, int(i))
-        self.seconds += self.any_active * elapsed
+        checks = self.checks
+        moved = _move_flags(
+            self.ratio,
+            t,
+            elapsed,
+            clear_time,
+            checks.used,
+            checks.first,
+            self.last_high,
+            self.active,
+            self.any_active,
+            self.seconds,
+            self.moved,
+        )
+        for i in self.moved[:moved].tolist():
+            self._note_change(t, i)
 
     def _note_change(self, t: float, i: int) -> None:
         c, raised = self.checks.cause_of(i), bool(self.active[i])
@@ -278,6 +288,69 @@ class Monitor:
             (checks.causes[checks.cause_of(int(i))], checks.where[i])
             for i in np.flatnonzero(self.active)
         ]
+
+
+@compiled
+def _follow_scales(
+    measured: Floats,
+    y: Floats,
+    power: Floats,
+    keep: float,
+    magnitude: Floats,
+    peak: Floats,
+    scale: Floats,
+) -> None:
+    """Let the running scales decay by `keep`, rise with the values, and stay above a floor."""
+    nu, ny = measured.shape[1], len(y)
+    for i in range(len(magnitude)):
+        if i < nu:
+            value = measured[0, i]
+        elif i < nu + ny:
+            value = y[i - nu]
+        else:
+            value = power[i - nu - ny]
+        magnitude[i] = abs(value)
+        if magnitude[i] > peak[i]:
+            peak[i] = magnitude[i]
+        floor = SCALE_FLOOR * peak[i] + TINY
+        scale[i] = max(scale[i] * keep, floor)
+        if magnitude[i] > scale[i]:
+            scale[i] = magnitude[i]
+
+
+@compiled
+def _move_flags(
+    ratio: Floats,
+    t: float,
+    elapsed: float,
+    clear_time: float,
+    used: Ints,
+    first: Ints,
+    last_high: Floats,
+    active: Bools,
+    any_active: Bools,
+    seconds: Floats,
+    moved: Ints,
+) -> int:
+    """Raise and clear flags; returns how many have moved, their checks standing in `moved`."""
+    count = 0
+    for i in range(len(ratio)):
+        if ratio[i] >= 0.5:
+            last_high[i] = t
+        up = ratio[i] >= 1.0 or (active[i] and last_high[i] > t - clear_time)
+        if up != active[i]:
+            active[i] = up
+            moved[count] = i
+            count += 1
+    for c in range(len(used)):
+        stop = first[c + 1] if c + 1 < len(first) else len(active)
+        up = False
+        for i in range(first[c], stop):
+            up = up or active[i]
+        any_active[used[c]] = up
+        if up:
+            seconds[used[c]] += elapsed
+    return count
 
 
 class Verdict(NamedTuple):
