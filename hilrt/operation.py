@@ -122,4 +122,5 @@ class Operator:
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.journal.state}")
         before = set_number(self.master.plan, what, value)
+        self.master.snapshots.adjusted(self.master.progress.t_ns, what, value)
         return Reply(True, f"{what} = {value:g}, was {before:g}")

@@ -144,7 +144,7 @@ class RowWriter:
         arrived = given.fresh | state.implausible
         np.concatenate(
             (
-                np.where(given.fresh, given.y, nan),
+                np.where(arrived, given.y, nan),
                 state.y,
                 state.sent.ravel(),
                 given.realised,
