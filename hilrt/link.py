@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -70,6 +71,9 @@ class Link(abc.ABC):
     lost: int = 0
     #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
     actuation_delay: float = 0.0
+    #: Session time at which there is nothing more to come [s]; the session then ends in order, at
+    #: the first communication point at or after it.
+    ends: float = math.inf
 
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         self.name = name

@@ -191,6 +191,7 @@ class Session:
         async with asyncio.timeout(limit + 1.0):
             await _all(link.open() for link in self.links)
         self.duration = min([self.duration, *(link.ends for link in self.links)])
+        self.duration = min([self.duration, *(link.ends for link in self.links)])
 
     async def _arm(self, initialized: Initialized, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""

@@ -1,18 +1,21 @@
-"""Recorded CAN logs: read by python-can, decoded by a database, as arrays over time."""
+"""Recorded logs as arrays over time: signals as they stand in a file, or decoded frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import can
 import numpy as np
 from cantools.database import DecodeError
 from cantools.database.can import Message
 
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, RecordError
+from hilrt.logs.frames import Flag, Frame
+from hilrt.logs.source import Source, open_source
+from hilrt.record.messages import Signal
 from hilrt.solver import Floats
+from hilrt.tables import nearest
 from hilrt_adapters.can import SignalRef
 
 #: J1939: the identifier's bits that name the parameter group, without priority and sender; for
@@ -29,7 +32,7 @@ class Track:
     Attributes
     ----------
     times : ndarray, shape (n,)
-        Time of every sample since the log's first frame, s; ascending.
+        Time of every sample since the log's begin, s; ascending.
     values : ndarray, shape (n,)
         In the signal's unit.
     """
@@ -47,9 +50,10 @@ class Recording:
     tracks : dict of str to Track
         By output name.
     duration : float
-        Time from the log's first frame to its last, s.
+        Time from the log's begin to its end, s: first and last frame, or first and last row of the
+        chosen signals.
     frames : int
-        Frames that carry the wanted messages.
+        Frames that carry the wanted messages; rows, of a log of signals.
     truncated, failures : int
         Of these: shorter than the database says; not decoded at all.
     """
@@ -61,8 +65,91 @@ class Recording:
     failures: int
 
 
+# ---- signals as they stand in the file ---------------------------------------------------------
+
+
+def find_signals(path: Path, outputs: Mapping[str, str], label: str, table: str) -> list[Signal]:
+    """Signals of a file by output, from its head.
+
+    Parameters
+    ----------
+    path : Path
+    outputs : mapping of str to str
+        Output names and names of signals.
+    label : str
+        Table and key that name the file, for messages.
+    table : str
+        Table that lists the outputs.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or lacks a signal.
+    """
+    source = open_source(path, label)
+    try:
+        known = {signal.name: signal for topic in source.topics() for signal in topic.signals}
+        frames_only = not known and next(source.frames(), None) is not None
+    finally:
+        source.close()
+    if frames_only:
+        raise ConfigError(
+            f'{label}: {path} holds CAN frames; add database = "….dbc" to decode them'
+        )
+    lost = [
+        f"{table} outputs.{output} = {name!r}: {path} has no such signal{nearest(name, known)}"
+        for output, name in outputs.items()
+        if name not in known
+    ]
+    if lost:
+        raise ConfigError(lost)
+    return [known[name] for name in outputs.values()]
+
+
+def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> Recording:
+    """Read the chosen signals of a log of signals; NaN is no sample.
+
+    Parameters as for `find_signals`, whose errors it raises too.
+    """
+    wanted = set(outputs.values())
+    parts: dict[str, list[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Floats]]] = {}
+    first, last, rows = 1 << 62, -(1 << 62), 0
+    source = open_source(path, label)
+    try:
+        for block in source.blocks(wanted):
+            rows += len(block.times_ns)
+            first = min(first, int(block.times_ns[0]))
+            last = max(last, int(block.times_ns[-1]))
+            for column, signal in enumerate(block.channel.signals):
+                values = block.values[:, column]
+                keep = ~np.isnan(values)
+                pair = (block.times_ns[keep], values[keep].copy())
+                parts.setdefault(signal.name, []).append(pair)
+    except RecordError as error:
+        raise ConfigError(f"{label}: {error}") from None
+    finally:
+        source.close()
+    tracks: dict[str, Track] = {}
+    empty = []
+    for output, name in outputs.items():
+        pairs = parts.get(name, [])
+        if not sum(len(times) for times, _ in pairs):
+            empty.append(f"{label}: {path} has no value of signal {name!r} of output {output!r}")
+            continue
+        times = np.concatenate([t for t, _ in pairs])
+        order = np.argsort(times, kind="stable")
+        values = np.concatenate([v for _, v in pairs])
+        tracks[output] = Track((times[order] - first) / 1e9, values[order])
+    if empty:
+        raise ConfigError(empty)
+    return Recording(tracks, (last - first) / 1e9, rows, 0, 0)
+
+
+# ---- signals in CAN frames ---------------------------------------------------------------------
+
+
 def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> Recording:
-    """Read a log in any format that python-can reads and decode the wanted signals.
+    """Read the frames of a log in any format that `open_source` knows, and decode signals.
 
     Parameters
     ----------
@@ -80,15 +167,14 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
         If the log cannot be read, or does not contain a signal.
     """
     messages = {ref.message.name: ref.message for ref in signals.values()}
-    found: dict[str, dict[int, list[tuple[float, bytes]]]] = {name: {} for name in messages}
-    first, last = np.inf, -np.inf
-    for frame in _frames(path, label):
-        first, last = min(first, frame.timestamp), max(last, frame.timestamp)
-        for name, message in messages.items():
-            if carries(message, frame.arbitration_id, frame.is_extended_id):
-                by_id = found[name].setdefault(frame.arbitration_id, [])
-                by_id.append((frame.timestamp, bytes(frame.data)))
-    if not np.isfinite(first):
+    source = open_source(path, label)
+    try:
+        first, last, found = _collect(_data_frames(source), messages)
+    except (RecordError, ValueError) as error:
+        raise ConfigError(f"{label}: {error}") from None
+    finally:
+        source.close()
+    if first > last:
         raise ConfigError(f"{label}: {path} contains no frames; record it again")
     chosen = {
         name: _choose(message, found[name], path, label) for name, message in messages.items()
@@ -98,7 +184,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
     for message_name, frames in chosen.items():
         message = messages[message_name]
         wanted = [(o, r.signal.name) for o, r in signals.items() if r.message is message]
-        for timestamp, data in frames:
+        for time_ns, data in frames:
             truncated += len(data) < message.length
             try:
                 values = message.decode(data, decode_choices=False, allow_truncated=True)
@@ -108,7 +194,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
             assert isinstance(values, dict)
             for output, signal in wanted:
                 if signal in values:  # multiplexed or truncated: not in every frame
-                    samples[output].append((timestamp - first, float(values[signal])))  # type: ignore[arg-type]
+                    samples[output].append(((time_ns - first) / 1e9, float(values[signal])))  # type: ignore[arg-type]
     empty = [
         f"{label}: none of the {len(chosen[ref.message.name])} frames of message "
         f"{ref.message.name} in {path} carries signal {ref.signal.name!r} of output {output!r}; "
@@ -120,28 +206,32 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
         raise ConfigError(empty)
     tracks = {output: _track(pairs) for output, pairs in samples.items()}
     count = sum(map(len, chosen.values()))
-    return Recording(tracks, float(last - first), count, truncated, failures)
+    return Recording(tracks, (last - first) / 1e9, count, truncated, failures)
 
 
-def _frames(path: Path, label: str) -> Iterator[can.Message]:
-    """Data frames of a log; whatever a reader raises becomes a `ConfigError`."""
-    count = 0
-    try:
-        with can.LogReader(path) as reader:
-            for frame in reader:
-                count += 1
-                if not frame.is_error_frame and not frame.is_remote_frame:
-                    yield frame
-    except OSError as error:
-        raise ConfigError(
-            f"{label}: {path} cannot be read: {error.strerror or error}; check the path"
-        ) from None
-    except Exception as error:  # the readers of the formats raise all kinds
-        raise ConfigError(
-            f"{label}: {path} is not a log that python-can reads: after {count} frames: "
-            f"{' '.join(str(error).split()) or type(error).__name__}; the suffix says the format "
-            "(.log is candump's), and .mf4 needs hilrt[mdf]"
-        ) from None
+#: Message name to identifier to the frames' times [ns] and data.
+Found = dict[str, dict[int, list[tuple[int, bytes]]]]
+
+
+def _data_frames(source: Source) -> Iterable[Frame]:
+    skip = Flag.ERROR | Flag.REMOTE
+    return (frame for frame in source.frames() if not frame.flags & skip)
+
+
+def _collect(frames: Iterable[Frame], messages: Mapping[str, Message]) -> tuple[int, int, Found]:
+    """First and last time [ns], and the frames that may be the messages."""
+    found: Found = {name: {} for name in messages}
+    carriers: dict[tuple[int, int], list[str]] = {}
+    first, last = 1 << 62, -(1 << 62)
+    for frame in frames:
+        first, last = min(first, frame.time_ns), max(last, frame.time_ns)
+        key = (frame.identifier, frame.flags & Flag.EXTENDED)
+        if key not in carriers:
+            carriers[key] = [n for n, m in messages.items() if carries(m, key[0], bool(key[1]))]
+        for name in carriers[key]:
+            by_id = found[name].setdefault(frame.identifier, [])
+            by_id.append((frame.time_ns, frame.data))
+    return first, last, found
 
 
 def carries(message: Message, identifier: int, extended: bool) -> bool:
@@ -158,8 +248,8 @@ def carries(message: Message, identifier: int, extended: bool) -> bool:
 
 
 def _choose(
-    message: Message, by_id: dict[int, list[tuple[float, bytes]]], path: Path, label: str
-) -> list[tuple[float, bytes]]:
+    message: Message, by_id: dict[int, list[tuple[int, bytes]]], path: Path, label: str
+) -> list[tuple[int, bytes]]:
     """Frames of one sender: those with the database's identifier, or the only ones there are."""
     if message.frame_id in by_id:
         return by_id[message.frame_id]

@@ -1,4 +1,4 @@
-"""A recorded CAN log as a subsystem: outputs with the recorded timing, no inputs."""
+"""A recorded log as a subsystem: outputs with the recorded timing, no inputs."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import msgspec
 import numpy as np
 
 from hilrt.config import NonNegative, SubsystemOptions
-from hilrt.errors import ConfigError, PeerLost
+from hilrt.errors import ConfigError
 from hilrt.link import Arrival, Link, Ports
+from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Sample
+from hilrt.units import UNSTATED
 from hilrt_adapters.can import SignalRef, find_signal, load_database
-from hilrt_adapters.recording import Recording, Track, read_recording
+from hilrt_adapters.recording import Recording, Track, find_signals, read_recording, read_signals
 
 
 class ReplayOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "replay"``."""
 
-    #: Log in a format that python-can reads: .log (candump), .asc, .blf, .trc, .mf4, …
+    #: Signals: .mcap (a session's log), .mf4, .csv, .parquet; frames: .log (candump), .asc, …
     log: str
-    #: CAN database (DBC, ARXML, KCD, SYM).
-    database: str
-    #: Output ports: ``name = "Message.Signal"``.
+    #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.
+    database: str | None = None
+    #: Output ports: ``name = "signal of the log"``, with a database ``name = "Message.Signal"``.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
-    #: Time in the log at session time 0, from the log's first frame, s.
+    #: Time in the log at session time 0, from the log's first frame or row, s.
     start: NonNegative = 0.0
-    #: After the log's last frame: hold the last values, end the session, or begin again at `start`.
+    #: After the log's end: hold the last values, end the session, or begin again at `start`.
     end: Literal["hold", "stop", "loop"] = "hold"
     #: Between two samples: the older one, with its time stamp, or on the line between them.
     interpolation: Literal["hold", "linear"] = "hold"
@@ -58,28 +60,34 @@ class ReplayLink(Link):
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
         """Output ports with the database's units; `ConfigError` with every problem found."""
         assert isinstance(options, ReplayOptions)
-        return _ports(_signals(name, options, folder))
+        return _ports(_outputs(name, options, folder))
 
     def files(self) -> list[Path]:
         """The database; the log itself may be large and stays where it is."""
-        return [_locate(self.folder, self.options.database)]
+        return [_locate(self.folder, self.options.database)] if self.options.database else []
 
     async def open(self) -> None:
         """Read and decode the whole log; afterwards nothing touches a file."""
         options, table = self.options, f"[subsystems.{self.name}]"
-        signals = _signals(self.name, options, self.folder)
-        log = _locate(self.folder, options.log)
-        recording = await asyncio.to_thread(read_recording, log, signals, f"{table} log")
+        outputs = _outputs(self.name, options, self.folder)
+        log, label = _locate(self.folder, options.log), f"{table} log"
+        refs = {name: ref for name, ref in outputs.items() if isinstance(ref, SignalRef)}
+        if options.database:
+            recording = await asyncio.to_thread(read_recording, log, refs, label)
+        else:
+            recording = await asyncio.to_thread(read_signals, log, options.outputs, label)
         if options.start >= recording.duration:
             raise ConfigError(
                 f"{table} start = {options.start:g}: the log ends after "
                 f"{recording.duration:g} s; start earlier"
             )
         self.recording = recording
-        self.inputs, self.outputs = _ports(signals)
+        self.inputs, self.outputs = _ports(outputs)
         self.lost = recording.failures
-        self._tracks = [recording.tracks[name] for name in signals]
+        self._tracks = [recording.tracks[name] for name in outputs]
         self._end = recording.duration
+        if options.end == "stop":
+            self.ends = self._end - options.start
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """Values at `t0` [s], and how well the log was read."""
@@ -102,12 +110,6 @@ class ReplayLink(Link):
             return ()
         tick, t, t_end = self._pending
         self._pending = None
-        if self.options.end == "stop" and t_end + self.options.start > self._end:
-            raise PeerLost(
-                self.name,
-                f"the recording ended at {self._end - self.options.start:g} s; shorten the "
-                'session, or set end = "hold" or "loop"',
-            )
         return (Arrival(tick, self._sample(t_end), t),)
 
     def _sample(self, t: float) -> Sample:
@@ -131,18 +133,36 @@ class ReplayLink(Link):
         return Sample(y, t_valid=t_valid)
 
 
-def _signals(name: str, options: ReplayOptions, folder: Path) -> dict[str, SignalRef]:
+def _outputs(
+    name: str, options: ReplayOptions, folder: Path
+) -> dict[str, SignalRef] | dict[str, Signal]:
     """Output names and signals; `ConfigError` with every problem found."""
     table = f"[subsystems.{name}]"
     problems = []
     if options.inputs:
         problems.append(f"{table} inputs: a recording has no inputs; remove them")
     if not options.outputs:
-        problems.append(f'{table} outputs: is empty; add NAME = "Message.Signal"')
+        what = "Message.Signal" if options.database else "signal of the log"
+        problems.append(f'{table} outputs: is empty; add NAME = "{what}"')
+    signals: dict[str, SignalRef] | dict[str, Signal] = {}
     try:
-        database = load_database(_locate(folder, options.database), f"{table} database")
+        if options.database:
+            signals = _decoded(table, options, folder)
+        else:
+            log = _locate(folder, options.log)
+            found = find_signals(log, options.outputs, f"{table} log", table)
+            signals = dict(zip(options.outputs, found, strict=True))
     except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return signals
+
+
+def _decoded(table: str, options: ReplayOptions, folder: Path) -> dict[str, SignalRef]:
+    """Signals of the database; `ConfigError` with every problem found."""
+    database = load_database(_locate(folder, options.database or ""), f"{table} database")
+    problems: list[str] = []
     signals: dict[str, SignalRef] = {}
     for output, ref in options.outputs.items():
         try:
@@ -154,15 +174,15 @@ def _signals(name: str, options: ReplayOptions, folder: Path) -> dict[str, Signa
     return signals
 
 
-def _ports(signals: dict[str, SignalRef]) -> Ports:
+def _ports(signals: dict[str, SignalRef] | dict[str, Signal]) -> Ports:
     # Without the database's bounds: recordings exceed them, and an output is not limited anyway.
-    return Ports(
-        (),
-        tuple(
-            Port(output, ref.unit, description=ref.signal.comment or "")
-            for output, ref in signals.items()
-        ),
-    )
+    ports = []
+    for output, ref in signals.items():
+        if isinstance(ref, SignalRef):
+            ports.append(Port(output, ref.unit, description=ref.signal.comment or ""))
+        else:
+            ports.append(Port(output, ref.unit or UNSTATED, description=ref.comment))
+    return Ports((), tuple(ports))
 
 
 def _locate(folder: Path, name: str) -> Path:

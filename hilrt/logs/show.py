@@ -84,8 +84,8 @@ def info_lines(contents: Contents) -> Iterator[str]:
         )
     if contents.attachments:
         yield "files inside"
-        for name, kind, size in contents.attachments:
-            yield f"  {name}  {size:,} bytes  {kind}"
+        for name, kind, length in contents.attachments:
+            yield f"  {name}  {length:,} bytes  {kind}"
 
 
 def list_lines(contents: Contents, patterns: Sequence[str] = ()) -> Iterator[str]:

@@ -11,6 +11,7 @@ from asammdf import MDF
 
 from hilrt.logs.columns import interleave
 from hilrt.logs.frames import Frame
+from hilrt.logs.frames_mf4 import frames_of
 from hilrt.logs.source import Source
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, Channel
@@ -58,18 +59,15 @@ class Mf4Source(Source):
 
     def frames(self) -> Iterator[Frame]:
         """Frames of bus logging."""
-        if any(_is_bus(group) for group in self._mdf.groups):
-            from hilrt.logs.source_can import read_frames
-
-            yield from read_frames(self)
+        return frames_of(self._mdf, self.epoch_ns)
 
     def attachments(self) -> list[Attachment]:
         """Embedded files."""
         found = []
         for index, entry in enumerate(self._mdf.attachments):
             data, name, _ = self._mdf.extract_attachment(index=index)
-            if isinstance(data, bytes) and data:
-                found.append(Attachment(Path(str(name)).name, str(entry.mime), data))
+            if data:
+                found.append(Attachment(Path(str(name)).name, str(entry.mime), bytes(data)))
         return found
 
     def close(self) -> None:

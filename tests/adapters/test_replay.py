@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt import config
-from hilrt.errors import ConfigError, PeerLost
+from hilrt import config, load_log
+from hilrt.errors import ConfigError
+from hilrt.logs.export_file import export_file
+from hilrt.logs.import_file import import_file
+from hilrt.logs.log_writer import LogWriter
+from hilrt.record.messages import Signal
+from hilrt.record.reader import Block, Channel
+from hilrt.run import RunOptions
+from hilrt.session import run_session
 from hilrt.solver import Sample
 from hilrt.units import UNSTATED
 from hilrt_adapters.recording import Track
@@ -104,7 +111,7 @@ async def test_real_pedal_recording_sample_by_sample() -> None:
     message = cantools.database.load_file(database, strict=False).get_message_by_name("COMMAND")
     frames = list(can.LogReader(log))
     wanted = [f for f in frames if f.arbitration_id == message.frame_id]
-    times = [f.timestamp - frames[0].timestamp for f in wanted]
+    times = [round((f.timestamp - frames[0].timestamp) * 1e6) / 1e6 for f in wanted]
     values = [message.decode(f.data, decode_choices=False)["ACC_PEDAL_MEAN"] for f in wanted]
     assert len(values) == 228
     assert (min(values), max(values)) == (0, 3726)
@@ -207,13 +214,12 @@ async def test_end_hold_keeps_the_last_value(tmp_path: Path) -> None:
     assert sample.t_valid[0] == pytest.approx(0.4, abs=1e-6)
 
 
-async def test_end_stop_ends_the_session(tmp_path: Path) -> None:
+async def test_end_stop_tells_when_there_is_nothing_more(tmp_path: Path) -> None:
     write(tmp_path)
     made = await opened(tmp_path, end="stop", start=0.1)
-    assert step(made, 0.0, 0.39).y[0] == 20.0
-    made.dispatch(1, 0.39, 0.02, NOTHING)
-    with pytest.raises(PeerLost, match=r"the recording ended at 0\.4 s"):
-        made.poll()
+    assert made.ends == pytest.approx(0.4, abs=1e-6)
+    assert step(made, 0.39, 0.02).y[0] == 20.0  # the last step may reach beyond it
+    assert (await opened(tmp_path, end="hold")).ends == np.inf
 
 
 async def test_end_loop_begins_again_at_start(tmp_path: Path) -> None:
@@ -287,7 +293,8 @@ async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -
     ("changes", "message"),
     [
         ({"log": "none.log"}, "[subsystems.pedal] log: "),
-        ({"log": "log.dbc"}, "is not a log that python-can reads"),
+        ({"log": "log.dbc"}, "the suffix says no known format"),
+        ({"log": "wrong.mf4"}, "is not an MDF file"),
         ({"log": "broken.log"}, "is not a log that python-can reads"),
         ({"log": "empty.log"}, "contains no frames"),
         ({"database": "none.dbc"}, "[subsystems.pedal] database: "),
@@ -302,6 +309,7 @@ async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -
 async def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     write(tmp_path)
     (tmp_path / "empty.log").write_text("")
+    (tmp_path / "wrong.mf4").write_text("no mdf")
     (tmp_path / "broken.log").write_text("(1.0) can0 100#00\nnonsense here and there\n")
     with pytest.raises(ConfigError) as caught:
         await opened(tmp_path, **changes)
@@ -368,3 +376,114 @@ async def test_paths_may_start_at_the_current_folder(
     monkeypatch.chdir(tmp_path)
     made = await opened(tmp_path / "elsewhere")
     assert step(made, 0.25).y[0] == 10.0
+
+
+# ---- logs of signals ---------------------------------------------------------------------------
+
+
+def signal_log(folder: Path, name: str) -> ReplayLink:
+    """The same two signals in any format: x = 10 t each 0.1 s, y each second one."""
+    times = 5_000_000_000 + np.arange(11) * 100_000_000
+    values = np.column_stack([np.arange(11.0), np.where(np.arange(11) % 2, np.nan, np.arange(11))])
+    channel = Channel("t", [Signal("a.x", "rad/s", "", "how fast"), Signal("a.y")])
+    writer = LogWriter(folder / "log.mcap", "x", 1_000_000_000)
+    writer.block(Block(channel, times, values))
+    writer.close()
+    if name != "log.mcap":
+        export_file(folder / "log.mcap", Path(name).suffix[1:])
+    return link(folder, {"x": "a.x", "y": "a.y"}, log=name, database=None)
+
+
+@pytest.mark.parametrize("name", ["log.mcap", "log.mf4", "log.csv", "log.parquet"])
+async def test_formats_of_signals(tmp_path: Path, name: str) -> None:
+    made = signal_log(tmp_path, name)
+    ports = ReplayLink.ports("pedal", made.options, tmp_path)
+    assert [(p.name, p.unit) for p in ports.outputs] == [("x", "rad/s"), ("y", UNSTATED)]
+    assert made.files() == []
+    await made.open()
+    assert [p.name for p in made.outputs] == ["x", "y"]
+    sample = step(made, 0.3, 0.05)
+    assert sample.t_valid is not None
+    np.testing.assert_array_equal(sample.y, [3.0, 2.0])  # NaN is no sample
+    np.testing.assert_allclose(sample.t_valid, [0.3, 0.2], atol=1e-12)
+
+
+async def test_interpolation_goes_past_missing_values(tmp_path: Path) -> None:
+    signal_log(tmp_path, "log.csv")
+    table = {"x": "a.x", "y": "a.y"}
+    made = await opened(
+        tmp_path, table, log="log.csv", database=None, interpolation="linear", end="loop", start=0.2
+    )
+    np.testing.assert_allclose(step(made, 0.33).y, [5.3, 5.3])
+    np.testing.assert_allclose(step(made, 0.8 + 0.33).y, [5.3, 5.3])
+
+
+async def test_frames_in_our_own_log(tmp_path: Path) -> None:
+    write(tmp_path)
+    import_file(tmp_path / "log.log", tmp_path / "log.mcap")
+    made = await opened(tmp_path, log="log.mcap")
+    assert made.recording is not None
+    np.testing.assert_array_equal(made.recording.tracks["speed"].values, [5.0, 10.0, 15.0, 20.0])
+
+
+@pytest.mark.parametrize(
+    ("log", "outputs", "message"),
+    [
+        ("log.csv", {"x": "a.z"}, "outputs.x = 'a.z': "),
+        ("log.log", {"x": "a.x"}, 'holds CAN frames; add database = "'),
+        ("none.csv", {"x": "a.x"}, "there is no such file"),
+        ("nan.csv", {"x": "b"}, "has no value of signal 'b' of output 'x'"),
+    ],
+)
+async def test_what_is_wrong_with_a_log_of_signals(
+    tmp_path: Path, log: str, outputs: dict[str, str], message: str
+) -> None:
+    write(tmp_path)
+    signal_log(tmp_path, "log.csv")
+    (tmp_path / "nan.csv").write_text("t,a,b\n0,1,\n1,2,\n")
+    with pytest.raises(ConfigError) as caught:
+        await opened(tmp_path, outputs, log=log, database=None)
+    assert message in str(caught.value)
+    assert "[subsystems.pedal]" in str(caught.value)
+
+
+# ---- a whole session ---------------------------------------------------------------------------
+
+SESSION = """
+[session]
+name = "again"
+duration = 10.0
+pace = "asap"
+
+[master]
+step = 0.01
+
+[subsystems.past]
+adapter = "replay"
+log = "log.csv"
+outputs = { x = "a.x" }
+start = 0.2
+end = "stop"
+
+[subsystems.load]
+adapter = "inprocess"
+model = "hilrt.models.linear:Linear"
+params = { A = [[-1.0]], B = [[1.0]], C = [[1.0]], inputs = ["u [rad/s]"] }
+
+[[connections]]
+from = "past.x"
+to = "load.u"
+order = 0
+"""
+
+
+def test_a_session_ends_in_order_with_its_recording(tmp_path: Path) -> None:
+    signal_log(tmp_path, "log.csv")
+    (tmp_path / "session.toml").write_text(SESSION)
+    file = config.load_session(tmp_path / "session.toml")
+    result = run_session(file, RunOptions(out=tmp_path / "runs", view=False))
+    assert result.exit_status == 0
+    assert result.summary["state"] == "STOPPED"
+    assert result.summary["time_s"] == pytest.approx(0.8, abs=1e-9)
+    log = load_log(result.folder)
+    np.testing.assert_allclose(log["past.x"][-1], 10.0)

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import can
+import numpy as np
+import pytest
+
+from hilrt.logs.export_file import export_file
+from hilrt.logs.frames import Flag
+from hilrt.logs.source_can import from_message
+from tests.logs.made import (
+    EPOCH_NS,
+    bits,
+    frame_log,
+    rows_of,
+    session_log,
+    some_frames,
+    two_rates,
+)
+
+asammdf = pytest.importorskip("asammdf")
+
+
+def test_asammdf_reads_the_same_numbers_units_and_sources(tmp_path: Path) -> None:
+    log = session_log(tmp_path, summary=b'{"verdict": "good"}')
+    export_file(log, "mf4")
+    with asammdf.MDF(tmp_path / "session.mf4") as mdf:
+        names = ["engine.torque", "engine.speed", "master:step", "master:lateness"]
+        read = [mdf.get(name) for name in names]
+        columns = np.column_stack([signal.samples for signal in read])
+        np.testing.assert_array_equal(bits(columns), bits(rows_of(log)))
+        np.testing.assert_array_equal(read[0].timestamps, np.arange(3000) / 1000)
+        assert [signal.unit for signal in read] == ["N*m", "rad/s", "s", "us"]
+        assert read[0].source.name == "EngineFast.ShaftTorque"
+        assert mdf.header.abs_time == EPOCH_NS
+        assert "session: drive" in mdf.header.comment
+        files = {Path(str(mdf.extract_attachment(index=i)[1])).name for i in range(2)}
+        assert files == {"session.toml", "summary.json"}
+        assert mdf.extract_attachment(index=0)[0] == b"[session]\n"
+
+
+def test_every_rate_has_a_group_of_its_own(tmp_path: Path) -> None:
+    export_file(two_rates(tmp_path / "log.mcap"), "mf4")
+    with asammdf.MDF(tmp_path / "log.mf4") as mdf:
+        groups = {g.channel_group.acq_name: g.channel_group.cycles_nr for g in mdf.groups}
+        assert groups == {"fast": 3000, "slow": 30}
+        np.testing.assert_array_equal(mdf.get("slow.x").timestamps, np.arange(30) / 10)
+
+
+def test_python_can_reads_the_frames(tmp_path: Path) -> None:
+    frames = some_frames()
+    export_file(frame_log(tmp_path / "log.mcap", frames), "mf4")
+    with can.LogReader(tmp_path / "log.mf4") as reader:
+        read = [from_message(message) for message in reader]
+    assert read == frames
+
+
+def test_frames_that_are_no_data_are_counted(tmp_path: Path) -> None:
+    frames = some_frames(4)
+    frames[2] = frames[2]._replace(flags=int(Flag.REMOTE), data=b"")
+    done = export_file(frame_log(tmp_path / "log.mcap", frames), "mf4")
+    assert done.frames == 3
+    assert done.notes == ["1 remote and error frames; BLF and ASC keep them"]
