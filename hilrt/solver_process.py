@@ -1,4 +1,4 @@
-"""``hilrt solver MODULE:CLASS``: the process that hosts a solver for a master.
+"""``hilrt solver MODULE:CLASS`` or ``MODEL.fmu``: the process that hosts a solver for a master.
 
 One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
 nothing is sent while the solver computes; the master does not count that as silence, and what the
@@ -18,14 +18,14 @@ import threading
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 from hilrt import host, wire
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.hosting import HostedSolver, load_solver
 from hilrt.peer import Peer
-from hilrt.solver import Sample
+from hilrt.solver import Sample, Solver
 
 __all__ = ["load_solver", "main", "parse_params", "serve"]
 
@@ -49,19 +49,27 @@ class MasterGone(Exception):
     """The master is silent or reported an error."""
 
 
-def main(target: str, connect: str, name: str, params: Mapping[str, str]) -> int:
+def main(
+    target: str,
+    connect: str,
+    name: str,
+    params: Mapping[str, str],
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """Host a solver until the session ends.
 
     Parameters
     ----------
     target : str
-        ``"module:Class"``; the current folder is searched first.
+        ``"module:Class"``; the current folder is searched first. Or the path of an FMU.
     connect : str
         The master's address.
     name : str
         The subsystem's name in the session file.
     params : mapping of str
-        Keyword arguments of the class, as written on the command line.
+        Keyword arguments of the class, or parameters of the FMU, as written on the command line.
+    options : mapping of str, optional
+        Keys of ``adapter = "fmu"``; only for an FMU.
 
     Returns
     -------
@@ -75,7 +83,7 @@ def main(target: str, connect: str, name: str, params: Mapping[str, str]) -> int
         signal.signal(signal.SIGTERM, _on_sigterm)
     host.die_with_parent()
     try:
-        solver = HostedSolver(load_solver(target, parse_params(params), Path.cwd()))
+        solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
         return _host(solver, connect, name)
     except ConfigError as error:
         for problem in error.problems:
@@ -83,6 +91,17 @@ def main(target: str, connect: str, name: str, params: Mapping[str, str]) -> int
         return EXIT_CONFIG
     except Terminated:
         return EXIT_TERMINATED
+
+
+def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solver:
+    """Solver class or FMU."""
+    if target.lower().endswith(".fmu"):
+        from hilrt.fmu.command import load_fmu  # FMPy is an extra
+
+        return load_fmu(target, params, options)
+    if options:
+        raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
+    return load_solver(target, params, Path.cwd())
 
 
 def parse_params(params: Mapping[str, str]) -> dict[str, Any]:

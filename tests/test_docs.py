@@ -19,6 +19,7 @@ from hilrt.session import run_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt_adapters.can_options import MessageOptions
 from hilrt_adapters.can_protect import Protection
+from hilrt_adapters.fmu import Options as FmuOptions
 from hilrt_adapters.inprocess import Options as InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
 from hilrt_adapters.zeromq import Options as ZeroMQOptions
@@ -40,6 +41,7 @@ SECTIONS = {
     "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
     "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
     '`adapter = "inprocess"`': InProcessOptions,
+    '`adapter = "fmu"`': FmuOptions,
     '`adapter = "can"`': BenchOptions,
     '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
     "`[subsystems.NAME.enable]`": Enable,

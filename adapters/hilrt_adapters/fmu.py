@@ -28,7 +28,7 @@ class Options(SubsystemOptions, kw_only=True):
     #: Variables that become outputs, names or patterns. Default: the FMU's outputs.
     outputs: list[str] | None = None
     #: Output to the inputs that it depends on directly, instead of what the FMU says.
-    feedthrough: dict[str, list[str]] = {}
+    feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
     #: FMU steps per macro step; the inputs are set anew before each.
     substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
     #: Hand the input polynomial on where the FMU can take it; otherwise hold.
@@ -60,7 +60,7 @@ def load(options: Options, folder: Path) -> FmuSolver:
 class FmuLink(InProcessLink):
     """An FMU called directly; see `InProcessLink`."""
 
-    Options = Options
+    Options = Options  # type: ignore[assignment]  # the keys differ, the life does not
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:

@@ -1,0 +1,68 @@
+"""Directional derivatives of an FMU: its feedthrough, and its linearisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.fmu.description import CONTINUOUS
+from hilrt.fmu.instance import Instance
+from hilrt.solver import Floats
+
+Sized = Sequence[tuple[Any, int]]
+
+
+def along(instance: Instance, unknowns: Sized, knowns: Sized, change: Floats) -> Floats:
+    """First-order change of `unknowns`, shape (n_unknowns,), for a `change` of the `knowns`.
+
+    Variables that are not real neither change nor count as changing.
+    """
+    rows, real_unknowns = _real(unknowns)
+    columns, real_knowns = _real(knowns)
+    answer = np.zeros(len(rows))
+    if real_unknowns and real_knowns:
+        size = int(rows.sum())
+        seed = change[columns]
+        answer[rows] = instance.directional(real_unknowns, real_knowns, seed, size)
+    return answer
+
+
+def partial(instance: Instance, unknowns: Sized, knowns: Sized) -> Floats:
+    """Matrix of partial derivatives, shape (n_unknowns, n_knowns)."""
+    n = sum(size for _, size in knowns)
+    columns = [along(instance, unknowns, knowns, column) for column in np.eye(n)]
+    rows = sum(size for _, size in unknowns)
+    matrix: Floats = np.array(columns).reshape(n, rows).T
+    return matrix
+
+
+def states_and_rates(instance: Instance) -> tuple[Sized, Sized] | None:
+    """Continuous states and their derivatives; None where the FMU does not expose them."""
+    rates = [unknown.variable for unknown in instance.fmu.model.derivatives]
+    states = [rate.derivative for rate in rates]
+    if not rates or any(state is None or isinstance(state, str) for state in states):
+        return None
+    return [(state, 1) for state in states], [(rate, 1) for rate in rates]
+
+
+def linearise(instance: Instance, ins: Sized, outs: Sized) -> LinearSubsystem | None:
+    """A, B, C, D about the present state; None where the FMU does not expose its states."""
+    exposed = states_and_rates(instance)
+    if exposed is None:
+        return None
+    states, rates = exposed
+    return LinearSubsystem(
+        partial(instance, rates, states),
+        partial(instance, rates, ins),
+        partial(instance, outs, states),
+        partial(instance, outs, ins),
+    )
+
+
+def _real(variables: Sized) -> tuple[Any, list[Any]]:
+    """Mask over the elements, and the variables, of real type."""
+    mask = [variable.type in CONTINUOUS for variable, size in variables for _ in range(size)]
+    return np.array(mask, dtype=bool), [v for v, _ in variables if v.type in CONTINUOUS]

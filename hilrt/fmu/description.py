@@ -1,0 +1,182 @@
+"""What an FMU says of itself, read without loading its binary."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fmpy
+from fmpy.model_description import ValidationError, read_model_description
+from lxml import etree
+
+from hilrt.errors import ConfigError
+
+#: Types that a port can carry, as a number.
+_WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+NUMERIC = frozenset(("Real", "Integer", "Enumeration", "Boolean", "Float32", "Float64", *_WHOLE))
+CONTINUOUS = frozenset(("Real", "Float32", "Float64"))
+
+
+@dataclass(frozen=True)
+class Fmu:
+    """An FMU file and its model description.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    model : fmpy.model_description.ModelDescription
+        As FMPy reads it.
+    major : int
+        2 or 3.
+    platforms : tuple of str
+        Folders below ``binaries`` with a library of the right name.
+    variables : dict of str
+        Every variable by name.
+    directional : bool
+        Whether it provides directional derivatives.
+    notes : list of str
+        What is wrong with the description without keeping the FMU from being used.
+    """
+
+    path: Path
+    model: Any
+    major: int
+    platforms: tuple[str, ...]
+    variables: dict[str, Any]
+    directional: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def co(self) -> Any:
+        """Capabilities of the co-simulation interface."""
+        return self.model.coSimulation
+
+    @property
+    def here(self) -> str:
+        """Folder below ``binaries`` that this host needs."""
+        return str(fmpy.platform if self.major == 2 else fmpy.platform_tuple)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether there is a binary for this host."""
+        return self.here in self.platforms
+
+    @property
+    def variable_step(self) -> bool:
+        """Whether steps may differ in length."""
+        return bool(self.co.canHandleVariableCommunicationStepSize)
+
+    def named(self, causality: str) -> list[Any]:
+        """Variables of a causality, in the order of the description."""
+        return [v for v in self.variables.values() if v.causality == causality]
+
+    def need_binary(self) -> None:
+        """`ConfigError` if there is no binary for this host."""
+        if self.runs_here:
+            return
+        there = ", ".join(self.platforms) or "none at all"
+        raise ConfigError(
+            f"fmu = {str(self.path)!r}: has no binary for {self.here} (it has: {there}); "
+            "export it for this platform, or host it on a machine of that platform with "
+            f"`hilrt solver {self.path.name} --connect …`"
+        )
+
+
+def read_fmu(path: str | Path) -> Fmu:
+    """Read an FMU's model description.
+
+    Raises
+    ------
+    ConfigError
+        If the file is missing or is no FMU for co-simulation of FMI 2.0 or 3.0.
+    """
+    path = Path(path)
+    where = f"fmu = {str(path)!r}"
+    if not path.is_file():
+        raise ConfigError(f"{where}: there is no such file; check the path")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            xml = archive.read("modelDescription.xml")
+    except zipfile.BadZipFile:
+        raise ConfigError(f"{where}: is not an FMU (no ZIP archive); export it again") from None
+    except KeyError:
+        raise ConfigError(
+            f"{where}: is not an FMU: it has no modelDescription.xml; export it again"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
+    root = _root(xml, where)
+    model, notes = _model(path, where)
+    if model.coSimulation is None:
+        raise ConfigError(
+            f"{where}: has no co-simulation interface, only model exchange or scheduled execution; "
+            "export it for co-simulation, with a solver of its own"
+        )
+    platforms = _platforms(names, model.coSimulation.modelIdentifier)
+    variables = {variable.name: variable for variable in model.modelVariables}
+    for name, element in _updated_inside(root).items():
+        variables[name].intermediateUpdate = element
+    flags = root.find("CoSimulation").attrib
+    # FMI 3 put the name into the plural, and FMPy reads neither it nor the flags of variables.
+    directional = any(
+        flags.get(f"providesDirectionalDerivative{s}") in ("true", "1") for s in ("", "s")
+    )
+    return Fmu(path, model, model.fmiMajorVersion, platforms, variables, directional, notes)
+
+
+def _root(xml: bytes, where: str) -> Any:
+    """Root of a model description of a version that we run."""
+    try:
+        root = etree.fromstring(xml)
+    except etree.XMLSyntaxError as error:
+        raise ConfigError(f"{where}: modelDescription.xml is not XML: {error.msg}") from None
+    version = root.get("fmiVersion")
+    if root.tag != "fmiModelDescription" or version is None:
+        raise ConfigError(f"{where}: modelDescription.xml states no fmiVersion; export it again")
+    if not re.fullmatch(r"2\.0|3\.\d+.*", version):
+        raise ConfigError(
+            f"{where}: is of FMI {version}; hilrt runs FMI 2.0 and 3.0, so export it as one of them"
+        )
+    return root
+
+
+def _updated_inside(root: Any) -> dict[str, bool]:
+    """Variables of FMI 3 that may be set or read inside a step."""
+    return {
+        variable.get("name"): variable.get("intermediateUpdate") in ("true", "1")
+        for variable in root.iterfind("ModelVariables/*[@intermediateUpdate]")
+    }
+
+
+def _model(path: Path, where: str) -> tuple[Any, list[str]]:
+    """Model description; many tools write small violations of the schema, which become notes."""
+    notes: list[str] = []
+    try:
+        return read_model_description(str(path)), notes
+    except ValidationError as error:
+        notes += [str(problem) for problem in error.problems]
+    except Exception as error:
+        notes.append(_one_line(error))
+    try:
+        return read_model_description(str(path), validate=False), notes
+    except Exception as error:  # FMPy raises whatever a broken description leads to
+        reasons = "; ".join(dict.fromkeys([*notes[:3], _one_line(error)]))
+        raise ConfigError(
+            f"{where}: its modelDescription.xml cannot be used: {reasons}; export it again"
+        ) from None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _platforms(names: Iterable[str], identifier: str) -> tuple[str, ...]:
+    pattern = re.compile(rf"binaries/([^/]+)/{re.escape(identifier)}\.(so|dll|dylib)")
+    matches = (pattern.fullmatch(name) for name in names)
+    return tuple(sorted({match[1] for match in matches if match}))

@@ -1,0 +1,155 @@
+"""The calls of FMI 2.0 for co-simulation, in the order of its section 4.2."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fmpy import calloc, free
+from fmpy.fmi2 import (
+    FMU2Slave,
+    fmi2CallbackAllocateMemoryTYPE,
+    fmi2CallbackFreeMemoryTYPE,
+    fmi2CallbackFunctions,
+    fmi2CallbackLoggerTYPE,
+)
+
+from hilrt.fmu.instance import DISCARD, OK, Experiment, FmuError, Inputs, Instance
+from hilrt.solver import Floats
+
+_LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
+#: Steps that a discarded one is cut into at most.
+_MAX_PARTS = 1024
+
+
+class Instance2(Instance):
+    """See `Instance`."""
+
+    def _load(self, folder: Path) -> Any:
+        return FMU2Slave(
+            guid=self.fmu.model.guid,
+            modelIdentifier=self.fmu.co.modelIdentifier,
+            unzipDirectory=str(folder),
+            instanceName=self.fmu.model.modelName,
+        )
+
+    def _instantiate(self, debug: bool) -> None:
+        callbacks = fmi2CallbackFunctions()
+        callbacks.logger = fmi2CallbackLoggerTYPE(
+            lambda _env, _name, status, category, message: self.logged(status, category, message)
+        )
+        callbacks.allocateMemory = fmi2CallbackAllocateMemoryTYPE(calloc)
+        callbacks.freeMemory = fmi2CallbackFreeMemoryTYPE(free)
+        try:
+            from fmpy.logging import addLoggerProxy
+
+            addLoggerProxy(ctypes.byref(callbacks))  # fills in the variadic arguments
+        except OSError:
+            pass  # messages then show their format strings
+        self.fmi.instantiate(callbacks=callbacks, loggingOn=debug)
+        self._do_step = self.fmi.dll.fmi2DoStep
+        self._go_back = int(not self.can_step_back)  # our promise never to
+
+    def set_start(self, values: dict[str, Any]) -> None:
+        """See `Instance.set_start`."""
+        for name, value in values.items():
+            variable = self.fmu.variables[name]
+            kind = "Integer" if variable.type == "Enumeration" else variable.type
+            setter = getattr(self.fmi, f"set{kind}")
+            self._guard(setter, [variable.valueReference], [value])
+
+    def enter_initialization(self, experiment: Experiment) -> None:
+        """See `Instance.enter_initialization`."""
+        self._guard(
+            self.fmi.setupExperiment, experiment.tolerance, experiment.start, experiment.stop
+        )
+        self._guard(self.fmi.enterInitializationMode)
+
+    def exit_initialization(self) -> None:
+        """See `Instance.exit_initialization`."""
+        self._guard(self.fmi.exitInitializationMode)
+        self._initialized = True
+        self._prepare_derivatives()
+
+    def _prepare_derivatives(self) -> None:
+        """Buffers for the derivatives of inputs, of the highest order that occurs."""
+        self._orders: dict[int, tuple[Any, ...]] = {}
+        self._where = [place for place, _ in self.real_inputs]
+
+    def set_input_derivatives(self, derivatives: Floats) -> None:
+        """Set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
+        n = len(derivatives)
+        if not self._where or not n:
+            return
+        if n not in self._orders:
+            references = [r for _, r in self.real_inputs] * n
+            orders = np.repeat(np.arange(1, n + 1), len(self._where)).tolist()
+            buffer = np.zeros((n, len(self._where)))
+            self._orders[n] = (
+                (ctypes.c_uint * len(references))(*references),
+                len(references),
+                (ctypes.c_int * len(orders))(*orders),
+                buffer.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
+                buffer,
+            )
+        *arguments, buffer = self._orders[n]
+        buffer[:] = derivatives[:, self._where]
+        status = self.fmi.dll.fmi2SetRealInputDerivatives(self.c, *arguments)
+        if status:
+            self.check("fmi2SetRealInputDerivatives", status)
+
+    def step(self, t: float, h: float, u: Inputs) -> list[float]:
+        """See `Instance.step`; FMI 2.0 tells no events."""
+        status = self._do_step(self.c, t, h, self._go_back)
+        if status == OK:
+            return []
+        if status == DISCARD:
+            self._after_discard(t, h, u)
+            return []
+        self.check("fmi2DoStep", status)
+        return []
+
+    def _after_discard(self, t: float, h: float, u: Inputs) -> None:
+        """Go on from where a discarded step got to, in parts where it got nowhere."""
+        end, part, status = t + h, h, DISCARD
+        for _ in range(_MAX_PARTS):
+            if status == DISCARD:
+                if self._guard(self.fmi.getBooleanStatus, _TERMINATED):
+                    raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
+                reached = min(self._guard(self.fmi.getRealStatus, _LAST_SUCCESSFUL_TIME), end)
+                if not self.fmu.variable_step:
+                    self.check("fmi2DoStep", DISCARD)
+                if reached > t + 1e-9 * h:
+                    t = reached
+                else:
+                    part *= 0.5
+                    if part < h / _MAX_PARTS:
+                        self.check("fmi2DoStep", DISCARD)
+            else:
+                self.check("fmi2DoStep", status)
+                t += part
+            if end - t <= 1e-9 * h:
+                return
+            part = min(part, end - t)
+            self.write(u(t))
+            status = self._do_step(self.c, t, part, self._go_back)
+        self.check("fmi2DoStep", DISCARD)
+
+    def derivatives(self, order: int) -> Floats:
+        """See `Instance.derivatives`."""
+        dy = np.zeros((order, self._outs.size))
+        if self.real_outputs:
+            references = [reference for _, reference in self.real_outputs]
+            places = [place for place, _ in self.real_outputs]
+            for n in range(order):
+                dy[n, places] = self._guard(
+                    self.fmi.getRealOutputDerivatives, references, [n + 1] * len(references)
+                )
+        return dy
+
+    def _release(self) -> None:
+        if self._initialized:
+            self._guard(self.fmi.terminate)
+        self.fmi.freeInstance()

@@ -1,0 +1,267 @@
+"""One instance of an FMU as the solver drives it, whatever its FMI version."""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fmpy
+import numpy as np
+from fmpy.fmi1 import FMICallException
+
+from hilrt.errors import SolverError
+from hilrt.fmu.description import CONTINUOUS, Fmu
+from hilrt.fmu.values import Values
+from hilrt.solver import Floats
+
+log = logging.getLogger("hilrt.fmu")
+
+OK, WARNING, DISCARD, ERROR, FATAL = range(5)
+_STATUS = ("ok", "warning", "discard", "error", "fatal", "pending")
+_LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, logging.CRITICAL)
+
+#: Inputs at an FMU time [s], shape (n_inputs,).
+Inputs = Callable[[float], Floats]
+
+
+class FmuError(SolverError):
+    """The FMU refused a call."""
+
+
+class Experiment(NamedTuple):
+    """What an FMU is told before it starts: tolerance, start and stop time [s]."""
+
+    tolerance: float | None
+    start: float
+    stop: float | None
+
+
+class SavedState:
+    """A state the FMU keeps for us; freed with this object."""
+
+    def __init__(self, instance: Instance, handle: Any) -> None:
+        self.instance, self.handle = instance, handle
+
+    def __del__(self) -> None:
+        self.instance.free_state(self.handle)
+
+
+class Instance(abc.ABC):
+    """A loaded FMU. Subclasses know the calls of one FMI version.
+
+    Life: made (binary loaded, instantiated) → `set_start` → `enter_initialization` → `write`,
+    `read` as often as needed → `exit_initialization` → `step`, `read` … → `close`.
+
+    Parameters
+    ----------
+    fmu : Fmu
+    inputs, outputs : sequence of (variable, int)
+        The ports' variables with their sizes.
+    debug : bool
+        Ask the FMU for all of its log messages.
+    """
+
+    fmi: Any  #: FMPy's object
+    can_step_back: bool
+
+    def __init__(
+        self,
+        fmu: Fmu,
+        inputs: Sequence[tuple[Any, int]],
+        outputs: Sequence[tuple[Any, int]],
+        debug: bool,
+    ) -> None:
+        self.fmu = fmu
+        self.warnings = 0
+        self._dead = self._closed = False
+        self._initialized = False
+        self._last_message = ""
+        self.can_step_back = bool(fmu.co.canGetAndSetFMUstate)
+        fmu.need_binary()
+        self._folder = Path(tempfile.mkdtemp(prefix="hilrt_fmu_"))
+        try:
+            fmpy.extract(str(fmu.path), str(self._folder))
+            self.fmi = self._load(self._folder)
+            self._instantiate(debug)
+        except BaseException as error:
+            self._remove()
+            if isinstance(error, SolverError) or not isinstance(error, Exception):
+                raise
+            raise FmuError(
+                f"{fmu.path.name} cannot be instantiated: {error}{self._said()}"
+            ) from error
+        # A pointer as ctypes passes it fastest.
+        self.c = ctypes.c_void_p(self.fmi.component)
+        lib = self.fmi.dll
+        self._ins = Values(lib, fmu.major, inputs, self.check)
+        self._outs = Values(lib, fmu.major, outputs, self.check)
+        self.real_inputs = _places(inputs)
+        self.real_outputs = _places(outputs)
+
+    # -- what the versions differ in ---------------------------------------------------------------
+
+    @abc.abstractmethod
+    def _load(self, folder: Path) -> Any: ...
+
+    @abc.abstractmethod
+    def _instantiate(self, debug: bool) -> None: ...
+
+    @abc.abstractmethod
+    def set_start(self, values: dict[str, Any]) -> None:
+        """Set parameters and start values, before the initialization."""
+
+    @abc.abstractmethod
+    def enter_initialization(self, experiment: Experiment) -> None:
+        """Begin initialization mode."""
+
+    @abc.abstractmethod
+    def exit_initialization(self) -> None:
+        """End initialization mode; the FMU can be stepped."""
+
+    @abc.abstractmethod
+    def step(self, t: float, h: float, u: Inputs) -> list[float]:
+        """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s."""
+
+    @abc.abstractmethod
+    def derivatives(self, order: int) -> Floats:
+        """Output derivatives 1 … order, shape (order, n_outputs); 0 where a type has none."""
+
+    @abc.abstractmethod
+    def _release(self) -> None:
+        """Terminate where that is allowed, and free the instance."""
+
+    # -- what they share ---------------------------------------------------------------------------
+
+    def write(self, u: Floats) -> None:
+        """Set the inputs, shape (n_inputs,)."""
+        self._ins.write(self.c, u)
+
+    def read(self) -> Floats:
+        """Outputs, shape (n_outputs,)."""
+        return self._outs.read(self.c)
+
+    def save(self) -> SavedState:
+        """A copy of the FMU's state, kept by the FMU."""
+        return SavedState(self, self._guard(self.fmi.getFMUState))
+
+    def restore(self, saved: SavedState) -> None:
+        """Go back to a saved state."""
+        self._guard(self.fmi.setFMUState, saved.handle)
+
+    def free_state(self, handle: Any) -> None:
+        """Free a state; nothing to do once the instance is gone."""
+        if not (self._dead or self._closed):
+            self._guard(self.fmi.freeFMUState, handle)
+
+    def directional(
+        self, unknowns: Sequence[Any], knowns: Sequence[Any], seed: Floats, size: int
+    ) -> Floats:
+        """Directional derivative of `unknowns`, shape (size,), along `seed` of the `knowns`."""
+        references = ([v.valueReference for v in some] for some in (unknowns, knowns))
+        arguments = [*references, seed.tolist()]
+        if self.fmu.major == 3:
+            arguments.append(size)
+        return np.array(self._guard(self.fmi.getDirectionalDerivative, *arguments))
+
+    def check(self, function: str, status: int) -> None:
+        """Raise `FmuError` for discard, error and fatal; count and log warnings."""
+        if status == OK:
+            return
+        said, self._last_message = self._said(), ""
+        if status == WARNING:
+            self.warnings += 1
+            if self.warnings == 1 or not said:
+                log.log(
+                    logging.WARNING if self.warnings == 1 else logging.DEBUG,
+                    "%s: %s returned a warning%s",
+                    self.fmu.path.name,
+                    function,
+                    said,
+                )
+            return
+        if status >= FATAL:
+            self._dead = True  # no further call is allowed, not even to free it
+        word = _STATUS[status] if status < len(_STATUS) else f"the unknown status {status}"
+        raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
+
+    def logged(self, status: int, category: bytes | None, message: bytes | None) -> None:
+        """One message of the FMU, to the log of this process."""
+        text = (message or b"").decode("utf-8", "replace").strip()
+        level = _LEVELS[status] if 0 <= status < len(_LEVELS) else logging.ERROR
+        if status != OK:
+            self._last_message = text
+        word = (category or b"").decode("utf-8", "replace")
+        log.log(level, "%s%s: %s", self.fmu.path.name, f" [{word}]" if word else "", text)
+
+    def close(self) -> None:
+        """Free the instance, once; a dead one is only forgotten."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if not self._dead:
+                self._release()
+        except FmuError as error:
+            log.warning("on the way out: %s", error)
+        finally:
+            self._remove()
+
+    def _guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """A call through FMPy, whose exception becomes ours."""
+        try:
+            return call(*arguments)
+        except FMICallException as error:
+            self.check(error.function, error.status)
+
+    def _said(self) -> str:
+        return f": {self._last_message}" if self._last_message else ""
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int]]:
+    """(place in the vector, value reference) of the scalar real variables that are continuous."""
+    places, first = [], 0
+    for variable, size in variables:
+        if variable.type in CONTINUOUS and size == 1:
+            places.append((first, variable.valueReference))
+        first += size
+    return places
+
+
+def load(
+    fmu: Fmu,
+    inputs: Sequence[tuple[Any, int]],
+    outputs: Sequence[tuple[Any, int]],
+    debug: bool = False,
+    events: bool = True,
+    intermediate: bool = True,
+) -> Instance:
+    """Load and instantiate an FMU of either version.
+
+    Parameters
+    ----------
+    fmu : Fmu
+    inputs, outputs : sequence of (variable, int)
+        The ports' variables with their sizes.
+    debug : bool
+        Ask for all log messages.
+    events : bool
+        FMI 3: use event mode and early return where the FMU has them.
+    intermediate : bool
+        FMI 3: use intermediate update where the FMU provides it.
+    """
+    if fmu.major == 2:
+        from hilrt.fmu.fmi2 import Instance2
+
+        return Instance2(fmu, inputs, outputs, debug)
+    from hilrt.fmu.fmi3 import Instance3
+
+    return Instance3(fmu, inputs, outputs, debug, events, intermediate)

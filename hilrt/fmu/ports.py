@@ -1,0 +1,252 @@
+"""Variables of a model description to ports, parameters and start values."""
+
+from __future__ import annotations
+
+import fnmatch
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hilrt import units
+from hilrt.config import nearest
+from hilrt.errors import ConfigError
+from hilrt.fmu.description import NUMERIC, Fmu
+from hilrt.solver import Port
+
+log = logging.getLogger("hilrt.fmu")
+
+_BASE_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
+_SETTABLE = ("parameter", "structuralParameter", "input")
+
+
+class Selection(NamedTuple):
+    """What of an FMU takes part: variables with their ports, and values set before it starts."""
+
+    inputs: list[Any]
+    outputs: list[Any]
+    input_ports: tuple[Port, ...]
+    output_ports: tuple[Port, ...]
+    start: dict[str, Any]  #: variable name to value or list of values
+
+
+def select(
+    fmu: Fmu,
+    params: Mapping[str, Any],
+    outputs: Sequence[str] | None = None,
+    feedthrough: Mapping[str, Sequence[str]] | None = None,
+) -> Selection:
+    """Choose the ports of an FMU.
+
+    Parameters
+    ----------
+    fmu : Fmu
+    params : mapping
+        Values of parameters, start values of others; an input named here is held and is no port.
+    outputs : sequence of str, optional
+        Names or patterns of the variables that become outputs; default: the FMU's outputs.
+    feedthrough : mapping, optional
+        Output to the inputs it depends on directly, instead of what the description says.
+
+    Raises
+    ------
+    ConfigError
+        With every unknown name, and the nearest known one.
+    """
+    problems: list[str] = []
+    start = {key: _value(fmu, key, value, problems) for key, value in params.items()}
+    sizes = _sizes(fmu, start)
+    ins = [v for v in fmu.named("input") if v.type in NUMERIC and v.name not in params]
+    outs = _outputs(fmu, outputs, problems)
+    depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
+    if problems:
+        raise ConfigError(problems)
+    return Selection(
+        ins,
+        outs,
+        tuple(_port(fmu, v, sizes[v.name], ()) for v in ins),
+        tuple(_port(fmu, v, sizes[v.name], depends[v.name]) for v in outs),
+        start,
+    )
+
+
+def size_of(variable: Any, start: Mapping[str, Any]) -> int:
+    """Number of elements, with the structural parameters of `start`."""
+    size = 1
+    for dimension in variable.dimensions:
+        if dimension.start is not None:
+            size *= int(dimension.start)
+        else:
+            size *= int(start.get(dimension.variable.name, dimension.variable.start))
+    return size
+
+
+def _sizes(fmu: Fmu, start: Mapping[str, Any]) -> dict[str, int]:
+    return {name: size_of(variable, start) for name, variable in fmu.variables.items()}
+
+
+def _outputs(fmu: Fmu, wanted: Sequence[str] | None, problems: list[str]) -> list[Any]:
+    if wanted is None:
+        return [v for v in fmu.named("output") if v.type in NUMERIC]
+    numeric = {name: v for name, v in fmu.variables.items() if v.type in NUMERIC}
+    found: dict[str, Any] = {}
+    for name in wanted:
+        # "x[1]" is a name in many FMUs, and would be a pattern for "x1".
+        matches = [name] if name in numeric else fnmatch.filter(numeric, name)
+        if not matches:
+            problems.append(
+                f"outputs = {name!r}: {fmu.path.name} has no such variable{nearest(name, numeric)}"
+            )
+        found |= {match: numeric[match] for match in matches}
+    return list(found.values())
+
+
+def _dependencies(
+    fmu: Fmu,
+    inputs: list[str],
+    given: Mapping[str, Sequence[str]],
+    outputs: list[Any],
+    problems: list[str],
+) -> dict[str, tuple[str, ...]]:
+    """Output to inputs: as given, as described, or all of them where nothing is said."""
+    names = [variable.name for variable in outputs]
+    for key, known in given.items():
+        if key not in names:
+            problems.append(f"feedthrough.{key}: is no output{nearest(key, names)}")
+        problems += [
+            f"feedthrough.{key} = {name!r}: is no input{nearest(name, inputs)}"
+            for name in known
+            if name not in inputs
+        ]
+    described = {
+        unknown.variable.name: unknown.dependencies
+        for unknown in fmu.model.outputs
+        if unknown.dependencies is not None
+    }
+    depends: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        if name in given:
+            depends[name] = tuple(given[name])
+        elif name in described:
+            of = {variable.name for variable in described[name]}
+            depends[name] = tuple(n for n in inputs if n in of)
+        else:
+            depends[name] = tuple(inputs)
+    return depends
+
+
+def _port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
+    low, high = _bound(variable, "min", -math.inf), _bound(variable, "max", math.inf)
+    if variable.type == "Boolean":
+        low, high = 0.0, 1.0
+    return Port(
+        variable.name,
+        unit_of(fmu, variable),
+        start=_start(variable),
+        # Bounds of an output are the FMU's business; those of an input are kept by the master.
+        min=low if variable.causality == "input" else -math.inf,
+        max=high if variable.causality == "input" else math.inf,
+        feedthrough=feedthrough,
+        size=size,
+        description=variable.description or "",
+    )
+
+
+def _bound(variable: Any, which: str, default: float) -> float:
+    for source in (variable, variable.declaredType):
+        text = getattr(source, which, None)
+        if text is not None:
+            return float(text)
+    return default
+
+
+def _start(variable: Any) -> float:
+    """First element of the start value; 0 where there is none."""
+    text = "" if variable.start is None else str(variable.start).strip()
+    if variable.type == "Boolean":
+        return float(text.split()[:1] in (["true"], ["1"]))
+    return float(text.split()[0]) if text else 0.0
+
+
+def unit_of(fmu: Fmu, variable: Any) -> str:
+    """Unit that `hilrt.units` reads; `UNSTATED` where the FMU states none or one unknown."""
+    unit = variable.unit or getattr(variable.declaredType, "unit", None)
+    if unit is None:
+        return units.UNSTATED
+    if _readable(unit):
+        return str(unit)
+    for definition in fmu.model.unitDefinitions:
+        base = definition.baseUnit
+        if definition.name == unit and base is not None:
+            factor, offset = float(base.factor or 1.0), float(base.offset or 0.0)
+            exponents = {name: int(getattr(base, name) or 0) for name in _BASE_UNITS}
+            if factor == 1.0 and offset == 0.0:
+                return "*".join(f"{name}**{n}" for name, n in exponents.items() if n)
+    log.warning(
+        "%s: unit %r of %r is unknown, so it converts to nothing: check its connections by hand",
+        fmu.path.name,
+        unit,
+        variable.name,
+    )
+    return units.UNSTATED
+
+
+def _readable(unit: str) -> bool:
+    try:
+        units.is_power(unit, "")
+    except ConfigError:
+        return False
+    return True
+
+
+def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
+    """A parameter's value in the variable's type."""
+    variable = fmu.variables.get(key)
+    where = f"params.{key} = {value!r}"
+    if variable is None:
+        known = [name for name, v in fmu.variables.items() if _settable(v)]
+        problems.append(f"{where}: {fmu.path.name} has no such parameter{nearest(key, known)}")
+        return value
+    if not _settable(variable):
+        problems.append(
+            f"{where}: is a {variable.variability} {variable.causality} of {fmu.path.name}, which "
+            "cannot be set; set a parameter, an input or a start value"
+        )
+        return value
+    try:
+        if isinstance(value, (list, tuple)):
+            return [_scalar(variable, item) for item in value]
+        return _scalar(variable, value)
+    except (TypeError, ValueError) as error:
+        problems.append(f"{where}: does not fit its type {variable.type}: {error}")
+        return value
+
+
+def _settable(variable: Any) -> bool:
+    if variable.variability == "constant" or variable.type in ("Binary", "Clock"):
+        return False
+    return variable.causality in _SETTABLE or variable.initial in ("exact", "approx")
+
+
+def _scalar(variable: Any, value: Any) -> Any:
+    if variable.type == "String":
+        return str(value)
+    if variable.type == "Enumeration" and isinstance(value, str):
+        items = {item.name: int(item.value) for item in variable.declaredType.items}
+        if value not in items:
+            raise ValueError(f"there is no item {value!r}{nearest(value, items)}")
+        return items[value]
+    if isinstance(value, str) or value is None:
+        raise ValueError("give a number")
+    if variable.type == "Boolean":
+        if value not in (True, False):
+            raise ValueError("give true or false")
+        return bool(value)
+    number = float(value)
+    if variable.type in ("Real", "Float32", "Float64"):
+        return number
+    if not number.is_integer():
+        raise ValueError("give a whole number")
+    return int(np.int64(value))

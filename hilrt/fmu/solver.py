@@ -1,0 +1,293 @@
+"""An FMU as a `Solver`, in the master's process or in one of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.errors import ConfigError, SolverError
+from hilrt.fmu.derivatives import along, linearise, partial
+from hilrt.fmu.description import CONTINUOUS, Fmu, read_fmu
+from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
+from hilrt.fmu.ports import select, size_of
+from hilrt.probe import probe_jacobian
+from hilrt.solver import Floats, InputPolynomial, Sample, Solver
+
+log = logging.getLogger("hilrt.fmu")
+
+#: A step [s] that leaves nothing but the direct feedthrough of any mechanical or thermal system.
+INSTANT_S = 1e-7
+
+_NONE: Floats = np.empty(0)
+
+
+class FmuSolver(Solver):
+    """An FMU for co-simulation, FMI 2.0 or 3.0.
+
+    Parameters
+    ----------
+    fmu : str or Path
+        The file.
+    params : mapping, optional
+        Values of parameters and start values; an input named here is held and is no port.
+    outputs : sequence of str, optional
+        Variables that become outputs (names or patterns); default: the FMU's outputs.
+    feedthrough : mapping, optional
+        Output to the inputs it depends on directly, where the FMU does not say it, or wrongly.
+    substeps : int
+        Steps of the FMU per macro step; the inputs are set anew before each.
+    input_derivatives : bool
+        Hand the input polynomial on where the FMU can take it (FMI 2: input derivatives, FMI 3:
+        intermediate update); otherwise, inputs are held over each substep.
+    half_steps : bool
+        Read the outputs in the middle of the macro step, which takes an even number of substeps.
+    end_inputs : bool
+        Set the inputs of the step's end before reading the outputs. The standards do not allow
+        reading between setting and stepping, but most FMUs with feedthrough answer well.
+    events : bool
+        FMI 3: use event mode and early return where the FMU has them.
+    tolerance, stop_time : float, optional
+        Handed to the FMU; `stop_time` in its own time, s.
+    start_time : float
+        FMU time at session time 0, s.
+    debug : bool
+        Ask the FMU for all of its log messages.
+
+    Raises
+    ------
+    ConfigError
+        For a file that cannot be used, unknown names, or a missing binary.
+    """
+
+    def __init__(
+        self,
+        fmu: str | Path,
+        params: Mapping[str, Any] | None = None,
+        outputs: Sequence[str] | None = None,
+        feedthrough: Mapping[str, Sequence[str]] | None = None,
+        substeps: int = 1,
+        input_derivatives: bool = True,
+        half_steps: bool = False,
+        end_inputs: bool = False,
+        events: bool = True,
+        tolerance: float | None = None,
+        start_time: float = 0.0,
+        stop_time: float | None = None,
+        debug: bool = False,
+    ) -> None:
+        if substeps < 1:
+            raise ConfigError(f"substeps = {substeps}: take at least 1")
+        self.fmu: Fmu = read_fmu(fmu)
+        self.fmu.need_binary()
+        chosen = select(self.fmu, params or {}, outputs, feedthrough)
+        self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
+        self._start = chosen.start
+        self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]
+        self._outs = [(v, size_of(v, chosen.start)) for v in chosen.outputs]
+        self._real = np.array(
+            [v.type in CONTINUOUS for v, size in self._ins for _ in range(size)], dtype=bool
+        )
+        self._all_real = bool(self._real.all())
+        self._substeps = substeps + substeps % 2 if half_steps else substeps
+        self._half_steps = half_steps
+        self._input_derivatives = input_derivatives
+        self._end_inputs = end_inputs
+        self._events = events
+        self._offset = start_time
+        self._experiment = Experiment(tolerance, start_time, stop_time)
+        self._debug = debug
+        self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
+        self._by_derivative = self._needs_feedthrough()
+        self._instance: Instance | None = None
+        self._running = False
+        self._length: float | None = None
+        self._time = 0.0  # of the session; and the inputs there, for a probe
+        self._last: Inputs = lambda _t: _NONE
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Outputs at `t0` [s]; may be called again with other inputs until the first step."""
+        if self._running:
+            raise SolverError("an FMU can be initialized again only before its first step")
+        if self._instance is None:
+            intermediate = self._input_derivatives
+            self._instance = load(
+                self.fmu, self._ins, self._outs, self._debug, self._events, intermediate
+            )
+            self._instance.set_start(self._start)
+            start = self._experiment.start + t0
+            self._instance.enter_initialization(self._experiment._replace(start=start))
+        self._instance.write(u0)
+        held = u0.copy()
+        self._time, self._last = t0, lambda _t: held
+        return Sample(self._instance.read())
+
+    def _ready(self) -> Instance:
+        """The instance, out of initialization mode: that mode ends when it is first stepped."""
+        if self._instance is None:
+            raise SolverError("the FMU is not initialized")
+        if not self._running:
+            self._running = True
+            self._instance.exit_initialization()
+        return self._instance
+
+    def stop(self, reason: str) -> None:
+        """Terminate and free the FMU."""
+        if self._instance is not None:
+            self._instance.close()
+
+    # -- step --------------------------------------------------------------------------------------
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are handed on."""
+        instance = self._ready()
+        steps = self._steps(h)
+        dt = h / steps
+        at = self._inputs_at(u)
+        derive = self._derivatives_at(u)
+        sample = Sample(_NONE)
+        events: list[float] = []
+        before = instance.read() if self._reads_inside(instance) else None
+        inside: list[tuple[float, Floats]] = []
+        for i in range(steps):
+            now = t + self._offset + i * dt
+            instance.write(at(now))
+            if derive is not None:
+                instance.set_input_derivatives(derive(now))  # type: ignore[attr-defined]
+            events += instance.step(now, dt, at)
+            if before is not None:
+                inside += instance.inside  # type: ignore[attr-defined]
+            if self._half_steps and 2 * (i + 1) == steps:
+                sample.y_mid = self._read(instance, now, now + dt, at)
+        end = t + self._offset + h
+        sample.y = self._read(instance, end - dt, end, at)
+        if self._order_out:
+            sample.dy = instance.derivatives(self._order_out)
+        if before is not None and sample.y_mid is None:
+            sample.y_mid = _middle(t + self._offset, h, before, inside, sample.y)
+        if events:
+            sample.info["events"] = [event - self._offset for event in events]
+        self._time, self._last = t + h, u
+        return sample
+
+    def _inputs_at(self, u: InputPolynomial) -> Any:
+        """Inputs as a function of FMU time; what is not continuous keeps its value of the start."""
+        if len(u.coefficients) == 1:
+            held = u.coefficients[0]
+            return lambda _t: held
+        if self._offset == 0.0 and self._all_real:
+            return u
+        start = u.coefficients[0]
+
+        def at(time: float) -> Floats:
+            return np.where(self._real, u(time - self._offset), start)
+
+        return at
+
+    def _derivatives_at(self, u: InputPolynomial) -> Any:
+        """Input derivatives as a function of FMU time; None where the FMU is given none."""
+        order = len(u.coefficients) - 1
+        if self.fmu.major != 2 or not self._hands_on or order == 0:
+            return None
+        return lambda time: np.array(
+            [u.derivative(time - self._offset, n) for n in range(1, order + 1)]
+        )
+
+    @property
+    def _hands_on(self) -> bool:
+        """Whether an FMI 2 FMU is given input derivatives."""
+        return self._input_derivatives and bool(self.fmu.co.canInterpolateInputs)
+
+    def _follows(self, instance: Instance) -> bool:
+        """Whether the FMU itself follows the input polynomial to the end of the step."""
+        return self._hands_on if self.fmu.major == 2 else bool(getattr(instance, "sets_inside", 0))
+
+    def _reads_inside(self, instance: Instance) -> bool:
+        return bool(getattr(instance, "reads_inside", False)) and not self._half_steps
+
+    def _read(self, instance: Instance, t_set: float, t: float, at: Any) -> Floats:
+        """Outputs at `t`, where the inputs were last set at `t_set`."""
+        if self._end_inputs:
+            instance.write(at(t))
+            return instance.read()
+        y = instance.read()
+        if self._by_derivative and not self._follows(instance):
+            change = at(t) - at(t_set)
+            if change.any():
+                y += along(instance, self._outs, self._ins, change)
+        return y
+
+    def _steps(self, h: float) -> int:
+        """Number of FMU steps in a macro step `h`; an FMU of constant steps keeps its first one."""
+        if self.fmu.variable_step:
+            return self._substeps
+        if self._length is None:
+            self._length = h / self._substeps
+        n = round(h / self._length)
+        if n < 1 or abs(n * self._length - h) > 1e-6 * self._length:
+            raise SolverError(
+                f"{self.fmu.path.name} takes steps of one length only ({self._length:g} s), which "
+                f"do not add up to {h:g} s; take a fixed macro step"
+            )
+        return n
+
+    # -- state and derivatives ---------------------------------------------------------------------
+
+    def can_restore(self) -> bool:
+        """Whether the FMU can get and set its state."""
+        return bool(self.fmu.co.canGetAndSetFMUstate)
+
+    def save_state(self) -> SavedState:
+        """A copy of the FMU's state."""
+        return self._ready().save()
+
+    def restore_state(self, state: SavedState) -> None:
+        """Go back to a saved state."""
+        self._ready().restore(state)
+
+    def jacobian(self, h: float, order: int) -> Floats | None:
+        """Interface Jacobians from directional derivatives, else from a probe; else None.
+
+        With state derivatives among the FMU's variables they are those of its linearisation;
+        without, directional derivatives give the feedthrough alone, which is all there is in a
+        step below `INSTANT_S`.
+        """
+        instance = self._ready()
+        if self.fmu.directional:
+            linear = linearise(instance, self._ins, self._outs)
+            if linear is not None:
+                return linear.jacobian(h, order)
+            if h < INSTANT_S:
+                D = partial(instance, self._outs, self._ins)
+                return np.broadcast_to(D, (order + 1, *D.shape)).copy()
+        if not self.can_restore():
+            return None
+
+        def step(t: float, h: float, c: Floats) -> Floats:
+            return self.advance(t, h, InputPolynomial(t, c)).y
+
+        time, u = self._time, self._last(self._time)
+        gamma = probe_jacobian(self, step, time, h, u, order)
+        self._time, self._last = time, lambda _t: u
+        return gamma
+
+    def _needs_feedthrough(self) -> bool:
+        """Whether the outputs can be brought to the inputs of the step's end by derivatives."""
+        return self.fmu.directional and any(port.feedthrough for port in self.outputs)
+
+
+def _middle(
+    t: float, h: float, before: Floats, inside: list[tuple[float, Floats]], y: Floats
+) -> Floats | None:
+    """Outputs at ``t + h/2`` between those seen inside the step; None if none were seen there."""
+    seen = [(time, values) for time, values in inside if t < time < t + h]
+    if not seen:
+        return None
+    times = [t, *(time for time, _ in seen), t + h]
+    table = np.array([before, *(values for _, values in seen), y])
+    return np.array([np.interp(t + 0.5 * h, times, column) for column in table.T])

@@ -1,0 +1,121 @@
+"""Flat vectors of port values to an FMU's typed variables and back, without allocating."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.solver import Floats
+
+#: FMI type to (name in the C functions, C type, numpy type), by major version.
+_REAL = ("Real", ctypes.c_double, np.float64)
+_INTEGER = ("Integer", ctypes.c_int, np.int32)
+TYPES: dict[int, dict[str, tuple[str, Any, Any]]] = {
+    2: {
+        "Real": _REAL,
+        "Integer": _INTEGER,
+        "Enumeration": _INTEGER,
+        "Boolean": ("Boolean", ctypes.c_int, np.int32),
+    },
+    3: {
+        "Float64": ("Float64", ctypes.c_double, np.float64),
+        "Float32": ("Float32", ctypes.c_float, np.float32),
+        "Boolean": ("Boolean", ctypes.c_bool, np.bool_),
+        "Enumeration": ("Int64", ctypes.c_int64, np.int64),
+        **{
+            f"{sign}Int{bits}": (
+                f"{sign}Int{bits}",
+                getattr(ctypes, f"c_{sign.lower()}int{bits}"),
+                getattr(np, f"{sign.lower()}int{bits}"),
+            )
+            for sign in ("", "U")
+            for bits in (8, 16, 32, 64)
+        },
+    },
+}
+
+Check = Callable[[str, int], None]
+
+
+class _Group:
+    """Variables of one C type: one call for all of them."""
+
+    def __init__(
+        self, lib: Any, major: int, kind: str, variables: list[tuple[Any, int, int]]
+    ) -> None:
+        name, c_type, dtype = TYPES[major][kind]
+        self.get_name, self.set_name = f"fmi{major}Get{name}", f"fmi{major}Set{name}"
+        self.get, self.set = getattr(lib, self.get_name), getattr(lib, self.set_name)
+        references = [variable.valueReference for variable, _, _ in variables]
+        self.references = (ctypes.c_uint * len(references))(*references)
+        positions = [i for _, first, size in variables for i in range(first, first + size)]
+        steps = np.diff(positions)
+        self.where: Any = (
+            slice(positions[0], positions[-1] + 1) if (steps == 1).all() else np.array(positions)
+        )
+        self.buffer: NDArray[Any] = np.zeros(len(positions), dtype=dtype)
+        self.is_boolean = kind == "Boolean"
+        pointer = self.buffer.ctypes.data_as(ctypes.POINTER(c_type))
+        self.arguments = (self.references, len(references), pointer)
+        if major == 3:
+            self.arguments += (len(positions),)  # type: ignore[assignment]
+
+
+class Values:
+    """Some variables of an FMU instance as one vector.
+
+    Parameters
+    ----------
+    lib : ctypes.CDLL
+        The loaded binary, its functions typed.
+    major : int
+        FMI version, 2 or 3.
+    variables : sequence of (variable, int)
+        With their numbers of elements; the vector holds them in this order.
+    check : callable
+        ``check(function, status)`` raises where the FMU refuses.
+    """
+
+    def __init__(
+        self, lib: Any, major: int, variables: Sequence[tuple[Any, int]], check: Check
+    ) -> None:
+        self._check = check
+        members: dict[str, list[tuple[Any, int, int]]] = {}
+        first = 0
+        for variable, size in variables:
+            # By C function, so that enumerations of FMI 2 travel with the integers; Booleans of
+            # FMI 2 have a function of their own.
+            members.setdefault(variable.type, []).append((variable, first, size))
+            first += size
+        self.size = first
+        self._groups = [_Group(lib, major, kind, some) for kind, some in members.items()]
+
+    def read(self, instance: Any) -> Floats:
+        """Present values, shape (size,)."""
+        values = np.empty(self.size)
+        for group in self._groups:
+            status = group.get(instance, *group.arguments)
+            if status:
+                self._check(group.get_name, status)
+            values[group.where] = group.buffer
+        return values
+
+    def write(self, instance: Any, values: Floats) -> None:
+        """Set all of them; whole numbers are rounded to, Booleans are true from 0.5 up."""
+        for group in self._groups:
+            some = values[group.where]
+            kind = group.buffer.dtype.kind
+            if kind == "f":
+                group.buffer[:] = some
+            elif group.is_boolean:
+                group.buffer[:] = some >= 0.5
+            else:
+                limits = np.iinfo(group.buffer.dtype)
+                group.buffer[:] = np.clip(np.rint(some), limits.min, limits.max)
+            status = group.set(instance, *group.arguments)
+            if status:
+                self._check(group.set_name, status)

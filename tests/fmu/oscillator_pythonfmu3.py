@@ -1,0 +1,43 @@
+"""Source of FMI 3.0 FMUs of the two-mass oscillator: what pythonfmu3 packs."""
+
+import numpy as np
+from pythonfmu3 import Float64, Fmi3Causality, Fmi3Slave, Fmi3Variability
+
+from hilrt.models import two_mass
+from hilrt.solver import InputPolynomial
+
+
+class Oscillator(Fmi3Slave):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.modelName = type(self).__name__
+        self.model = getattr(two_mass, type(self).__name__)()
+        self.u = np.zeros(len(self.model.inputs))
+        for i, port in enumerate(self.model.inputs):
+            self._real(port.name, Fmi3Causality.input, self.u, i)
+        for i, port in enumerate(self.model.outputs):
+            variable = Float64(port.name, causality=Fmi3Causality.output)
+            variable.getter = lambda i=i: float(self.model._sample(*self._inputs()).y[i])
+            self.register_variable(variable)
+        for name in ("m", "k", "x", "v", "micro_step"):
+            self._parameter(name)
+
+    def _inputs(self):
+        return (self.u,) if type(self).__name__ == "Mass1" else ()
+
+    def _real(self, name, causality, values, i):
+        variable = Float64(name, causality=causality)
+        variable.getter = lambda: float(values[i])
+        variable.setter = lambda value: values.__setitem__(i, value)
+        self.register_variable(variable)
+
+    def _parameter(self, name):
+        variable = Float64(
+            f"model.{name}", causality=Fmi3Causality.parameter, variability=Fmi3Variability.tunable
+        )
+        self.register_variable(variable)
+
+    def do_step(self, current_time, step_size):
+        u = InputPolynomial(current_time, self.u[None, :].copy())
+        self.model.advance(current_time, step_size, u)
+        return True
