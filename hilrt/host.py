@@ -9,6 +9,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
@@ -63,6 +64,21 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
             f"this process may use the processors {_ALL_CPUS}"
         )
     return None
+
+
+def move_other_threads(cpus: Iterable[int]) -> None:
+    """Let all threads but the calling one run on these processors only.
+
+    The threads that put messages on the wire must not wait for the processor that the master
+    busy-waits on, nor interrupt it there.
+    """
+    if sys.platform != "linux":
+        return
+    mine = threading.get_native_id()
+    for name in os.listdir("/proc/self/task"):
+        if int(name) != mine:
+            with contextlib.suppress(OSError):  # the thread has just ended
+                os.sched_setaffinity(int(name), cpus)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,25 @@ def test_affinity_pins_this_process():
 
 
 @linux
+@linux
+@pytest.mark.skipif(len(host.available_cpus()) < 2, reason="there is one processor only")
+def test_other_threads_leave_the_processor_to_the_caller():
+    first, second = host.available_cpus()[:2]
+    done = run_python(
+        "import os, threading\n"
+        "from hilrt import host\n"
+        "end = threading.Event()\n"
+        "thread = threading.Thread(target=end.wait)\n"
+        "thread.start()\n"
+        f"host.set_affinity([{first}])\n"
+        f"host.move_other_threads([{second}])\n"
+        f"assert os.sched_getaffinity(0) == {{{first}}}\n"
+        f"assert os.sched_getaffinity(thread.native_id) == {{{second}}}\n"
+        "end.set()\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_affinity_that_is_not_possible_is_a_warning():
     before = os.sched_getaffinity(0)
     warning = host.set_affinity([1000])

@@ -68,7 +68,7 @@ def _weights(n: int, h: float) -> Floats:
     power = i[:, None] + i
     factorial = np.array([math.factorial(m) for m in range(n)])
     gram = (-1.0) ** power / ((power + 1.0) * np.outer(factorial, factorial))
-    weights: Floats = np.linalg.cholesky(gram).T * h**i
+    weights: Floats = np.ascontiguousarray(np.linalg.cholesky(gram).T * h**i)
     return weights
 
 
