@@ -136,17 +136,23 @@ class _Field(NamedTuple):
             raw = f"(({raw} ^ {half}) - {half})"
         if self.scale == 1 and self.offset == 0:
             return raw
+        if self.offset == 0 and self.scale > 0:  # else + 0 would turn a -0.0 round
+            return f"{raw} * {self.scale!r}"
         return f"{raw} * {self.scale!r} + {self.offset!r}"
 
     def coded(self, value: str) -> str:
         """Source of the raw value of the physical one in the variable `value`, masked."""
-        plain = self.scale == 1 and self.offset == 0
-        scaled = value if plain else f"({value} - {self.offset!r}) / {self.scale!r}"
+        scaled = f"({value} - {self.offset!r})" if self.offset else value
+        scaled += f" / {self.scale!r}" if self.scale != 1 else ""
         if self.real:
             return f"from_bytes(pack_{_FLOATS[self.length][1]}({scaled}), 'little')"
         half = 1 << (self.length - 1)
         low, high = (-half, half - 1) if self.signed else (0, 2 * half - 1)
-        return f"min(max(round({scaled}), {low}), {high}) & {self.mask}"
+        # Spelled out: min() and max() cost more than everything else in the line.
+        clipped = (
+            f"r if {low} <= (r := round({scaled})) <= {high} else {low} if r < {low} else {high}"
+        )
+        return f"({clipped}) & {self.mask}" if self.signed else clipped
 
 
 def _field(signal: Signal, length: int) -> _Field:

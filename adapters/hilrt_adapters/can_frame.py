@@ -67,7 +67,7 @@ def from_message(message: can.Message) -> Frame:
         can_id |= REMOTE
     if message.is_error_frame:
         can_id |= ERROR
-    return Frame(can_id, bytes(message.data), int(message.timestamp * 1e9), message.is_fd)
+    return Frame(can_id, bytes(message.data), round(message.timestamp * 1e9), message.is_fd)
 
 
 def to_message(frame: Frame) -> can.Message:

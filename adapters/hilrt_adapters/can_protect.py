@@ -122,7 +122,7 @@ def _profile_1(options: Protection, message: Message, label: str) -> Guarded:
 
     def check(data: bytes) -> bool:
         return len(data) >= length and p01.e2e_p01_check(
-            data, data_id, data_id_mode=mode, offset=offset
+            bytearray(data[:length]), data_id, data_id_mode=mode, offset=offset
         )
 
     # The upper half of the second byte is the message's, except in nibble mode.
@@ -150,7 +150,7 @@ def _profile_2(options: Protection, message: Message, label: str) -> Guarded:
         return bytes(whole)
 
     def check(data: bytes) -> bool:
-        return len(data) >= length and p02.e2e_p02_check(data, ids, length=0)
+        return len(data) >= length and p02.e2e_p02_check(data, ids, length=length)
 
     return Guarded(check, protect, lambda data: data[1] & 0x0F, 16, 0x0FFF)
 
@@ -166,7 +166,9 @@ def _profile_5(options: Protection, message: Message, label: str) -> Guarded:
         return bytes(whole)
 
     def check(data: bytes) -> bool:
-        return len(data) >= length and p05.e2e_p05_check(data, data_id, offset=offset)
+        return len(data) >= length and p05.e2e_p05_check(
+            data, data_id, length=length, offset=offset
+        )
 
     return Guarded(check, protect, lambda data: data[offset + 2], 256, header)
 

@@ -42,7 +42,7 @@ def messages(draw: st.DrawFn) -> Message:
         raise
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(message=messages(), data=st.data())
 def test_plain_codec_agrees_with_cantools(message: Message, data: st.DataObject) -> None:
     names = [signal.name for signal in message.signals]
