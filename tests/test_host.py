@@ -32,7 +32,6 @@ def test_affinity_pins_this_process():
 
 
 @linux
-@linux
 @pytest.mark.skipif(len(host.available_cpus()) < 2, reason="there is one processor only")
 def test_other_threads_leave_the_processor_to_the_caller():
     first, second = host.available_cpus()[:2]
