@@ -9,6 +9,7 @@ import numpy as np
 
 from hilrt.config import Session
 from hilrt.exchange import Exchange
+from hilrt.initial_loop import close_loop
 from hilrt.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Link, Ports
 from hilrt.network import Network, build_network
@@ -26,7 +27,10 @@ class Initialized(NamedTuple):
 
 
 async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
-    """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``."""
+    """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
+
+    Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
+    """
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
     network = build_network(ports, tables)
     u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
@@ -38,7 +42,36 @@ async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
         samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
         y0[network.outputs.slices[s]] = samples[s].y
     _couple(network, y0, u0)
+    if network.loop_members():
+        await _close_loop(links, network, samples, y0, u0)
     return Initialized(network, [samples[s] for s in range(len(links))], u0)
+
+
+async def _close_loop(
+    links: Sequence[Link], network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats
+) -> None:
+    """Initialize the members of feedthrough loops again until outputs and inputs agree.
+
+    Those that nobody can ask twice (benches) stay as they are.
+    """
+    members = [s for s in network.loop_members() if not links[s].physical]
+    owned = np.isin(network.inputs.owner, members) & network.connected
+    unknown = np.flatnonzero(owned)
+    if not len(unknown):
+        return
+
+    async def evaluate(u: Floats) -> Floats:
+        u0[unknown] = u
+        for s in members:
+            samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
+            y0[network.outputs.slices[s]] = samples[s].y
+        coupled = u0.copy()
+        _couple(network, y0, coupled)
+        return coupled[unknown]
+
+    names = [network.inputs.names[i] for i in unknown]
+    u0[unknown] = await close_loop(evaluate, u0[unknown], names)
+    _couple(network, y0, u0)
 
 
 def _couple(network: Network, y0: Floats, u0: Floats) -> None:

@@ -315,7 +315,8 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                 "",
                 None,
                 f"algebraic loop {' -> '.join(cycle)}: no state lies between",
-                "it starts from the ports' start values; break it with a state or a filter",
+                "its start values are found by iteration, and afterwards each step is late by one; "
+                "break it with a state or a filter",
             )
             graph[cycle[1]].discard(cycle[0])  # and look for the next one
         else:

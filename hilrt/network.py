@@ -105,12 +105,11 @@ class Network:
         """Subsystems so that an output with feedthrough follows what it depends on.
 
         Members of a feedthrough loop come last, in the order of the session file; they start from
-        their ports' start values.
+        their ports' start values and are iterated from there (`hilrt.assembly`).
         """
         n = len(self.subsystems)
         needs = np.zeros((n, n), dtype=bool)  # needs[a, b]: a's outputs need b's outputs
-        through = (self.feedthrough @ (self.L != 0)).astype(bool)
-        for i, j in zip(*np.nonzero(through), strict=True):
+        for i, j in zip(*np.nonzero(self._through()), strict=True):
             needs[self.outputs.owner[i], self.outputs.owner[j]] = True
         order: list[int] = []
         while len(order) < n:
@@ -119,6 +118,19 @@ class Network:
             ]
             order += ready or [s for s in range(n) if s not in order]
         return order
+
+    def loop_members(self) -> list[int]:
+        """Subsystems with outputs that depend on themselves without a state between."""
+        reach = self._through()
+        for _ in range(len(reach).bit_length()):  # paths of twice the length in each round
+            reach = reach | (reach.astype(float) @ reach > 0)
+        looped = self.outputs.owner[np.diag(reach)]
+        return [s for s in range(len(self.subsystems)) if s in looped]
+
+    def _through(self) -> Bools:
+        """Whether an output needs another one directly, shape (ny, ny)."""
+        through: Bools = (self.feedthrough @ (self.L != 0)).astype(bool)
+        return through
 
 
 def _mask(indices: list[int], n: int) -> Bools:

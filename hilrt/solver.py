@@ -144,7 +144,8 @@ class Solver(abc.ABC):
 
     1. Give the instance `inputs` and `outputs`: class attributes, or set in ``__init__``, which
        receives the session file's ``params`` as keyword arguments.
-    2. `initialize` returns the outputs at `t0` for the inputs `u0`.
+    2. `initialize` returns the outputs at `t0` for the inputs `u0`. In a loop of direct feedthrough
+       it is called again with other inputs, until outputs and inputs agree.
     3. `advance` integrates from `t` to ``t + h`` reading the inputs from the polynomial, and
        returns the outputs at ``t + h``. An explicit integrator reads ``u(t_i)`` at the start of
        each of its own micro steps; outputs with direct feedthrough are evaluated with ``u(t + h)``.

@@ -1,0 +1,72 @@
+"""Consistent start values where outputs and inputs form a feedthrough loop.
+
+The only place where subsystems are asked more than once about one point in time: before the first
+step nothing has moved yet. The unknowns are the inputs of the loop; Newton's method with one
+difference per input solves a linear loop in one round, whatever its gain, where plain substitution
+needs a gain below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+
+from hilrt.errors import SessionFault
+from hilrt.solver import Floats
+
+MAX_ROUNDS = 20
+#: Residual at which the loop counts as closed, relative to the inputs or absolute below 1.
+TOLERANCE = 1e-9
+_DIFFERENCE = 1e-6
+#: Condition from which differences of this size tell nothing.
+_SINGULAR = 1e9
+
+#: From the inputs of the loop to what the connections then make of the outputs, both (n,).
+Evaluate = Callable[[Floats], Awaitable[Floats]]
+
+
+async def close_loop(evaluate: Evaluate, u: Floats, names: list[str]) -> Floats:
+    """Inputs for which the connections return the same inputs, shape (n,).
+
+    Parameters
+    ----------
+    evaluate : callable
+        Asks the subsystems; the last call is with the result.
+    u : ndarray, shape (n,)
+        Where to start.
+    names : list of str
+        Of the inputs, for the message.
+
+    Raises
+    ------
+    SessionFault
+        If there is no solution near.
+    """
+    residual = await evaluate(u) - u
+    for _ in range(MAX_ROUNDS):
+        if _small(residual, u):
+            return u
+        slopes = np.empty((len(u), len(u)))
+        for i in range(len(u)):
+            change = _DIFFERENCE * max(1.0, abs(float(u[i])))
+            moved = u.copy()
+            moved[i] += change
+            slopes[:, i] = (await evaluate(moved) - moved - residual) / change
+        if not np.isfinite(slopes).all() or np.linalg.cond(slopes) > _SINGULAR:
+            break
+        u = u - np.linalg.solve(slopes, residual)
+        if not np.isfinite(u).all():
+            break
+        residual = await evaluate(u) - u
+    if _small(residual, u):
+        return u
+    worst = ", ".join(names[i] for i in np.argsort(-np.abs(residual))[:3])
+    raise SessionFault(
+        f"the algebraic loop through {worst} has no consistent start values near those of the "
+        "ports; give other start values, or break the loop with a state or a filter"
+    )
+
+
+def _small(residual: Floats, u: Floats) -> bool:
+    return bool((np.abs(residual) <= TOLERANCE * np.maximum(1.0, np.abs(u))).all())
