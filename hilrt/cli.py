@@ -32,6 +32,7 @@ app.add_typer(analyze_app, name="analyze")
 app.add_typer(cli_log.log_app, name="log")
 app.command("export")(cli_log.export)
 app.command("import")(cli_log.import_)
+app.command("play")(cli_log.play)
 app.command()(cli_replay.replay)
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]

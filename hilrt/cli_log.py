@@ -203,6 +203,55 @@ def import_(
     typer.echo(f"{' and '.join(parts)} in {done.path}")
 
 
+def play(
+    log: Annotated[Path, typer.Argument(help="log of ours, MF4, BLF, ASC, TRC, candump log")],
+    bus: Annotated[str, typer.Option(help="interface=…,channel=…")],
+    start: From = None,
+    end: Until = None,
+    speed: Annotated[float, typer.Option(help="recorded seconds per second")] = 1.0,
+    passes: Annotated[int, typer.Option("--loop", help="how often", min=1)] = 1,
+    identifier: Annotated[
+        list[str] | None, typer.Option("--id", help="only this identifier, 0x…; repeatable")
+    ] = None,
+    recorded_bus: Annotated[str | None, typer.Option("--only", help="bus of the log")] = None,
+    json_: Json = False,
+) -> None:
+    """Put a log's CAN frames on a bus, with the recorded timing."""
+    from hilrt.logs import playback
+
+    if not (speed > 0.0 and speed < float("inf")):
+        raise ConfigError(f"--speed {speed:g}: must be a positive number")
+    try:
+        identifiers = [int(text, 0) for text in identifier or []]
+    except ValueError as error:
+        raise ConfigError(f"--id: {error}; write it as 0x123 or 291") from None
+    arguments = bus_arguments(bus)
+    with bad_input():
+        path = locate(log)
+        tape = playback.load_tape(
+            path, start_s=start, end_s=end, identifiers=identifiers, bus=recorded_bus
+        )
+    if not json_:
+        typer.echo(f"{len(tape.packed):,} frames, {tape.duration_s:.3f} s")
+    done = playback.play_on_bus(tape, arguments, speed=speed, passes=passes)
+    if json_:
+        typer.echo(json.dumps(done.as_json(), indent=1))
+        return
+    for line in playback.describe(done):
+        typer.echo(line)
+
+
+def bus_arguments(text: str) -> dict[str, str | int]:
+    """Arguments of a bus as typed, ``interface=socketcan,channel=can0``."""
+    arguments: dict[str, str | int] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--bus {text}: write it as interface=…,channel=…")
+        arguments[key] = int(value) if value.isdecimal() else value
+    return arguments
+
+
 def _notes(notes: list[str]) -> None:
     for note in itertools.islice(dict.fromkeys(notes), 20):
         typer.echo(f"left out or doubtful: {note}", err=True)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hilrt.cli_log import From, Json, LogPath, Until, bad_input
+from hilrt.cli_log import From, Json, LogPath, Until, bad_input, play
+from hilrt.errors import ConfigError
 
 #: Exit status when a step comes out otherwise than recorded.
 EXIT_DIFFERS = 1
@@ -22,8 +23,15 @@ def replay(
         typer.Option(help="relative; default: 0 on the build that recorded, else 1e-9", min=0.0),
     ] = None,
     json_: Json = False,
+    to: Annotated[str | None, typer.Option(help="can: put its frames on --bus, see play")] = None,
+    bus: Annotated[str, typer.Option(help="interface=…,channel=…, for --to can")] = "",
 ) -> None:
     """Make every decision again from the recorded inputs; exit status 0 identical, 1 not."""
+    if to is not None:
+        if to != "can":
+            raise ConfigError(f"--to {to}: only can; `hilrt export` writes files")
+        play(log, bus, start=from_, end=until, json_=json_)
+        return
     from hilrt.replay.replay import replay as run
     from hilrt.replay.show import as_json, describe
 

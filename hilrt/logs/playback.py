@@ -1,0 +1,283 @@
+"""CAN frames of a log back onto a bus, at their recorded times.
+
+Every frame is due at the start plus its recorded time since the first frame, computed from whole
+nanoseconds: nothing accumulates, a frame that is late does not delay the next one. All frames are
+held in memory (some 70 bytes each), so that no reading disturbs the times.
+"""
+
+from __future__ import annotations
+
+import array
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.clock import Clock
+from hilrt.errors import ConfigError
+from hilrt.logs import frames as coding
+from hilrt.logs.frames import Flag, Frame
+from hilrt.logs.source import open_source
+
+#: The first frame is due this long after the call, ns.
+LEAD_NS = 20_000_000
+#: How long the interface may take for one frame, s.
+SEND_TIMEOUT = 0.01
+_QUANTILES = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
+
+
+@dataclass
+class Tape:
+    """Frames in order of time, packed.
+
+    Attributes
+    ----------
+    times_ns : array of int64
+        Since the first frame of the log, ns.
+    left_out : int
+        Error frames, which nobody can send, and frames that were not chosen.
+    """
+
+    times_ns: array.array[int]
+    packed: list[bytes]
+    buses: list[str]
+    left_out: int = 0
+
+    def frame(self, index: int) -> Frame:
+        """One frame; its time is that since the first frame of the log."""
+        return coding.decode(self.times_ns[index], self.buses[index], self.packed[index])
+
+    @property
+    def duration_s(self) -> float:
+        """Time from the first frame to the last, s."""
+        return (self.times_ns[-1] - self.times_ns[0]) / 1e9 if self.times_ns else 0.0
+
+
+@dataclass
+class Played:
+    """What was sent, and how well the times were met.
+
+    Attributes
+    ----------
+    sent, refused : int
+        Frames; refused ones did not leave within the timeout.
+    error_us : ndarray, shape (n,)
+        When each frame had left, less when it was due, µs.
+    due_s, took_s : float
+        From the first frame to the last: as recorded (over the speed), and on the clock, s.
+    """
+
+    sent: int
+    refused: int
+    error_us: np.ndarray[tuple[int], np.dtype[np.float64]]
+    due_s: float
+    took_s: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers for scripts."""
+        errors = self.error_us if len(self.error_us) else np.zeros(1)
+        spread = {key: float(np.percentile(errors, q)) for key, q in _QUANTILES.items()}
+        return {
+            "sent": self.sent,
+            "refused": self.refused,
+            "due_s": self.due_s,
+            "took_s": self.took_s,
+            "error_us": {**spread, "max": float(errors.max()), "min": float(errors.min())},
+        }
+
+
+def load_tape(
+    path: Path,
+    *,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    identifiers: Collection[int] = (),
+    bus: str | None = None,
+) -> Tape:
+    """Read the frames to play.
+
+    Parameters
+    ----------
+    path : Path
+        A log of ours, MF4, BLF, ASC, TRC or candump log.
+    start_s, end_s : float, optional
+        Only this time, s since the first frame.
+    identifiers : collection of int
+        Only these; default: all.
+    bus : str, optional
+        Only this bus of the log.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, or has no frames to play.
+    """
+    low = -(1 << 62) if start_s is None else round(start_s * 1e9)
+    high = 1 << 62 if end_s is None else round(end_s * 1e9)
+    found: list[tuple[int, bytes, str]] = []
+    buses: dict[str, str] = {}
+    first, left_out = None, 0
+    source = open_source(path)
+    try:
+        for frame in source.frames():
+            first = frame.time_ns if first is None else first
+            at = frame.time_ns - first
+            name = buses.setdefault(frame.bus, frame.bus)  # one string for all
+            wanted = (not identifiers or frame.identifier in identifiers) and bus in (None, name)
+            if not wanted or frame.flags & Flag.ERROR:
+                left_out += 1
+            elif low <= at <= high:
+                found.append((at, coding.encode(frame), name))
+    finally:
+        source.close()
+    if not found:
+        what = f"; its buses are {', '.join(buses)}" if buses else ""
+        raise ConfigError(f"{path}: has no CAN frames to play{what}")
+    found.sort(key=lambda item: item[0])  # stable: frames of one time keep their order
+    times = array.array("q", (at for at, _, _ in found))
+    return Tape(times, [data for _, data, _ in found], [name for _, _, name in found], left_out)
+
+
+async def play(
+    tape: Tape,
+    send: Callable[[Frame], bool],
+    clock: Clock,
+    *,
+    speed: float = 1.0,
+    passes: int = 1,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Played:
+    """Send every frame at its time.
+
+    Parameters
+    ----------
+    tape : Tape
+    send : callable
+        Sends a frame; False if it did not leave.
+    clock : Clock
+    speed : float
+        Recorded seconds per second on the clock.
+    passes : int
+        How often the tape is played; each pass begins the mean distance of frames after the end of
+        the one before.
+    stopping : callable
+        Looked at before every frame.
+    """
+    numerator, denominator = speed.as_integer_ratio()
+    times, count = tape.times_ns, len(tape.times_ns)
+    begin = times[0]
+    pause = (times[-1] - begin) // max(count - 1, 1)
+    epoch = clock.now_ns() + LEAD_NS
+    errors = array.array("q")
+    sent = refused = 0
+    due = first_at = last_at = epoch
+    for number, index in itertools.product(range(passes), range(count)):
+        since = times[index] - begin + number * (times[-1] - begin + pause)
+        due = epoch + since * denominator // numerator
+        frame = tape.frame(index)
+        await clock.sleep_until(due)
+        if stopping():
+            break
+        left = send(frame)
+        last_at = clock.now_ns()
+        if not errors:
+            first_at = last_at
+        errors.append(last_at - due)
+        sent += left
+        refused += not left
+    error_us = np.array(errors, np.float64) / 1e3
+    return Played(sent, refused, error_us, (due - epoch) / 1e9, (last_at - first_at) / 1e9)
+
+
+# -- onto a bus ----------------------------------------------------------------------------------
+
+
+def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], bool]]:
+    """A bus of python-can, and what sends a frame on it.
+
+    Raises
+    ------
+    ConfigError
+        If the bus cannot be opened, with the reason and a remedy.
+    """
+    try:
+        import can
+
+        from hilrt.logs.source_can import to_message
+        from hilrt_adapters.can_bus import check_bus
+    except ImportError as error:
+        raise ConfigError(f"--bus: needs {error.name}; install hilrt[can]") from None
+    problems = check_bus(arguments, "--bus")
+    if problems:
+        raise ConfigError(problems)
+    given = dict(arguments)
+    if given["interface"] == "udp_multicast":
+        given.setdefault("hop_limit", 0)  # frames stay on this machine
+    try:
+        bus = can.Bus(ignore_config=True, **given)
+    except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"--bus: {given!r} cannot be opened: {error}; check interface and channel, the cable "
+            "or network, and that the interface is up"
+        ) from None
+
+    def send(frame: Frame) -> bool:
+        message = to_message(frame._replace(bus=""))
+        try:
+            bus.send(message, timeout=SEND_TIMEOUT)
+        except (can.CanError, OSError, ValueError):
+            return False
+        return True
+
+    return bus, send
+
+
+def play_on_bus(
+    tape: Tape, arguments: Mapping[str, Any], *, speed: float = 1.0, passes: int = 1
+) -> Played:
+    """Play a tape on the wall clock; Ctrl-C ends it early, with what was sent so far."""
+    import asyncio
+    import signal
+
+    from hilrt.clock import WallClock, measure_spin_ns
+    from hilrt.host import freeze_gc
+
+    bus, send = bus_sender(arguments)
+    stopped = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    async def run() -> Played:
+        clock = WallClock(await measure_spin_ns())
+        try:
+            with freeze_gc():
+                return await play(
+                    tape, send, clock, speed=speed, passes=passes, stopping=lambda: stopped
+                )
+        finally:
+            clock.close()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        return asyncio.run(run())
+    finally:
+        signal.signal(signal.SIGINT, before)
+        bus.shutdown()
+
+
+def describe(played: Played) -> list[str]:
+    """What was sent, in words."""
+    found = played.as_json()
+    error = found["error_us"]
+    off = played.took_s - played.due_s
+    return [
+        f"{played.sent:,} frames sent, {played.refused:,} refused by the bus",
+        f"duration {played.took_s:.6f} s of {played.due_s:.6f} s ({off * 1e3:+.3f} ms)",
+        f"timing error: median {error['p50']:.0f} µs, p99 {error['p99']:.0f} µs, "
+        f"p99.9 {error['p999']:.0f} µs, largest {error['max']:.0f} µs",
+    ]
