@@ -1,0 +1,12 @@
+"""``python -m hilrt.web``: what `hilrt run --web` starts."""
+
+import sys
+
+try:
+    from hilrt.web.server import main
+except ImportError as error:
+    sys.stderr.write(f"page: needs {error.name}; install hilrt[web]\n")
+    sys.exit(1)
+
+if __name__ == "__main__":
+    sys.exit(main())

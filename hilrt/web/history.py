@@ -1,0 +1,109 @@
+"""What the page remembers of the signals: a bounded past, shared by all clients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hilrt.monitor.stream import Full, Signals, array
+from hilrt.solver import Floats
+
+#: Memory for the past of all signals, bytes, and its longest extent in messages.
+BUDGET_BYTES = 64 << 20
+MAX_MESSAGES = 6000
+#: Samples kept of a signal at full rate.
+FULL_SAMPLES = 30_000
+
+
+class Ring:
+    """The newest rows of a growing table, contiguous in memory.
+
+    Parameters
+    ----------
+    length, width : int
+        Rows kept, and columns.
+
+    Attributes
+    ----------
+    total : int
+        Rows ever added.
+    """
+
+    def __init__(self, length: int, width: int) -> None:
+        self.total = 0
+        self._length = max(length, 1)
+        self._data: Floats = np.full((2 * self._length, width), np.nan)
+        self._end = 0
+
+    def add(self, rows: Floats) -> None:
+        """Append rows, shape (n, width)."""
+        self.total += len(rows)
+        rows = rows[-self._length :]
+        if self._end + len(rows) > len(self._data):
+            kept = min(self._end, self._length)
+            self._data[:kept] = self._data[self._end - kept : self._end].copy()
+            self._end = kept
+        self._data[self._end : self._end + len(rows)] = rows
+        self._end += len(rows)
+
+    def newest(self, n: int) -> Floats:
+        """The newest rows, at most `n` of them; a view, valid until the next `add`."""
+        n = max(0, min(n, self._length, self._end))
+        return self._data[self._end - n : self._end]
+
+    def since(self, total: int) -> Floats:
+        """Rows added after there had been `total`, as far as they are kept."""
+        return self.newest(self.total - total)
+
+
+class History:
+    """Decimated signals, and those at full rate that somebody has asked for.
+
+    Attributes
+    ----------
+    names : list of str
+        Columns of `last`, `low` and `high`.
+    t : Ring
+        Session time of the end of each interval, s.
+    last, low, high : Ring
+        Last, smallest and largest value of each signal in it.
+    lost : int
+        Ticks that the recorder passed on to nobody.
+    """
+
+    def __init__(self) -> None:
+        self.full: dict[str, Ring] = {}
+        self.lost = 0
+        self.restart([])
+
+    def restart(self, names: list[str]) -> None:
+        """Forget everything: another session, or its first word."""
+        self.names = names
+        self.column = {name: i for i, name in enumerate(names)}
+        length = min(MAX_MESSAGES, BUDGET_BYTES // (48 * max(len(names), 1)))
+        self.t = Ring(length, 1)
+        self.last, self.low, self.high = (Ring(length, len(names)) for _ in range(3))
+
+    def take(self, message: Signals) -> None:
+        """Add an interval; one that does not fit the names is ignored."""
+        last = array(message.last)
+        if len(last) != len(self.names):
+            return
+        self.lost = message.lost
+        self.t.add(np.array([[message.t_until]]))
+        self.last.add(last[None])
+        self.low.add(array(message.minimum)[None])
+        self.high.add(array(message.maximum)[None])
+
+    def take_full(self, message: Full) -> None:
+        """Add samples of one signal: columns time and value."""
+        ring = self.full.get(message.name)
+        if ring is None:
+            ring = self.full[message.name] = Ring(FULL_SAMPLES, 2)
+        ring.add(np.column_stack((array(message.t), array(message.value))))
+
+    def value(self, name: str) -> float:
+        """Newest value of a signal; NaN if there is none."""
+        newest = self.last.newest(1)
+        if not len(newest) or name not in self.column:
+            return float("nan")
+        return float(newest[0, self.column[name]])

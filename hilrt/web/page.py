@@ -1,0 +1,301 @@
+"""One client's page: Bokeh models, what updates them, and what its buttons do."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bokeh.core.validation import silence
+from bokeh.core.validation.warnings import EMPTY_LAYOUT
+from bokeh.document import Document
+from bokeh.events import ConnectionLost
+from bokeh.layouts import column, row
+from bokeh.models.callbacks import CustomJS
+from bokeh.models.css import InlineStyleSheet
+from bokeh.models.sources import ColumnDataSource
+from bokeh.models.widgets.buttons import Button, Toggle
+from bokeh.models.widgets.groups import RadioButtonGroup
+from bokeh.models.widgets.inputs import MultiChoice, PasswordInput, Select, Spinner, TextInput
+from bokeh.models.widgets.markups import Div
+from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
+from jinja2 import Template
+
+from hilrt.monitor.commands import Action, Command, Reply
+from hilrt.web import panels
+from hilrt.web.graph import graph_svg
+from hilrt.web.plots import Plots, Timing
+from hilrt.web.source import Source
+
+FOLDER = Path(__file__).parent
+UPDATE_MS = 100
+#: Every that many updates the slower parts of the page are looked at.
+SLOW = 3
+WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
+CONFIRM_S = 3.0
+FIRST_SIGNALS = 4
+CHOICES_SHOWN = 40
+
+
+class Page:
+    """What one browser shows.
+
+    Parameters
+    ----------
+    document : Document
+        The client's Bokeh document.
+    source : Source
+        The session, shared by all clients.
+    """
+
+    def __init__(self, document: Document, source: Source) -> None:
+        self.document, self.source = document, source
+        self.viewer, self.history = source.viewer, source.history
+        self.sheet: Any = InlineStyleSheet(css=(FOLDER / "parts.css").read_text(encoding="utf-8"))
+        self.plots = Plots(self.viewer, self.history)
+        self.timing = Timing(self.viewer, self.history)
+        self.names: list[Any] = []
+        self._turn = 0
+        self._stop_until = 0.0
+        self._shown: dict[str, object] = {}
+        self._build()
+        self._update()
+        document.add_periodic_callback(self._update, UPDATE_MS)
+        document.on_session_destroyed(lambda context: self._release())
+        lost = CustomJS(code="document.body.classList.add('lost')")
+        document.js_on_event(ConnectionLost, lost)
+
+    # -- models -----------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        self.parts = {name: self._div(name) for name in ("lamp", "state", "values", "bonds",
+                                                         "peers", "graph", "answer")}  # fmt: skip
+        roots: list[Any] = list(self.parts.values())
+        roots += [self._plot_area(), self._timing_area(), self._events(), self._controls()]
+        for root in roots:
+            self.document.add_root(root)
+        self.document.title = "hilrt"
+        self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
+        style = (FOLDER / "page.css").read_text(encoding="utf-8")
+        self.document.template_variables["style"] = style
+
+    def _div(self, name: str) -> Div:
+        return Div(
+            name=name, disable_math=True, stylesheets=[self.sheet], sizing_mode="stretch_width"
+        )
+
+    def _plot_area(self) -> Any:
+        self.choice = MultiChoice(
+            name="signals",
+            title="signals (type to search)",
+            search_option_limit=CHOICES_SHOWN,
+            option_limit=CHOICES_SHOWN,
+            stylesheets=[self.sheet],
+            sizing_mode="stretch_width",
+        )
+        self.choice.on_change("value", lambda attr, old, new: self._choose())
+        self.pause = Toggle(label="Pause", name="pause", stylesheets=[self.sheet], width=90)
+        self.pause.on_change("active", lambda attr, old, new: self._pause(new))
+        self.full = Toggle(label="full rate", name="full", stylesheets=[self.sheet], width=90)
+        self.full.on_change("active", lambda attr, old, new: self._choose())
+        windows = RadioButtonGroup(labels=list(WINDOWS), active=1, stylesheets=[self.sheet])
+        windows.on_change(
+            "active", lambda attr, old, new: self.plots.show_window(list(WINDOWS.values())[new])
+        )
+        silence(EMPTY_LAYOUT, True)  # until the signals are known
+        self.figures = column(sizing_mode="stretch_width", name="figures")
+        tools = row(self.pause, self.full, windows, sizing_mode="stretch_width")
+        return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
+
+    def _timing_area(self) -> Any:
+        return column(self.timing.plot, sizing_mode="stretch_width", name="timing")
+
+    def _events(self) -> Any:
+        self.event_source = ColumnDataSource(panels.columns([]))
+        titles = {"number": "#", "t": "t, s", "level": "level", "cause": "cause",
+                  "source": "from", "text": "what", "acknowledged": "acknowledged by"}  # fmt: skip
+        widths = {"number": 42, "t": 72, "level": 84, "cause": 120, "source": 100, "text": 420}
+        table = DataTable(
+            source=self.event_source,
+            columns=[
+                TableColumn(
+                    field=key,
+                    title=title,
+                    width=widths.get(key, 110),
+                    sortable=False,
+                    formatter=NumberFormatter(format="0") if key == "number" else StringFormatter(),
+                )
+                for key, title in titles.items()
+            ],
+            index_position=None,
+            height=260,
+            sizing_mode="stretch_width",
+            selectable="checkbox",
+            stylesheets=[self.sheet],
+        )
+        self.alarms_only = Toggle(label="open alarms only", stylesheets=[self.sheet], width=150)
+        self.alarms_only.on_change("active", lambda attr, old, new: self._show_events())
+        acknowledge = self._button("Acknowledge selected", "acknowledge", self._acknowledge)
+        tools = row(self.alarms_only, acknowledge)
+        return column(tools, table, sizing_mode="stretch_width", name="events")
+
+    def _controls(self) -> Any:
+        sheet: list[Any] = [self.sheet]
+        self.who = TextInput(title="your name", name="who", stylesheets=sheet, width=150)
+        self.token = PasswordInput(title="token", name="token", stylesheets=sheet, width=150)
+        self.note = TextInput(
+            title="note", name="note", stylesheets=sheet, sizing_mode="stretch_width"
+        )
+        self.stop = self._button("■ Stop", "stop", self._stop, "danger")
+        self.shadow = self._button("Shadow on", "shadow", self._shadow)
+        self.buttons = {
+            "arm": self._button("▶ Arm", "arm", partial(self._command, "arm"), "primary"),
+            "safe": self._button("▼ Safe", "safe", partial(self._command, "safe"), "warning"),
+            "stop": self.stop,
+            "shadow": self.shadow,
+            "mark": self._button("✎ Note", "mark", self._mark),
+        }
+        self.what: Any = Select(title="adjust", stylesheets=sheet, width=230, visible=False)
+        self.value = Spinner(title="to", step=0.01, stylesheets=sheet, width=110, visible=False)
+        self.buttons["adjust"] = self._button("Set", "adjust", self._adjust)
+        top = row(self.who, self.token, sizing_mode="stretch_width")
+        actions = row(*(self.buttons[key] for key in ("arm", "safe", "stop", "shadow")))
+        notes = row(self.note, self.buttons["mark"], sizing_mode="stretch_width")
+        adjust = row(self.what, self.value, self.buttons["adjust"])
+        return column(top, actions, notes, adjust, sizing_mode="stretch_width", name="control")
+
+    def _button(self, label: str, name: str, act: Any, kind: Any = "default") -> Button:
+        button = Button(label=label, name=name, button_type=kind, stylesheets=[self.sheet])
+        button.on_click(act)
+        return button
+
+    # -- what changes -----------------------------------------------------------------------------
+
+    def _update(self) -> None:
+        self._turn += 1
+        self._follow_head()
+        self._show("lamp", panels.lamp_html(self.viewer))
+        self._show("state", panels.state_html(self.viewer))
+        self.plots.update()
+        if time.monotonic() > self._stop_until:
+            self._set(self.stop, label="■ Stop")
+        if self._turn % SLOW != 1:
+            return
+        status, head = self.viewer.status, self.viewer.head
+        self._show("values", panels.values_html(self.viewer))
+        self._show("bonds", panels.bonds_html(status))
+        self._show("peers", panels.peers_html(self.viewer))
+        if head is not None:
+            self._show("graph", graph_svg(head.topology, self.viewer.flags))
+        shadow = status is not None and status.shadow
+        self._set(self.shadow, label="Shadow off" if shadow else "Shadow on")
+        self._show_events()
+        self.timing.update()
+
+    def _show(self, name: str, html: str) -> None:
+        self._set(self.parts[name], text=html)
+
+    @staticmethod
+    def _set(model: Any, **values: Any) -> None:
+        """Change what differs: the rest need not travel."""
+        changed = {key: value for key, value in values.items() if getattr(model, key) != value}
+        if changed:
+            model.update(**changed)
+
+    def _follow_head(self) -> None:
+        head = self.viewer.head
+        if head is None:
+            return
+        if self.names != self.history.names:
+            self.names = list(self.history.names)
+            self.document.title = f"{head.session} – hilrt"
+            self.choice.options = self.names
+            self.choice.value = first_signals(head.topology.bonds, self.names)
+            self._choose()
+        allowed = set(head.control)
+        for action, button in self.buttons.items():
+            self._set(button, disabled=action not in allowed)
+        for model in (self.what, self.value, self.buttons["adjust"]):
+            self._set(model, visible="adjust" in allowed and bool(head.adjustable))
+        if self.what.options != list(head.adjustable):
+            self.what.options = list(head.adjustable)
+            self.what.value = next(iter(head.adjustable), "")
+        if not allowed:
+            self._show("answer", '<p class="soft">Read-only: the session file allows no control '
+                                 "([monitor] control).</p>")  # fmt: skip
+
+    def _choose(self) -> None:
+        self.plots.full = self.full.active
+        self.figures.children = self.plots.choose(list(self.choice.value))
+
+    def _pause(self, paused: bool) -> None:
+        self.plots.paused = paused
+        self.pause.label = "Resume" if paused else "Pause"
+        self.plots.update()
+
+    def _show_events(self) -> None:
+        rows = panels.event_rows(self.viewer, self.alarms_only.active)
+        if self._shown.get("events") != rows:
+            self._shown["events"] = rows
+            chosen = {self.event_source.data["number"][i] for i in self._selected()}
+            self.event_source.data = panels.columns(rows)
+            self.event_source.selected.indices = [
+                i for i, entry in enumerate(rows) if entry.number in chosen
+            ]
+
+    def _selected(self) -> list[int]:
+        size = len(self.event_source.data["number"])
+        return [i for i in self.event_source.selected.indices if i < size]
+
+    # -- commands ---------------------------------------------------------------------------------
+
+    def _command(self, action: Action, value: float = 0.0, text: str = "") -> None:
+        who = self.who.value_input or self.who.value or "page"
+        key = self.token.value_input or self.token.value
+        command = Command(action=action, who=who, value=value, text=text, key=key)
+        if not self.source.send(command, self._answered):
+            self._answered(Reply(False, "commands are not taken from here"))
+
+    def _answered(self, reply: Reply) -> None:
+        mark, kind = ("✓", "good") if reply.ok else ("✕", "unreliable")
+        html = f'<p class="answer {kind}" role="status">{mark} {panels.text(reply.text)}</p>'
+        self._show("answer", html)
+
+    def _stop(self) -> None:
+        if time.monotonic() < self._stop_until:
+            self._stop_until = 0.0
+            self._command("stop")
+            return
+        self._stop_until = time.monotonic() + CONFIRM_S
+        self.stop.label = "■ Stop: press again"
+
+    def _shadow(self) -> None:
+        status = self.viewer.status
+        self._command("shadow", value=0.0 if status is not None and status.shadow else 1.0)
+
+    def _mark(self) -> None:
+        self._command("mark", text=self.note.value_input or self.note.value)
+        self.note.value = ""
+
+    def _adjust(self) -> None:
+        if self.value.value is None:
+            self._answered(Reply(False, "give a number"))
+            return
+        self._command("adjust", value=float(self.value.value), text=str(self.what.value))
+
+    def _acknowledge(self) -> None:
+        for i in self._selected():
+            number = int(self.event_source.data["number"][i])
+            text = str(self.event_source.data["text"][i])
+            self._command("acknowledge", value=number, text=text)
+        self.event_source.selected.indices = []
+
+    def _release(self) -> None:
+        self.plots.release()
+
+
+def first_signals(bonds: Any, names: list[str]) -> list[str]:
+    """What is plotted before anybody chooses: the first bond, else the first outputs."""
+    ends = [port for bond in bonds[:1] for port in (*bond.effort, bond.flow)]
+    return [name for name in ends if name in names] or names[:FIRST_SIGNALS]

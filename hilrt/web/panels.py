@@ -1,0 +1,234 @@
+"""The page's texts and tables as HTML, from what a `Viewer` knows. No Bokeh, no I/O.
+
+Nothing is told by colour alone: every state has a shape and a word. Everything that comes from a
+session is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hilrt.monitor.stream import Head
+from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Status
+from hilrt.monitor.terminal import flag_words
+from hilrt.monitor.viewer import Viewer
+from hilrt.wording import number, words
+
+SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
+#: Causes named on the lamp; the others are counted.
+MAX_CAUSES = 3
+
+
+def text(value: object) -> str:
+    """Escaped for HTML."""
+    return html.escape(str(value))
+
+
+class Lamp(NamedTuple):
+    """How far the results can be trusted now: a kind, the word on it, and why."""
+
+    kind: str
+    word: str
+    cause: str
+
+
+def lamp(viewer: Viewer) -> Lamp:
+    """The reliability lamp: now, not over the session."""
+    status = viewer.status
+    if status is None:
+        return Lamp("nothing", "NO DATA", "the session has not been heard yet")
+    if viewer.silent and not viewer.ended:
+        age = viewer.now - viewer.heard_at
+        return Lamp("nothing", "NO DATA", f"the session has been silent for {age:.0f} s")
+    if status.state in ("FAULT", "SAFE"):
+        return Lamp("unreliable", status.state, status.message)
+    flags = viewer.flags
+    so_far = f"over the session: {status.verdict}" if status.verdict else ""
+    if flags:
+        kind = "unreliable" if status.verdict == "unreliable" else "degraded"
+        return Lamp(kind, kind.upper(), causes_in_words(flags))
+    if status.state == "DEGRADED":
+        return Lamp("degraded", "DEGRADED", status.message)
+    if status.state not in ("RUNNING", "STOPPED"):
+        return Lamp("nothing", status.state, status.message)
+    if status.verdict in ("degraded", "unreliable"):
+        return Lamp("degraded", "GOOD NOW", so_far)
+    return Lamp("good", "GOOD", so_far)
+
+
+def causes_in_words(flags: Sequence[Flag]) -> str:
+    """The first causes with their places, and how many more there are."""
+    causes = list(dict.fromkeys(flag.cause for flag in flags))
+    shown = flag_words([flag for flag in flags if flag.cause in causes[:MAX_CAUSES]])
+    more = len(causes) - MAX_CAUSES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def lamp_html(viewer: Viewer) -> str:
+    """The lamp, large."""
+    kind, word, cause = lamp(viewer)
+    return (
+        f'<div class="lamp {kind}" role="status" aria-live="polite">'
+        f'<span class="shape" aria-hidden="true">{SHAPES[kind]}</span>'
+        f'<span class="word">{text(word)}</span><span class="cause">{text(cause)}</span></div>'
+    )
+
+
+def state_html(viewer: Viewer) -> str:
+    """Name, state, time and timing of the session."""
+    status = viewer.status
+    if status is None:
+        return '<div class="state"><span class="name">waiting for a session</span></div>'
+    share = 100 * min(1.0, status.t / status.duration) if status.duration > 0 else 0.0
+    late = status.lateness_us
+    timing = f"{status.tick:,} steps"
+    if late is not None:
+        timing = (
+            f"lateness {late.p50:.0f} µs median, {late.p99:.0f} p99, {late.max:.0f} max · "
+            f"missed {status.missed:,} of {status.tick:,} ticks"
+        )
+    shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
+    return (
+        f'<div class="state"><span class="name">{text(status.session)}</span>'
+        f'<span class="big">{text(status.state)}</span>{shadow}'
+        f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
+        f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
+        f'<span class="soft">{timing}</span><span class="soft">{text(status.message)}</span></div>'
+    )
+
+
+def values_html(viewer: Viewer, limit: int = 8) -> str:
+    """The first outputs as large numbers."""
+    status = viewer.status
+    if status is None or not status.values:
+        return ""
+    cells = "".join(
+        f'<div class="value"><span class="soft">{text(name)}</span><b>{number(value)}</b>'
+        f'<span class="soft">{text(status.units.get(name, ""))}</span></div>'
+        for name, value in list(status.values.items())[:limit]
+    )
+    return f'<div class="values">{cells}</div>'
+
+
+# -- bonds ---------------------------------------------------------------------------------------
+
+LEDGER = (
+    ("exchange", "residual_energy_j"),
+    ("tracking", "tracking_energy_j"),
+    ("removed", "corrected_energy_j"),
+)
+
+
+def bonds_html(status: Status | None) -> str:
+    """Power and energy ledger of every bond; bars grow from the middle."""
+    if status is None or not status.bonds:
+        return '<p class="soft">This session has no bonds.</p>'
+    return "".join(_bond(name, bond) for name, bond in status.bonds.items())
+
+
+def _bond(name: str, bond: BondStatus) -> str:
+    energies = [(label, float(getattr(bond, key))) for label, key in LEDGER]
+    scale = max((abs(value) for _, value in energies if math.isfinite(value)), default=0.0)
+    rows = "".join(_bar(label, value, scale) for label, value in energies)
+    power = f"{number(bond.power_w)} W"
+    return (
+        f'<div class="bond"><div class="head"><b>{text(name)}</b><span>{power}</span></div>'
+        f'<table class="ledger"><caption class="soft">energy, J</caption>{rows}</table></div>'
+    )
+
+
+def _bar(label: str, value: float, scale: float) -> str:
+    share = 50 * abs(value) / scale if scale > 0 and math.isfinite(value) else 0.0
+    side = "left:50%" if value >= 0 else f"left:{50 - share:.1f}%"
+    sign = "plus" if value >= 0 else "minus"
+    return (
+        f'<tr><th scope="row">{label}</th><td class="track"><i class="{sign}" '
+        f'style="{side};width:{share:.1f}%"></i></td><td class="num">{number(value)}</td></tr>'
+    )
+
+
+# -- peers ---------------------------------------------------------------------------------------
+
+
+def peers_html(viewer: Viewer) -> str:
+    """Link quality per subsystem, and what is done while its samples are late."""
+    status, head = viewer.status, viewer.head
+    if status is None or not status.peers:
+        return '<p class="soft">no subsystem yet</p>'
+    late = {flag.where for flag in viewer.flags if flag.cause == "sample_late"}
+    rows = "".join(_peer(n, p, n in late, head, status.tick) for n, p in status.peers.items())
+    return (
+        '<table class="peers"><thead><tr><th>subsystem</th><th>link</th><th>age, ms</th>'
+        "<th>late ticks</th><th>lost</th><th>when late</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int) -> str:
+    parts = {part.name: part for part in head.topology.subsystems} if head is not None else {}
+    part = parts.get(name)
+    policy = part.late_policy if part is not None else ""
+    kind, word = ("degraded", "late") if late else ("good", "in time")
+    share = f" ({100 * peer.late / ticks:.1f} %)" if ticks > 0 and peer.late else ""
+    in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
+    return (
+        f'<tr><th scope="row">{text(name)}</th><td class="{kind}">{SHAPES[kind]} {word}</td>'
+        f"<td>{number(peer.age_ms, 3)}</td><td>{peer.late:,}{share}</td><td>{peer.lost:,}</td>"
+        f"<td>{in_force}</td></tr>"
+    )
+
+
+# -- events --------------------------------------------------------------------------------------
+
+LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
+
+
+class Row(NamedTuple):
+    """An event as the page's table shows it."""
+
+    number: int
+    t: str
+    level: str
+    cause: str
+    source: str
+    text: str
+    acknowledged: str
+
+
+def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[Row]:
+    """Newest first; with `alarms_only` what is more than information and not acknowledged."""
+    found: list[Row] = []
+    for event in reversed(viewer.events.values()):
+        mark = LEVEL_MARKS.get(event.level, "")
+        if alarms_only and (not mark or event.acknowledged):
+            continue
+        found.append(
+            Row(
+                event.number,
+                f"{event.t:.3f}",
+                f"{mark} {event.level}".strip(),
+                words(event.cause),
+                event.source,
+                event.text,
+                event.acknowledged,
+            )
+        )
+        if len(found) == limit:
+            break
+    return found
+
+
+def open_alarms(viewer: Viewer) -> int:
+    """Alarms that nobody has acknowledged."""
+    return sum(
+        event.level in LEVEL_MARKS and not event.acknowledged for event in viewer.events.values()
+    )
+
+
+def columns(rows: Iterable[Row]) -> dict[str, list[object]]:
+    """Rows as columns by name."""
+    table = list(rows)
+    return {key: [getattr(row, key) for row in table] for key in Row._fields}

@@ -1,0 +1,232 @@
+"""Live plots of chosen signals: one figure per unit, all with one time axis."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from bokeh.models.annotations import Span
+from bokeh.models.formatters import CustomJSTickFormatter
+from bokeh.models.ranges import DataRange1d, Range1d
+from bokeh.models.sources import ColumnDataSource
+from bokeh.models.tools import CrosshairTool, HoverTool
+from bokeh.plotting import figure
+
+from hilrt.monitor.viewer import Viewer
+from hilrt.solver import Floats
+from hilrt.web.history import FULL_SAMPLES, History, Ring
+
+#: Okabe and Ito's colours without yellow and black: to be told apart by everybody, on both pages.
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+DASHES = ("solid", "dashed", "dotted", "dotdash")
+AXIS_COLOUR = "#7b858f"
+MAX_FIGURES, MAX_SIGNALS = 4, 12
+LEFT_BORDER = 78
+TIMING_SIGNAL = "master:lateness"
+#: Samples in the live timing histogram, and its bins per decade.
+TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
+
+
+def style(plot: Any) -> None:
+    """Canvas is not reached by style sheets: transparent, with colours that serve both pages."""
+    plot.background_fill_color = plot.border_fill_color = None
+    plot.outline_line_color = None
+    plot.grid.grid_line_color, plot.grid.grid_line_alpha = AXIS_COLOUR, 0.25
+    plot.axis.axis_line_color = plot.axis.major_tick_line_color = AXIS_COLOUR
+    plot.axis.minor_tick_line_color = None
+    plot.axis.axis_label_text_color = plot.axis.major_label_text_color = AXIS_COLOUR
+    plot.axis.axis_label_text_font_style = "normal"
+    plot.axis.major_label_text_font_size = plot.axis.axis_label_text_font_size = "13px"
+    plot.min_border_left = LEFT_BORDER
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+
+
+class Line:
+    """One signal on a plot: its data source, and what of it has been sent."""
+
+    def __init__(self, name: str, history: History, full: Ring | None) -> None:
+        self.name, self.history, self.full = name, history, full
+        self.source = ColumnDataSource({"t": [], "last": [], "low": [], "high": []})
+        self.sent = -1
+
+    def update(self, window: float) -> None:
+        """Send what is new, or the whole window at first."""
+        ring = self.full if self.full is not None else self.history.t
+        new = ring.total - self.sent
+        if new == 0:
+            return
+        keep = len(self.source.data["t"]) if self.sent >= 0 else 0
+        first = self.sent < 0 or new > FULL_SAMPLES
+        data = self._data(FULL_SAMPLES if first else new)
+        self.sent = ring.total
+        if first:
+            start = np.searchsorted(data["t"], (data["t"][-1] if len(data["t"]) else 0) - window)
+            self.source.data = {key: column[start:] for key, column in data.items()}
+            return
+        rate = len(data["t"]) and keep / max(window, 1e-9)
+        self.source.stream(data, rollover=max(1000, math.ceil(1.2 * max(keep, rate * window))))
+
+    def _data(self, n: int) -> dict[str, Any]:
+        if self.full is not None:
+            rows = self.full.newest(n).copy()
+            t, values = rows[:, 0], rows[:, 1]
+            return {"t": t, "last": values, "low": values, "high": values}
+        column = self.history.column[self.name]
+        rings = {"last": self.history.last, "low": self.history.low, "high": self.history.high}
+        data = {key: ring.newest(n)[:, column].copy() for key, ring in rings.items()}
+        return {"t": self.history.t.newest(n)[:, 0].copy(), **data}
+
+
+class Plots:
+    """The figures of one page client.
+
+    Attributes
+    ----------
+    figures : list
+        Bokeh figures, rebuilt by `choose`.
+    window : float
+        Length of the time axis that follows, s.
+    paused : bool
+        The figures stay as they are, to be looked at; `resume` shows the present again.
+    """
+
+    def __init__(self, viewer: Viewer, history: History) -> None:
+        self._viewer, self._history = viewer, history
+        self.window, self.paused, self.full = 30.0, False, False
+        self.x_range = Range1d(start=0.0, end=self.window)
+        self._cursor = Span(dimension="height", line_dash="dashed", line_color=AXIS_COLOUR)
+        self.figures: list[Any] = []
+        self.lines: list[Line] = []
+        self._wanted: list[str] = []
+
+    def choose(self, names: list[str]) -> list[Any]:
+        """Figures of these signals, by unit."""
+        self.release()
+        known = [name for name in names if name in self._history.column][:MAX_SIGNALS]
+        head = self._viewer.head
+        units = {s.name: s.unit for s in head.signals} if head is not None else {}
+        groups: dict[str, list[str]] = {}
+        for name in known:
+            unit = units.get(name, "")
+            groups.setdefault(unit if len(groups) < MAX_FIGURES or unit in groups else "", [])
+            groups.setdefault(unit, []).append(name)
+        self.figures = [self._figure(unit, group) for unit, group in groups.items() if group]
+        if self.figures:
+            self.figures[-1].xaxis.axis_label = "session time, s"
+        self.update()
+        return self.figures
+
+    def release(self) -> None:
+        """Give up what was asked for at full rate."""
+        for name in self._wanted:
+            self._viewer.drop_full(name)
+        self._wanted, self.lines = [], []
+
+    def _figure(self, unit: str, names: list[str]) -> Any:
+        hover = HoverTool(
+            tooltips=[("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")], mode="mouse"
+        )
+        plot = figure(
+            height=230,
+            sizing_mode="stretch_width",
+            x_range=self.x_range,
+            tools=["xpan", "xwheel_zoom", "box_zoom", "ywheel_zoom", "reset", "save", hover],
+            active_drag="xpan",
+            active_scroll="xwheel_zoom",
+            y_axis_label=unit or "–",
+            output_backend="webgl" if self.full else "canvas",
+        )
+        level = Span(dimension="width", line_color=AXIS_COLOUR, line_alpha=0.5)
+        plot.add_tools(CrosshairTool(overlay=(self._cursor, level)))
+        style(plot)
+        for i, name in enumerate(names):
+            line = Line(name, self._history, self._full_ring(name))
+            self.lines.append(line)
+            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+            if line.full is None:
+                plot.varea(
+                    "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
+                )
+            plot.line(
+                "t",
+                "last",
+                source=line.source,
+                color=colour,
+                line_dash=dash,
+                line_width=2,
+                name=name,
+                legend_label=name,
+            )
+        plot.legend.location, plot.legend.click_policy = "top_left", "hide"
+        plot.legend.background_fill_alpha, plot.legend.border_line_color = 0.0, None
+        plot.legend.label_text_color, plot.legend.label_text_font_size = AXIS_COLOUR, "13px"
+        return plot
+
+    def _full_ring(self, name: str) -> Ring | None:
+        if not self.full:
+            return None
+        self._viewer.want_full(name)
+        self._wanted.append(name)
+        return self._history.full.setdefault(name, Ring(FULL_SAMPLES, 2))
+
+    def update(self) -> None:
+        """Send what is new and follow it, unless paused."""
+        if self.paused:
+            return
+        for line in self.lines:
+            line.update(self.window)
+        newest = self._history.t.newest(1)
+        if len(newest):
+            end = max(float(newest[0, 0]), self.window)
+            self.x_range.update(start=end - self.window, end=end)
+
+    def show_window(self, seconds: float) -> None:
+        """Follow with a time axis of another length."""
+        self.window = seconds
+        for line in self.lines:
+            line.sent = -1
+        self.update()
+
+
+class Timing:
+    """Histogram of the lateness over the newest ticks, live."""
+
+    def __init__(self, viewer: Viewer, history: History) -> None:
+        viewer.want_full(TIMING_SIGNAL)
+        self._ring = history.full.setdefault(TIMING_SIGNAL, Ring(FULL_SAMPLES, 2))
+        self._seen = -1
+        self.source = ColumnDataSource({"left": [], "right": [], "top": []})
+        self.plot: Any = figure(
+            height=180,
+            sizing_mode="stretch_width",
+            tools="",
+            x_axis_type="log",
+            x_axis_label="lateness, µs",
+            y_axis_label="% of ticks",
+            x_range=Range1d(start=10.0, end=1e4),
+            y_range=DataRange1d(start=0),
+        )
+        self.plot.quad("left", "right", "top", bottom=0, source=self.source, color=COLOURS[0])
+        style(self.plot)
+        self.plot.xaxis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en')")
+
+    def update(self) -> None:
+        """Count anew if there is anything new."""
+        if self._ring.total == self._seen:
+            return
+        self._seen = self._ring.total
+        late = self._ring.newest(TIMING_SAMPLES)[:, 1]
+        self.source.data = histogram(late)
+
+
+def histogram(values: Floats) -> dict[str, Floats]:
+    """Shares [%] of values [µs] in logarithmic bins; those below 1 µs stand in the first."""
+    values = values[np.isfinite(values)]
+    edges = 10.0 ** (np.arange(0, 6 * BINS_PER_DECADE + 1) / BINS_PER_DECADE)
+    if not len(values):
+        return {"left": edges[:0], "right": edges[:0], "top": edges[:0]}
+    counts, _ = np.histogram(np.clip(values, 1.0, edges[-1]), edges)
+    share: Floats = 100.0 * counts / len(values)
+    return {"left": edges[:-1], "right": edges[1:], "top": share}

@@ -1,0 +1,110 @@
+"""The page's server: a Bokeh server with the panel at ``/`` and metrics at ``/metrics``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+
+import zmq
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.server.server import Server
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from tornado.ioloop import IOLoop, PeriodicCallback
+from tornado.web import RequestHandler
+
+from hilrt.monitor.viewer import Viewer
+from hilrt.web.metrics import SessionCollector
+from hilrt.web.page import Page
+from hilrt.web.source import POLL_MS, Source
+
+#: How long the clients get to see a session's end, s.
+LAST_LOOK_S = 0.6
+LOCAL = ("127.0.0.1", "localhost")
+
+
+class Metrics(RequestHandler):
+    """Answers Prometheus."""
+
+    def initialize(self, registry: CollectorRegistry) -> None:
+        """Keep the registry."""
+        self.registry = registry
+
+    def get(self) -> None:
+        """All metrics as text."""
+        self.set_header("Content-Type", CONTENT_TYPE_LATEST)
+        self.write(generate_latest(self.registry))
+
+
+def make_server(source: Source, host: str, port: int) -> Server:
+    """A server for a session; `OSError` if the port is not free.
+
+    Only pages that it served itself may talk to it: another site in the same browser cannot. For a
+    reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer address.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SessionCollector(source.viewer, source.history))
+
+    def show(document: Document) -> None:
+        Page(document, source)
+
+    names = {*LOCAL, f"[{host}]" if ":" in host else host} - {"", "[::]", "0.0.0.0"}
+    if host in ("", "0.0.0.0", "::"):  # every network that this machine is in
+        names |= {socket.gethostname(), socket.getfqdn()}
+    server = Server(
+        {"/": Application(FunctionHandler(show))},
+        address=host,
+        port=port,
+        allow_websocket_origin=[f"{name}:{port}" for name in names],
+        extra_patterns=[("/metrics", Metrics, {"registry": registry})],
+        unused_session_lifetime_milliseconds=5000,
+        check_unused_sessions_milliseconds=2000,
+        keep_alive_milliseconds=5000,
+    )
+    PeriodicCallback(source.poll, POLL_MS).start()
+    return server
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; exit status 2 for an address that cannot be used."""
+    parser = argparse.ArgumentParser(prog="hilrt monitor", description="Serves the web page.")
+    parser.add_argument("--connect", required=True, help="address of the telemetry stream")
+    parser.add_argument("--commands", default="", help="address for the operators' commands")
+    parser.add_argument("--page", default="127.0.0.1:5006", help="address and port of the page")
+    options = parser.parse_args(arguments)
+    host, _, port = options.page.rpartition(":")
+    if not port.isdecimal():
+        sys.stderr.write(f"--page {options.page}: write it as ADDRESS:PORT\n")
+        return 2
+    try:
+        viewer = Viewer(options.connect, options.commands)
+    except zmq.ZMQError as error:
+        sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
+        return 2
+    try:
+        server = make_server(Source(viewer), host.strip("[]"), int(port))
+    except OSError as error:
+        sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
+        viewer.close()
+        return 2
+    loop = IOLoop.current()
+
+    def stop(*_: object) -> None:
+        loop.add_callback_from_signal(lambda: loop.call_later(LAST_LOOK_S, loop.stop))
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN if options.commands else stop)
+    print(f"page: http://{options.page}", flush=True)
+    server.start()
+    loop.start()
+    server.stop()
+    viewer.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

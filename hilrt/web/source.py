@@ -1,0 +1,48 @@
+"""The session as all clients of the page share it: one subscriber, one past, one asker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hilrt.monitor.commands import Command, Reply
+from hilrt.monitor.viewer import Viewer
+from hilrt.web.history import History
+
+POLL_MS = 20
+#: Commands whose answers are awaited.
+MAX_OPEN = 100
+
+
+class Source:
+    """Feeds a `History` from a `Viewer`, and passes replies to the client that asked."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self.viewer = viewer
+        self.history = History()
+        viewer.on_signals = self.history.take
+        viewer.on_full = self.history.take_full
+        self._asked: dict[int, Callable[[Reply], None]] = {}
+
+    def poll(self) -> None:
+        """Take what has arrived; called from the server's loop."""
+        self.viewer.take()
+        head = self.viewer.head
+        if head is not None and head.signals:
+            names = [signal.name for signal in head.signals]
+            if names != self.history.names:
+                self.history.restart(names)
+        client = self.viewer.client() if self._asked else None
+        for number, reply in client.replies() if client is not None else ():
+            answered = self._asked.pop(number, None)
+            if answered is not None:
+                answered(reply)
+
+    def send(self, command: Command, answered: Callable[[Reply], None]) -> bool:
+        """Send a command; `answered` gets the reply. False if nobody takes commands."""
+        client = self.viewer.client()
+        number = client.send(command) if client is not None else 0
+        if number:
+            while len(self._asked) >= MAX_OPEN:
+                self._asked.pop(next(iter(self._asked)))
+            self._asked[number] = answered
+        return bool(number)
