@@ -23,9 +23,13 @@ from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.compensate import outputs_at
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
-from hilrt.coupling.intervals import about_starts, limit_or_keep, open_intervals
+from hilrt.coupling.intervals import (
+    about_starts,
+    keep_corrections,
+    limit_or_keep,
+    open_intervals,
+)
 from hilrt.coupling.power_bond import add_efforts, as_used, at_point
-from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
 from hilrt.step_state import StepInput, StepState
 
@@ -36,7 +40,14 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     turn_over(state)
     state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
     state.differences, state.nodes = ex.divided_differences(state.history, given.t)
-    state.degree = degree_now(plan.full_order, plan, state, given)
+    ex.usable_degrees(
+        plan.full_order,
+        state.history.count,
+        plan.network.outputs.owner,
+        plan.holds_when_late,
+        given.late,
+        state.degree,
+    )
     order = np.minimum(state.control.output_order, state.degree)
     state.y = outputs_at(state.differences, state.nodes, order)
     correct_outputs(plan, state, given)
@@ -78,15 +89,6 @@ def guard(plan: Plan, state: StepState, given: StepInput) -> None:
     finite = np.isfinite(given.y)
     np.greater(given.fresh, finite, out=state.implausible)
     given.fresh &= finite
-
-
-def degree_now(order: Ints, plan: Plan, state: StepState, given: StepInput) -> Ints:
-    """Degrees (ny,) that the samples at hand allow; hold for late subsystems with that policy."""
-    degree = state.history.degree(order)
-    if np.count_nonzero(given.late):
-        hold = plan.holds_when_late & given.late
-        degree = np.where(hold[plan.network.outputs.owner], 0, degree)
-    return degree
 
 
 def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -211,13 +213,15 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         state.limited,
     )
     if not given.regular:
-        keep_corrections(state, ~state.dispatch[owner], bonds.inputs)
-
-
-def keep_corrections(state: StepState, kept: Bools, bond_inputs: Ints) -> None:
-    """Inputs (nu,) of subsystems that are not dispatched keep the corrections in them, too."""
-    state.added[kept] = state.flown_added[kept]
-    state.others[:, kept[bond_inputs]] = state.flown_others[:, kept[bond_inputs]]
+        keep_corrections(
+            state.added,
+            state.flown_added,
+            state.others,
+            state.flown_others,
+            bonds.inputs,
+            owner,
+            state.dispatch,
+        )
 
 
 def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:

@@ -57,6 +57,7 @@ def warm_up() -> None:
         given.tick, given.t, given.elapsed = tick, tick * plan.step, plan.step * (tick > 0)
         given.t_valid[:] = given.reached[:] = given.t - 0.1 * plan.step * (tick == 2)
         given.fresh[:] = True
+        given.regular = tick < 2
         macro_step(plan, state, given)
         assess(plan, state, given)
     evaluate(state.flown, 0.0)  # of correctors that this session has not

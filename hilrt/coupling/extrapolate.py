@@ -27,14 +27,11 @@ class History:
         When a sample is valid [s], and its value.
     count : ndarray of int, shape (ny,)
         Number of real samples seen, up to `depth`.
-    full : bool
-        Every output has `depth` samples.
     """
 
     t: Floats
     y: Floats
     count: Ints
-    full: bool = False
 
     @classmethod
     def start(cls, depth: int, t0: float, y0: Floats) -> History:
@@ -44,7 +41,6 @@ class History:
             t=t0 - np.repeat(spacing, len(y0), axis=1),
             y=np.repeat(y0[None], depth, axis=0),
             count=np.ones(len(y0), dtype=np.intp),
-            full=depth == 1,
         )
 
     def push(self, t: Floats, y: Floats, fresh: Bools, spacing: Floats) -> None:
@@ -54,11 +50,25 @@ class History:
         of a bench that arrive back to back would otherwise make any slope. One that is older than
         the newest node is dropped.
         """
-        self.full = _push(t, y, fresh, spacing, self.t, self.y, self.count)
+        _push(t, y, fresh, spacing, self.t, self.y, self.count)
 
-    def degree(self, wanted: Ints) -> Ints:
-        """`wanted` degrees (ny,), as far as the samples suffice; not to be changed in place."""
-        return wanted if self.full else np.minimum(wanted, self.count - 1)
+
+@compiled
+def usable_degrees(
+    wanted: Ints, count: Ints, owner: Ints, holds: Bools, late: Bools, degree: Ints
+) -> None:
+    """Degrees that the samples at hand allow, no higher than wanted.
+
+    Parameters
+    ----------
+    wanted, count, owner, degree : ndarray of int, shape (ny,)
+        Wanted degree, samples seen, and the subsystem of each output; `degree` is overwritten.
+    holds, late : ndarray of bool, shape (n subsystems,)
+        Late policy "hold": such a subsystem's outputs stay as they are while it is late.
+    """
+    for i in range(len(wanted)):
+        held = holds[owner[i]] and late[owner[i]]
+        degree[i] = 0 if held else min(wanted[i], count[i] - 1)
 
 
 def divided_differences(history: History, now: float) -> tuple[Floats, Floats]:
@@ -136,8 +146,8 @@ def taylor_polynomials(connections: Connections, y: Floats, dy: Floats, out: Flo
 @compiled
 def _push(
     t: Floats, y: Floats, fresh: Bools, spacing: Floats, t_past: Floats, y_past: Floats, count: Ints
-) -> bool:
-    depth, full = len(t_past), True
+) -> None:
+    depth = len(t_past)
     for i in range(len(t)):
         if fresh[i] and t[i] >= t_past[0, i]:
             if t[i] - t_past[0, i] > spacing[i]:
@@ -147,8 +157,6 @@ def _push(
                 count[i] = min(count[i] + 1, depth)
             t_past[0, i] = t[i]
             y_past[0, i] = y[i]
-        full &= count[i] == depth
-    return full
 
 
 @compiled

@@ -133,3 +133,32 @@ def limit_or_keep(
             sent, i, h[owner[i]], t - last_t[i], last[i], end, low[i], high[i], rate[i]
         )
         last[i], last_t[i] = sent[0, i], t
+
+
+@compiled
+def keep_corrections(
+    added: Floats,
+    flown_added: Floats,
+    others: Floats,
+    flown_others: Floats,
+    at_bonds: Ints,
+    owner: Ints,
+    dispatch: Bools,
+) -> None:
+    """Inputs of subsystems that are not dispatched keep the corrections in them, too.
+
+    Parameters
+    ----------
+    added, flown_added : ndarray, shape (nu,)
+        Corrections in what would leave, and in what left before.
+    others, flown_others : ndarray, shape (order + 1, n)
+        What of them came to the bonds' inputs `at_bonds` (n,) from elsewhere.
+    owner, dispatch : ndarray, shape (nu,), (n subsystems,)
+        Whose input each is, and whether inputs leave.
+    """
+    for i in range(len(added)):
+        if not dispatch[owner[i]]:
+            added[i] = flown_added[i]
+    for j in range(len(at_bonds)):
+        if not dispatch[owner[at_bonds[j]]]:
+            others[:, j] = flown_others[:, j]

@@ -83,7 +83,10 @@ class Corrected(Stepping):
         found = []
         while len(found) <= n:
             self.given = self.look()
-            if self.tick % cycle == 0 and self.state.history.full:
+            if (
+                self.tick % cycle == 0
+                and (self.state.history.count == len(self.state.history.t)).all()
+            ):
                 found.append(self.z())
             self.go()
         return np.array(found).T

@@ -10,7 +10,7 @@ def history(newest: list[float]) -> History:
     """Three samples of t² per output, the newest at the given time."""
     ages = np.array([[0.0], [0.7], [1.5]])
     t = np.array(newest) - ages
-    return History(t=t, y=t**2, count=np.full(len(newest), 3), full=True)
+    return History(t=t, y=t**2, count=np.full(len(newest), 3))
 
 
 def at(h: History, now: float, degree: list[int]) -> np.ndarray:

@@ -23,7 +23,7 @@ def test_of_a_polynomial_the_highest_norm_is_its_derivative(coefficients, gaps, 
     degree = len(coefficients) - 1
     t = -np.concatenate(([0.0], np.cumsum(gaps)))
     y = np.polynomial.Polynomial(coefficients)(t)
-    history = History(t[:, None], y[:, None], np.array([6]), full=True)
+    history = History(t[:, None], y[:, None], np.array([6]))
     differences, _ = divided_differences(history, 0.0)
     norms = scaled_derivative_norms(differences[1:], np.array([2.0]), h)
     assert len(norms) == 5

@@ -68,7 +68,7 @@ def test_settles_below_the_tolerance(order):
 def test_the_expected_error_is_the_difference_of_two_extrapolations(order, gaps, values, h):
     t = -np.concatenate(([0.0], np.cumsum(gaps)))
     y = np.array(values)
-    history = History(t[:, None], y[:, None], np.array([6]), full=True)
+    history = History(t[:, None], y[:, None], np.array([6]))
     differences, nodes = divided_differences(history, 0.0)
     found = expected_error(differences, nodes, order, h)[0]
 

@@ -13,6 +13,7 @@ from hilrt.coupling.extrapolate import (
     newton_value,
     sum_at_inputs,
     taylor_polynomials,
+    usable_degrees,
 )
 from hilrt.coupling.polynomial import evaluate
 from hilrt.network import Connections
@@ -58,7 +59,7 @@ def sampled_polynomials(draw, depth=6, channels=3):
 def test_a_polynomial_is_continued_exactly(case, ahead):
     times, values, polynomials, degrees = case
     history = filled(times, values)
-    assert history.full
+    np.testing.assert_array_equal(history.count, len(history.t))
     source = [2, 0, 1, 1]
     c = carried(history, 0.0, [degrees[s] for s in source], source)
     scale = np.abs(values).max() + 1.0
@@ -95,19 +96,32 @@ def test_error_falls_with_the_order_of_the_degree_plus_one(degree):
     assert order == pytest.approx(degree + 1, abs=0.25)
 
 
+def degrees(history, wanted, holds=(False,), late=(False,)):
+    degree = np.empty_like(wanted)
+    owner = np.zeros(len(wanted), dtype=np.intp)
+    usable_degrees(wanted, history.count, owner, np.array(holds), np.array(late), degree)
+    return degree
+
+
+@pytest.mark.parametrize(("holds", "late"), [(True, False), (False, True), (True, True)])
+def test_only_the_outputs_of_a_late_subsystem_that_holds_stay_as_they_are(holds, late):
+    history = filled(np.array([[0.0], [1.0], [2.0]]), np.zeros((3, 1)))
+    expected = 0 if holds and late else 2
+    assert degrees(history, np.array([2]), [holds], [late])[0] == expected
+
+
 def test_fewer_samples_limit_the_degree():
     history = History.start(4, 0.0, np.array([1.0, 1.0]))
     wanted = np.array([3, 3])
-    np.testing.assert_array_equal(history.degree(wanted), [0, 0])
+    np.testing.assert_array_equal(degrees(history, wanted), [0, 0])
     for k in range(1, 6):
         fresh = np.array([True, k % 2 == 0])
         history.push(np.full(2, float(k)), np.full(2, 1.0 + k), fresh, np.zeros(2))
         expected = [min(k, 3), min(k // 2, 3)]
-        np.testing.assert_array_equal(history.degree(wanted), expected)
+        np.testing.assert_array_equal(degrees(history, wanted), expected)
         differences, nodes = divided_differences(history, k + 1.0)
-        value = newton_value(differences, nodes, history.degree(wanted))
+        value = newton_value(differences, nodes, degrees(history, wanted))
         assert value[0] == pytest.approx(k + 2.0)
-    assert not history.full
     np.testing.assert_array_equal(wanted, [3, 3])
 
 
