@@ -26,12 +26,13 @@ from zmq.backend import zmq_poll
 from hilrt import wire
 from hilrt.config import load_session, nearest
 from hilrt.errors import ConfigError, HilrtError, ProtocolError
-from hilrt.guardian import NS, SILENT, BenchView, Guardian, Notice, State
+from hilrt.guardian import DRIVING, NS, SILENT, BenchView, Guardian, Notice, State
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.peer import Peer
 from hilrt.solver import Port
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 from hilrt_adapters.can_bus import CanBus, open_bus
+from hilrt_adapters.can_faults import BusWatch
 from hilrt_adapters.can_frame import Frame
 from hilrt_adapters.can_receive import Receiver
 from hilrt_adapters.can_send import Sender
@@ -53,6 +54,8 @@ COUNTERS_EVERY = 20
 MASTER_READS_NS = NS // 2
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10
+#: An interface that is gone is looked for that often, ns.
+REVIVE_EVERY_NS = NS // 2
 #: Garbage is collected that often, and only if it takes less than that, ns.
 COLLECT_EVERY_NS = NS
 COLLECT_WITHIN_NS = 2_000_000
@@ -109,6 +112,8 @@ class Gateway:
         )
         #: Collects garbage if it fits into the time given, ns.
         self.collect: Callable[[int], bool] = lambda slack_ns: False
+        self.bus_watch = BusWatch()
+        self._revived_at = self._frames_before = 0
         self._collected_at = clock()
         self._house_at = 0
         self._realised = self.bench.realised(self.receiver.y)
@@ -184,6 +189,8 @@ class Gateway:
             self._realised = self.bench.realised(self.receiver.y)
             if now - self._master_seen < MASTER_READS_NS:
                 self._measurements()
+        if house or self.receiver.error_frames:
+            self._watch_bus(now)
         if self._initialize_by is not None:
             self._initialized(now)
         for notice in self.guardian.notices:
@@ -273,6 +280,32 @@ class Gateway:
         if self.guardian.state in SILENT and now - self._master_seen > ABANDONED_S * NS:
             self._ending = True
 
+    def _watch_bus(self, now: int) -> None:
+        """Tell of faults of the bus that came or went, and act as the session file says."""
+        watch, frames = self.bus_watch, self.receiver.counters["frames"]
+        watch.errors(now, self.receiver.error_frames)
+        self.receiver.error_frames.clear()
+        if frames != self._frames_before:
+            self._frames_before = frames
+            watch.heard(now)
+        if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
+            self._revived_at = now
+            self.bus.revive()
+        for change in watch.update(now, self.bus.down):
+            policy = getattr(self.bench.options.bus_faults, change.cause)
+            if policy == "ignore":
+                continue
+            acts = policy == "safe" and change.raised and self.guardian.state in DRIVING
+            if acts:
+                self.guardian.secure(now, f"can_{change.cause}", change.text)
+            else:
+                event = wire.Event(
+                    level="warning" if change.raised else "info",
+                    cause=f"can_{change.cause}",
+                    text=change.text,
+                )
+                self.peer.send(event)
+
     def _view(self, now: int) -> BenchView:
         ratio, text = self.receiver.overdue(now)
         return BenchView(self._realised, self.receiver.enabled, ratio, text)
@@ -280,7 +313,9 @@ class Gateway:
     def _send(self, frame: Frame) -> None:
         try:
             self.bus.send(frame)
+            self.bus_watch.sent(0, ok=True)
         except (can.CanError, OSError) as error:
+            self.bus_watch.sent(self.clock(), ok=False)
             self._send_errors += 1
             kind = f"{type(error).__name__}: {error}"
             if kind not in self._error_kinds and len(self._error_kinds) < MAX_ERROR_KINDS:
@@ -293,6 +328,7 @@ class Gateway:
         return {
             **self.receiver.counters,
             **self.guardian.counters,
+            **self.bus_watch.counters,
             "receive_errors": self.bus.errors,
             "send_errors": self._send_errors,
             "malformed": self._malformed,

@@ -17,6 +17,7 @@ from hilrt.reliability import CAUSES
 from hilrt.run import RunOptions
 from hilrt.session import run_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions
 from hilrt_adapters.can_protect import Protection
 from hilrt_adapters.fmu import Options as FmuOptions
@@ -46,6 +47,7 @@ SECTIONS = {
     '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,
     "`[subsystems.NAME.enable]`": Enable,
     "`[subsystems.NAME.safe_profile]`": SafeProfile,
+    "`[subsystems.NAME.bus_faults]`": BusFaults,
     "`[subsystems.NAME.messages.MESSAGE]`": MessageOptions,
     "`[subsystems.NAME.messages.MESSAGE.protection]`": Protection,
     '`adapter = "replay"`': ReplayOptions,

@@ -20,7 +20,7 @@ from hilrt.gateway import Gateway
 from hilrt.guardian import NS, State
 from hilrt.tables import build
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
-from hilrt_adapters.can_frame import Frame
+from hilrt_adapters.can_frame import ERROR, Frame
 
 MS = NS // 1000
 DBC = """VERSION ""
@@ -92,6 +92,8 @@ class ScriptedBus:
     def __init__(self) -> None:
         self.errors = 0
         self.system_clock = True
+        self.down = False
+        self.revived = 0
         self.frames: list[tuple[str, dict[str, Any]]] = []
         self.speed = 0.0
         self.enabled = 0.0
@@ -115,6 +117,10 @@ class ScriptedBus:
         self.frames.append((message.name, values))
         if message.name == "DynoDemand" and self.obeys:
             self.speed, self.enabled = values["Speed"], values["Enable"]
+
+    def revive(self) -> bool:
+        self.revived += 1
+        return False
 
     def last(self, name: str) -> dict[str, Any]:
         return next(values for n, values in reversed(self.frames) if n == name)
@@ -430,3 +436,36 @@ def test_main_serves_until_stopped(session: Path, monkeypatch: pytest.MonkeyPatc
     assert module.main(session, "engine", "tcp://x", "engine") == 0
     assert served[0].parent == os.getppid()
     assert served[0].guardian.settings.idle_timeout == 2.0
+
+
+def test_an_interface_that_goes_down_secures_the_bench_and_is_looked_for(bench: Bench) -> None:
+    rig = Rig(bench)
+    rig.arm()
+    rig.drive(20, 100.0, 20.0)
+    rig.bus.down = True
+    rig.drive(20, 100.0, 20.0)
+    assert rig.gateway.guardian.state is not State.ACTIVE
+    assert rig.bus.revived
+    events = rig.peer.all(wire.Event)
+    assert [event.cause for event in events] == ["can_interface_down"]
+    assert "ip link" in events[0].text
+    rig.bus.down = False
+    rig.cycles(20)
+    assert rig.peer.all(wire.Event)[-1].text == "the CAN interface is back"
+
+
+def test_what_is_done_about_a_fault_is_the_session_files_choice(bench: Bench) -> None:
+    rig = Rig(bench)
+    bench.options.bus_faults.bus_off = "warn"
+    bench.options.bus_faults.overflow = "ignore"
+    rig.arm()
+    rig.drive(20, 100.0, 20.0)
+    off = Frame(ERROR | 0x40, bytes(8))
+    overflow = Frame(ERROR | 0x04, bytes([0, 1, 0, 0, 0, 0, 0, 0]))
+    rig.gateway.receiver.error_frames += [off, overflow]
+    rig.drive(20, 100.0, 20.0)
+    assert rig.gateway.guardian.state is State.ACTIVE
+    causes = [event.cause for event in rig.peer.all(wire.Event)]
+    assert causes[0] == "can_bus_off"
+    assert "can_overflow" not in causes
+    assert rig.gateway.counters()["overflow"] == 1

@@ -19,6 +19,7 @@ from hilrt.solver import Port
 from hilrt.units import conversion
 from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
 from hilrt_adapters.can_bus import check_bus
+from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions, check_messages
 
 
@@ -74,6 +75,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     emulator: str | None = None
     #: Name of the counter signal that is looked for in every message.
     alive: str = "Alive"
+    #: What to do about faults of the bus.
+    bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
     #: What is particular about single messages, a table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
 

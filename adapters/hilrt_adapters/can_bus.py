@@ -7,8 +7,9 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import can
@@ -33,6 +34,10 @@ class Direct(Protocol):
     """Frames past python-can, for the interfaces that are used most."""
 
     errors: int
+    #: The interface is down or gone, as the newest reading or sending said.
+    down: bool
+    #: It is gone: this socket will not come back.
+    gone: bool
 
     def drain(self, limit: int) -> list[Frame]:
         """At most `limit` frames that have arrived; never blocks."""
@@ -56,13 +61,23 @@ class CanBus:
     Parameters
     ----------
     bus : can.BusABC
-    direct : Direct, optional
-        Reads and sends instead of the bus.
+    direct : callable, optional
+        Makes what reads and sends instead of the bus, from a file descriptor.
+    again : callable, optional
+        Opens the bus another time, for when its interface has been away.
     """
 
-    def __init__(self, bus: can.BusABC, direct: Direct | None = None) -> None:
+    def __init__(
+        self,
+        bus: can.BusABC,
+        direct: Callable[[int], Direct] | None = None,
+        again: Callable[[], can.BusABC] | None = None,
+    ) -> None:
         self._bus = bus
-        self._direct = direct
+        self._make_direct = direct
+        self._direct = direct(bus.fileno()) if direct else None
+        self._again = again
+        self._failing = False
         self._errors = 0
         self._queue: deque[Frame] = deque()
         self._thread: threading.Thread | None = None
@@ -89,6 +104,31 @@ class CanBus:
     def system_clock(self) -> bool:
         """Whether the frames' times are of this machine's clock, and not a device's."""
         return self._direct is not None
+
+    @property
+    def down(self) -> bool:
+        """Whether the interface is down or gone, as the newest reading or sending said."""
+        return self._direct.down if self._direct is not None else self._failing
+
+    def revive(self) -> bool:
+        """Open the bus again if its interface was gone; whether that succeeded.
+
+        The file descriptor stays the same number, so that those who wait for it need not know.
+        """
+        direct, make, again = self._direct, self._make_direct, self._again
+        if direct is None or not direct.gone or make is None or again is None:
+            return False
+        try:
+            fresh = again()
+        except (can.CanError, OSError):
+            return False
+        os.dup2(fresh.fileno(), self._fd)
+        fresh.shutdown()
+        self._errors += direct.errors
+        direct.close()
+        self._direct = make(self._fd)
+        _enlarge_buffer(self._fd)
+        return True
 
     @property
     def errors(self) -> int:
@@ -144,8 +184,10 @@ class CanBus:
                 frame = self._bus.recv(timeout=0.05)
             except (can.CanError, OSError, ValueError):
                 self._errors += 1
+                self._failing = True
                 self._closing.wait(0.01)
                 continue
+            self._failing = False
             if frame is not None:
                 self._queue.append(from_message(frame))
                 self._notify()
@@ -227,13 +269,14 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
             f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
-    direct: Direct | None = None
+    direct: Callable[[int], Direct] | None = None
     if arguments["interface"] == "udp_multicast":
         _hear_own_group_only(bus.fileno())
     if UdpFrames.available(arguments["interface"]):
         group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
         hops = int(arguments["hop_limit"])
-        direct = UdpFrames(bus.fileno(), table.find if receive else None, group, hops)
+        wanted = table.find if receive else None
+        direct = partial(UdpFrames, wanted=wanted, group=group, hop_limit=hops)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
-        direct = SocketCanFrames(bus.fileno())
-    return CanBus(bus, direct)
+        direct = SocketCanFrames
+    return CanBus(bus, direct, partial(can.Bus, ignore_config=True, **arguments))

@@ -10,7 +10,6 @@ import errno
 import os
 import socket
 import struct
-from contextlib import suppress
 
 from hilrt_adapters.can_frame import Frame
 
@@ -22,6 +21,8 @@ _FD_BYTES = _FD.size
 _BIT_RATE_SWITCH = 0x01
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
 _ANCILLARY_BYTES = 64
+#: What a system call says of an interface that is down, or gone.
+_AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
 #: Data lengths that CAN FD knows; others are filled up.
 _FD_LENGTHS = (*range(9), 12, 16, 20, 24, 32, 48, 64)
 
@@ -40,11 +41,13 @@ class SocketCanFrames:
         Readings that failed, and frames of odd size.
     down : bool
         The interface is down or gone, as the newest reading or sending said.
+    gone : bool
+        It is gone: the socket is bound to nothing, and must be opened anew.
     """
 
     def __init__(self, fd: int) -> None:
         self.errors = 0
-        self.down = False
+        self.down = self.gone = False
         self._socket = socket.socket(fileno=os.dup(fd))
 
     @staticmethod
@@ -92,16 +95,14 @@ class SocketCanFrames:
         except BlockingIOError:
             raise OSError(errno.ENOBUFS, "Transmit buffer full") from None
         except OSError as error:
-            if error.errno not in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
+            if error.errno not in _AWAY:
                 raise
             # An idle socket keeps an error of the past: only a second failure is today's.
-            if not self.down:
-                self._note(error)
-                with suppress(OSError):
-                    self._socket.send(raw, socket.MSG_DONTWAIT)
-                    self.down = False
-                    return
-            raise
+            try:
+                self._socket.send(raw, socket.MSG_DONTWAIT)
+            except OSError as again:
+                self._note(again)
+                raise
         self.down = False
 
     def close(self) -> None:
@@ -109,5 +110,6 @@ class SocketCanFrames:
         self._socket.close()
 
     def _note(self, error: OSError) -> None:
-        if error.errno in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
+        if error.errno in _AWAY:
             self.down = True
+            self.gone |= error.errno != errno.ENETDOWN

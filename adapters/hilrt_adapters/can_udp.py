@@ -82,6 +82,7 @@ class UdpFrames:
         hop_limit: int = 0,
     ) -> None:
         self.errors = 0
+        self.down = self.gone = False  # a network of one machine is always there
         self._socket = socket.socket(fileno=os.dup(fd))
         self._wanted = wanted
         self._decode = msgspec.msgpack.Decoder(_Received).decode

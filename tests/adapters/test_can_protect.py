@@ -115,9 +115,8 @@ def test_profile_2_is_its_definition(payload: bytes, ids: list[int], count: int)
     assert made.check(data)
 
 
-@settings(max_examples=30)
 @pytest.mark.parametrize("method", ["crc8_j1850", "crc8_h2f", "sum", "xor"])
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     payload=st.binary(min_size=8, max_size=8), flip=st.integers(0, 63), start=st.integers(0, 255)
 )
