@@ -212,6 +212,8 @@ class HostedSolver:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
         try:
             sample = self.solver.initialize(t0, u0)
+        except SolverError as error:  # says all there is to say
+            raise SolverError(f"initialize at t = {t0:g} s: {error}") from error
         except Exception as error:
             raise self._failure("initialize", t0, error) from error
         return self._checked(sample, "initialize", t0)
@@ -225,6 +227,8 @@ class HostedSolver:
         start_ns = time.perf_counter_ns()
         try:
             sample = self.solver.advance(t, h, u)
+        except SolverError as error:
+            raise SolverError(f"advance at t = {t:g} s: {error}") from error
         except Exception as error:
             raise self._failure("advance", t, error) from error
         compute_us = (time.perf_counter_ns() - start_ns) * 1e-3

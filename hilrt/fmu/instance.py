@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import ctypes
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -87,7 +89,8 @@ class Instance(abc.ABC):
         self._folder = Path(tempfile.mkdtemp(prefix="hilrt_fmu_"))
         try:
             fmpy.extract(str(fmu.path), str(self._folder))
-            self.fmi = self._load(self._folder)
+            with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
+                self.fmi = self._load(self._folder)
             self._instantiate(debug)
         except BaseException as error:
             self._remove()

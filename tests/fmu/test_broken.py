@@ -1,0 +1,184 @@
+"""FMUs that are broken: each is told apart, with what to do about it, and nothing hangs."""
+
+import ctypes
+import logging
+import zipfile
+
+import numpy as np
+import pytest
+
+from hilrt.errors import ConfigError, SolverError
+from hilrt.fmu.description import read_fmu
+from hilrt.fmu.solver import FmuSolver
+from hilrt.hosting import HostedSolver
+from tests.fmu.build import description, mass, needs_compiler
+
+HELD = {"F": 0.0}
+
+
+def hosted(major, params=None, **how):
+    solver = HostedSolver(FmuSolver(mass(major, **how), params={**HELD, **(params or {})}))
+    solver.initialize(0.0, np.zeros(2))
+    return solver
+
+
+def step(solver, t=0.0, h=1e-3):
+    return solver.advance(t, h, np.zeros((1, 2)))
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"nothing\.fmu'.*no such file; check the path"):
+        read_fmu(tmp_path / "nothing.fmu")
+
+
+def test_no_archive(tmp_path):
+    (tmp_path / "text.fmu").write_text("hello")
+    with pytest.raises(ConfigError, match="no ZIP archive"):
+        read_fmu(tmp_path / "text.fmu")
+
+
+def test_no_description(tmp_path):
+    with zipfile.ZipFile(tmp_path / "empty.fmu", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(ConfigError, match=r"no modelDescription\.xml"):
+        read_fmu(tmp_path / "empty.fmu")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x[: len(x) // 2], "is not XML"),
+        (lambda x: x.replace("fmiModelDescription", "html"), "states no fmiVersion"),
+        (lambda x: x.replace('fmiVersion="2.0"', 'fmiVersion="1.0"'), "is of FMI 1.0; hilrt runs"),
+        (lambda x: x.replace("CoSimulation", "ModelExchange"), "has no co-simulation interface"),
+        (lambda x: x.replace('index="4"', 'index="99"'), "cannot be used.*IndexError"),
+        (lambda x: x.replace('declaredType="Mode"', ""), None),
+    ],
+)
+def test_bad_descriptions(change, message):
+    path = mass(2, xml=change(description(2)))
+    if message is None:
+        assert read_fmu(path).notes == []
+        return
+    with pytest.raises(ConfigError, match=message):
+        read_fmu(path)
+
+
+@needs_compiler
+def test_a_description_against_the_schema_is_used_with_a_note():
+    fmu = read_fmu(mass(2, xml=description(2).replace('modelName="mass"', 'modelname="mass"')))
+    assert fmu.notes
+    assert "modelName" in " ".join(fmu.notes)
+
+
+def test_no_binary_for_this_machine():
+    path = mass(2, binary=False)
+    assert not read_fmu(path).runs_here
+    with pytest.raises(
+        ConfigError, match=r"no binary for .* \(it has: none at all\).*hilrt solver"
+    ):
+        FmuSolver(path)
+
+
+# -- loading ---------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_it_refuses_to_be_instantiated(major):
+    xml = description(major).replace('="mass">', '="other">')
+    with pytest.raises(SolverError, match="cannot be instantiated: .*is another one"):
+        hosted(major, xml=xml)
+
+
+@needs_compiler
+def test_a_function_is_missing(tmp_path):
+    path = mass(3)
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data.replace(b"fmi3DoStep\0", b"fmi3Nothin\0"))
+    with pytest.raises(SolverError, match="fmi3DoStep"):
+        FmuSolver(path, HELD).initialize(0.0, np.zeros(2))
+
+
+@needs_compiler
+def test_the_binary_is_none(tmp_path):
+    path = mass(3, binary=False)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(f"binaries/{read_fmu(path).here}/mass.so", "not a library")
+    with pytest.raises(SolverError, match="cannot be instantiated: Failed to load"):
+        FmuSolver(path, HELD).initialize(0.0, np.zeros(2))
+
+
+# -- status ----------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, r"not finite: v = nan"),
+        (2, r"DoStep returned discard: no solution"),
+        (3, r"DoStep returned error: singular matrix"),
+        (4, r"DoStep returned fatal: out of memory"),
+    ],
+)
+def test_a_step_fails(major, fault, message):
+    solver = hosted(major, {"fault": fault})
+    with pytest.raises(SolverError, match=message):
+        step(solver)
+    solver.stop("failed")
+
+
+@needs_compiler
+def test_it_ends_its_simulation():
+    solver = hosted(3, {"fault": 8})
+    with pytest.raises(SolverError, match="ended its simulation by itself"):
+        step(solver)
+    solver.stop("failed")
+
+
+@needs_compiler
+@pytest.mark.parametrize(("fault", "calls"), [(3, ["terminate", "free"]), (4, [])])
+def test_nothing_is_called_after_a_fatal_status(fault, calls):
+    solver = hosted(2, {"fault": fault})
+    with pytest.raises(SolverError):
+        step(solver)
+    library = solver.solver._instance.fmi.dll
+    library.recorded.restype = ctypes.c_char_p
+    library.forget()
+    solver.solver._instance.fmi.freeLibrary = lambda: None  # or there would be nothing to ask
+    solver.stop("failed")
+    assert library.recorded().decode().split() == calls
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_warnings_are_logged_once_each_step_goes_on(major, caplog):
+    solver = hosted(major, {"fault": 7})
+    with caplog.at_level(logging.WARNING, "hilrt.fmu"):
+        for i in range(3):
+            step(solver, i * 1e-3)
+    assert solver.solver._instance.warnings == 3
+    assert "step size is small" in caplog.text
+    solver.stop("done")
+
+
+@needs_compiler
+def test_a_discarded_step_is_cut_into_parts_where_steps_may_vary():
+    whole, parts = hosted(2, {"v": 1.0, "micro": 5e-4}), hosted(2, {"v": 1.0, "fault": 9})
+    expected, got = step(whole), step(parts)
+    np.testing.assert_allclose(got.y, expected.y, rtol=1e-12)
+    for solver in (whole, parts):
+        solver.stop("done")
+    rigid = hosted(2, {"fault": 9}, canHandleVariableCommunicationStepSize="false")
+    with pytest.raises(SolverError, match="fmi2DoStep returned discard"):
+        step(rigid)
+    rigid.stop("failed")

@@ -1,0 +1,133 @@
+"""FMUs in whole sessions: in process and hosted, and what a broken one does to the session."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import hilrt
+from hilrt.run import RunOptions
+from tests.fmu.build import mass, needs_compiler, oscillator
+from tests.scenarios.sessions import LINUX
+
+SESSION = """
+[session]
+name = "fmu"
+duration = {duration}
+pace = "asap"
+
+[master]
+step = 0.001
+extrapolation = {{ order = {order} }}
+step_timeout = 2.0
+
+[subsystems.mass1]
+{mass1}
+
+[subsystems.mass2]
+{mass2}
+
+[[connections]]
+from = "mass1.force"
+to = "mass2.{force}"
+
+[[connections]]
+from = "mass2.x"
+to = "mass1.x2"
+
+[[connections]]
+from = "mass2.v"
+to = "mass1.v2"
+"""
+PYTHON = {
+    name: f'adapter = "inprocess"\nmodel = "hilrt.models.two_mass:{name.capitalize()}"'
+    for name in ("mass1", "mass2")
+}
+#: Micro step of the FMUs is the Python models' default, 1 ms: the macro step.
+FOLLOW = {2: {"canInterpolateInputs": "true"}, 3: {"providesIntermediateUpdate": "true"}}
+
+
+def own_fmus(major):
+    """The C FMU as mass 1 and as mass 2, with their parameters."""
+    path = mass(major, **FOLLOW[major])
+    return path, {
+        "mass1": {"v": 100.0, "F": 0.0},
+        "mass2": {"k": 1000.0, "kc": 0.0, "v": -100.0, "x2": 0.0, "v2": 0.0},
+    }
+
+
+def in_process(path, params):
+    table = ", ".join(f'"{key}" = {value}' for key, value in params.items())
+    return f'adapter = "fmu"\nfmu = "{path}"\nparams = {{ {table} }}'
+
+
+def hosted(path, params, *options):
+    argv = ["hilrt", "solver", str(path)]
+    for option in options:
+        argv += ["--option", option]
+    for key, value in params.items():
+        argv += ["--param", f"{key}={value}"]
+    return f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+
+
+def run(folder, order, mass1, mass2, duration=0.1, force="force"):
+    """Recorded log of a session."""
+    file = folder / "session.toml"
+    text = SESSION.format(order=order, mass1=mass1, mass2=mass2, duration=duration, force=force)
+    file.write_text(text)
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=folder / "runs"))
+    assert not result.fault, result.fault
+    return hilrt.load_log(result.folder)
+
+
+SIGNALS = ("mass1.force", "mass1.x", "mass1.v", "mass2.x", "mass2.v")
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """Log of the session with the Python models."""
+    return run(tmp_path_factory.mktemp("python"), 1, PYTHON["mass1"], PYTHON["mass2"])
+
+
+@LINUX
+@needs_compiler
+def test_fmus_of_both_versions_equal_the_python_models(expected, tmp_path):
+    (first, params), (second, _) = own_fmus(2), own_fmus(3)
+    both = in_process(first, params["mass1"]), in_process(second, params["mass2"])
+    got = run(tmp_path, 1, *both, force="F")
+    for name in SIGNALS:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-9, atol=1e-9)
+
+
+@LINUX
+@needs_compiler
+def test_so_do_hosted_ones(expected, tmp_path):
+    path, params = own_fmus(2)
+    python = hosted(oscillator("pythonfmu3", "Mass2"), {}, "input_derivatives=false")
+    got = run(tmp_path, 1, hosted(path, params["mass1"]), python)
+    for name in SIGNALS:
+        np.testing.assert_allclose(got[name], expected[name], rtol=1e-9, atol=1e-9)
+
+
+#: `fault` of the C FMU, flags of its compiler, and what the session says.
+FAULTS = {
+    "crashes when instantiated": (0, ("-DCRASH",), r"ended with signal|SIGABRT|exit"),
+    "crashes in a step": (5, (), r"SIGSEGV|signal"),
+    "never returns": (6, (), r"within 2 s|2 s"),
+}
+
+
+@LINUX
+@needs_compiler
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_broken_hosted_fmu_ends_the_session_in_order(what, tmp_path):
+    fault, flags, message = FAULTS[what]
+    params = own_fmus(3)[1]["mass2"] | {"fault": fault}
+    broken = hosted(mass(3, flags=flags), params)
+    file = tmp_path / "session.toml"
+    text = SESSION.format(order=0, mass1=PYTHON["mass1"], mass2=broken, duration=0.1, force="F")
+    file.write_text(text)
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path / "runs"))
+    assert result.exit_status == 3
+    assert re.search(rf"'mass2'.*({message})", result.fault), result.fault
