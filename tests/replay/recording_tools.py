@@ -14,13 +14,18 @@ from hilrt import registry
 from hilrt.assembly import build_numerics, initialize
 from hilrt.config import SessionFile, load_session
 from hilrt.jacobians import JacobianKeeper
+from hilrt.link import Ports
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import NullFeed
 from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic
+from hilrt.record.snapshots import Snapshots
 from hilrt.record.writer import Recording
-from hilrt.signals import build_topics
+from hilrt.signals import RowWriter, build_topics
+from hilrt.solver import Floats, InputPolynomial, Sample
+from hilrt.step import assess, macro_step
+from tests.stepping import MemoryLink
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 EPOCH_NS = 1_780_000_000_000_000_000
@@ -95,4 +100,106 @@ async def _record(file: SessionFile, folder: Path, duration: float, lost: Sequen
     await master.run(round(duration * 1e9), 0)
     for link in links:
         await link.close()
+    return feed.finish()
+
+
+# -- sessions in memory, with benches and answers that come late ----------------------------------
+
+
+def toml(value: Any) -> str:
+    """A value as TOML; tables are inline."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(key)} = {toml(item)}" for key, item in value.items())
+        return f"{{{inside}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return json.dumps(value) if isinstance(value, (str, bool, int)) else repr(float(value))
+
+
+class Erratic(MemoryLink):
+    """A subsystem that answers anything, at times late, in part, or with what is no number.
+
+    Everything follows from the seed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ports: Ports,
+        seed: int,
+        *,
+        physical: bool,
+        derivatives: int,
+        trouble: float,
+    ) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._trouble, self._derivatives = trouble, derivatives
+        self._y = self._rng.normal(size=len(ports.outputs))
+        super().__init__(name, self, physical=physical, hold_back=self._hold_back)  # type: ignore[arg-type]
+        self.inputs, self.outputs = ports
+
+    def _hold_back(self, tick: int) -> int:
+        return int(self._rng.integers(1, 4)) if self._rng.random() < self._trouble else 0
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(self._y.copy())
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        rng, n = self._rng, len(self._y)
+        pull = 0.3 * float(np.sum(np.nan_to_num(u(t + h)))) if len(self.inputs) else 0.0
+        self._y = 0.9 * self._y + 0.1 * np.tanh(pull) + rng.normal(scale=0.05, size=n)
+        sample = Sample(self._y.copy())
+        if rng.random() < 0.5:
+            sample.y_mid = self._y + rng.normal(scale=0.01, size=n)
+        if self._derivatives and rng.random() < 0.8:
+            sample.dy = rng.normal(size=(self._derivatives, n))
+            sample.dy[:, rng.random(n) < 0.2] = np.nan
+        if self.physical:
+            sample.realised = u(t + h) + rng.normal(scale=0.01, size=len(self.inputs))
+            sample.t_valid = t + h - rng.uniform(0.0, h, size=n)
+            sample.t_valid[rng.random(n) < self._trouble] = np.nan
+        if rng.random() < 0.3 * self._trouble:
+            sample.y[int(rng.integers(n))] = rng.choice([np.nan, np.inf, -np.inf])
+        return sample
+
+
+def record_erratic(
+    folder: Path,
+    tables: dict[str, Any],
+    links: Sequence[Erratic],
+    steps: int,
+    *,
+    lost: Sequence[int] = (),
+    seed: int = 0,
+) -> Path:
+    """Record a session of such subsystems, stepped by hand; returns the log."""
+    text = "\n".join(f"{key} = {toml(value)}" for key, value in tables.items())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "erratic.toml"
+    path.write_text(text, encoding="utf-8")
+    file = load_session(path)
+    for link in links:
+        link.options, link.folder = file.tables.subsystems[link.name], folder
+    initialized = asyncio.run(initialize(links, file.tables))
+    plan, state, exchange = asyncio.run(
+        build_numerics(links, file.tables, initialized, shadow=False)
+    )
+    feed = DirectFeed(build_topics(plan), lost=lost)
+    facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
+    feed.open(folder, attachments_of(file, links, facts), head_of(file))
+    row, keeper = RowWriter(plan, feed.row), Snapshots(feed, state)
+    rng = np.random.default_rng(seed)
+    t_ns = elapsed_ns = 0
+    for tick in range(steps):
+        given = exchange.cut(tick, t_ns, elapsed_ns)
+        given.apply, given.missed = bool(rng.random() < 0.8), bool(rng.random() < 0.1)
+        macro_step(plan, state, given)
+        h_ns = round(state.h_next * 1e9)
+        exchange.dispatch(state, t_ns, h_ns)
+        assess(plan, state, given)
+        row.fill(state, given, exchange, h_ns * 1e-9, 0, 0)
+        keeper.look(state, t_ns)
+        feed.commit(t_ns)
+        state.monitor.changes.clear()
+        t_ns, elapsed_ns = t_ns + h_ns, h_ns
     return feed.finish()

@@ -1,10 +1,20 @@
 """The decisions of recorded sessions, made again: the same to the last bit, or the first other."""
 
-import pytest
+import json
 
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hilrt.cli import app
+from hilrt.errors import RecordError
 from hilrt.record import snapshots
-from hilrt.record.reader import load_log
+from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
+from hilrt.record.reader import LogStream, load_log
+from hilrt.record.writer import Recording
+from hilrt.replay import replay as replay_module
 from hilrt.replay.replay import replay
+from hilrt.replay.show import as_json, describe
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
@@ -44,3 +54,112 @@ def test_benchmark_problems_come_out_again(name, duration, overrides, tmp_path):
         assert later.difference is None
         assert later.begin > 0.5 * duration
         assert later.steps + later.skipped == outcome.steps
+
+
+def test_a_gap_is_named_and_the_replay_goes_on_from_the_next_snapshot(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.2, lost=range(60, 70))
+    outcome = replay(path)
+    assert outcome.difference is None
+    gap = outcome.gaps[0]
+    assert (gap.begin, gap.end, gap.missing) == pytest.approx((0.059, 0.07, 10))
+    assert outcome.resumed == [pytest.approx(0.075)]
+    assert (outcome.steps, outcome.skipped) == (60 + 125, 6)
+    assert any("resumed from the snapshot at 0.075" in line for line in describe(outcome))
+
+
+def test_a_gap_without_a_snapshot_after_it_ends_the_replay(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.1, lost=[98])
+    outcome = replay(path)
+    assert (outcome.difference, outcome.steps, outcome.skipped) == (None, 98, 2)
+    assert any("the rest is not replayed" in line for line in describe(outcome))
+
+
+def changed(path, signal, row, value):
+    """A copy of the log in which one recorded number is another."""
+    folder = path.parent / "changed"
+    stream = LogStream(path, asides=ASIDES)
+    blocks = list(stream.blocks())
+    topics = [Topic(c.topic, c.signals) for c in stream.channels.values()]
+    names = [s.name for topic in topics for s in topic.signals]
+    files = [Attachment(n, "x/x", d) for n, d in stream.attachments.items() if n != "summary.json"]
+    recording = Recording(Begin(str(folder), "test", 0, topics, files, stream.metadata))
+    for aside in stream.asides:
+        stamp = ASIDE.pack(aside.row, aside.t_ns)
+        recording.aside(aside.topic.encode(), stamp, aside.data)
+    first = blocks[0].channel
+    times = np.concatenate([b.times_ns for b in blocks if b.channel == first])
+    rows = np.hstack(
+        [np.vstack([b.values for b in blocks if b.channel.topic == t.name]) for t in topics]
+    )
+    rows[row, names.index(signal)] = value
+    recording.batch(0, times, rows)
+    recording.finish(None)
+    return recording.path
+
+
+@pytest.mark.parametrize(
+    ("signal", "value", "stage"),
+    [
+        ("mass2.x", 1.0, "outputs at the tick"),
+        ("mass2.force:sent", 1.0, "inputs as sent"),
+        ("spring:correction", 1.0, "energy correction"),
+        ("flag:sample_late", 1.0, "flags"),
+    ],
+)
+def test_the_first_difference_is_told_with_its_stage(tmp_path, signal, value, stage):
+    path = record_file("two_mass.toml", tmp_path, duration=0.05)
+    outcome = replay(changed(path, signal, 30, value))
+    difference = outcome.difference
+    assert not outcome.identical
+    assert difference.stage.startswith(stage)
+    assert difference.row in (30, 31)
+    assert (outcome.steps, difference.t) == (difference.row, pytest.approx(1e-3 * difference.row))
+    assert "was changed" in difference.causes[0]
+    assert f"step {difference.row}" in describe(outcome)[0]
+
+
+def test_another_build_is_a_cause_and_is_tolerated(tmp_path, monkeypatch):
+    path = record_file("two_mass.toml", tmp_path, duration=0.05)
+    here = replay_module.build_report()
+    monkeypatch.setattr(replay_module, "build_report", lambda: {**here, "numpy": "99.0"})
+    outcome = replay(path)
+    assert (outcome.identical, outcome.exact, outcome.tolerance) == (True, True, 1e-9)
+    slightly = float(load_log(path)["mass2.force:sent"][30]) * (1 + 1e-12)
+    other = changed(path, "mass2.force:sent", 30, slightly)
+    outcome = replay(other)
+    assert (outcome.identical, outcome.exact) == (True, False)
+    assert "within 1e-09" in describe(outcome)[0]
+    strict = replay(other, tolerance=0.0)
+    assert strict.difference.values[0].recorded == slightly
+    assert "another build: numpy: recorded with" in strict.difference.causes[0]
+    json.dumps(as_json(strict))
+
+
+def test_a_start_after_the_last_snapshot_is_an_error_in_words(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.05)
+    with pytest.raises(RecordError, match="no snapshot at or after 3 s; start earlier"):
+        replay(path, start=3.0)
+
+
+def test_an_end_may_be_given(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.05)
+    assert replay(path, until=0.02).steps == 21
+
+
+def test_a_log_of_an_older_version_is_named(tmp_path):
+    begin = Begin(str(tmp_path), "old", 0, [Topic("outputs", [Signal("a.x")])], [], {})
+    recording = Recording(begin)
+    recording.batch(0, np.arange(3), np.zeros((3, 1)))
+    recording.finish(None)
+    with pytest.raises(RecordError, match="older version"):
+        replay(tmp_path)
+
+
+def test_the_command_prints_the_verdict(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.03)
+    result = CliRunner().invoke(app, ["replay", str(path)])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("identical: 31 steps\n")
+    result = CliRunner().invoke(app, ["replay", str(changed(path, "mass1.x", 9, 7.0)), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["difference"]["row"] == 9
