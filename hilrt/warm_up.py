@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.config import Session, SubsystemOptions, build
+from hilrt.coupling import regression
 from hilrt.coupling.polynomial import evaluate
 from hilrt.link import Ports
 from hilrt.network import build_network
@@ -60,4 +61,7 @@ def warm_up() -> None:
         given.regular = tick < 2
         macro_step(plan, state, given)
         assess(plan, state, given)
-    evaluate(state.flown, 0.0)  # of correctors that this session has not
+    evaluate(state.flown, 0.0)  # of correctors that this session has not, and so is what follows
+    model = regression.start(regression.Settings(warm_up=1), 1, 1)
+    for tick in range(6):
+        regression.observe(model, zero[:1] + tick, np.full((1, 1), tick % 3.0))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 
 #: Steps between looks at the scales.
@@ -233,7 +234,7 @@ def observe(
     Step or None
         None where nothing was learned: warming up, after a gap, or not this one's turn.
     """
-    settings = model.settings
+    settings, sent = model.settings, np.ascontiguousarray(sent)
     if not (measured and np.isfinite(y).all() and np.isfinite(sent).all()):
         model.known = 0
         return None
@@ -252,19 +253,51 @@ def observe(
 
 def regressors(model: Model, sent: Floats) -> Floats:
     """Scaled regressors for the inputs `sent` after the past at hand, shape (n,)."""
-    a = np.zeros((model.settings.order + 1, len(model.scale_u)))
-    a[: len(sent)] = sent
-    past = model.past_u.copy()
-    for coefficients in (a, *past):
-        coefficients[0] -= model.centre_u
-    return np.concatenate(
-        [
-            ((model.past_y - model.centre_y) / model.scale_y).ravel(),
-            (past / model.scale_u).ravel(),
-            [1.0],
-            (a / model.scale_u).ravel(),
-        ]
+    phi: Floats = np.empty(len(model.S))
+    _regressors(
+        model.past_y,
+        model.past_u,
+        sent,
+        model.centre_y,
+        model.scale_y,
+        model.centre_u,
+        model.scale_u,
+        phi,
     )
+    return phi
+
+
+@compiled
+def _regressors(
+    past_y: Floats,
+    past_u: Floats,
+    sent: Floats,
+    centre_y: Floats,
+    scale_y: Floats,
+    centre_u: Floats,
+    scale_u: Floats,
+    phi: Floats,
+) -> None:
+    k = 0
+    for lag in range(len(past_y)):
+        for i in range(len(scale_y)):
+            phi[k] = (past_y[lag, i] - centre_y[i]) / scale_y[i]
+            k += 1
+    for lag in range(len(past_u)):
+        for m in range(past_u.shape[1]):
+            for i in range(len(scale_u)):
+                centre = centre_u[i] if m == 0 else 0.0
+                phi[k] = (past_u[lag, m, i] - centre) / scale_u[i]
+                k += 1
+    phi[k] = 1.0
+    k += 1
+    m = 0
+    while k < len(phi):
+        for i in range(len(scale_u)):
+            value = sent[m, i] if m < len(sent) else 0.0
+            phi[k] = (value - (centre_u[i] if m == 0 else 0.0)) / scale_u[i]
+            k += 1
+        m += 1
 
 
 def predict(model: Model, sent: Floats) -> Floats:
@@ -293,23 +326,66 @@ def forget(model: Model, factor: float = 100.0) -> None:
 
 def _learn(model: Model, phi: Floats, target: Floats) -> Step:
     """Potter's update with forgetting."""
-    S, keep = model.S, model.keep
-    f = phi @ S
-    gain = S @ f
-    error = target - phi @ model.theta
-    # The part of a that the rest does not foretell, from the covariance alone: P_gg⁻¹ (P φ)_g.
-    # P_gg may span more decades than a double has digits; its factor does not.
-    q, r = np.linalg.qr(S[-model.gammas :].T)
-    try:
-        innovation = np.asarray(np.linalg.solve(r, f @ q), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        innovation = np.zeros(model.gammas)
-    covariance = np.asarray(r.T @ r, dtype=np.float64)
-    beta = keep + float(f @ f)
-    model.theta += np.outer(gain, error / beta)
-    S -= np.outer(gain, f / (beta + math.sqrt(keep * beta)))
-    S /= math.sqrt(keep)
-    return Step(error, innovation, covariance)
+    step = Step(target - phi @ model.theta, *_foretold(model.S, phi, model.gammas))
+    _potter(model.S, model.theta, phi @ model.S, step.error, model.keep)
+    return step
+
+
+@compiled
+def _potter(S: Floats, theta: Floats, f: Floats, error: Floats, keep: float) -> None:
+    """Update with an observation that the regressors φ foretold with `error` (ny,); f = Sᵀ φ."""
+    n = len(f)
+    square = 0.0
+    for j in range(n):
+        square += f[j] * f[j]
+    beta = keep + square
+    share, root = 1.0 / (beta + math.sqrt(keep * beta)), math.sqrt(keep)
+    for i in range(n):
+        gain = 0.0
+        for j in range(n):
+            gain += S[i, j] * f[j]
+        for y in range(len(error)):
+            theta[i, y] += gain * (error[y] / beta)
+        for j in range(n):
+            S[i, j] = (S[i, j] - gain * (f[j] * share)) / root
+
+
+@compiled
+def _foretold(S: Floats, phi: Floats, gammas: int) -> tuple[Floats, Floats]:
+    """Innovation and covariance of `Step`.
+
+    The part of a that the rest does not foretell is, from the covariance alone, P_gg⁻¹ (P φ)_g.
+    P_gg may span more decades than a double has digits, its factor does not: the rows of S that
+    belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and Sᵀ φ with them.
+    """
+    n = len(phi)
+    rest, q = np.zeros(n), S[n - gammas :].copy()
+    for i in range(n):
+        for j in range(n):
+            rest[j] += phi[i] * S[i, j]
+    r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
+    singular = False
+    for k in range(gammas):
+        r[k, k] = math.sqrt((q[k] * q[k]).sum())
+        singular = singular or r[k, k] == 0.0
+        q[k] /= r[k, k]
+        for m in range(k + 1, gammas):
+            r[k, m] = (q[k] * q[m]).sum()
+            q[m] -= r[k, m] * q[k]
+        innovation[k] = (q[k] * rest).sum()
+        rest -= innovation[k] * q[k]
+    covariance = np.zeros((gammas, gammas))
+    for i in range(gammas):
+        for j in range(gammas):
+            for k in range(min(i, j) + 1):
+                covariance[i, j] += r[k, i] * r[k, j]
+    for k in range(gammas - 1, -1, -1):
+        for m in range(k + 1, gammas):
+            innovation[k] -= r[k, m] * innovation[m]
+        innovation[k] = 0.0 if singular else innovation[k] / r[k, k]
+    if singular:
+        innovation[:] = 0.0
+    return innovation, covariance
 
 
 def _recall_prior(model: Model) -> None:
@@ -322,37 +398,35 @@ def _recall_prior(model: Model) -> None:
 def _show_prior(model: Model, i: int, weight: float) -> None:
     """Potter's update with the observation that parameter `i` is its prior."""
     root = math.sqrt(weight)
-    f = root * model.S[i]
-    gain = model.S @ f
-    beta = 1.0 + float(f @ f)
     error = root * (model.prior[i] - model.theta[i])
-    model.theta += np.outer(gain, error / beta)
-    model.S -= np.outer(gain, f / (beta + math.sqrt(beta)))
+    _potter(model.S, model.theta, root * model.S[i], error, 1.0)
 
 
 def _push(model: Model, y: Floats, sent: Floats) -> None:
-    model.past_y[1:] = model.past_y[:-1].copy()
-    model.past_y[0] = y
-    if len(model.past_u):
-        depth = min(model.past_u.shape[1], len(sent))
-        model.past_u[1:] = model.past_u[:-1].copy()
-        model.past_u[0] = 0.0
-        model.past_u[0, :depth] = sent[:depth]
+    _shift_past(model.past_y, model.past_u, y, sent)
     model.known += 1
     model.seen += 1
+
+
+@compiled
+def _shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
+    for lag in range(len(past_y) - 1, 0, -1):
+        past_y[lag] = past_y[lag - 1]
+    past_y[0] = y
+    for lag in range(len(past_u) - 1, 0, -1):
+        past_u[lag] = past_u[lag - 1]
+    if len(past_u):
+        past_u[0] = 0.0
+        for m in range(min(past_u.shape[1], len(sent))):
+            past_u[0, m] = sent[m]
 
 
 def _measure(model: Model, y: Floats, u: Floats) -> None:
     """Follow the signals' spreads, and change a scale that is off by more than four."""
     warm_up = model.settings.warm_up
     share = max(1.0 / model.seen, 0.25 * (1.0 - model.keep))
-    for x, centre, mean, square in (
-        (y, model.centre_y, model.mean_y, model.square_y),
-        (u, model.centre_u, model.mean_u, model.square_u),
-    ):
-        d = x - centre
-        mean += share * (d - mean)
-        square += share * (d * d - square)
+    _follow(y, model.centre_y, share, model.mean_y, model.square_y)
+    _follow(u, model.centre_u, share, model.mean_u, model.square_u)
     if model.seen < warm_up or (model.seen > warm_up and model.seen % _SCALES_EVERY):
         return
     if model.seen == warm_up:
@@ -369,6 +443,15 @@ def _measure(model: Model, y: Floats, u: Floats) -> None:
         _rescale(model, ratio_y, ratio_u)
     if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
         model.S = np.diag(1.0 / np.sqrt(model.weight))
+
+
+@compiled
+def _follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
+    """Running mean and mean square of a signal about its centre."""
+    for i in range(len(x)):
+        d = x[i] - centre[i]
+        mean[i] += share * (d - mean[i])
+        square[i] += share * (d * d - square[i])
 
 
 def _change(square: Floats, scale: Floats, centre: Floats) -> Floats:
