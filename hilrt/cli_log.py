@@ -153,6 +153,31 @@ def merge(
     typer.echo(f"{done.messages:,} messages in {done.path}")
 
 
+@log_app.command()
+def repair(
+    log: LogPath,
+    out: Annotated[
+        Path | None, typer.Option(help="new log; default: NAME.repaired.mcap beside it")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Make a whole log of one that was cut off or damaged: everything in it that is whole."""
+    from hilrt.logs.output import new_file
+    from hilrt.record import repair as repairing
+
+    with bad_input():
+        path = locate(log)
+        target = out or path.with_suffix(".repaired.mcap")
+        with new_file(target, replace=force) as part:
+            done = repairing.repair(path, part)
+    if done.whole:
+        typer.echo(f"{path} is whole; a copy is in {target}")
+    for text in done.lost:
+        typer.echo(f"left out: {text}")
+    missing = f", {done.missing} missing between them" if done.missing else ""
+    typer.echo(f"{done.rows} steps to {done.end:.6f} s{missing} in {target}")
+
+
 def export(
     log: AnyFile,
     to: Annotated[str, typer.Option(help="mf4, csv, parquet, blf, asc, trc or log (candump)")],

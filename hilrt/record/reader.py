@@ -38,7 +38,8 @@ _STAMP = struct.Struct("<IQ")
 #: A larger chunk was not written by us.
 _MAX_CHUNK = 1 << 30
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
-_DAMAGE = (
+#: What reading a damaged record may raise.
+DAMAGE = (
     McapError,
     CRCValidationError,
     zstandard.ZstdError,
@@ -285,7 +286,7 @@ class LogStream:
             checksum = zlib.crc32(body, zlib.crc32(head, checksum))
             try:
                 blocks = self._read_record(kind, body)
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 self.damage = f"damaged after {start} bytes: {error}"
                 return
             yield from blocks
