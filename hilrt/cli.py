@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hilrt import cli_log, cli_replay
+from hilrt import cli_can, cli_fmu, cli_log, cli_replay
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ app = typer.Typer(
 analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
 app.add_typer(analyze_app, name="analyze")
 app.add_typer(cli_log.log_app, name="log")
+app.add_typer(cli_can.can_app, name="can")
+app.add_typer(cli_fmu.fmu_app, name="fmu")
+app.command("import-ssp")(cli_fmu.import_ssp)
 app.command("export")(cli_log.export)
 app.command("import")(cli_log.import_)
 app.command("play")(cli_log.play)
@@ -39,6 +43,23 @@ SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
 ]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from hilrt import __version__
+
+        typer.echo(f"hilrt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -86,6 +107,41 @@ def check(session: SessionPath, overrides: Overrides = None) -> None:
 
 
 @app.command()
+def schema() -> None:
+    """Print the JSON Schema of the session file, for editors."""
+    from hilrt.schema import session_schema
+
+    typer.echo(json.dumps(session_schema(), indent=1, ensure_ascii=False))
+
+
+@app.command()
+def doctor(
+    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Report what this host can do in real time, with remedies; exit status 1 if a line is bad."""
+    from hilrt.doctor import as_text, examine
+
+    lines = examine()
+    if json_:
+        typer.echo(json.dumps([line._asdict() for line in lines], indent=1))
+    else:
+        typer.echo(as_text(lines))
+    raise typer.Exit(any(line.grade == "bad" for line in lines))
+
+
+@app.command()
+def keys(
+    folder: Annotated[Path, typer.Argument(help="where the keys are kept")],
+    names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
+) -> None:
+    """Make the keys that let subsystems connect: a pair for the master and for each NAME."""
+    from hilrt.keys import make_keys
+
+    for path in make_keys(folder, names):
+        typer.echo(str(path))
+
+
+@app.command()
 def watch(
     address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
     plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
@@ -116,8 +172,10 @@ def solver(
     name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
     param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
     option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
+    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
     """Host a solver or an FMU in this process."""
+    _use_keys(keys)
     from hilrt.solver_process import main as solver_main
 
     params, options = _pairs("--param", param), _pairs("--option", option)
@@ -131,8 +189,10 @@ def gateway(
     connect: Annotated[str, typer.Option(help="address of the master")],
     name: Annotated[str | None, typer.Option(help="name to connect under")] = None,
     overrides: Overrides = None,
+    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
     """Own a bench's CAN bus: code, limit, guard."""
+    _use_keys(keys)
     from hilrt.gateway import main as gateway_main
 
     status = gateway_main(session, subsystem, connect, name or subsystem, overrides or [])
@@ -224,6 +284,14 @@ def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
             _fail(f"{option} {item}: write it as key=value")
         pairs[key] = value
     return pairs
+
+
+def _use_keys(folder: Path | None) -> None:
+    """Keys for the connection to the master; a session tells its own processes by itself."""
+    if folder is not None:
+        from hilrt.keys import VARIABLE
+
+        os.environ[VARIABLE] = str(folder.resolve())
 
 
 def _pace(text: str) -> str:

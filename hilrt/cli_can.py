@@ -1,0 +1,219 @@
+"""`hilrt can`: watch a CAN bus, measure it, send to it, start a session file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hilrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hilrt.can.watch import BusWatcher
+    from hilrt_adapters.can_bus import CanBus
+    from hilrt_adapters.can_frame import Frame
+
+can_app = typer.Typer(help="Watch, measure and use a CAN bus.", no_args_is_help=True)
+
+#: How long one wait for frames may take, s.
+_WAIT_S = 0.1
+
+BusText = Annotated[str, typer.Option("--bus", help="interface=…,channel=…")]
+Database = Annotated[Path | None, typer.Option("--database", help="CAN database")]
+Duration = Annotated[float | None, typer.Option(help="s; default: until Ctrl-C", min=0.0)]
+
+
+def bus_arguments(text: str) -> dict[str, Any]:
+    """Arguments of python-can's `Bus` from ``key=value,…``."""
+    arguments: dict[str, Any] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--bus {text}: write it as interface=…,channel=…")
+        words: dict[str, Any] = {"true": True, "false": False}
+        arguments[key] = words.get(value.lower(), int(value) if value.isdecimal() else value)
+    return arguments
+
+
+@contextmanager
+def _opened(bus: str) -> Iterator[CanBus]:
+    from hilrt_adapters.can_bus import open_bus
+
+    opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _watcher(database: Path | None) -> BusWatcher:
+    from hilrt.can.watch import BusWatcher
+    from hilrt_adapters.can import load_database
+
+    return BusWatcher(load_database(database, "--database").messages if database else ())
+
+
+def _frames(bus: CanBus, duration: float | None) -> Iterator[list[Frame]]:
+    """What comes, in parts, until the time is over or Ctrl-C."""
+    import select
+
+    end = None if duration is None else time.monotonic() + duration
+    try:
+        while end is None or time.monotonic() < end:
+            wait = _WAIT_S if end is None else min(_WAIT_S, max(0.0, end - time.monotonic()))
+            select.select([bus.fileno()], [], [], wait)
+            yield bus.drain()
+    except KeyboardInterrupt:
+        return
+
+
+@can_app.command()
+def sniff(
+    bus: BusText,
+    database: Database = None,
+    duration: Duration = None,
+    lines: Annotated[bool, typer.Option("--lines", help="a line per frame, no table")] = False,
+) -> None:
+    """Show what is on the bus, decoded."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from hilrt.can.show import live_table
+
+    watcher = _watcher(database)
+    console = Console()
+    with _opened(bus) as opened:
+        if lines or not console.is_terminal:
+            for frames in _frames(opened, duration):
+                for frame in frames:
+                    watcher.take([frame], time.time_ns())
+                    row = watcher.rows.get(frame.can_id)
+                    values = " ".join(f"{k}={v}" for k, v in row.values.items()) if row else "error"
+                    name = row.name if row else ""
+                    stamp = f"{1e-9 * (frame.t_ns or time.time_ns()):.6f}"
+                    typer.echo(f"{stamp} {frame.text} [{frame.data.hex()}] {name} {values}")
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            shown = 0.0
+            for frames in _frames(opened, duration):
+                watcher.take(frames, time.time_ns())
+                if time.monotonic() - shown > 2 * _WAIT_S:
+                    shown = time.monotonic()
+                    live.update(live_table(watcher), refresh=True)
+
+
+@can_app.command()
+def stats(
+    bus: BusText,
+    database: Database = None,
+    duration: Annotated[float, typer.Option(help="s", min=0.0)] = 5.0,
+    bit_rate: Annotated[float, typer.Option(help="of the bus, bit/s", min=1.0)] = 1e6,
+) -> None:
+    """Count frames and measure cycle times, losses and the bus load."""
+    from rich.console import Console
+
+    from hilrt.can.show import stats_table
+
+    watcher = _watcher(database)
+    begun = time.monotonic()
+    with _opened(bus) as opened:
+        for frames in _frames(opened, duration):
+            watcher.take(frames, time.time_ns())
+        errors = opened.errors
+    seconds = time.monotonic() - begun
+    total = sum(row.stats.frames for row in watcher.rows.values())
+    console = Console()
+    console.width = max(console.width, 110)  # a pipe counts as 80 columns wide, too few
+    console.print(stats_table(watcher))
+    typer.echo(
+        f"{total} frames in {seconds:.1f} s ({total / seconds:.0f}/s), about "
+        f"{watcher.load(seconds, bit_rate):.1%} of {bit_rate:g} bit/s; "
+        f"{watcher.error_frames} error frames, {errors} read errors"
+    )
+
+
+@can_app.command()
+def send(
+    bus: BusText,
+    what: Annotated[list[str], typer.Argument(help="123#11223344, or Message Signal=value …")],
+    database: Database = None,
+    count: Annotated[int, typer.Option(help="how often", min=1)] = 1,
+    cycle: Annotated[float, typer.Option(help="pause between two, s", min=0.0)] = 0.1,
+) -> None:
+    """Send a frame, raw or by its message's name; signals left out have their start values."""
+    import can
+
+    frame = _frame(what, database)
+    with _opened(bus) as opened:
+        for k in range(count):
+            try:
+                opened.send(frame)
+            except (can.CanError, OSError) as error:
+                raise ConfigError(f"--bus {bus}: {frame.text} did not leave: {error}") from None
+            if k + 1 < count:
+                time.sleep(cycle)
+    typer.echo(f"{count} × {frame.text} [{frame.data.hex()}]")
+
+
+def _frame(what: list[str], database: Path | None) -> Frame:
+    from hilrt.config import nearest
+    from hilrt_adapters.can import load_database
+    from hilrt_adapters.can_codec import codec
+    from hilrt_adapters.can_frame import EXTENDED, Frame, can_id_of
+
+    if "#" in what[0]:
+        identifier, _, digits = what[0].partition("#")
+        try:
+            number, payload = int(identifier, 16), bytes.fromhex(digits)
+        except ValueError:
+            raise ConfigError(f"{what[0]}: write it as 123#11223344, in hexadecimal") from None
+        extended = len(identifier) > 3
+        if len(what) > 1 or len(payload) > 64 or number > (0x1FFFFFFF if extended else 0x7FF):
+            raise ConfigError(f"{' '.join(what)}: one identifier of 3 or 8 digits, up to 64 bytes")
+        return Frame(number | (EXTENDED if extended else 0), payload, 0, len(payload) > 8)
+    if database is None:
+        raise ConfigError("--database: is missing; messages by name need one")
+    messages = {m.name: m for m in load_database(database, "--database").messages}
+    if what[0] not in messages:
+        raise ConfigError(f"{database.name}: no message {what[0]!r}{nearest(what[0], messages)}")
+    message = messages[what[0]]
+    signals = {signal.name: signal for signal in message.signals}
+    values: dict[str, float] = {}
+    for item in what[1:]:
+        name, _, text = item.partition("=")
+        if name not in signals:
+            raise ConfigError(f"{item}: {message.name} has no such signal{nearest(name, signals)}")
+        choices = {str(choice): raw for raw, choice in (signals[name].choices or {}).items()}
+        try:
+            values[name] = float(choices[text]) if text in choices else float(text)
+        except ValueError:
+            raise ConfigError(f"{item}: give a number or one of {list(choices)}") from None
+    fixed = {n: int(v) for n, v in values.items() if signals[n].is_multiplexer}
+    names = [name for name in values if name not in fixed]
+    data = codec(message, names, fixed).encode([values[name] for name in names])
+    return Frame(can_id_of(message), data, 0, bool(message.is_fd))
+
+
+@can_app.command()
+def generate(
+    session: Annotated[Path, typer.Argument(help="session file to write", metavar="SESSION.toml")],
+    database: Annotated[Path, typer.Option(help="CAN database")],
+    bus: BusText = "interface=socketcan,channel=can0",
+    node: Annotated[str | None, typer.Option(help="sender in whose place hilrt is")] = None,
+) -> None:
+    """Write a session file for a bench: messages and signals listed, choices marked."""
+    from hilrt.can.generate import CHOOSE
+    from hilrt.can.generate import generate as text_of
+
+    if session.exists():
+        raise ConfigError(f"{session}: exists already; give another name")
+    text = text_of(database, node, bus_arguments(bus), session.resolve().parent)
+    session.write_text(text, encoding="utf-8")
+    choices = text.count(f"= {CHOOSE}")
+    typer.echo(
+        f"{session}: {choices} choices to make, marked {CHOOSE}; then: hilrt check {session}"
+    )
