@@ -91,7 +91,7 @@ def test_no_binary_for_this_machine():
 @pytest.mark.parametrize("major", [2, 3])
 def test_it_refuses_to_be_instantiated(major):
     xml = description(major).replace('="mass">', '="other">')
-    with pytest.raises(SolverError, match="cannot be instantiated: .*is another one"):
+    with pytest.raises(SolverError, match=r"cannot be instantiated: .*is another one"):
         hosted(major, xml=xml)
 
 

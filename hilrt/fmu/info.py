@@ -1,0 +1,166 @@
+"""``hilrt fmu info``: what an FMU offers, and what each offer enables here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from hilrt import units
+from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
+from hilrt.fmu.ports import Selection, select
+
+
+class Capability(NamedTuple):
+    """One capability: its name in FMI, whether it is there, and what that means here."""
+
+    name: str
+    there: bool
+    means: str
+
+
+def capabilities(fmu: Fmu) -> list[Capability]:
+    """The capabilities that change what can be done with an FMU."""
+    co, three = fmu.co, fmu.major == 3
+    order = int(co.maxOutputDerivativeOrder or 0)
+    exposed = bool(fmu.model.derivatives)
+    rows = [
+        _row("variable step size", fmu.variable_step, "any step_control", "fixed macro step only"),
+        _row(
+            "get and set state",
+            bool(co.canGetAndSetFMUstate),
+            'jacobian source "probe"; offline studies that step back',
+            "no probing",
+        ),
+        _row(
+            "directional derivatives",
+            fmu.directional,
+            'jacobian source "solver": ' + ("A, B, C, D" if exposed else "the feedthrough D"),
+            "outputs with feedthrough lag within a step unless end_inputs = true",
+        ),
+        _row(
+            f"output derivatives (order {order})",
+            order > 0,
+            'extrapolation source "taylor"',
+            'extrapolation source "lagrange" only',
+        ),
+    ]
+    if three:
+        inside = bool(co.providesIntermediateUpdate)
+        settable = [v for v in fmu.named("input") if v.intermediateUpdate]
+        readable = [v for v in fmu.named("output") if v.intermediateUpdate]
+        follows = inside and bool(settable)
+        rows += [
+            _row("intermediate update of inputs", follows, *_FOLLOWS),
+            _row(
+                "intermediate update of outputs",
+                inside and bool(readable),
+                "output defect without half steps",
+                "output defect with half_steps = true",
+            ),
+            _row(
+                "event mode",
+                bool(co.hasEventMode),
+                "events handled at their time, inside the step",
+                "events are seen at the next communication point, as a defect",
+            ),
+        ]
+    else:
+        rows.insert(2, _row("input derivatives", bool(co.canInterpolateInputs), *_FOLLOWS))
+    return rows
+
+
+_FOLLOWS = (
+    "follows input polynomials of any order inside a step",
+    "inputs are held; substeps = N sets them N times per macro step",
+)
+
+
+def _row(name: str, there: bool, yes: str, no: str) -> Capability:
+    return Capability(name, there, yes if there else no)
+
+
+def page(fmu: Fmu) -> str:
+    """The page, as plain text."""
+    chosen = select(fmu, {})
+    return "\n".join(_lines(fmu, chosen)) + "\n"
+
+
+def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
+    model = fmu.model
+    yield f"{fmu.path.name}: {model.modelName}, FMI {model.fmiVersion}, co-simulation"
+    if model.description:
+        yield f"  {' '.join(model.description.split())}"
+    if model.generationTool:
+        yield f"  made by {model.generationTool}"
+    runs = "runs here" if fmu.runs_here else f"does NOT run here: it needs one for {fmu.here}"
+    yield f"  binaries: {', '.join(fmu.platforms) or 'none'} ({runs})"
+    if fmu.co.needsExecutionTool:
+        yield "  needs the tool that made it on this machine"
+    yield from _experiment(fmu)
+    yield ""
+    yield from _ports("Inputs", fmu, chosen.inputs, chosen.input_ports)
+    yield from _ports("Outputs", fmu, chosen.outputs, chosen.output_ports)
+    yield from _parameters(fmu)
+    yield from _left_out(fmu)
+    yield "Capabilities"
+    rows = capabilities(fmu)
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        yield f"  {'yes' if row.there else 'no ':3}  {row.name:{width}}  {row.means}"
+    if fmu.notes:
+        yield ""
+        yield "The model description breaks its standard:"
+        for note in fmu.notes:
+            yield f"  {note}"
+
+
+def _experiment(fmu: Fmu) -> Iterator[str]:
+    default = fmu.model.defaultExperiment
+    if default is None:
+        return
+    values = (("step", default.stepSize), ("tolerance", default.tolerance))
+    said = ", ".join(f"{name} {value}" for name, value in values if value is not None)
+    if said:
+        yield f"  made for {said}"
+
+
+def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[str]:
+    yield f"{title} ({len(ports)})"
+    width = max((len(port.name) for port in ports), default=0)
+    for variable, port in zip(variables, ports, strict=True):
+        words = [variable.type]
+        if port.size > 1:
+            words.append(f"{port.size} elements")
+        if port.unit and port.unit != units.UNSTATED:
+            words.append(port.unit)
+        else:
+            words.append("no unit" if not variable.unit else f"unknown unit {variable.unit!r}")
+        if variable.causality == "input":
+            words.append(f"start {port.start:g}")
+        elif port.feedthrough:
+            words.append(f"direct from {', '.join(port.feedthrough)}")
+        if variable.variability not in ("continuous", None) and variable.type in CONTINUOUS:
+            words.append(variable.variability)
+        text = f"  {port.name:{width}}  {', '.join(words)}"
+        yield text + (f"  – {port.description}" if port.description else "")
+    yield ""
+
+
+def _parameters(fmu: Fmu) -> Iterator[str]:
+    some = [*fmu.named("structuralParameter"), *fmu.named("parameter")]
+    yield f"Parameters ({len(some)})"
+    width = max((len(v.name) for v in some), default=0)
+    for v in some:
+        unit = f" {v.unit}" if v.unit else ""
+        kind = "" if v.causality == "parameter" else "  (structural)"
+        yield f"  {v.name:{width}}  {v.type} {v.start if v.start is not None else '–'}{unit}{kind}"
+    yield ""
+
+
+def _left_out(fmu: Fmu) -> Iterator[str]:
+    """Inputs and outputs that no port can carry."""
+    some = [*fmu.named("input"), *fmu.named("output")]
+    for v in (v for v in some if v.type not in NUMERIC):
+        yield f"  {v.name} ({v.type} {v.causality}) is no number, and no port"
+    if any(v.type == "Clock" for v in fmu.variables.values()):
+        yield "  its clocks are not driven; clocked variables keep their start values"

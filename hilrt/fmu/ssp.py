@@ -1,0 +1,291 @@
+"""A system structure of SSP 1.0, flattened: components, connections between them, parameters."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lxml import etree
+
+from hilrt.errors import ConfigError
+
+_NS = {
+    "ssc": "http://ssp-standard.org/SSP1/SystemStructureCommon",
+    "ssd": "http://ssp-standard.org/SSP1/SystemStructureDescription",
+    "ssm": "http://ssp-standard.org/SSP1/SystemStructureParameterMapping",
+    "ssv": "http://ssp-standard.org/SSP1/SystemStructureParameterValues",
+}
+_TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration")
+_DEPTH = 50
+
+#: Names of the systems down to an element, and its connector.
+Node = tuple[tuple[str, ...], str]
+
+
+class Link(NamedTuple):
+    """One connection of the file; ``end = factor * start + offset`` after unit conversion."""
+
+    start: Node
+    factor: float
+    offset: float
+    converts: bool
+
+
+class Value(NamedTuple):
+    """A parameter's value, with its unit if one is stated; `converts`: that unit counts."""
+
+    value: float | int | bool | str
+    unit: str | None = None
+    converts: bool = True
+    factor: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass
+class Component:
+    """An FMU in the system: its path inside the archive, and what its parameters are set to."""
+
+    name: str
+    source: str
+    params: dict[str, Value] = field(default_factory=dict)
+
+
+class Route(NamedTuple):
+    """From a component's output to another one's input, with all links between, in order."""
+
+    source: Node
+    target: Node
+    links: list[tuple[Link, Node]]
+
+
+@dataclass
+class Structure:
+    """A flattened system.
+
+    Attributes
+    ----------
+    name : str
+    stop_time : float, optional
+        From the default experiment, less its start time, s.
+    components : dict
+        By their path of names.
+    units : dict
+        Unit of each connector that states one.
+    routes : list of Route
+    notes : list of str
+        What was left out.
+    """
+
+    name: str
+    stop_time: float | None = None
+    components: dict[tuple[str, ...], Component] = field(default_factory=dict)
+    units: dict[Node, str] = field(default_factory=dict)
+    routes: list[Route] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_ssp(path: Path) -> Structure:
+    """Read ``SystemStructure.ssd`` of an SSP archive.
+
+    Raises
+    ------
+    ConfigError
+        If it is no such archive, or holds components that are no FMUs.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Reader(archive, path).read()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; check the path") from None
+    except zipfile.BadZipFile:
+        raise ConfigError(f"{path}: is not an SSP (no ZIP archive)") from None
+    except etree.XMLSyntaxError as error:
+        raise ConfigError(f"{path}: its system structure is not XML: {error.msg}") from None
+
+
+class _Reader:
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self.archive, self.path = archive, path
+        self.incoming: dict[Node, list[Link]] = {}
+
+    def read(self) -> Structure:
+        root = self._xml("SystemStructure.ssd")
+        system = root.find("ssd:System", _NS)
+        if system is None:
+            raise ConfigError(f"{self.path}: SystemStructure.ssd describes no system")
+        self.found = Structure(root.get("name") or system.get("name") or self.path.stem)
+        experiment = root.find("ssd:DefaultExperiment", _NS)
+        if experiment is not None and experiment.get("stopTime"):
+            start = float(experiment.get("startTime") or 0.0)
+            self.found.stop_time = float(experiment.get("stopTime")) - start
+        self._system(system, ())
+        if not self.found.components:
+            raise ConfigError(f"{self.path}: the system has no components")
+        self._route()
+        return self.found
+
+    def _xml(self, name: str) -> Any:
+        try:
+            return etree.fromstring(self.archive.read(name))
+        except KeyError:
+            raise ConfigError(f"{self.path}: has no {name}, which it refers to") from None
+
+    def _system(self, system: Any, path: tuple[str, ...]) -> None:
+        self._connectors(system, path)
+        for element in system.iterfind("ssd:Elements/*", _NS):
+            if not isinstance(element.tag, str):
+                continue  # a comment
+            kind, inner = etree.QName(element).localname, (*path, element.get("name"))
+            if kind == "System":
+                self._system(element, inner)
+            elif kind == "Component":
+                self._component(element, inner)
+            else:  # a signal dictionary: its connectors pass on what reaches them
+                self._connectors(element, inner)
+        for connection in system.iterfind("ssd:Connections/ssd:Connection", _NS):
+            self._connection(connection, path)
+        # After the components' own: the bindings of an outer system prevail.
+        self._bindings(system, path)
+
+    def _connectors(self, element: Any, path: tuple[str, ...]) -> None:
+        for connector in element.iterfind("ssd:Connectors/ssd:Connector", _NS):
+            real = connector.find("ssc:Real", _NS)
+            if real is None:
+                real = connector.find("ssd:Real", _NS)
+            if real is not None and real.get("unit"):
+                self.found.units[path, connector.get("name")] = real.get("unit")
+
+    def _component(self, element: Any, path: tuple[str, ...]) -> None:
+        source, kind = element.get("source") or "", element.get("type") or ""
+        if not source.lower().endswith(".fmu") and "fmu" not in kind:
+            raise ConfigError(
+                f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is no FMU; "
+                "replace it by an FMU, or leave it out and connect a subsystem of your own"
+            )
+        name = "_".join(path)
+        self.found.components[path] = Component(name, posixpath.normpath(source))
+        self._connectors(element, path)
+        self._bindings(element, path)
+
+    def _connection(self, element: Any, path: tuple[str, ...]) -> None:
+        def node(which: str) -> Node:
+            name = element.get(f"{which}Element")
+            return ((*path, name) if name else path), element.get(f"{which}Connector")
+
+        factor, offset = _transformation(element)
+        known = {etree.QName(child).localname for child in element if isinstance(child.tag, str)}
+        for other in known - {"LinearTransformation", "ConnectionGeometry", "Annotations"}:
+            self.found.notes.append(
+                f"{other} of the connection to {_show(node('end'))} is left out"
+            )
+        converts = element.get("suppressUnitConversion") not in ("true", "1")
+        link = Link(node("start"), factor, offset, converts)
+        self.incoming.setdefault(node("end"), []).append(link)
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    def _bindings(self, element: Any, path: tuple[str, ...]) -> None:
+        for binding in element.iterfind("ssd:ParameterBindings/ssd:ParameterBinding", _NS):
+            prefix = binding.get("prefix") or ""
+            source = binding.get("source")
+            if source:
+                values = self._xml(posixpath.normpath(source))
+            else:
+                values = binding.find("ssd:ParameterValues/ssv:ParameterSet", _NS)
+            if values is None:
+                continue
+            found = {prefix + name: value for name, value in _parameters(values)}
+            for name, value in self._mapped(binding, found):
+                self._assign(path, name, value)
+
+    def _mapped(self, binding: Any, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+        mapping = binding.find("ssd:ParameterMapping", _NS)
+        if mapping is None:
+            yield from values.items()
+            return
+        source = mapping.get("source")
+        entries = self._xml(posixpath.normpath(source)) if source else mapping
+        for entry in entries.iterfind(".//ssm:MappingEntry", _NS):
+            value = values.get(entry.get("source"))
+            if value is not None:
+                factor, offset = _transformation(entry)
+                converts = entry.get("suppressUnitConversion") not in ("true", "1")
+                yield (
+                    entry.get("target"),
+                    value._replace(converts=converts, factor=factor, offset=offset),
+                )
+
+    def _assign(self, path: tuple[str, ...], name: str, value: Value) -> None:
+        """To the component whose path the name begins with; dots also occur in variables' names."""
+        if path in self.found.components:
+            self.found.components[path].params[name] = value
+            return
+        parts = name.split(".")
+        for n in range(len(parts) - 1, 0, -1):
+            component = self.found.components.get((*path, *parts[:n]))
+            if component is not None:
+                component.params[".".join(parts[n:])] = value
+                return
+        self.found.notes.append(f"parameter {name!r} belongs to no component and is left out")
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def _route(self) -> None:
+        """Follow every component input back to the outputs it comes from."""
+        for target in list(self.incoming):
+            if target[0] in self.found.components:
+                for links in self._upstream(target, 0):
+                    self.found.routes.append(Route(links[0][0].start, target, links))
+
+    def _upstream(self, node: Node, depth: int) -> Iterator[list[tuple[Link, Node]]]:
+        if depth > _DEPTH:
+            raise ConfigError(f"{self.path}: the connections of {_show(node)} go in a circle")
+        for link in self.incoming.get(node, ()):
+            if link.start[0] in self.found.components:
+                yield [(link, node)]
+                continue
+            reached = False
+            for links in self._upstream(link.start, depth + 1):
+                reached = True
+                yield [*links, (link, node)]
+            if not reached and depth == 0:
+                self.found.notes.append(
+                    f"{_show(node)} comes from outside the system ({_show(link.start)}); "
+                    "connect it by hand"
+                )
+
+
+def _parameters(values: Any) -> Iterator[tuple[str, Value]]:
+    for parameter in values.iterfind("ssv:Parameters/ssv:Parameter", _NS):
+        for kind in _TYPES:
+            element = parameter.find(f"ssv:{kind}", _NS)
+            if element is not None:
+                yield (
+                    parameter.get("name"),
+                    Value(_typed(kind, element.get("value")), element.get("unit")),
+                )
+
+
+def _typed(kind: str, text: str) -> float | int | bool | str:
+    if kind == "Real":
+        return float(text)
+    if kind == "Integer":
+        return int(text)
+    if kind == "Boolean":
+        return text in ("true", "1")
+    return text
+
+
+def _transformation(element: Any) -> tuple[float, float]:
+    linear = element.find("ssc:LinearTransformation", _NS)
+    if linear is None:
+        return 1.0, 0.0
+    return float(linear.get("factor") or 1.0), float(linear.get("offset") or 0.0)
+
+
+def _show(node: Node) -> str:
+    return ".".join((*node[0], node[1]))

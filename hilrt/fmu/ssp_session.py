@@ -1,0 +1,206 @@
+"""``hilrt import-ssp``: an SSP archive to a session file with its FMUs beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hilrt import units
+from hilrt.errors import ConfigError
+from hilrt.fmu.description import CONTINUOUS, Fmu, read_fmu
+from hilrt.fmu.ports import select, unit_of
+from hilrt.fmu.ssp import Component, Node, Route, Structure, Value, read_ssp
+
+_DURATION_S = 10.0
+_STEP_S = 1e-3
+
+
+def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
+    """Write a session file.
+
+    Parameters
+    ----------
+    path : Path
+        The SSP archive.
+    out : Path
+        The session file to write; the FMUs go into a folder beside it.
+    hosted : bool
+        Each FMU in a process of its own.
+
+    Returns
+    -------
+    list of str
+        What the archive says that the session does not.
+
+    Raises
+    ------
+    ConfigError
+        If the archive cannot be used, or `out` exists.
+    """
+    if out.exists():
+        raise ConfigError(f"{out}: exists; name another file, or remove it")
+    structure = read_ssp(path)
+    folder = out.with_suffix("")
+    fmus = _unpack(path, structure, folder)
+    text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
+    out.write_text(text, encoding="utf-8")
+    return structure.notes
+
+
+def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, ...], Fmu]:
+    """Copy every FMU once, and read it."""
+    copies: dict[str, Fmu] = {}
+    with zipfile.ZipFile(path) as archive:
+        for component in structure.components.values():
+            source = component.source
+            if source in copies:
+                continue
+            target = folder / Path(source).name
+            try:
+                data = archive.read(source)
+            except KeyError:
+                raise ConfigError(
+                    f"{path}: has no {source}, the FMU of {component.name!r}; pack it again"
+                ) from None
+            folder.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+            copies[source] = read_fmu(target)
+    return {key: copies[c.source] for key, c in structure.components.items()}
+
+
+class _Writer:
+    def __init__(
+        self, structure: Structure, fmus: dict[tuple[str, ...], Fmu], out: Path, hosted: bool
+    ) -> None:
+        self.structure, self.fmus, self.out, self.hosted = structure, fmus, out, hosted
+        self.notes = structure.notes
+
+    def lines(self) -> Iterator[str]:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", self.structure.name).strip("-.") or "session"
+        yield "# Imported from an SSP; `hilrt check` says what is left to do."
+        yield ""
+        yield "[session]"
+        yield f"name = {_toml(name)}"
+        yield f"duration = {_toml(self.structure.stop_time or _DURATION_S)}"
+        yield 'pace = "asap"'
+        yield ""
+        yield "[master]"
+        yield f"step = {_toml(self._step())}"
+        connected = {route.target for route in self.structure.routes}
+        for path, component in self.structure.components.items():
+            yield ""
+            yield from self._subsystem(path, component, connected)
+        for route in self.structure.routes:
+            yield ""
+            yield from self._connection(route)
+
+    def _step(self) -> float:
+        """The shortest step that an FMU was made for."""
+        steps = [
+            float(fmu.model.defaultExperiment.stepSize)
+            for fmu in self.fmus.values()
+            if fmu.model.defaultExperiment is not None and fmu.model.defaultExperiment.stepSize
+        ]
+        return min(steps, default=_STEP_S)
+
+    def _subsystem(
+        self, path: tuple[str, ...], component: Component, connected: set[Node]
+    ) -> Iterator[str]:
+        fmu = self.fmus[path]
+        params = {
+            name: self._param(fmu, component, name, value)
+            for name, value in component.params.items()
+        }
+        file = f"{self.out.with_suffix('').name}/{fmu.path.name}"
+        yield f"[subsystems.{_key(component.name)}]"
+        if self.hosted:
+            argv = ["hilrt", "solver", file]
+            for name, value in params.items():
+                argv += ["--param", f"{name}={_toml(value)}"]
+            yield 'adapter = "zeromq"'
+            yield f"spawn = {_toml(argv)}"
+        else:
+            yield 'adapter = "fmu"'
+            yield f"fmu = {_toml(file)}"
+            if params:
+                inside = ", ".join(f"{_key(n)} = {_toml(v)}" for n, v in params.items())
+                yield f"params = {{ {inside} }}"
+        for port in select(fmu, params).input_ports:
+            if (path, port.name) not in connected:
+                where = f"subsystems.{_key(component.name)}.inputs.{_key(port.name)}"
+                yield ""
+                yield f"[{where}]                # not connected: held"
+                yield f"start = {_toml(port.start)}"
+
+    def _param(self, fmu: Fmu, component: Component, name: str, given: Value) -> Any:
+        """Value in the unit of the FMU's variable."""
+        value, variable = given.value, fmu.variables.get(name)
+        if isinstance(value, bool | str) or variable is None:
+            return value
+        number = float(value)
+        if given.converts and given.unit and variable.type in CONTINUOUS:
+            a, b = self._convert(given.unit, unit_of(fmu, variable), f"{component.name}.{name}")
+            number = a * number + b
+        number = given.factor * number + given.offset
+        return int(number) if isinstance(value, int) and number.is_integer() else number
+
+    def _connection(self, route: Route) -> Iterator[str]:
+        gain, offset = self._transformation(route)
+        yield "[[connections]]"
+        yield f"from = {_toml(self._port(route.source))}"
+        yield f"to = {_toml(self._port(route.target))}"
+        if gain != 1.0:
+            yield f"gain = {_toml(gain)}"
+        if offset != 0.0:
+            yield f"offset = {_toml(offset)}"
+
+    def _port(self, node: Node) -> str:
+        return f"{self.structure.components[node[0]].name}.{node[1]}"
+
+    def _transformation(self, route: Route) -> tuple[float, float]:
+        """Gain and offset that, after the master's own unit conversion, give what the SSP says."""
+        factor, offset = 1.0, 0.0
+        ends = {node: self._unit(node) for node in (route.source, route.target)}
+        for link, end in route.links:
+            if link.converts:
+                start_unit = self.structure.units.get(link.start) or ends.get(link.start)
+                end_unit = self.structure.units.get(end) or ends.get(end)
+                if start_unit and end_unit:
+                    a, b = self._convert(start_unit, end_unit, self._port(route.target))
+                    factor, offset = a * factor, a * offset + b
+            factor = link.factor * factor
+            offset = link.factor * offset + link.offset
+        a, b = self._convert(ends[route.source], ends[route.target], self._port(route.target))
+        return _plain(factor / a), _plain(offset - factor * b / a)
+
+    def _unit(self, node: Node) -> str:
+        variable = self.fmus[node[0]].variables.get(node[1])
+        return units.UNSTATED if variable is None else unit_of(self.fmus[node[0]], variable)
+
+    def _convert(self, start: str, end: str, where: str) -> tuple[float, float]:
+        try:
+            return units.conversion(start, end)
+        except ConfigError as error:
+            self.notes.append(f"{where}: {error}")
+            return 1.0, 0.0
+
+
+def _plain(number: float) -> float:
+    """Without the last digits that a conversion and its inverse leave."""
+    return float(f"{number:.14g}") + 0.0
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
