@@ -81,6 +81,20 @@ def move_other_threads(cpus: Iterable[int]) -> None:
                 os.sched_setaffinity(int(name), cpus)
 
 
+def run_in_leftover_time(pid: int) -> None:
+    """Let a process have what nobody else wants, on any processor: it never delays another one.
+
+    For recorder and views of a session on the wall clock. Their priority is lowered only when they
+    have started, which a busy host would delay for long otherwise.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):  # it may have just ended
+        for name in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(name), _ALL_CPUS)
+            os.sched_setscheduler(int(name), os.SCHED_IDLE, os.sched_param(0))
+
+
 @contextlib.contextmanager
 def freeze_gc() -> Iterator[Callable[[int], bool]]:
     """Keep the garbage collector out of the ticks; as it was on leaving.

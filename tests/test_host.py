@@ -50,6 +50,17 @@ def test_other_threads_leave_the_processor_to_the_caller():
     assert done.returncode == 0, done.stderr
 
 
+@linux
+def test_what_runs_in_leftover_time_never_delays_another():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        try:
+            host.run_in_leftover_time(child.pid)
+            assert os.sched_getscheduler(child.pid) == os.SCHED_IDLE
+        finally:
+            child.kill()
+    host.run_in_leftover_time(child.pid)  # gone: nothing happens
+
+
 def test_affinity_that_is_not_possible_is_a_warning():
     before = os.sched_getaffinity(0)
     warning = host.set_affinity([1000])
