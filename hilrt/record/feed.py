@@ -35,7 +35,7 @@ from hilrt.solver import Floats
 __all__ = ["Attachment", "Feed", "NullFeed", "Signal", "Topic"]
 
 BATCH_ROWS = 64
-#: A batch is sent when it covers this much session time, ns: what a killed master loses.
+#: A batch is sent when it covers this much time, ns: what a killed master loses.
 BATCH_NS = 50_000_000
 #: Bound of the queue towards the recorder, bytes.
 QUEUE_BYTES = 32 << 20
@@ -94,8 +94,7 @@ class Feed:
         self.events_dropped = 0
         self.asides_dropped = 0
         self._patience_ms = int(1e3 * patience_s)
-        # Session time says nothing about the wall clock in virtual time: batch by rows alone there.
-        self._batch_ns = BATCH_NS if patience_s == 0.0 else 1 << 62
+        self._real_time = patience_s == 0.0  # else session time says nothing of the wall clock
         self._block: Floats = np.empty((BATCH_ROWS, len(names)))
         self._times = np.empty(BATCH_ROWS, np.int64)
         self._count = 0
@@ -147,11 +146,12 @@ class Feed:
         n = self._count
         self._block[n] = self.row
         self._times[n] = t_ns
+        now = t_ns if self._real_time else time.monotonic_ns()
         if n == 0:
-            self._first_ns = t_ns
+            self._first_ns = now
         self._count = n + 1
         self.rows += 1
-        if n + 1 == BATCH_ROWS or t_ns - self._first_ns >= self._batch_ns:
+        if n + 1 == BATCH_ROWS or now - self._first_ns >= BATCH_NS:
             self.flush()
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:

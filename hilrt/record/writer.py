@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ CHUNK_S = 0.5
 #: How long a master may take to appear, and how long a lost connection may take to come back, s.
 CONNECT_S = 60.0
 GONE_S = 0.5
+#: How long the end waits for the disk, s.
+SYNC_S = 5.0
+#: Batches that wait in this process; further ones wait in the master's bounded queue.
+QUEUE_BATCHES = 8
 #: Messages kept for a relay that does not take them; more are lost to it, not to the log.
 TAP_LENGTH = 256
 
@@ -90,6 +95,7 @@ class Recording:
         self._last_ns = 0
         self._pending = 0
         self._kept = 0
+        self._syncing: threading.Thread | None = None
         self.missing = 0
         self.rows = 0
         self.events = 0
@@ -214,6 +220,21 @@ class Recording:
             self._pending = 0
             self._kept = self._file.tell()
 
+    def sync(self) -> None:
+        """Bring what was flushed to the disk itself, so that a power cut does not take it.
+
+        In a thread: a disk may take seconds for it, and rows keep coming. At most one at a time.
+        """
+        if self._syncing is not None and self._syncing.is_alive():
+            return
+        self._syncing = threading.Thread(target=_sync, args=(self._file.fileno(),), daemon=True)
+        self._syncing.start()
+
+    def _wait_for_sync(self) -> None:
+        if self._syncing is not None:
+            self._syncing.join(SYNC_S)
+            self._syncing = None
+
     def finish(self, end: End | None) -> None:
         """Write the summary and the index, and close; without `end` the session was cut off."""
         if end is None:
@@ -227,10 +248,12 @@ class Recording:
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
         self._writer.add_metadata("hilrt.end", counts)
         self._writer.finish()  # type: ignore[no-untyped-call]
+        self._wait_for_sync()
         self._file.close()
 
     def abandon(self) -> None:
         """Give up after an `OSError`: keep what is whole, and close."""
+        self._wait_for_sync()
         with contextlib.suppress(OSError):  # it tries to write what is buffered
             self._file.close()
         with contextlib.suppress(OSError):
@@ -251,6 +274,7 @@ class Recorder:
         self._end: End | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PULL)
+        self._socket.rcvhwm = QUEUE_BATCHES  # the queue is the master's, where it is bounded
         self._monitor = self._socket.get_monitor_socket(
             zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED
         )
@@ -315,6 +339,7 @@ class Recorder:
             now = time.monotonic()
             if self._recording is not None and now - flushed >= CHUNK_S:
                 self._recording.flush()
+                self._recording.sync()
                 flushed = now
 
     def _master_is_gone(self) -> bool:
@@ -349,6 +374,11 @@ class Recorder:
             self._recording.event(message)
         elif isinstance(message, End):
             self._end = message
+
+
+def _sync(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # what cannot be written shows where it is written
+        os.fsync(descriptor)
 
 
 def _say(text: str) -> None:
