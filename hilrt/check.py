@@ -14,11 +14,13 @@ from hilrt import host, registry, spawn
 from hilrt.adjust import check_monitor
 from hilrt.check_alarms import check_alarms
 from hilrt.check_control import check_control
+from hilrt.check_listen import check_listen
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports
 from hilrt.problems import Findings, Problem
+from hilrt.remote_link import RemoteLink
 from hilrt.solver import Port
 
 _NS = 1_000_000_000
@@ -87,6 +89,7 @@ def check(
     check_loops(topology, findings)
     check_control(topology, findings)
     check_alarms(topology, findings)
+    check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     check_monitor(tables, findings)
     check_mu(topology, findings)
     return findings.problems

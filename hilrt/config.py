@@ -101,6 +101,10 @@ class MasterTable(Table):
 
     step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]  #: macro step, s
     listen: str = "tcp://127.0.0.1:*"
+    #: Folder of the keys that subsystems must have to connect (`hilrt keys`).
+    keys: str | None = None
+    #: Allows a `listen` that other machines can reach without keys.
+    insecure: bool = False
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
     step_control: StepControl = msgspec.field(default_factory=StepControl)
     order_control: OrderControl = msgspec.field(default_factory=OrderControl)

@@ -25,6 +25,7 @@ from zmq.backend import zmq_poll
 
 from hilrt.clock import monotonic_ns
 from hilrt.errors import ConfigError, ProtocolError
+from hilrt.keys import Doorkeeper
 from hilrt.remote_link import RemoteLink
 from hilrt.wire import (
     MAX_MESSAGE_BYTES,
@@ -78,6 +79,8 @@ class Hub:
         Longest interval between two messages of a living peer, s.
     connect_timeout : float
         How long a peer may take to connect, and to initialize, s.
+    doorkeeper : Doorkeeper, optional
+        Lets only peers with a known key in.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -89,7 +92,8 @@ class Hub:
         Reading of the clock at session time 0, ns; 0 before the session starts.
     counters : Counter of (str, str)
         Messages that were not used, by peer and kind: ``malformed``, ``oversized``,
-        ``unexpected``, ``unknown_sender``, ``rejected``, ``inbox_full``, ``send_lost``, ``flood``.
+        ``unexpected``, ``unknown_sender``, ``rejected``, ``inbox_full``, ``send_lost``, ``flood``;
+        connections refused: ``unknown_key``, ``no_key``.
     """
 
     def __init__(
@@ -99,6 +103,7 @@ class Hub:
         *,
         heartbeat_s: float = HEARTBEAT_S,
         connect_timeout: float = 20.0,
+        doorkeeper: Doorkeeper | None = None,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.session = session
@@ -121,9 +126,14 @@ class Hub:
         self._watching_fd = False
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
+        self._doorkeeper = doorkeeper
+        if doorkeeper is not None:
+            doorkeeper.guard(self._context, self._socket)
         try:
             self.address = _bind(self._socket, listen)
         except zmq.ZMQError as error:
+            if doorkeeper is not None:
+                doorkeeper.close()
             self._context.destroy(linger=0)
             raise ConfigError(
                 f"[master] listen = {listen!r}: {error.strerror}; "
@@ -157,6 +167,9 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
         self._unwatch()
+        if self._doorkeeper is not None:
+            self._count_refused(self._doorkeeper)
+            self._doorkeeper.close()
         self._socket.close(linger=_LINGER_MS)
         self._context.term()
 
@@ -299,6 +312,8 @@ class Hub:
         interval = self._heartbeat_ns // max(len(links), 1)
         stalled = now - self._keep_ns > 2 * self._heartbeat_ns
         self._keep_ns = now + interval
+        if self._doorkeeper is not None:
+            self._count_refused(self._doorkeeper)
         if not links:
             return
         if stalled:  # this process was held up: what the peers sent may still be on its way
@@ -306,6 +321,11 @@ class Hub:
                 link.heard_ns = max(link.heard_ns, now - self._silence_ns + 2 * self._heartbeat_ns)
         self._turn = (self._turn + 1) % len(links)
         links[self._turn].keep(now, self._silence_ns)
+
+    def _count_refused(self, doorkeeper: Doorkeeper) -> None:
+        for kind in doorkeeper.refused():
+            what = "its key is not known" if kind == "unknown_key" else "it has no key"
+            self.count(STRANGER, kind, f"refused: {what}")
 
     @property
     def _silence_ns(self) -> int:

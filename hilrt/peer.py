@@ -18,6 +18,7 @@ from zmq.backend import zmq_poll
 from hilrt import __version__
 from hilrt.clock import monotonic_ns
 from hilrt.errors import ConfigError, ProtocolError, SessionFault
+from hilrt.keys import VARIABLE, peer_keys
 from hilrt.solver import Port
 from hilrt.wire import (
     MAX_MESSAGE_BYTES,
@@ -112,6 +113,9 @@ class Peer:
         self.socket.setsockopt(zmq.SNDHWM, _QUEUE_MESSAGES)
         self.socket.setsockopt(zmq.RCVHWM, _QUEUE_MESSAGES)
         self.socket.setsockopt(zmq.MAXMSGSIZE, 16 * MAX_MESSAGE_BYTES)
+        self._keys = peer_keys(name)
+        if self._keys is not None:
+            self._keys.use(self.socket)
 
     def connect(self, timeout: float = 20.0) -> Welcome:
         """Say hello and wait for the master's welcome; blocks for at most `timeout` [s].
@@ -145,8 +149,13 @@ class Peer:
                     )
         raise SessionFault(
             f"no answer from a master at {self.address} within {timeout:g} s; "
-            "check the address and that the session is running"
+            f"check the address and that the session is running{self._about_keys()}"
         )
+
+    def _about_keys(self) -> str:
+        if self._keys is None:
+            return f"; a session with keys lets in only peers that have theirs ({VARIABLE})"
+        return "; the session may not know this peer's key, or have another one itself"
 
     def send(self, message: Message) -> bool:
         """Send without waiting; False, and counted, when the queue to the master is full."""

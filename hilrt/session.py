@@ -22,14 +22,22 @@ from hilrt.alarms import refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
+from hilrt.check_listen import unguarded
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
 from hilrt.config import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
-from hilrt.host import freeze_gc, other_cpus, set_affinity
+from hilrt.host import (
+    freeze_gc,
+    move_other_threads,
+    other_cpus,
+    run_in_leftover_time,
+    set_affinity,
+)
 from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
+from hilrt.keys import VARIABLE, Doorkeeper, is_local
 from hilrt.link import Link
 from hilrt.master import End, Master
 from hilrt.monitor.commands import CommandPort
@@ -46,6 +54,7 @@ from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
 from hilrt.spawn import Children
 from hilrt.summary import build_summary
+from hilrt.warm_up import warm_up
 
 #: How long the recorder and the terminal view may take to start, and children to end, s.
 START_TIMEOUT = 10.0
@@ -56,6 +65,8 @@ PROCESS_END = 0.1
 REHEARSAL_SHARE = 0.45
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
+#: Processes that must not delay a tick.
+IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page"})
 #: How often views are told that a waiting session is still there, s.
 HOLD_PERIOD = 0.5
 
@@ -96,7 +107,15 @@ class Session:
         programming errors are raised, after everything was closed.
         """
         master = self.tables.master  # its address may be refused: before anything else is opened
-        self.hub = Hub(self.name, master.listen, connect_timeout=master.connect_timeout)
+        keys = None if master.keys is None else self.file.folder / master.keys
+        doorkeeper = None if keys is None else Doorkeeper(keys)
+        self.keys_for_children = {} if keys is None else {VARIABLE: str(keys)}
+        self.hub = Hub(
+            self.name,
+            master.listen,
+            connect_timeout=master.connect_timeout,
+            doorkeeper=doorkeeper,
+        )
         self.monitoring = Monitoring(self.tables.monitor, self.options.web)
         watched = self.options.view or self.real_time or self.monitoring.wanted
         telemetry = Telemetry() if watched else None
@@ -135,6 +154,8 @@ class Session:
             if telemetry is not None:
                 commands = self._start_monitoring(telemetry.address)
             self.cpus_for_children = other_cpus(affinity)
+            self.publisher.announce(self.journal.state, "preparing the numerics")
+            await asyncio.to_thread(warm_up)
             await self._connect()
             initialized = await initialize(self.links, self.tables)
             self.journal.go(State.INITIALIZED, "all subsystems have initialized")
@@ -144,6 +165,8 @@ class Session:
             await self._open_log(numerics, initialized)
             if affinity and (problem := set_affinity(affinity)):
                 self.journal.note("warning", "host", problem)
+            if affinity:
+                move_other_threads(self.cpus_for_children)
             clock = await self._make_clock() if self.real_time else None
             await self._arm(initialized, numerics.exchange)
             if clock is not None:
@@ -174,6 +197,10 @@ class Session:
 
     async def _connect(self) -> None:
         self.journal.go(State.CONNECTING, "starting subsystems")
+        master = self.tables.master
+        if master.keys is None and not is_local(master.listen):
+            sys.stderr.write(f"warning: {unguarded(master.listen)}\n")
+            self.journal.note("warning", "session", unguarded(master.listen), "insecure")
         for name, options in self.tables.subsystems.items():
             link = registry.link_class(options.adapter)(name, options, self.file.folder)
             if isinstance(link, RemoteLink):
@@ -186,6 +213,7 @@ class Session:
                     command.argv,
                     cwd=self.file.folder,
                     affinity=self.cpus_for_children,
+                    env=self.keys_for_children,
                 )
         limit = self.tables.master.connect_timeout
         async with asyncio.timeout(limit + 1.0):
@@ -238,7 +266,10 @@ class Session:
             await asyncio.sleep(0.01)
 
     def _prepare_ticks(self, clock: WallClock, numerics: Numerics) -> None:
-        """Use the wait before a tick: take what has arrived, rehearse the step."""
+        """Keep what can wait from delaying ticks; use the wait before one."""
+        for child in self.children:
+            if child.name in IN_LEFTOVER_TIME:
+                run_in_leftover_time(child.pid)
         exchange = numerics.exchange
         if not self.tables.master.pacing.rehearse:
             clock.before_spin = lambda target_ns: exchange.prefetch()

@@ -1,0 +1,64 @@
+"""A session whose solver process must have a key."""
+
+import pytest
+
+from hilrt.config import load_session
+from hilrt.errors import ConfigError
+from hilrt.keys import make_keys
+from hilrt.run import RunOptions
+from hilrt.session import run_session
+
+SESSION = """
+[session]
+name = "keys"
+duration = 0.05
+pace = "asap"
+[master]
+step = 0.001
+listen = "tcp://0.0.0.0:*"
+keys = "keys"
+connect_timeout = 15.0
+[subsystems.mass1]
+adapter = "zeromq"
+spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass1"]
+[subsystems.mass2]
+adapter = "inprocess"
+model = "hilrt.models.two_mass:Mass2"
+[[connections]]
+from = "mass1.force"
+to = "mass2.force"
+[[connections]]
+from = "mass2.x"
+to = "mass1.x2"
+[[connections]]
+from = "mass2.v"
+to = "mass1.v2"
+"""
+
+
+@pytest.fixture
+def session(tmp_path):
+    def load(text):
+        path = tmp_path / "keys.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_session(path), RunOptions(out=tmp_path / "runs", record=False)
+
+    make_keys(tmp_path / "keys", ["mass1"])
+    return load
+
+
+def test_with_its_key_the_solver_takes_part(session):
+    result = run_session(*session(SESSION))
+    assert (result.fault, result.exit_status) == (None, 0)
+    assert result.summary["steps"] == 50
+
+
+def test_an_open_address_without_keys_is_refused(session):
+    with pytest.raises(ConfigError, match="can be reached by other machines"):
+        run_session(*session(SESSION.replace('keys = "keys"', "")))
+
+
+def test_an_open_address_on_request_is_reported_at_the_start(session, capfd):
+    result = run_session(*session(SESSION.replace('keys = "keys"', "insecure = true")))
+    assert result.exit_status == 0
+    assert "anybody who reaches tcp://0.0.0.0:*" in capfd.readouterr().err

@@ -1,0 +1,105 @@
+"""The report on the host: what is looked up, graded, and said."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from hilrt import doctor
+from hilrt.cli import app
+from hilrt.doctor import Host, Line
+
+
+@pytest.fixture
+def host(tmp_path):
+    def make(**files):
+        for name, text in files.items():
+            path = tmp_path / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return Host(tmp_path)
+
+    return make
+
+
+def test_preemption(host):
+    assert doctor.preemption_line(host(sys__kernel__realtime="1\n")).grade == "good"
+
+
+def test_preemption_chosen_at_boot(host):
+    told = host(sys__kernel__debug__sched__preempt="none voluntary (full)\n")
+    assert doctor.preemption_line(told)[1:3] == ("full", "good")
+
+
+def test_preemption_of_an_ordinary_kernel_has_a_remedy(host):
+    line = doctor.preemption_line(host(proc__version="Linux version 6.1 #1 SMP"))
+    assert line.grade == "poor"
+    assert "PREEMPT_RT" in line.remedy
+
+
+@pytest.mark.parametrize(("name", "graded"), [("performance", "good"), ("powersave", "poor")])
+def test_governor(host, monkeypatch, name, graded):
+    monkeypatch.setattr(doctor, "available_cpus", lambda: [0])
+    files = {"sys__devices__system__cpu__cpu0__cpufreq__scaling_governor": name}
+    line = doctor.governor_line(host(**files))
+    assert (line.found, line.grade, bool(line.remedy)) == (name, graded, graded != "good")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_limits_name_what_is_missing(host, monkeypatch):
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (0, 0))
+    told = host(
+        proc__self__status="CapEff:\t0000000000000000\n",
+        proc__sys__kernel__sched_rt_runtime_us="500000",
+        proc__sys__kernel__sched_rt_period_us="1000000",
+    )
+    lines = doctor.limit_lines(told)
+    assert [line.grade for line in lines] == ["poor", "poor", "poor"]
+    assert "rtprio" in lines[0].remedy
+    assert "memlock" in lines[1].remedy
+    assert "50%" in lines[2].found
+
+
+def test_can_interfaces(host):
+    assert "no SocketCAN" in doctor.can_line(host()).found
+    told = host(sys__class__net__can0__type="280", sys__class__net__can0__flags="0x80")
+    assert doctor.can_line(told)[1:3] == ("can0: down", "poor")
+    told = host(sys__class__net__can0__type="280", sys__class__net__can0__flags="0x81")
+    line = doctor.can_line(told)
+    assert line.grade == "good"
+    assert "nothing is sent" in line.found
+
+
+def test_loopback_answers():
+    line = doctor.loopback_line()
+    assert "us (p99" in line.found
+
+
+def test_wake_ups_are_measured(monkeypatch):
+    monkeypatch.setattr(doctor, "WAKES", 10)
+    lines = doctor.wake_lines()
+    assert [line.what.split(" ")[0] for line in lines] == ["wake-up", "wake-up"]
+    assert all("us (p99" in line.found for line in lines)
+
+
+def test_less_is_better():
+    assert [doctor.grade(v, 1, 2) for v in (1, 2, 3)] == ["good", "poor", "bad"]
+
+
+def test_every_line_that_is_not_good_has_a_remedy():
+    lines = doctor.examine()
+    assert len(lines) >= 9
+    assert all(line.remedy for line in lines if line.grade != "good")
+
+
+def test_command(monkeypatch):
+    lines = [Line("clock", "fine", "good"), Line("load", "much", "bad", "close things")]
+    monkeypatch.setattr(doctor, "examine", lambda: lines)
+    shown = CliRunner().invoke(app, ["doctor"])
+    assert shown.exit_code == 1
+    assert "-> close things" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).stdout)
+    assert told[1] == {"what": "load", "found": "much", "grade": "bad", "remedy": "close things"}
