@@ -1,4 +1,4 @@
-"""A ball that bounces: event mode and early return find the impact, without them it is seen late."""
+"""A bouncing ball: event mode and early return find the impact; without them it is seen late."""
 
 import math
 

@@ -1,0 +1,106 @@
+"""``adapter = "fmu"``: an FMU behind a link, and what `hilrt check` says of its table."""
+
+import numpy as np
+import pytest
+
+from hilrt.check import check_file
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.fmu.command import load_fmu
+from hilrt_adapters.fmu import FmuLink, Options
+from tests.adapters.link_contract import arrivals
+from tests.fmu.build import mass, needs_compiler
+
+pytestmark = needs_compiler
+
+
+def make(path, **table):
+    table = {"params": {"F": 0.0}, **table}
+    return FmuLink("model", Options(adapter="fmu", fmu=path.name, **table), path.parent)
+
+
+async def test_a_step_through_the_link():
+    link = make(mass(3))
+    await link.open()
+    sample = await link.initialize(0.0, np.array([1.0, 0.0]))
+    assert sample.y.tolist() == [-100.0, 0.0, 0.0]
+    link.dispatch(0, 0.0, 1e-3, np.array([[1.0, 0.0]]))
+    (arrival,) = await arrivals(link)
+    assert arrival.tick == 0
+    np.testing.assert_allclose(arrival.sample.y[2], 0.1)
+    await link.close()
+
+
+async def test_ports_are_known_without_the_binary_being_loaded():
+    path = mass(3, flags=("-DCRASH",))
+    ports = FmuLink.ports("model", make(path).options, path.parent)
+    assert [port.name for port in ports.outputs] == ["force", "x", "v"]
+
+
+async def test_a_failing_fmu_loses_the_subsystem():
+    link = make(mass(3), params={"F": 0.0, "fault": 3})
+    await link.open()
+    await link.initialize(0.0, np.zeros(2))
+    link.dispatch(0, 0.0, 1e-3, np.zeros((1, 2)))
+    with pytest.raises(PeerLost, match="fmi3DoStep returned error: singular matrix"):
+        await arrivals(link)
+    with pytest.raises(PeerLost, match="singular matrix"):
+        link.poll()
+    await link.close()
+
+
+SESSION = """
+[session]
+name = "check"
+duration = 1.0
+pace = "asap"
+[master]
+step = 0.001
+[subsystems.a]
+adapter = "fmu"
+fmu = "{fmu}"
+{table}
+[subsystems.b]
+adapter = "fmu"
+fmu = "{fmu}"
+params = {{ x2 = 0.0, v2 = 0.0 }}
+[[connections]]
+from = "a.{source}"
+to = "b.F"
+"""
+HELD = "params = { x2 = 0.0, v2 = 0.0, F = 0.0 }"
+
+
+@pytest.mark.parametrize(
+    ("table", "source", "message"),
+    [
+        (HELD, "forse", "'a' has no output 'forse'; did you mean 'force'?"),
+        (HELD, "x", "unit 'm' does not convert to 'N'"),
+        (HELD.replace("F =", "FF ="), "force", "no such parameter"),
+        (HELD + "\nsubstep = 2", "force", "did you mean 'substeps'?"),
+        (HELD + "\nsubsteps = 0", "force", ">= 1"),
+    ],
+)
+def test_check_names_what_is_wrong(table, source, message, tmp_path):
+    file = tmp_path / "session.toml"
+    file.write_text(SESSION.format(fmu=mass(2), table=table, source=source))
+    assert message in "\n".join(map(str, check_file(file)))
+
+
+def test_check_is_content_with_what_is_right(tmp_path):
+    file = tmp_path / "session.toml"
+    file.write_text(SESSION.format(fmu=mass(2), table=HELD, source="force"))
+    assert not [problem for problem in check_file(file) if problem.level == "error"]
+
+
+def test_check_without_a_binary(tmp_path):
+    file = tmp_path / "session.toml"
+    file.write_text(SESSION.format(fmu=mass(2, binary=False), table=HELD, source="force"))
+    assert "has no binary for" in "\n".join(map(str, check_file(file)))
+
+
+def test_options_of_the_command_line():
+    path = str(mass(2))
+    solver = load_fmu(path, {"F": 0.0}, {"substeps": 4, "outputs": ["x"]})
+    assert [port.name for port in solver.outputs] == ["x"]
+    with pytest.raises(ConfigError, match=r"\[--option\] substep: .*did you mean 'substeps'"):
+        load_fmu(path, {}, {"substep": 4})

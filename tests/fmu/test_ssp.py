@@ -1,0 +1,207 @@
+"""Sessions from SSP archives: nested systems, transformations, units, parameter sets."""
+
+import tomllib
+import zipfile
+
+import pytest
+
+from hilrt.check import check_file
+from hilrt.errors import ConfigError
+from hilrt.fmu.ssp import read_ssp
+from hilrt.fmu.ssp_session import import_ssp
+from tests.fmu.build import mass, needs_compiler
+
+HEAD = (
+    '<ssd:SystemStructureDescription version="1.0" name="two masses" '
+    'xmlns:ssd="http://ssp-standard.org/SSP1/SystemStructureDescription" '
+    'xmlns:ssc="http://ssp-standard.org/SSP1/SystemStructureCommon" '
+    'xmlns:ssv="http://ssp-standard.org/SSP1/SystemStructureParameterValues" '
+    'xmlns:ssm="http://ssp-standard.org/SSP1/SystemStructureParameterMapping">'
+)
+
+
+def connector(name, kind, unit=None):
+    inside = "<ssc:Real/>" if unit is None else f'<ssc:Real unit="{unit}"/>'
+    return f'<ssd:Connector name="{name}" kind="{kind}">{inside}</ssd:Connector>'
+
+
+def connection(start, end, inside="", **more):
+    def side(which, text):
+        element, _, name = text.rpartition(".")
+        given = f'{which}Element="{element}" ' if element else ""
+        return f'{given}{which}Connector="{name}"'
+
+    extra = " ".join(f'{key}="{value}"' for key, value in more.items())
+    return (
+        f"<ssd:Connection {side('start', start)} {side('end', end)} {extra}>{inside}"
+        "</ssd:Connection>"
+    )
+
+
+def component(name, source, inside=""):
+    return (
+        f'<ssd:Component name="{name}" source="resources/{source}" '
+        f'type="application/x-fmu-sharedlibrary">{inside}</ssd:Component>'
+    )
+
+
+LINEAR = '<ssc:LinearTransformation factor="{}" offset="{}"/>'
+PARAMETERS = (
+    "<ssd:ParameterBindings><ssd:ParameterBinding><ssd:ParameterValues>"
+    '<ssv:ParameterSet version="1.0" name="p"><ssv:Parameters>{}</ssv:Parameters>'
+    "</ssv:ParameterSet></ssd:ParameterValues></ssd:ParameterBinding></ssd:ParameterBindings>"
+)
+REAL = '<ssv:Parameter name="{}"><ssv:Real value="{}" unit="{}"/></ssv:Parameter>'
+
+SYSTEM = (
+    HEAD
+    + '<ssd:System name="root">'
+    + PARAMETERS.format(REAL.format("left.m", 2000, "g") + REAL.format("box.right.k", 1, "N/mm"))
+    + "<ssd:Elements>"
+    + component(
+        "left",
+        "mass.fmu",
+        "<ssd:Connectors>"
+        + connector("force", "output", "N")
+        + "</ssd:Connectors>"
+        + PARAMETERS.format(REAL.format("m", 5, "kg") + REAL.format("v", 100, "m/s")),
+    )
+    + '<ssd:System name="box"><ssd:Connectors>'
+    + connector("pull", "input", "kN")
+    + connector("place", "output")
+    + "</ssd:Connectors><ssd:Elements>"
+    + component("right", "mass.fmu")
+    + "</ssd:Elements><ssd:Connections>"
+    + connection("pull", "right.F", LINEAR.format(2, 1))
+    + connection("right.x", "place")
+    + "</ssd:Connections></ssd:System>"
+    + "</ssd:Elements><ssd:Connections>"
+    + connection("left.force", "box.pull")
+    + connection("box.place", "left.x2", LINEAR.format(-1, 0.5))
+    + connection("box.place", "left.v2", suppressUnitConversion="true")
+    + "</ssd:Connections></ssd:System>"
+    + '<ssd:DefaultExperiment startTime="1.0" stopTime="3.0"/>'
+    + "</ssd:SystemStructureDescription>"
+)
+
+
+def archive(folder, text=SYSTEM, fmu=True):
+    path = folder / "system.ssp"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("SystemStructure.ssd", text)
+        if fmu:
+            packed.write(mass(3), "resources/mass.fmu")
+    return path
+
+
+@needs_compiler
+def test_a_nested_system_becomes_a_session(tmp_path):
+    out = tmp_path / "session.toml"
+    notes = import_ssp(archive(tmp_path), out)
+    session = tomllib.loads(out.read_text())
+    assert session["session"] == {"name": "two-masses", "duration": 2.0, "pace": "asap"}
+    left, right = session["subsystems"]["left"], session["subsystems"]["box_right"]
+    assert left["fmu"] == "session/mass.fmu"
+    assert left["params"] == {"m": 2.0, "v": 100.0}  # the outer system's binding, in kg
+    assert right["params"] == {"k": 1000.0}
+    assert left["inputs"] == {"F": {"start": 0.0}}
+    by_target = {c["to"]: c for c in session["connections"]}
+    # N to kN at the box, then 2 u + 1 in newtons, whatever the box counts in.
+    assert by_target["box_right.F"] == {
+        "from": "left.force",
+        "to": "box_right.F",
+        "gain": 2.0,
+        "offset": 1.0,
+    }
+    assert (by_target["left.x2"]["gain"], by_target["left.x2"]["offset"]) == (-1.0, 0.5)
+    assert [note for note in notes if "left.v2" in note]  # metres into metres per second
+    errors = [problem for problem in check_file(out) if problem.level == "error"]
+    assert len(errors) == 1
+    assert "left.v2" in str(errors[0])
+
+
+@needs_compiler
+def test_hosted_components_get_a_process_each(tmp_path):
+    out = tmp_path / "session.toml"
+    import_ssp(archive(tmp_path), out, hosted=True)
+    left = tomllib.loads(out.read_text())["subsystems"]["left"]
+    assert left["adapter"] == "zeromq"
+    command = ["hilrt", "solver", "session/mass.fmu", "--param", "m=2.0", "--param", "v=100.0"]
+    assert left["spawn"] == command
+
+
+@needs_compiler
+def test_parameter_sets_and_mappings_in_files(tmp_path):
+    binding = (
+        '<ssd:ParameterBindings><ssd:ParameterBinding source="set.ssv">'
+        '<ssd:ParameterMapping source="map.ssm"/></ssd:ParameterBinding></ssd:ParameterBindings>'
+    )
+    text = SYSTEM.replace("<ssd:Elements>", binding + "<ssd:Elements>", 1)
+    path = archive(tmp_path, text)
+    namespaces = HEAD[HEAD.index("xmlns:ssd") :]
+    mapping = '<ssm:MappingEntry source="mu" target="left.c">{}</ssm:MappingEntry>'
+    with zipfile.ZipFile(path, "a") as packed:
+        real = '<ssv:Parameter name="mu"><ssv:Real value="3"/></ssv:Parameter>'
+        packed.writestr(
+            "set.ssv",
+            f'<ssv:ParameterSet version="1.0" name="s" {namespaces}<ssv:Parameters>{real}'
+            "</ssv:Parameters></ssv:ParameterSet>",
+        )
+        packed.writestr(
+            "map.ssm",
+            f'<ssm:ParameterMapping version="1.0" {namespaces}'
+            f"{mapping.format(LINEAR.format(10, 0))}</ssm:ParameterMapping>",
+        )
+    import_ssp(path, tmp_path / "session.toml")
+    session = tomllib.loads((tmp_path / "session.toml").read_text())
+    assert session["subsystems"]["left"]["params"]["c"] == 30.0
+
+
+@needs_compiler
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "session.toml").write_text("mine")
+    with pytest.raises(ConfigError, match="exists"):
+        import_ssp(archive(tmp_path), tmp_path / "session.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<a>", "is not XML"),
+        (HEAD + "</ssd:SystemStructureDescription>", "describes no system"),
+        (
+            HEAD + '<ssd:System name="r"/></ssd:SystemStructureDescription>',
+            "has no components",
+        ),
+        (
+            SYSTEM.replace("mass.fmu", "mass.xyz").replace("x-fmu-sharedlibrary", "x-other"),
+            "is no FMU",
+        ),
+    ],
+)
+def test_archives_that_cannot_be_used(text, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        read_ssp(archive(tmp_path, text, fmu=False))
+
+
+def test_a_missing_fmu_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"has no resources/mass\.fmu, the FMU of 'left'"):
+        import_ssp(archive(tmp_path, fmu=False), tmp_path / "session.toml")
+
+
+def test_connections_in_a_circle(tmp_path):
+    boxes = "".join(
+        f'<ssd:System name="{n}"><ssd:Connectors>{connector("a", "input")}</ssd:Connectors>'
+        "</ssd:System>"
+        for n in "xy"
+    )
+    text = (
+        f'{HEAD}<ssd:System name="r"><ssd:Elements>{component("left", "mass.fmu")}{boxes}'
+        "</ssd:Elements><ssd:Connections>"
+        + connection("x.a", "y.a")
+        + connection("y.a", "x.a")
+        + connection("x.a", "left.F")
+        + "</ssd:Connections></ssd:System></ssd:SystemStructureDescription>"
+    )
+    with pytest.raises(ConfigError, match="in a circle"):
+        read_ssp(archive(tmp_path, text, fmu=False))
