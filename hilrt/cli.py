@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from hilrt import cli_can, cli_fmu, cli_log, cli_replay
+from hilrt import cli_can, cli_fmu, cli_log, cli_replay, cli_report
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ app.command("import-ssp")(cli_fmu.import_ssp)
 app.command("export")(cli_log.export)
 app.command("import")(cli_log.import_)
 app.command("play")(cli_log.play)
+app.command()(cli_report.report)
+app.command()(cli_report.compare)
 app.command()(cli_replay.replay)
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]

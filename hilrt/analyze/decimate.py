@@ -6,6 +6,7 @@ larger than memory is read once, and a spike of a single tick stays visible.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +110,9 @@ class Envelope:
         return rows
 
 
-def read_curves(stream: LogStream, limit: int) -> dict[str, Curve]:
+def read_curves(
+    stream: LogStream, limit: int, also: Callable[[Block], None] | None = None
+) -> dict[str, Curve]:
     """Read a whole log and return the points of every signal, by name.
 
     Parameters
@@ -118,6 +121,8 @@ def read_curves(stream: LogStream, limit: int) -> dict[str, Curve]:
         The log; its other attributes are filled on return.
     limit : int
         A curve has at most four times as many points.
+    also : callable, optional
+        Called with every block.
     """
     envelopes: dict[str, Envelope] = {}
     for block in stream.blocks():
@@ -125,6 +130,8 @@ def read_curves(stream: LogStream, limit: int) -> dict[str, Curve]:
         if topic not in envelopes:
             envelopes[topic] = Envelope(len(block.channel.signals), limit)
         envelopes[topic].add(block)
+        if also is not None:
+            also(block)
     curves: dict[str, Curve] = {}
     for channel in stream.channels.values():
         envelope = envelopes.get(channel.topic)

@@ -76,7 +76,7 @@ class Material:
             curves=curves,
             units={signal.name: signal.unit for signal in signals},
             topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
-            bonds=_bonds(stream),
+            bonds=bonds_of(stream),
             connections=_connections(stream),
             gaps=[event for event in stream.events if event.cause == "record_gap"][:MAX_GAPS],
         )
@@ -102,7 +102,8 @@ class Material:
         return (float(low), float(high) if high > low else float(low) + 1.0)
 
 
-def _bonds(stream: LogStream) -> dict[str, dict[str, str]]:
+def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
+    """Bond to the names of its ``effort`` and ``flow``, from the log's metadata."""
     try:
         bonds = json.loads(stream.metadata.get("bonds", "[]"))
         return {bond["name"]: bond for bond in bonds}
@@ -139,7 +140,8 @@ def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
 # -- time figures --------------------------------------------------------------------------------
 
 
-def _time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:
+def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:
+    """A figure over session time; all with the same range zoom together."""
     plot = figure(
         height=height,
         sizing_mode="stretch_width",
@@ -152,7 +154,7 @@ def _time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) 
         output_backend="canvas",
         **options,
     )
-    _plain(plot)
+    plain(plot)
     return plot
 
 
@@ -161,7 +163,8 @@ def _label(text: str) -> str:
     return text.replace("$", "＄")
 
 
-def _plain(plot: Any) -> None:
+def plain(plot: Any) -> None:
+    """Colours of the page, no frame, labels in line with those of other figures."""
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
     plot.background_fill_alpha = 0.0
@@ -182,7 +185,7 @@ def _lines(
     overlaid: bool = False,
 ) -> Any:
     """Curves of one unit; `overlaid` draws the first broad and pale below those that follow it."""
-    plot = _time_figure(shared, material.units.get(names[0], ""))
+    plot = time_figure(shared, material.units.get(names[0], ""))
     for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
         curve = material.broken(name)
         source = ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
@@ -208,6 +211,12 @@ def _lines(
                 fill_alpha=0.15,
             )
         )
+    legend_above(plot)
+    return plot
+
+
+def legend_above(plot: Any) -> None:
+    """Legend in a row over the curves; pointing at an entry hides its curve."""
     plot.yaxis[0].formatter.power_limit_high = 7
     plot.legend.click_policy = "hide"
     plot.legend.location = "top_left"
@@ -217,7 +226,6 @@ def _lines(
     plot.legend.background_fill_alpha = 0.0
     plot.legend.border_line_alpha = 0.0
     plot.add_layout(plot.legend[0], "above")
-    return plot
 
 
 def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
@@ -298,7 +306,7 @@ def _flags(material: Material, shared: Range1d) -> list[Drawing]:
     raised = [cause for cause, times in bars.items() if times]
     if not raised:
         return []
-    plot = _time_figure(
+    plot = time_figure(
         shared, " ", height=70 + 26 * len(raised), y_range=list(reversed(raised)), min_border_top=8
     )
     plot.min_border_left = 170
@@ -334,6 +342,9 @@ def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> 
     if "master:step" in timing and np.ptp(material.curves["master:step"].y) > 0.0:
         plot = _lines(material, shared, ["master:step"])
         drawings.append(Drawing("Step size", "", plot))
+    if "master:order" in timing:
+        plot = _lines(material, shared, ["master:order"])
+        drawings.append(Drawing("Order of extrapolation", "Highest of all connections.", plot))
     others = [n for n in timing if material.units[n] in ("us", "µs")]
     if others and summary.get("lateness_us"):
         plot = _lines(material, shared, others)
@@ -358,7 +369,7 @@ def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
         tools="pan,box_zoom,reset,save",
         active_scroll=None,
     )
-    _plain(plot)
+    plain(plot)
     shown = slice(first, last)
     top = np.maximum(np.array(counts, float)[shown], 0.5)
     ends = np.where(np.isfinite(right[shown]), right[shown], left[shown] * 1.1)

@@ -1,0 +1,236 @@
+"""Two sessions on one page: numbers side by side, curves on top of each other."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilrt.analyze.differences import PARTED, Difference, differences
+from hilrt.analyze.page import escape, render, table
+from hilrt.analyze.report import Digest, read_digest, save
+from hilrt.errors import RecordError
+from hilrt.wording import number, words
+
+#: Numbers further apart than this are highlighted.
+NOTABLE = 0.05
+MAX_SIGNALS = 60
+_NO_DEFAULT = "–"
+
+
+@dataclass
+class Comparison:
+    """Two logs and what sets them apart.
+
+    Attributes
+    ----------
+    a, b : Digest
+    signals : list of Difference
+        Signals of both, the most different first.
+    only_a, only_b : list of str
+        Signals that one log alone has.
+    settings : list of (key, a, b)
+        Keys of the session files with different values.
+    """
+
+    a: Digest
+    b: Digest
+    signals: list[Difference]
+    only_a: list[str]
+    only_b: list[str]
+    settings: list[tuple[str, str, str]]
+
+    @property
+    def equal(self) -> bool:
+        """Whether every signal is the same to the last bit, at the same times."""
+        same = self.a.tally.rows == self.b.tally.rows and not self.only_a and not self.only_b
+        return same and all(signal.equal for signal in self.signals)
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "equal": self.equal,
+            "settings": {key: {"a": a, "b": b} for key, a, b in self.settings},
+            "signals": {signal.name: signal.as_json() for signal in self.signals},
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "a": self.a.as_json(),
+            "b": self.b.as_json(),
+        }
+
+
+def compare_logs(a: Path, b: Path) -> Comparison:
+    """Read two logs.
+
+    Raises
+    ------
+    RecordError
+        If one cannot be read, or bokeh is missing.
+    """
+    left, right = read_digest(a), read_digest(b)
+    names_a, names_b = (list(digest.tally.stats) for digest in (left, right))
+    return Comparison(
+        a=left,
+        b=right,
+        signals=differences(left.file, right.file),
+        only_a=[name for name in names_a if name not in right.tally.stats],
+        only_b=[name for name in names_b if name not in left.tally.stats],
+        settings=list(_settings(left, right)),
+    )
+
+
+def write_comparison(a: Path, b: Path, out: Path, *, png: bool = False) -> Path:
+    """Write the page about two logs, and its numbers as JSON beside it."""
+    try:
+        from hilrt.analyze.figure_compare import draw_both
+    except ImportError:
+        raise RecordError("the comparison needs bokeh; install hilrt[report]") from None
+    found = compare_logs(a, b)
+    drawings = draw_both(found)
+    page = render("comparison", _head(found), _tables(found), drawings)
+    save(out, page)
+    save(out.with_suffix(".json"), json.dumps(found.as_json(), indent=1, default=str))
+    if png:
+        from hilrt.analyze.report_png import write_pictures
+
+        write_pictures(drawings, out.with_suffix(""))
+    return out
+
+
+# -- what the session files say ------------------------------------------------------------------
+
+
+def _settings(a: Digest, b: Digest) -> Iterator[tuple[str, str, str]]:
+    left, right = _flat(_session_file(a)), _flat(_session_file(b))
+    for digest, flat in ((a, left), (b, right)):
+        overrides = digest.stream.metadata.get("overrides")
+        if overrides and overrides not in ("[]", "()"):
+            flat["--set"] = overrides
+    for key in sorted(left.keys() | right.keys()):
+        if left.get(key) != right.get(key):
+            yield key, str(left.get(key, _NO_DEFAULT)), str(right.get(key, _NO_DEFAULT))
+
+
+def _session_file(digest: Digest) -> dict[str, Any]:
+    for name, data in digest.stream.attachments.items():
+        if name.endswith(".toml"):
+            try:
+                return tomllib.loads(data.decode())
+            except (ValueError, UnicodeDecodeError):
+                continue
+    return {}
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Dotted key to value; tables in a list go by their name or number."""
+    if isinstance(value, dict):
+        items = {str(key): inner for key, inner in value.items()}
+    elif isinstance(value, list) and value and all(isinstance(inner, dict) for inner in value):
+        items = {str(inner.get("name", i)): inner for i, inner in enumerate(value)}
+    else:
+        return {path: value}
+    found: dict[str, Any] = {}
+    for key, inner in items.items():
+        found |= _flat(inner, f"{path}.{key}" if path else key)
+    return found
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+def _head(found: Comparison) -> str:
+    names = []
+    for letter, digest in (("A", found.a), ("B", found.b)):
+        verdict = str(digest.summary.get("verdict") or "unknown")
+        session = digest.summary.get("session") or digest.stream.metadata.get("session", "")
+        names.append(
+            f'<p class="facts"><b>{letter}</b> {escape(session)} · {escape(digest.file)} '
+            f'<span class="verdict {escape(verdict)}">{escape(verdict)}</span></p>'
+        )
+    return f"<h1>Comparison</h1>{''.join(names)}<p class='advice'>{escape(_verdict(found))}</p>"
+
+
+def _verdict(found: Comparison) -> str:
+    if found.equal:
+        return "The logs are equal: every signal, at every tick, to the last bit."
+    apart = [s for s in found.signals if s.parted is not None and ":" not in s.name]
+    if not apart:
+        timing = "" if found.only_a or found.only_b else " Timing and the like differ."
+        return f"No output differs by more than {PARTED:g} of its size.{timing}"
+    first = min(apart, key=lambda s: s.parted or 0.0)
+    most = max(apart, key=lambda s: s.relative)
+    share = "" if math.isinf(most.relative) else f" ({number(100 * most.relative, 3)} %, RMS)"
+    return (
+        f"{len(apart)} outputs differ. The first to part is {first.name}, at "
+        f"{number(first.parted)} s; the furthest apart is {most.name}{share}."
+    )
+
+
+def _tables(found: Comparison) -> str:
+    settings = [list(row) for row in found.settings]
+    rows = list(_numbers(found.a.summary, found.b.summary))
+    marked = [(r, 3) for r, row in enumerate(rows) if _notable(row[1], row[2])]
+    shown = [[label, number(a), number(b), _change(a, b)] for label, a, b in rows]
+    signals = [s for s in found.signals if not s.equal][:MAX_SIGNALS]
+    heading = f"Signals that differ: {sum(not s.equal for s in found.signals)} of "
+    parts = [
+        table("Settings that differ", ["", "A", "B"], settings),
+        table("Numbers", ["", "A", "B", "change"], shown, marked=marked),
+        table(
+            f"{heading}{len(found.signals)}",
+            ["", "unit", "RMS of A − B", "of A", "largest", "at, s", "parted at, s"],
+            [_signal_row(s) for s in signals],
+            marked=[(r, 3) for r, s in enumerate(signals) if s.relative > NOTABLE],
+        ),
+    ]
+    for letter, names in (("A", found.only_a), ("B", found.only_b)):
+        parts.append(table(f"Only in {letter}", [""], [[name] for name in names[:MAX_SIGNALS]]))
+    advice = [
+        [letter, d.advice.text]
+        for letter, d in (("A", found.a), ("B", found.b))
+        if d.advice is not None
+    ]
+    parts.append(table("Step size", ["", ""], advice))
+    return "".join(parts)
+
+
+def _signal_row(s: Difference) -> list[str]:
+    share = "∞" if math.isinf(s.relative) else f"{number(100 * s.relative, 3)} %"
+    parted = "–" if s.parted is None else number(s.parted)
+    return [s.name, s.unit, number(s.rms, 3), share, number(s.largest, 3), number(s.at), parted]
+
+
+def _numbers(
+    a: Mapping[str, Any], b: Mapping[str, Any]
+) -> Iterator[tuple[str, float | None, float | None]]:
+    """Label and value of everything that both summaries have a number for."""
+    left, right = _flat(a), _flat(b)
+    for key in left | right:
+        table_, _, leaf = key.rpartition(".")
+        if key.startswith(("host.", "versions.", "lateness_histogram")) or leaf == "last":
+            continue
+        values = [flat.get(key) for flat in (left, right)]
+        numeric = [
+            float(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else None
+            for v in values
+        ]
+        if any(value is not None for value in numeric) and any(numeric):
+            yield words(f"{table_}.{leaf}" if table_ else leaf), numeric[0], numeric[1]
+
+
+def _notable(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is not b
+    return abs(a - b) > NOTABLE * max(abs(a), abs(b))
+
+
+def _change(a: float | None, b: float | None) -> str:
+    if a is None or b is None or a == b:
+        return "" if a == b else "–"
+    if a == 0.0:
+        return f"{'+' if b > a else ''}{number(b - a, 3)}"
+    return f"{100.0 * (b - a) / abs(a):+.1f} %"

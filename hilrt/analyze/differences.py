@@ -1,0 +1,158 @@
+"""How far the signals of two logs are apart, read side by side once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.record.reader import Block, LogStream
+from hilrt.solver import Floats
+
+#: Relative difference above which signals count as having parted.
+PARTED = 1e-6
+
+
+@dataclass
+class Difference:
+    """One signal in both logs, at the times that both have.
+
+    Attributes
+    ----------
+    rows : int
+        Common times at which both have a value.
+    equal : bool
+        Whether all of them are the same to the last bit.
+    rms, largest : float
+        Of A − B.
+    scale : float
+        RMS of A.
+    at : float
+        Time of the largest difference, s.
+    parted : float or None
+        First time at which they differ by more than `PARTED` of the largest magnitude so far, s.
+    """
+
+    name: str
+    unit: str = ""
+    rows: int = 0
+    equal: bool = True
+    square: float = 0.0
+    scale_square: float = 0.0
+    largest: float = 0.0
+    at: float = math.nan
+    parted: float | None = None
+    _high: float = 0.0
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of the difference."""
+        return math.sqrt(self.square / self.rows) if self.rows else math.nan
+
+    @property
+    def scale(self) -> float:
+        """Root mean square of A."""
+        return math.sqrt(self.scale_square / self.rows) if self.rows else math.nan
+
+    @property
+    def relative(self) -> float:
+        """RMS of the difference over that of A; infinite where A is zero and B is not."""
+        if not self.rows or self.rms == 0.0:
+            return 0.0
+        return self.rms / self.scale if self.scale > 0.0 else math.inf
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "unit": self.unit,
+            "rows": self.rows,
+            "equal": self.equal,
+            "rms": self.rms if self.rows else None,
+            "relative": self.relative if math.isfinite(self.relative) else None,
+            "largest": self.largest,
+            "at_s": None if math.isnan(self.at) else self.at,
+            "parted_s": self.parted,
+        }
+
+    def add(self, t: Floats, a: Floats, b: Floats) -> None:
+        """Take values at common times [s]."""
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        if np.any(nan_a != nan_b):
+            self.equal = False
+        keep = ~(nan_a | nan_b)
+        t, a, b = t[keep], a[keep], b[keep]
+        if not len(t):
+            return
+        self.rows += len(t)
+        with np.errstate(invalid="ignore"):  # infinite in both: no difference
+            gap = np.where(a == b, 0.0, np.abs(a - b))
+        self.equal = self.equal and not gap.any()
+        self.square += float(gap @ gap)
+        self.scale_square += float(a @ a)
+        worst = int(np.argmax(gap))
+        if gap[worst] > self.largest:
+            self.largest, self.at = float(gap[worst]), float(t[worst])
+        if self.parted is None:
+            high = np.maximum.accumulate(np.maximum(np.abs(a), self._high))
+            over = np.flatnonzero(gap > PARTED * high)
+            self.parted = float(t[over[0]]) if len(over) else None
+            self._high = float(high[-1])
+
+
+def differences(a: Path, b: Path) -> list[Difference]:
+    """Differences of the signals that both logs have, the largest relative ones first.
+
+    Times are session times; the logs are read in step, a second at a time.
+    """
+    found: dict[str, Difference] = {}
+    waiting: tuple[dict[str, list[Block]], dict[str, list[Block]]] = ({}, {})
+    for side, block in _in_step(a, b):
+        topic = block.channel.topic
+        waiting[side].setdefault(topic, []).append(block)
+        if topic in waiting[1 - side]:
+            _compare(waiting[0], waiting[1], topic, found)
+    return sorted(found.values(), key=lambda d: -d.relative)
+
+
+def _in_step(a: Path, b: Path) -> Iterator[tuple[int, Block]]:
+    """Blocks of both logs, always from the one that is behind."""
+    streams = [iter(LogStream(path).blocks()) for path in (a, b)]
+    heads = [next(stream, None) for stream in streams]
+    while any(head is not None for head in heads):
+        times = [1 << 62 if head is None else int(head.times_ns[0]) for head in heads]
+        side = 0 if times[0] <= times[1] else 1
+        head = heads[side]
+        assert head is not None
+        yield side, head
+        heads[side] = next(streams[side], None)
+
+
+def _compare(
+    a: dict[str, list[Block]], b: dict[str, list[Block]], topic: str, found: dict[str, Difference]
+) -> None:
+    """Compare what both have of a topic, and keep what only one has yet."""
+    left, right = _joined(a.pop(topic)), _joined(b.pop(topic))
+    until = min(int(left.times_ns[-1]), int(right.times_ns[-1]))
+    _, i, j = np.intersect1d(left.times_ns, right.times_ns, return_indices=True)
+    columns = {s.name: k for k, s in enumerate(right.channel.signals)}
+    t = left.times_ns[i] / 1e9
+    for k, signal in enumerate(left.channel.signals):
+        if signal.name in columns and len(i):
+            pair = found.setdefault(signal.name, Difference(signal.name, signal.unit))
+            pair.add(t, left.values[i, k], right.values[j, columns[signal.name]])
+    for block, rest in ((left, a), (right, b)):
+        keep = block.times_ns > until
+        if keep.any():
+            rest[topic] = [Block(block.channel, block.times_ns[keep], block.values[keep])]
+
+
+def _joined(blocks: list[Block]) -> Block:
+    if len(blocks) == 1:
+        return blocks[0]
+    times = np.concatenate([block.times_ns for block in blocks])
+    values = np.concatenate([block.values for block in blocks])
+    return Block(blocks[0].channel, times, values)

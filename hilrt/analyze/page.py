@@ -1,0 +1,165 @@
+"""The frame of a report page: self-contained, light and dark, figures of bokeh inlined."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hilrt.analyze.figures import Drawing
+
+
+def escape(value: object) -> str:
+    """Text as HTML."""
+    return html.escape(str(value))
+
+
+def table(
+    heading: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    note: str = "",
+    marked: Iterable[tuple[int, int]] = (),
+) -> str:
+    """A table with a heading; nothing where there is no row.
+
+    Parameters
+    ----------
+    marked : iterable of (row, column)
+        Cells to highlight.
+    """
+    highlight = set(marked)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="differs">{escape(cell)}</td>'
+            if (r, c) in highlight
+            else f"<td>{escape(cell)}</td>"
+            for c, cell in enumerate(row)
+        )
+        + "</tr>"
+        for r, row in enumerate(rows)
+    )
+    if not body:
+        return ""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    tail = f"<p>{escape(note)}</p>" if note else ""
+    return (
+        f'<section class="table"><h2>{escape(heading)}</h2><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>{tail}</section>"
+    )
+
+
+def render(
+    title: str, head: str, tables: str, drawings: Sequence[Drawing], events: str = ""
+) -> str:
+    """The whole page; `head`, `tables` and `events` are HTML."""
+    from bokeh.document import Document
+    from bokeh.embed import components
+    from bokeh.resources import Resources
+
+    document = Document()
+    with document.models.freeze():  # else every new root walks through all the models again
+        for drawing in drawings:
+            document.add_root(drawing.plot)
+    script, divs = components([drawing.plot for drawing in drawings]) if drawings else ("", ())
+    figures = "".join(
+        f'<section class="figure"><h2>{escape(drawing.heading)}</h2>'
+        f"<p>{escape(drawing.note)}</p>{div}</section>"
+        for drawing, div in zip(drawings, divs, strict=True)
+    )
+    return _PAGE.format(
+        title=escape(title),
+        style=_STYLE,
+        library=Resources(mode="inline", components=["bokeh"]).render_js(),
+        head=head,
+        tables=tables,
+        figures=figures,
+        events=events,
+        script=script,
+        theme=_THEME,
+    )
+
+
+_STYLE = """
+:root { --page: #fbfbfa; --ink: #1d2126; --soft: #626b75; --line: #dfe2e5; --card: #ffffff;
+  --mark: #fbe3b5; }
+@media (prefers-color-scheme: dark) {
+  :root { --page: #15181b; --ink: #e4e7ea; --soft: #98a2ac; --line: #31373d; --card: #1c2024;
+    --mark: #5a431a; }
+}
+html { color-scheme: light dark; }
+body { margin: 0 auto; max-width: 1180px; padding: 28px 24px 60px; background: var(--page);
+  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 26px; font-weight: 650; margin: 0; }
+h2 { font-size: 15px; font-weight: 650; margin: 0 0 4px; }
+p { margin: 0; color: var(--soft); font-size: 13px; }
+.facts { margin: 4px 0 10px; font-size: 14px; }
+.reasons { margin: 0 0 18px; padding-left: 20px; }
+.verdict { display: inline-block; vertical-align: 3px; margin-left: 8px; padding: 1px 12px;
+  border-radius: 99px; font-size: 14px; color: #fff; background: #6b7580; }
+.verdict.good { background: #23855c; } .verdict.degraded { background: #b06a12; }
+.verdict.unreliable { background: #b93a32; }
+.tables { display: flex; flex-wrap: wrap; gap: 16px; margin: 18px 0; }
+.table, .figure { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
+  padding: 14px 16px; }
+.figure { margin-bottom: 16px; }
+.table { overflow-x: auto; max-width: 100%; box-sizing: border-box; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th { text-align: right; font-weight: 500; color: var(--soft); padding: 2px 0 4px 18px; }
+td { text-align: right; padding: 3px 0 3px 18px; border-top: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+td.differs { background: var(--mark); border-radius: 3px; }
+.advice { background: var(--card); border: 1px solid var(--line); border-left: 4px solid #3b82c4;
+  border-radius: 6px; padding: 10px 14px; margin: 14px 0 0; color: var(--ink); font-size: 14px; }
+.events td, .events th { text-align: left; }
+@media print { body { max-width: none; } .figure, .table { break-inside: avoid; } }
+"""
+
+#: The figures are drawn on canvas, which style sheets do not reach.
+_THEME = """
+function followPageColours() {
+  const style = getComputedStyle(document.documentElement);
+  const ink = style.getPropertyValue("--ink").trim();
+  const soft = style.getPropertyValue("--soft").trim();
+  const line = style.getPropertyValue("--line").trim();
+  for (const doc of Bokeh.documents) for (const plot of doc.roots()) {
+    const parts = [plot.above, plot.below, plot.left, plot.right, plot.center].flat();
+    for (const part of parts) {
+      if (part.type === "Grid") part.grid_line_color = line;
+      else if (part.type === "Legend") part.label_text_color = ink;
+      else if (part.axis_label !== undefined) part.setv({axis_label_text_color: soft,
+        major_label_text_color: soft, axis_line_color: line, major_tick_line_color: line,
+        minor_tick_line_color: null});
+    }
+  }
+}
+window.addEventListener("load", () => {
+  const wait = setInterval(() => {
+    if (window.Bokeh && Bokeh.documents.length) { clearInterval(wait); followPageColours(); }
+  }, 30);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", followPageColours);
+});
+"""
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+{library}
+</head>
+<body>
+<header>{head}</header>
+<div class="tables">{tables}</div>
+{figures}
+<div class="events">{events}</div>
+{script}
+<script>{theme}</script>
+</body>
+</html>
+"""

@@ -1,0 +1,148 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hilrt.analyze.page import table
+from hilrt.analyze.tally import Tally, WorstStep
+from hilrt.record.reader import LogStream
+from hilrt.wording import missed_ticks, number, words
+
+MAX_EVENTS = 200
+_LEDGER = ("residual", "tracking", "corrected", "uncorrected")
+
+
+def all_tables(
+    summary: Mapping[str, Any], tally: Tally, bonds: Mapping[str, Mapping[str, str]]
+) -> str:
+    """Every table that has rows, in reading order."""
+    parts = [_timing_table(summary), _step_table(summary), _ledger_table(summary, tally, bonds)]
+    parts += [_flag_table(summary), _peer_table(summary), _worst_table(tally.worst_steps())]
+    parts += [_port_table(summary), _version_table(summary)]
+    return "".join(parts)
+
+
+def _timing_table(summary: Mapping[str, Any]) -> str:
+    rows = []
+    for key, label in (("lateness_us", "lateness, µs"), ("compute_us", "computing, µs")):
+        spread = summary.get(key)
+        if spread:
+            cells = [number(spread.get(q), 3) for q in ("p50", "p99", "p999", "max")]
+            rows.append([label, *cells])
+    real_time = rows and summary.get("lateness_us")
+    note = f"missed ticks: {missed_ticks(summary)}" if real_time else ""
+    return table("Timing", ["", "median", "p99", "p99.9", "max"], rows, note=note)
+
+
+def _step_table(summary: Mapping[str, Any]) -> str:
+    size, order = summary.get("step_size_s") or {}, summary.get("order") or {}
+    rows = [["size, s", *(number(size.get(k)) for k in ("first", "min", "mean", "max"))]]
+    if order:
+        rows.append(["order", "–", *(number(order.get(k), 3) for k in ("min", "mean", "max"))])
+    return table("Steps", ["", "first", "min", "mean", "max"], rows if size else [])
+
+
+def _ledger_table(
+    summary: Mapping[str, Any], tally: Tally, bonds: Mapping[str, Mapping[str, str]]
+) -> str:
+    rows = []
+    for name, bond in (summary.get("bonds") or {}).items():
+        energies = [number(bond.get(f"{kind}_energy_j")) for kind in _LEDGER]
+        share, hits = bond.get("cap_share"), bond.get("cap_hits")
+        at_cap = "–" if share is None else f"{100 * share:.1f} %"
+        corrected = correction_share(tally, name, bonds.get(name, {}).get("effort", ""))
+        cells = ["–" if corrected is None else f"{100 * corrected:.2f} %", at_cap]
+        rows.append([name, *energies, *cells, "–" if hits is None else f"{hits:,}"])
+    columns = ["bond", "exchange", "tracking", "removed", "left"]
+    columns += ["correction / effort", "at cap", "cap hits"]
+    return table("Energy ledger, J", columns, rows)
+
+
+def correction_share(tally: Tally, bond: str, effort: str) -> float | None:
+    """RMS of the bond's correction over that of its effort; None where the log has not both."""
+    correction = tally.stats.get(f"{bond}:correction")
+    efforts = [tally.stats.get(f"{name}:corrected") for name in effort.split(" + ")]
+    squares = [stats.rms**2 for stats in efforts if stats is not None and stats.count]
+    total = math.sqrt(sum(squares))
+    if correction is None or not correction.count or not total > 0.0:
+        return None
+    return correction.rms / total
+
+
+def _flag_table(summary: Mapping[str, Any]) -> str:
+    flags = summary.get("flags") or {}
+    rows = [
+        [words(cause), f"{flag['count']:,}", number(flag.get("seconds"))]
+        for cause, flag in sorted(flags.items(), key=lambda item: -(item[1].get("seconds") or 0))
+        if flag.get("count")
+    ]
+    return table("Flags", ["cause", "times", "seconds"], rows)
+
+
+def _peer_table(summary: Mapping[str, Any]) -> str:
+    rows = [
+        [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in ("late", "lost"))]
+        for name, peer in (summary.get("peers") or {}).items()
+    ]
+    return table("Subsystems", ["", "late", "lost"], rows)
+
+
+def _worst_table(steps: Sequence[WorstStep]) -> str:
+    if not steps:
+        return ""
+    key = steps[0].key
+    rows = []
+    for step in steps:
+        compute = step.values.get("master:compute", 0.0)
+        peers = {n.partition(":")[0] for n, v in step.values.items() if n.endswith(":late") and v}
+        late = step.values.get("master:lateness", 0.0)
+        causes = ", ".join(words(cause) for cause in step.causes)
+        rows.append(
+            [
+                f"{step.t:.4f}",
+                number(late, 3) if late else "–",
+                number(max(late - compute, 0.0), 3) if late else "–",
+                number(compute, 3),
+                ", ".join(sorted(peers)) or "–",
+                causes or "–",
+            ]
+        )
+    what = "latest on the wire" if key == "master:lateness" else "longest computing"
+    columns = ["t in s", "lateness, µs", "woke late by", "computing, µs", "late", "flags up"]
+    return table(f"Ten worst steps: {what}", columns, rows)
+
+
+def _port_table(summary: Mapping[str, Any]) -> str:
+    rows = []
+    for name, port in (summary.get("ports") or {}).items():
+        cells = []
+        for kind in ("connection_defect", "output_defect"):
+            defect = port.get(kind) or {}
+            cells += [number(defect.get("rms"), 3), number(defect.get("max"), 3)]
+        rows.append([name, *cells, number(port.get("last"))])
+    columns = ["port", "connection defect, rms", "max", "output defect, rms", "max", "last value"]
+    return table("Ports", columns, rows)
+
+
+def _version_table(summary: Mapping[str, Any]) -> str:
+    return table("Versions", ["", ""], [[k, v] for k, v in (summary.get("versions") or {}).items()])
+
+
+def event_table(stream: LogStream) -> str:
+    """What happened, without what a figure shows."""
+    flags = {
+        signal.name.rpartition(":")[2]
+        for channel in stream.channels.values()
+        for signal in channel.signals
+        if channel.topic == "flags"
+    }
+    events = [event for event in stream.events if event.cause not in flags]
+    shown = sorted(events, key=lambda event: event.t)[:MAX_EVENTS]
+    rows = [[f"{e.t:.3f}", e.level, words(e.cause), e.source, e.text] for e in shown]
+    heading = (
+        "Events" if len(shown) == len(events) else f"First {MAX_EVENTS} of {len(events)} events"
+    )
+    return table(heading, ["t in s", "level", "cause", "from", ""], rows)

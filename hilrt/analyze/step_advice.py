@@ -1,0 +1,227 @@
+"""Which macro step a session calls for, and what says so.
+
+From above: what extrapolation leaves unknown over a step, the connection defect, falls with the
+step to the power k+1 for extrapolation of order k, and so does the power residual made of it. A
+session at step h whose defect is a share s of the signal therefore keeps a share s* with
+``h (s*/s)^(1/(k+1))``. From below: the macro step and its subsystems must be done in time.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hilrt.analyze.tally import Tally
+from hilrt.wording import number
+
+#: Share of the threshold that is aimed at: the rest is for what the session did not show.
+MARGIN = 0.5
+#: How far one session's numbers carry.
+FURTHEST = 10.0
+#: Share of the step that a subsystem may compute in real time.
+SOLVER_SHARE = 0.8
+#: Defects below this share of their signal are rounding.
+_NOTHING = 1e-12
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on the step, s, and what it comes from."""
+
+    step_s: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a session says about its macro step.
+
+    Attributes
+    ----------
+    used_s : float
+        Step of the session, s.
+    above, below : Bound or None
+        Longest step by accuracy, shortest by time.
+    recommended_s : float or None
+        A step within both; None where there is none.
+    text : str
+        The same, for people.
+    """
+
+    used_s: float
+    above: Bound | None
+    below: Bound | None
+    recommended_s: float | None
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        bounds = {
+            key: None if bound is None else {"step_s": bound.step_s, "basis": bound.basis}
+            for key, bound in (("longest", self.above), ("shortest", self.below))
+        }
+        return {
+            "used_s": self.used_s,
+            "recommended_s": self.recommended_s,
+            **bounds,
+            "text": self.text,
+        }
+
+
+def advise(
+    tally: Tally, attachments: Mapping[str, bytes], bonds: Mapping[str, Mapping[str, str]]
+) -> Advice | None:
+    """Recommend a macro step; None where the log does not hold what it takes.
+
+    Parameters
+    ----------
+    tally : Tally
+        Of the whole log.
+    attachments : mapping of str to bytes
+        Of the log: the session file has orders and thresholds.
+    bonds : mapping of str to mapping
+        Bond to the names of its ``effort`` and ``flow``.
+    """
+    steps = tally.stats.get("master:step")
+    if steps is None or not steps.count or not tally.rows:
+        return None
+    variable = steps.high > steps.low * (1.0 + 1e-9)
+    # Skipped ticks make the intervals longer than the step: the defects are those of the interval.
+    interval = tally.duration_s / max(tally.rows - 1, 1)
+    used = interval if variable else steps.last
+    tables = _tables(attachments)
+    above = min(_from_above(tally, tables, bonds, interval), key=lambda b: b.step_s, default=None)
+    below = max(_from_below(tally, tables), key=lambda b: b.step_s, default=None)
+    skipped = f" ({_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
+    at = f"{'Mean step' if variable else 'Step'} of the session: {_ms(used)}{skipped}."
+    return _advice(used, above, below, at)
+
+
+def _advice(used: float, above: Bound | None, below: Bound | None, at: str) -> Advice:
+    if above is None:
+        text = f"{at} No defect in the log says how long it may be."
+        return Advice(used, None, below, None, text)
+    parts = [at, f"Up to {_ms(above.step_s)}: {above.basis}."]
+    if below is not None:
+        parts.append(f"At least {_ms(below.step_s)}: {below.basis}.")
+    if below is not None and below.step_s > above.step_s:
+        parts.append(
+            "No step satisfies both: raise the order of extrapolation, correct the bond, or make "
+            "the subsystem faster."
+        )
+        return Advice(used, above, below, None, " ".join(parts))
+    recommended = _round_down(above.step_s)
+    if below is not None:
+        recommended = max(recommended, below.step_s)
+    near = 0.5 * used <= recommended <= 2.0 * used
+    verb = "the step fits" if near else "lengthen it" if recommended > used else "shorten it"
+    parts.insert(1, f"Recommended: {_ms(recommended)} ({verb}).")
+    return Advice(used, above, below, recommended, " ".join(parts))
+
+
+def _from_above(
+    tally: Tally,
+    tables: Mapping[str, Any],
+    bonds: Mapping[str, Mapping[str, str]],
+    used: float,
+) -> Iterable[Bound]:
+    limits = tables.get("reliability") or {}
+    orders = _orders(tables)
+    default = _default_order(tables)
+    for name, stats in tally.stats.items():
+        port, _, kind = name.rpartition(":")
+        signal = tally.stats.get(f"{port}:sent")
+        if kind != "connection_defect" or signal is None or not stats.count or not signal.rms > 0.0:
+            continue
+        share = stats.rms / signal.rms
+        limit = float(limits.get("connection_defect", 0.1))
+        order = orders.get(port, default)
+        if share > _NOTHING:
+            basis = (
+                f"connection defect of {port} is {_percent(share)} of the signal (limit "
+                f"{_percent(limit)}, aimed at half), order {order}"
+            )
+            yield Bound(_scaled(used, share, limit, order), basis)
+    for bond in bonds:
+        residual = tally.stats.get(f"{bond}:residual_power")
+        power = tally.stats.get(f"{bond}:power")
+        if residual is None or power is None or not residual.count or not power.rms > 0.0:
+            continue
+        share = residual.rms / power.rms
+        limit = float(limits.get("power_residual", 0.2))
+        if share > _NOTHING:
+            basis = (
+                f"power residual of bond {bond} is {_percent(share)} of its power (limit "
+                f"{_percent(limit)}, aimed at half), order {default}"
+            )
+            yield Bound(_scaled(used, share, limit, default), basis)
+
+
+def _from_below(tally: Tally, tables: Mapping[str, Any]) -> Iterable[Bound]:
+    if "master:lateness" not in tally.stats or not tally.stats["master:lateness"].largest > 0.0:
+        return  # not in real time
+    share = float((tables.get("master") or {}).get("dispatch_deadline", 0.2))
+    late = tally.spreads["master:lateness"].quantile(0.99)
+    yield Bound(
+        late * 1e-6 / share,
+        f"inputs are on the wire {number(late, 3)} µs after the tick (p99), the deadline is "
+        f"{_percent(share)} of the step",
+    )
+    for name, spread in tally.spreads.items():
+        peer, _, kind = name.rpartition(":")
+        if kind == "compute" and peer != "master" and spread.count and spread.max > 0.0:
+            slow = spread.quantile(0.99)
+            yield Bound(
+                slow * 1e-6 / SOLVER_SHARE,
+                f"{peer} computes {number(slow, 3)} µs a step (p99)",
+            )
+
+
+def _scaled(used: float, share: float, limit: float, order: int) -> float:
+    factor = float((MARGIN * limit / share) ** (1.0 / (order + 1)))
+    return used * min(max(factor, 1.0 / FURTHEST), FURTHEST)
+
+
+def _tables(attachments: Mapping[str, bytes]) -> dict[str, Any]:
+    """Session file of the log; empty where there is none."""
+    for name, data in attachments.items():
+        if name.endswith(".toml"):
+            try:
+                return tomllib.loads(data.decode())
+            except (ValueError, UnicodeDecodeError):
+                continue
+    return {}
+
+
+def _default_order(tables: Mapping[str, Any]) -> int:
+    extrapolation = (tables.get("master") or {}).get("extrapolation") or {}
+    order = extrapolation.get("order", 1) if isinstance(extrapolation, dict) else 1
+    return order if isinstance(order, int) else 1
+
+
+def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
+    """Order of the inputs whose connections give one."""
+    connections = tables.get("connections")
+    found = connections if isinstance(connections, list) else []
+    return {
+        str(c["to"]): c["order"]
+        for c in found
+        if isinstance(c, dict) and "to" in c and isinstance(c.get("order"), int)
+    }
+
+
+def _round_down(step: float) -> float:
+    """Two digits, never longer."""
+    unit = 10.0 ** (math.floor(math.log10(step)) - 1)
+    return float(f"{math.floor(step / unit * (1 + 1e-9)) * unit:.2g}")
+
+
+def _ms(step: float) -> str:
+    return f"{number(step * 1e3, 3)} ms"
+
+
+def _percent(share: float) -> str:
+    return f"{number(100.0 * share, 2)} %"

@@ -1,0 +1,328 @@
+"""Numbers of a session from its log alone, gathered while the log is read once.
+
+What `summary.json` says is taken from the rows again where it is missing: for a session that was
+killed, for a part that was cut out, for two logs to be compared.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.record.reader import Block
+from hilrt.solver import Floats
+
+WORST = 10
+#: Bins of times in µs: 0.1 µs to 1000 s, 1 % wide.
+_EDGES = np.geomspace(0.1, 1e9, 2314)
+
+
+@dataclass
+class Stats:
+    """One signal; sums over time are weighted with the interval that ended at the row, s.
+
+    Attributes
+    ----------
+    count : int
+        Values that are not NaN.
+    first, last, low, high : float
+    square : float
+        ∫ x² dt.
+    seconds : float
+        ∫ dt over the values.
+    above : float
+        ∫ dt where x > 0: how long a flag was up, s.
+    rises : int
+        How often x went above 0.
+    """
+
+    count: int = 0
+    first: float = math.nan
+    last: float = math.nan
+    low: float = math.inf
+    high: float = -math.inf
+    square: float = 0.0
+    seconds: float = 0.0
+    above: float = 0.0
+    rises: int = 0
+
+    @property
+    def rms(self) -> float:
+        """Root mean square over time."""
+        return math.sqrt(self.square / self.seconds) if self.seconds > 0.0 else math.nan
+
+    @property
+    def largest(self) -> float:
+        """Largest magnitude."""
+        return max(abs(self.low), abs(self.high)) if self.count else math.nan
+
+    @property
+    def change(self) -> float:
+        """From the first value to the last."""
+        return self.last - self.first
+
+
+@dataclass
+class WorstStep:
+    """A tick with one of the largest values of `key`; times in µs, `t` in s."""
+
+    t: float
+    key: str
+    values: dict[str, float]
+    causes: list[str]
+
+
+class Spread:
+    """Distribution of a time [µs] in bins of 1 %."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(len(_EDGES) + 1, np.int64)
+        self.count = 0
+        self.max = 0.0
+
+    def add(self, values: Floats) -> None:
+        """Take values; NaN is left out."""
+        values = values[~np.isnan(values)]
+        if len(values):
+            self.counts += np.bincount(np.searchsorted(_EDGES, values), minlength=len(self.counts))
+            self.count += len(values)
+            self.max = max(self.max, float(values.max()))
+
+    def quantile(self, share: float) -> float:
+        """Upper edge of the bin that holds the quantile, but never above the largest value."""
+        if not self.count:
+            return math.nan
+        bin_ = int(np.searchsorted(np.cumsum(self.counts), math.ceil(share * self.count)))
+        return min(float(_EDGES[min(bin_, len(_EDGES) - 1)]), self.max)
+
+    def quantiles(self) -> dict[str, float]:
+        """As in ``summary.json``."""
+        shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+        return {**{key: self.quantile(q) for key, q in shares.items()}, "max": self.max}
+
+    def histogram(self) -> tuple[list[float], list[int]]:
+        """Edges [µs] and counts of ten bins a decade, as far as there is something."""
+        step = 23
+        edges = _EDGES[::step]
+        counts = np.add.reduceat(self.counts[1:], np.arange(0, len(_EDGES), step))
+        counts[0] += self.counts[0]
+        filled = np.flatnonzero(counts)
+        if not len(filled):
+            return [], []
+        shown = slice(filled[0], filled[-1] + 1)
+        return [*edges[shown].tolist(), float(edges[min(filled[-1] + 1, len(edges) - 1)])], counts[
+            shown
+        ].tolist()
+
+
+@dataclass
+class Tally:
+    """Everything that one pass over a log gathers.
+
+    Attributes
+    ----------
+    stats : dict of str to Stats
+        By signal.
+    spreads : dict of str to Spread
+        Of the signals in µs.
+    capped, corrected : dict of str to int
+        Steps in which a bond's correction was cut at its cap; in which there was one.
+    rows : int
+        Rows of the topic with the timing, or of the first topic.
+    """
+
+    stats: dict[str, Stats] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=dict)
+    capped: dict[str, int] = field(default_factory=dict)
+    corrected: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
+    start_ns: int = 1 << 62
+    end_ns: int = -(1 << 62)
+    _last: dict[str, tuple[int, NDArray[np.bool_]]] = field(default_factory=dict)
+    _worst: dict[str, list[tuple[float, int, Floats, Block]]] = field(default_factory=dict)
+    _flags: Block | None = None
+    _causes: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        """Take the next rows of a topic."""
+        if not len(block.times_ns):
+            return
+        self.start_ns = min(self.start_ns, int(block.times_ns[0]))
+        self.end_ns = max(self.end_ns, int(block.times_ns[-1]))
+        names = [signal.name for signal in block.channel.signals]
+        before, up = self._last.get(
+            block.channel.topic, (int(block.times_ns[0]), np.zeros(len(names), bool))
+        )
+        dt = np.diff(block.times_ns, prepend=before) / 1e9
+        above = block.values > 0.0
+        rises = above & ~np.vstack([up, above[:-1]])
+        for i, signal in enumerate(block.channel.signals):
+            self._add_column(signal.name, block.values[:, i], dt, above[:, i], rises[:, i])
+            if signal.unit == "us":
+                self.spreads.setdefault(signal.name, Spread()).add(block.values[:, i])
+        self._last[block.channel.topic] = int(block.times_ns[-1]), above[-1]
+        if block.channel.topic == "flags":
+            self._flags = block
+        elif block.channel.topic == "timing":
+            self.rows += len(block.times_ns)
+            self._add_worst(block, names)
+        elif block.channel.topic == "bonds":
+            self._add_caps(block, names)
+
+    def _add_column(
+        self,
+        name: str,
+        values: Floats,
+        dt: Floats,
+        above: NDArray[np.bool_],
+        rises: NDArray[np.bool_],
+    ) -> None:
+        stats = self.stats.setdefault(name, Stats())
+        keep = ~np.isnan(values)
+        found = values[keep]
+        if not len(found):
+            return
+        if not stats.count:
+            stats.first = float(found[0])
+        stats.count += len(found)
+        stats.last = float(found[-1])
+        stats.low, stats.high = (
+            min(stats.low, float(found.min())),
+            max(stats.high, float(found.max())),
+        )
+        stats.square += float(found**2 @ dt[keep])
+        stats.seconds += float(dt[keep].sum())
+        stats.above += float(dt[above].sum())
+        stats.rises += int(rises.sum())
+
+    def _add_caps(self, block: Block, names: list[str]) -> None:
+        for i, name in enumerate(names):
+            bond, _, quantity = name.rpartition(":")
+            if quantity != "correction_computed" or f"{bond}:correction" not in names:
+                continue
+            wanted = np.abs(block.values[:, i])
+            applied = np.abs(block.values[:, names.index(f"{bond}:correction")])
+            acts = applied > 0.0
+            cut = acts & (wanted > applied * (1.0 + 1e-9))
+            self.capped[bond] = self.capped.get(bond, 0) + int(cut.sum())
+            self.corrected[bond] = self.corrected.get(bond, 0) + int(acts.sum())
+
+    def _add_worst(self, block: Block, names: list[str]) -> None:
+        for key in ("master:lateness", "master:compute"):
+            if key not in names:
+                continue
+            values = block.values[:, names.index(key)]
+            kept = self._worst.setdefault(key, [])
+            for row in np.argsort(np.nan_to_num(values))[-WORST:].tolist():
+                t_ns = int(block.times_ns[row])
+                if math.isnan(values[row]) or (len(kept) == WORST and values[row] <= kept[0][0]):
+                    continue
+                head = Block(block.channel, block.times_ns[:0], block.values[:0])
+                item = (float(values[row]), t_ns, block.values[row].copy(), head)
+                self._causes[t_ns] = self._causes_at(t_ns)
+                if len(kept) < WORST:
+                    heapq.heappush(kept, item)
+                else:
+                    heapq.heapreplace(kept, item)
+
+    def _causes_at(self, t_ns: int) -> list[str]:
+        """Causes whose flags were up: the flags of a tick stand in the file before its timing."""
+        if self._flags is None:
+            return []
+        row = int(np.searchsorted(self._flags.times_ns, t_ns))
+        if row >= len(self._flags.times_ns) or self._flags.times_ns[row] != t_ns:
+            return []
+        up = np.flatnonzero(self._flags.values[row] > 0.0)
+        return [self._flags.channel.signals[i].name.rpartition(":")[2] for i in up]
+
+    def worst_steps(self) -> list[WorstStep]:
+        """The ten worst ticks, worst first: by lateness in real time, else by computing time."""
+        for key in ("master:lateness", "master:compute"):
+            items = [item for item in self._worst.get(key, []) if item[0] > 0.0]
+            if items:
+                break
+        else:
+            return []
+        steps = []
+        for _, t_ns, row, block in sorted(items, key=lambda item: -item[0]):
+            names = [signal.name for signal in block.channel.signals]
+            values = dict(zip(names, row.tolist(), strict=True))
+            steps.append(WorstStep(t_ns / 1e9, key, values, self._causes.get(t_ns, [])))
+        return steps
+
+    @property
+    def duration_s(self) -> float:
+        """From the first row to the last, s."""
+        return max(0, self.end_ns - self.start_ns) / 1e9
+
+    def summary(self) -> dict[str, Any]:
+        """What the rows tell of ``summary.json``, in its layout."""
+        stats = self.stats
+        steps = max(self.rows - 1, 0)
+        sizes = stats.get("master:step")
+        real_time = stats.get("master:lateness", Stats()).largest > 0.0
+        found: dict[str, Any] = {
+            "steps": steps,
+            "time_s": self.duration_s,
+            "flags": {
+                name.rpartition(":")[2]: {"count": s.rises, "seconds": s.above}
+                for name, s in stats.items()
+                if name.startswith("flag:") and s.rises
+            },
+            "bonds": self._bonds(),
+            "ports": self._ports(),
+        }
+        if sizes is not None and sizes.count:
+            found["step_size_s"] = {
+                "first": sizes.first,
+                "min": sizes.low,
+                "mean": self.duration_s / steps if steps else sizes.first,
+                "max": sizes.high,
+            }
+        if "master:compute" in self.spreads:
+            found["compute_us"] = self.spreads["master:compute"].quantiles()
+        if real_time:
+            spread = self.spreads["master:lateness"]
+            edges, counts = spread.histogram()
+            found["lateness_us"] = spread.quantiles()
+            found["lateness_histogram"] = {"edges_us": edges, "counts": counts}
+            found["missed_ticks"] = self._ones("master:missed")
+        peers = [n.removesuffix(":late") for n in stats if n.endswith(":late")]
+        found["peers"] = {p: {"late": self._ones(f"{p}:late"), "lost": None} for p in peers}
+        return found
+
+    def _ones(self, name: str) -> int:
+        """Ticks at which a mark was set; from its time where ticks are alike."""
+        stats = self.stats.get(name)
+        steps = self.stats.get("master:step")
+        if stats is None or steps is None or not stats.above:
+            return 0
+        return max(stats.rises, round(stats.above / max(steps.low, 1e-12)))
+
+    def _bonds(self) -> dict[str, dict[str, Any]]:
+        bonds: dict[str, dict[str, Any]] = {}
+        for name, stats in self.stats.items():
+            bond, _, quantity = name.rpartition(":")
+            if quantity.endswith("_energy") and bond and stats.count:
+                bonds.setdefault(bond, {})[f"{quantity}_j"] = stats.change
+        for bond, found in bonds.items():
+            found["cap_hits"] = self.capped.get(bond, 0)
+            if self.rows:
+                found["cap_share"] = self.capped.get(bond, 0) / self.rows
+        return bonds
+
+    def _ports(self) -> dict[str, dict[str, Any]]:
+        ports: dict[str, dict[str, Any]] = {}
+        for name, stats in self.stats.items():
+            port, _, kind = name.rpartition(":")
+            if kind in ("connection_defect", "output_defect") and stats.count:
+                ports.setdefault(port, {})[kind] = {"rms": stats.rms, "max": stats.largest}
+        for port, found in ports.items():
+            value = self.stats.get(f"{port}:corrected") or self.stats.get(f"{port}:sent")
+            found["last"] = None if value is None else value.last
+        return ports
