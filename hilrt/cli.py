@@ -211,6 +211,7 @@ def emulate(
     duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
     seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
     fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
+    scenario: Annotated[Path | None, typer.Option(help="TOML file of what goes wrong")] = None,
     overrides: Overrides = None,
     list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
 ) -> None:
@@ -232,10 +233,17 @@ def emulate(
             duration=duration,
             seed=seed,
             fault=fault,
+            scenario=scenario,
         )
     elif bus is not None and database is not None:
         status = emulator.main(
-            bench, bus=_bus(bus), database=database, duration=duration, seed=seed, fault=fault
+            bench,
+            bus=_bus(bus),
+            database=database,
+            duration=duration,
+            seed=seed,
+            fault=fault,
+            scenario=scenario,
         )
     else:
         _fail("give --session and --subsystem, or --bus and --database")

@@ -16,11 +16,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hilrt.clock import monotonic_ns
 from hilrt.config import load_session, nearest
+from hilrt.disturb import Disturbance, load_scenario
 from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
@@ -143,6 +145,7 @@ def run_loop(
     now_ns: Callable[[], int] = monotonic_ns,
     sleep: Callable[[float], None] = time.sleep,
     die: Callable[[], None] = lambda: os._exit(1),
+    dies: Callable[[float], bool] = lambda now: False,
 ) -> tuple[int, int]:
     """Run cycles on an absolute grid until the end is due; return cycles run and skipped.
 
@@ -157,6 +160,8 @@ def run_loop(
         Called every `HOUSEKEEPING_CYCLES` cycles.
     now_ns, sleep, die : callable
         Clock [ns], sleep [s] and sudden death; for tests.
+    dies : callable
+        Whether sudden death is due at a time [s].
     """
     epoch = now_ns()
     k = cycles = skipped = 0
@@ -175,6 +180,8 @@ def run_loop(
                 die()
             on_bus.silent = True
             fault = None
+        if dies(now):
+            die()
         on_bus.cycle(now)
         cycles += 1
         if duration is not None and now >= duration:
@@ -215,6 +222,7 @@ def main(
     duration: float | None = None,
     seed: int = 0,
     fault: str | None = None,
+    scenario: Path | None = None,
     label: str = "--bus",
 ) -> int:
     """Run an emulated bench until it is asked to end; the exit status.
@@ -233,6 +241,8 @@ def main(
         Of the sensor noise.
     fault : str, optional
         ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without a word.
+    scenario : Path, optional
+        What goes wrong, and when: see `hilrt.disturb`.
     label : str
         Where the bus was given, for messages.
 
@@ -245,7 +255,13 @@ def main(
     ending = Ending()
     with _signals(ending):
         try:
-            on_bus = BenchOnBus(make_bench(name, seed), Path(database))
+            bench = make_bench(name, seed)
+            disturbance = None
+            if scenario is not None:
+                sends = {message: bench.measure(message) for message in bench.sends}
+                disturbance = Disturbance(load_scenario(scenario, sends))
+            again = partial(make_bench, name, seed)
+            on_bus = BenchOnBus(bench, Path(database), disturbance, again)
             planned = None if fault is None else Fault.parse(fault)
             opened = open_bus(bus, on_bus.demands, label)
         except ConfigError as error:
@@ -263,7 +279,12 @@ def main(
 
             try:
                 cycles, skipped = run_loop(
-                    on_bus, ending, duration=duration, fault=planned, housekeeping=housekeeping
+                    on_bus,
+                    ending,
+                    duration=duration,
+                    fault=planned,
+                    housekeeping=housekeeping,
+                    dies=disturbance.dies if disturbance else lambda now: False,
                 )
             finally:
                 opened.close()
@@ -284,6 +305,7 @@ def from_session(
     duration: float | None = None,
     seed: int = 0,
     fault: str | None = None,
+    scenario: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> int:
     """`main` with bus, database and bench of a session file's ``[subsystems.NAME]`` table."""
@@ -316,5 +338,6 @@ def from_session(
         duration=duration,
         seed=seed,
         fault=fault,
+        scenario=scenario or (session.folder / options.scenario if options.scenario else None),
         label=f"{label} bus",
     )

@@ -323,7 +323,8 @@ def session(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
 def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     called: dict[str, Any] = {}
     monkeypatch.setattr(emulate, "main", lambda name, **k: called.update(k, name=name) or 0)
-    session(monkeypatch, adapter="can", bus={"interface": "x"}, database="b.dbc", emulator="engine")
+    options = {"database": "b.dbc", "emulator": "engine", "scenario": "bad_day.toml"}
+    session(monkeypatch, adapter="can", bus={"interface": "x"}, **options)
     assert emulate.from_session("s.toml", "engine", duration=3.0, seed=4, fault="die@1") == 0
     assert called == {
         "name": "engine",
@@ -332,6 +333,7 @@ def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> N
         "duration": 3.0,
         "seed": 4,
         "fault": "die@1",
+        "scenario": Path("/sessions/bad_day.toml"),
         "label": "[subsystems.engine] bus",
     }
 

@@ -73,6 +73,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
     #: Emulated bench that `hilrt run` starts; leave it out on a real one.
     emulator: str | None = None
+    #: What goes wrong on the emulated bench, a TOML file relative to the session file.
+    scenario: str | None = None
     #: Name of the counter signal that is looked for in every message.
     alive: str = "Alive"
     #: What to do about faults of the bus.

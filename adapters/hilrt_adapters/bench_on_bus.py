@@ -18,6 +18,42 @@ from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_frame import Frame, IdTable, can_id_of
 
 
+class Disturbance(Protocol):
+    """What a scenario does to the bench; see `hilrt.disturb`."""
+
+    def dead(self, now: float) -> bool:
+        """Whether the bench is without power."""
+        ...
+
+    def off(self, now: float) -> bool:
+        """Whether it neither sends nor hears."""
+        ...
+
+    def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
+        """Values as the disturbed sensors give them."""
+        ...
+
+    def counter_step(self, message: str, now: float) -> int:
+        """By how much the counter goes on after a frame."""
+        ...
+
+    def damaged(self, message: str, frame: Frame, now: float) -> Frame:
+        """The frame, perhaps damaged."""
+        ...
+
+    def lost(self, message: str, now: float) -> bool:
+        """Whether the frame is not sent at all."""
+        ...
+
+    def hold(self, message: str, frame: Frame, now: float) -> bool:
+        """Keep the frame back for later; whether that was done."""
+        ...
+
+    def released(self, now: float) -> list[Frame]:
+        """Frames that were kept back until now."""
+        ...
+
+
 class EmulatedBench(Protocol):
     """What an emulated bench offers; time comes from outside, so that tests own it."""
 
@@ -69,11 +105,12 @@ class _Outgoing:
         names = signals if alive is None else (*signals, "Alive")
         self.encode = codec(message, names).encode
 
-    def frame(self, measured: Mapping[str, float]) -> Frame:
+    def frame(self, measured: Mapping[str, float], step: int = 1) -> Frame:
+        """Frame of the measured values; the counter goes on by `step` afterwards."""
         values = list(measured.values())
         if self.modulus is not None:
             values.append(self.counter)
-            self.counter = (self.counter + 1) % self.modulus
+            self.counter = (self.counter + step) % self.modulus
         return Frame(self.can_id, self.encode(values))
 
 
@@ -85,6 +122,10 @@ class BenchOnBus:
     bench : EmulatedBench
     database : Path
         CAN database with every message that the bench sends and receives.
+    disturbance : Disturbance, optional
+        What goes wrong on purpose.
+    again : callable, optional
+        Makes the bench anew, for when it has been without power.
 
     Attributes
     ----------
@@ -101,8 +142,17 @@ class BenchOnBus:
         If the database cannot be read, or lacks a message or signal of the bench.
     """
 
-    def __init__(self, bench: EmulatedBench, database: Path) -> None:
+    def __init__(
+        self,
+        bench: EmulatedBench,
+        database: Path,
+        disturbance: Disturbance | None = None,
+        again: Callable[[], EmulatedBench] | None = None,
+    ) -> None:
         self.bench = bench
+        self.disturbance = disturbance
+        self._again = again
+        self._dead = False
         self._drain: Callable[[], Iterable[Frame]] = tuple
         self._transmit: Callable[[Frame], None] = lambda frame: None
         self.silent = False
@@ -146,16 +196,50 @@ class BenchOnBus:
 
     def cycle(self, now: float) -> None:
         """Take what has come, integrate one cycle up to `now` [s], publish."""
+        disturbance = self.disturbance
+        if disturbance is not None and not self._powered(disturbance, now):
+            return
+        off = disturbance is not None and disturbance.off(now)
         for frame in self._drain():
             incoming = self._incoming.find(frame.can_id)
-            if incoming is not None:
+            if incoming is not None and not off:
                 self._take(incoming, frame, now)
         self.bench.advance(now)
-        if not self.silent:
+        if not self.silent and not off:
             for outgoing in self._outgoing:
                 if self._cycle % outgoing.every == 0:
-                    self._send(outgoing)
+                    if disturbance is None:
+                        self._transmit_frame(
+                            outgoing.frame(self.bench.measure(outgoing.message.name))
+                        )
+                    else:
+                        self._disturbed(disturbance, outgoing, now)
+            for frame in disturbance.released(now) if disturbance is not None else ():
+                self._transmit_frame(frame)
         self._cycle += 1
+
+    def _powered(self, disturbance: Disturbance, now: float) -> bool:
+        """Whether the bench has power; when it comes back, the bench starts anew."""
+        if disturbance.dead(now):
+            self._dead = True
+            for _ in self._drain():
+                pass
+            return False
+        if self._dead:
+            self._dead = False
+            if self._again is not None:
+                self.bench = self._again()
+            for outgoing in self._outgoing:
+                outgoing.counter = 0
+        return True
+
+    def _disturbed(self, disturbance: Disturbance, outgoing: _Outgoing, now: float) -> None:
+        name = outgoing.message.name
+        values = disturbance.measured(name, self.bench.measure(name), now)
+        frame = outgoing.frame(values, disturbance.counter_step(name, now))
+        frame = disturbance.damaged(name, frame, now)
+        if not disturbance.lost(name, now) and not disturbance.hold(name, frame, now):
+            self._transmit_frame(frame)
 
     def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
         try:
@@ -167,9 +251,9 @@ class BenchOnBus:
         self.heard_at = now
         self.bench.receive(incoming.name, values, now)
 
-    def _send(self, outgoing: _Outgoing) -> None:
+    def _transmit_frame(self, frame: Frame) -> None:
         try:
-            self._transmit(outgoing.frame(self.bench.measure(outgoing.message.name)))
+            self._transmit(frame)
             self.sent += 1
         except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
             self.send_errors += 1
