@@ -23,6 +23,7 @@ from hilrt.record.snapshots import Snapshots
 from hilrt.signals import RowWriter
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, StepState
+from hilrt.timeline import Marks, Timeline
 from hilrt.timing import Distribution
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
@@ -55,6 +56,8 @@ class Progress:
         Ticks whose inputs were not all dispatched within the deadline, those skipped included.
     lateness, compute : Distribution
         Tick to dispatch complete (real time only), and cut to dispatch complete.
+    timeline : Timeline
+        Where the time went, and who was late.
     first_h, min_h, max_h : int
         Macro step sizes, ns.
     """
@@ -64,6 +67,7 @@ class Progress:
     missed: int = 0
     lateness: Distribution = field(default_factory=Distribution)
     compute: Distribution = field(default_factory=Distribution)
+    timeline: Timeline = field(default_factory=Timeline)
     first_h: int = 0
     min_h: int = 0
     max_h: int = 0
@@ -151,15 +155,19 @@ class Master:
                 return End.INTERRUPTED
             begun = monotonic_ns()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
+            cut = monotonic_ns()
             macro_step(self.plan, self.state, given)
+            stepped = monotonic_ns()
             h_ns = round(self.state.h_next * 1e9)
             alarmed = self.state.alarms.level >= STOP
             last = t_ns >= duration_ns or alarmed
             if not last:
                 self.exchange.dispatch(self.state, t_ns, h_ns)
-            done = monotonic_ns()
-            self._note_timing(given, begun, done, grid.clock_ns(t_ns))
-            self._slack(given, t_ns, h_ns, done - begun, done - grid.clock_ns(t_ns))
+            target = grid.clock_ns(t_ns) if self.clock is not None else begun
+            marks = Marks(target, begun, cut, stepped, monotonic_ns())
+            self._note_timing(given, marks)
+            self._slack(given, t_ns, h_ns, marks)
+            self.progress.timeline.rest(marks.done, monotonic_ns())
             self.progress.t_ns = t_ns
             if last:
                 return End.ALARMED if alarmed else End.FINISHED
@@ -170,30 +178,45 @@ class Master:
             tick += elapsed_ns // self.step_ns if not self.plan.variable_step else 1
             self.progress.count_step(elapsed_ns)
 
-    def _note_timing(self, given: StepInput, begun: int, done: int, target: int) -> None:
-        self.progress.compute.add(done - begun)
-        given.missed = False
+    def _note_timing(self, given: StepInput, marks: Marks) -> None:
+        progress, late = self.progress, marks.done - marks.target
+        progress.compute.add(marks.done - marks.begun)
+        given.missed = self.clock is not None and late > self.deadline_ns
+        progress.missed += given.missed
         if self.clock is not None:
-            lateness = done - target
-            self.progress.lateness.add(lateness)
-            given.missed = lateness > self.deadline_ns
-            self.progress.missed += given.missed
+            progress.lateness.add(late)
+        names = self.plan.network.subsystems
+        progress.timeline.add(
+            given.tick,
+            given.t,
+            marks,
+            given.missed,
+            [names[s] for s, late in enumerate(given.late.tolist()) if late],
+        )
 
     def _skip_passed(self, grid: Grid, t_ns: int, limit_ns: int) -> int:
         """Stay on the grid: ticks that have wholly passed are missed, not run late one by one."""
         now = grid.index(self.clock.now_ns() if self.clock else 0) * self.step_ns
         skipped_to = min(max(t_ns, now), limit_ns)
-        self.progress.missed += (skipped_to - t_ns) // self.step_ns
+        skipped = (skipped_to - t_ns) // self.step_ns
+        self.progress.missed += skipped
+        self.progress.timeline.skip(skipped)
         return skipped_to
 
-    def _slack(
-        self, given: StepInput, t_ns: int, h_ns: int, compute_ns: int, lateness_ns: int
-    ) -> None:
+    def _slack(self, given: StepInput, t_ns: int, h_ns: int, marks: Marks) -> None:
         """Everything that need not be done before the inputs are on the wire."""
+        late_ns = marks.done - marks.target if self.clock is not None else 0
         assess(self.plan, self.state, given)
         self.exchange.run_local()
-        late_ns = lateness_ns if self.clock is not None else 0
-        self.row.fill(self.state, given, self.exchange, h_ns * 1e-9, late_ns, compute_ns)
+        self.row.fill(
+            self.state,
+            given,
+            self.exchange,
+            h_ns * 1e-9,
+            late_ns,
+            marks.done - marks.begun,
+            self.progress.timeline.parts_us,
+        )
         self.snapshots.look(self.state, t_ns)
         self.feed.commit(t_ns)
         self._report_flags()
@@ -201,8 +224,7 @@ class Master:
         self._watch_benches(t_ns)
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
-            left = self.step_ns - lateness_ns if self.clock is not None else self.step_ns
-            self.collect_garbage(left // 2)
+            self.collect_garbage((self.step_ns - late_ns) // 2)
 
     def _report_flags(self) -> None:
         changes = self.state.monitor.changes

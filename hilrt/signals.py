@@ -11,6 +11,7 @@ from hilrt.plan import Plan
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step_state import StepInput, StepState
+from hilrt.timeline import STAGES
 
 #: "effort" stands for the unit of the bond's effort. For a vector bond corrections add up.
 BOND_SIGNALS = (
@@ -24,7 +25,13 @@ BOND_SIGNALS = (
     ("corrected_energy", "J"),
     ("uncorrected_energy", "J"),
 )
-MASTER_SIGNALS = (("step", "s"), ("lateness", "us"), ("compute", "us"), ("missed", ""))
+MASTER_SIGNALS = (
+    ("step", "s"),
+    ("lateness", "us"),
+    ("compute", "us"),
+    ("missed", ""),
+    *((stage, "us") for stage in STAGES),  # the slack is that of the tick before
+)
 #: Only where step or order are controlled, or the error is tested: what was acted on, and how.
 CONTROL_SIGNALS = (("error", ""), ("order", ""))
 PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
@@ -32,7 +39,7 @@ PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
 CUT_SIGNALS = (("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", ""))
 PEER_CUT_SIGNALS = (("busy", ""), ("due", ""), ("reached", "s"), ("covered", "s"))
 #: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
-CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "late")
+CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "late", *STAGES)
 
 
 class Peers(Protocol):
@@ -134,6 +141,7 @@ class RowWriter:
         step: float,
         lateness_ns: int,
         compute_ns: int,
+        parts_us: tuple[float, ...] = (0.0,) * len(STAGES),
     ) -> None:
         """Write everything about this tick into the row: one copy, for it costs the slack."""
         nan = np.nan
@@ -152,7 +160,7 @@ class RowWriter:
                 state.y_defect,
                 *self._bonds(state),
                 state.monitor.any_active,
-                (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *control),
+                (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *parts_us, *control),
                 exchange.age,
                 exchange.compute_us,
                 given.late,

@@ -78,6 +78,9 @@ def build_summary(
         },
         "lateness_us": progress.lateness.quantiles() if real_time else None,
         "compute_us": progress.compute.quantiles(),
+        "timeline_us": progress.timeline.quantiles(),
+        "slowest_ticks": progress.timeline.slowest() if real_time else [],
+        "missed_because": dict(progress.timeline.causes),
         "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
         "missed_ticks": progress.missed,
         "peers": {

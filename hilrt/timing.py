@@ -19,6 +19,7 @@ class Quantiles(TypedDict):
     p50: float
     p99: float
     p999: float
+    p9999: float
     max: float
 
 
@@ -51,6 +52,7 @@ class Distribution:
             "p50": self.quantile_us(0.5),
             "p99": self.quantile_us(0.99),
             "p999": self.quantile_us(0.999),
+            "p9999": self.quantile_us(0.9999),
             "max": self.max_ns * 1e-3,
         }
 

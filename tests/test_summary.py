@@ -48,7 +48,7 @@ def test_everything_the_contract_names_is_there(ran):
     step = summary["step_size_s"]
     assert step == pytest.approx({"first": 1e-3, "min": 1e-3, "mean": 1e-3, "max": 1e-3})
     for key in ("lateness_us", "compute_us"):
-        assert set(summary[key]) == {"p50", "p99", "p999", "max"}
+        assert set(summary[key]) == {"p50", "p99", "p999", "p9999", "max"}
     assert summary["compute_us"]["max"] == pytest.approx(40.0)
     assert summary["peers"] == {"one": {"lost": 0, "late": 0}, "two": {"lost": 0, "late": 0}}
     assert {"flags", "missed_ticks", "verdict", "versions"} <= set(summary)

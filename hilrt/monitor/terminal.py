@@ -31,6 +31,7 @@ from hilrt.monitor.commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.keys import Keys, typing
 from hilrt.monitor.telemetry import Flag, Status, decode
 from hilrt.monitor.viewer import merged
+from hilrt.timeline import WHY
 from hilrt.wording import missed_ticks, number, words
 
 SILENCE_S = 3.0
@@ -201,8 +202,14 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         if spread:
             cells = (f"{number(spread.get(q), 3)} {name}" for q, name in _PERCENTILES)
             table.add_row(label, f"{', '.join(cells)} µs")
+    stages = summary.get("timeline_us") or {}
     if summary.get("lateness_us"):
+        if stages:
+            cells = (f"{words(k)} {number(v.get('p50'), 3)}" for k, v in stages.items())
+            table.add_row("of a tick", f"{', '.join(cells)} µs (medians)")
         table.add_row("missed ticks", missed_ticks(summary))
+        for cause, count in sorted((summary.get("missed_because") or {}).items()):
+            table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
     return table
 
 

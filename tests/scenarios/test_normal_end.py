@@ -93,7 +93,7 @@ def test_summary_has_every_documented_key(ended: Ended) -> None:
     for flag in summary["flags"].values():
         assert flag.keys() == {"count", "seconds"}
     for key in ("lateness_us", "compute_us"):
-        assert summary[key].keys() == {"p50", "p99", "p999", "max"}
+        assert summary[key].keys() == {"p50", "p99", "p999", "p9999", "max"}
     assert summary["peers"].keys() == {"vehicle", "engine"}
     for peer in summary["peers"].values():
         assert peer.keys() == {"lost", "late"}
