@@ -30,6 +30,8 @@ from hilrt.web.source import Source
 
 FOLDER = Path(__file__).parent
 UPDATE_MS = 100
+#: Updates on their way to the browser at a time.
+AHEAD = 1
 #: Every that many updates the slower parts of the page are looked at.
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
@@ -57,14 +59,36 @@ class Page:
         self.timing = Timing(self.viewer, self.history)
         self.names: list[Any] = []
         self._turn = 0
+        self._released = False
         self._stop_until = 0.0
         self._shown: dict[str, object] = {}
         self._build()
         self._update()
-        document.add_periodic_callback(self._update, UPDATE_MS)
+        self._sent = self._echoed = 0
+        self._follow_client()
+        document.add_periodic_callback(self._update_if_seen, UPDATE_MS)
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="document.body.classList.add('lost')")
         document.js_on_event(ConnectionLost, lost)
+
+    # -- pace ------------------------------------------------------------------------------------
+
+    def _follow_client(self) -> None:
+        """Let the browser echo every update: one that is slow gets fewer, not older ones."""
+        code = "echo.tags = this.tags"
+        sent, echo = self.parts["state"], self.parts["answer"]
+        sent.js_on_change("tags", CustomJS(args={"echo": echo}, code=code))
+        echo.on_change("tags", lambda attr, old, new: self._take_echo(new))
+
+    def _take_echo(self, tags: list[Any]) -> None:
+        self._echoed = int(tags[0]) if tags else 0
+
+    def _update_if_seen(self) -> None:
+        if self._sent - self._echoed > AHEAD:
+            return
+        self._update()
+        self._sent += 1
+        self.parts["state"].tags = [self._sent]
 
     # -- models -----------------------------------------------------------------------------------
 
@@ -254,8 +278,13 @@ class Page:
         who = self.who.value_input or self.who.value or "page"
         key = self.token.value_input or self.token.value
         command = Command(action=action, who=who, value=value, text=text, key=key)
-        if not self.source.send(command, self._answered):
+        if not self.source.send(command, self._answer_later):
             self._answered(Reply(False, "commands are not taken from here"))
+
+    def _answer_later(self, reply: Reply) -> None:
+        """The answer comes outside this client's turn; the browser may have gone by then."""
+        if not self._released:
+            self.document.add_next_tick_callback(partial(self._answered, reply))
 
     def _answered(self, reply: Reply) -> None:
         mark, kind = ("✓", "good") if reply.ok else ("✕", "unreliable")
@@ -292,6 +321,7 @@ class Page:
         self.event_source.selected.indices = []
 
     def _release(self) -> None:
+        self._released = True
         self.plots.release()
 
 

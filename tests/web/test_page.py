@@ -1,0 +1,188 @@
+"""A client's page without a browser: what its models hold, and what its buttons send."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
+
+from bokeh.document import Document
+from bokeh.events import ButtonClick
+
+from hilrt.monitor.commands import Reply
+from hilrt.monitor.stream import Full, Head, Signals, binary
+from hilrt.web.page import Page, first_signals
+from hilrt.web.plots import MAX_FIGURES, TIMING_SIGNAL, histogram
+from hilrt.web.source import Source
+from tests.web.views import HEAD, LATE, RUNNING, StillViewer
+
+
+@pytest.fixture
+def page():
+    viewer = StillViewer(RUNNING)
+    source = Source(viewer)
+    source.poll()
+    yield Page(Document(), source)
+    viewer.close()
+
+
+def turn(page, times=1):
+    for _ in range(3 * times):
+        page._update()
+
+
+def feed(page, n, start=0):
+    for i in range(start, start + n):
+        values = np.array([float(i), np.sin(i), 50.0])
+        data = binary(values)
+        page.history.take(
+            Signals(
+                number=i + 1,
+                t_from=0.1 * i,
+                t_until=0.1 * i + 0.09,
+                rows=100,
+                lost=0,
+                minimum=binary(values - 5.0),
+                maximum=binary(values + 7.0),
+                last=data,
+            )
+        )
+
+
+def test_the_first_bond_is_plotted_at_once(page):
+    feed(page, 20)
+    turn(page)
+    assert page.choice.value == ["engine.torque", "vehicle.engine_speed"]
+    assert [plot.yaxis[0].axis_label for plot in page.figures.children] == ["N*m", "rad/s"]
+    data = page.plots.lines[0].source.data
+    np.testing.assert_array_equal(data["last"], np.arange(20.0))
+    np.testing.assert_array_equal(data["high"], np.arange(20.0) + 7.0)
+    feed(page, 5, start=20)
+    turn(page)
+    np.testing.assert_array_equal(page.plots.lines[0].source.data["last"], np.arange(25.0))
+
+
+def test_pause_keeps_the_picture_and_loses_nothing(page):
+    feed(page, 5)
+    turn(page)
+    page.pause.active = True
+    feed(page, 5, start=5)
+    turn(page)
+    assert len(page.plots.lines[0].source.data["t"]) == 5
+    page.pause.active = False
+    assert len(page.plots.lines[0].source.data["t"]) == 10
+
+
+def test_full_rate_is_asked_for_and_given_up(page):
+    page.full.active = True
+    assert page.viewer._wanted["engine.torque"] == 1
+    t, values = np.arange(1000) * 1e-3, np.random.default_rng(1).normal(size=1000)
+    message = Full(number=1, name="engine.torque", t=binary(t), value=binary(values))
+    page.history.take_full(message)
+    turn(page)
+    np.testing.assert_array_equal(page.plots.lines[0].source.data["last"], values)
+    page._release()
+    assert list(page.viewer._wanted) == [TIMING_SIGNAL]
+
+
+def test_nonsense_is_not_plotted(page):
+    page.choice.value = ["engine.torque", "nonsense"]
+    assert [line.name for line in page.plots.lines] == ["engine.torque"]
+    assert len(page.figures.children) <= MAX_FIGURES
+
+
+def test_a_flag_is_on_the_lamp_with_the_next_update(page):
+    assert "GOOD" in page.parts["lamp"].text
+    page.viewer._flags[LATE] = 0.0
+    page._update()
+    assert "sample late (vehicle)" in page.parts["lamp"].text
+    turn(page)
+    assert "▲ sample late" in page.parts["graph"].text
+
+
+def test_what_has_not_changed_does_not_travel(page):
+    turn(page)
+    changes = []
+    page.document.on_change(changes.append)
+    turn(page, times=3)
+    assert changes == []
+
+
+# -- commands ------------------------------------------------------------------------------------
+
+
+def click(page, name):
+    button = page.buttons[name]
+    button._trigger_event(ButtonClick(button))
+
+
+def test_buttons_send_who_and_token(page):
+    page.who.value, page.token.value = "Ada", "secret"
+    click(page, "safe")
+    (command,) = page.viewer.sent
+    assert (command.action, command.who, command.key) == ("safe", "Ada", "secret")
+    page._answered(Reply(False, "refused: wrong token"))
+    assert "✕ refused: wrong token" in page.parts["answer"].text
+
+
+def test_stop_needs_a_second_press(page):
+    click(page, "stop")
+    assert page.viewer.sent == []
+    click(page, "stop")
+    assert [command.action for command in page.viewer.sent] == ["stop"]
+
+
+def test_note_shadow_and_adjust(page):
+    page.note.value = "knock heard"
+    click(page, "mark")
+    click(page, "shadow")
+    page.value.value = 0.05
+    click(page, "adjust")
+    mark, shadow, adjust = page.viewer.sent
+    assert (mark.action, mark.text) == ("mark", "knock heard")
+    assert (shadow.action, shadow.value) == ("shadow", 1.0)
+    assert (adjust.text, adjust.value) == ("bonds.shaft.cap", 0.05)
+
+
+def test_alarms_are_acknowledged_by_number(page):
+    page.viewer.event(7)
+    page.viewer.event(8)
+    turn(page)
+    page.event_source.selected.indices = [1]
+    page._acknowledge()
+    (command,) = page.viewer.sent
+    assert (command.action, command.value) == ("acknowledge", 7.0)
+
+
+def test_read_only_session_offers_no_buttons():
+    viewer = StillViewer(RUNNING, head=Head(session="s", signals=HEAD.signals))
+    source = Source(viewer)
+    source.poll()
+    page = Page(Document(), source)
+    assert all(button.disabled for button in page.buttons.values())
+    assert "Read-only" in page.parts["answer"].text
+    viewer.close()
+
+
+# -- small parts ---------------------------------------------------------------------------------
+
+
+def test_histogram_counts_every_value_once():
+    values = np.array([0.1, 5.0, 50.0, 55.0, 1e7, np.nan])
+    shares = histogram(values)["top"]
+    assert shares.sum() == pytest.approx(100.0)
+    assert len(histogram(np.array([]))["top"]) == 0
+
+
+def test_first_signals_without_bonds():
+    assert first_signals([], ["a", "b", "c", "d", "e"]) == ["a", "b", "c", "d"]
+
+
+def test_slow_browser_gets_fewer_updates_not_older_ones(page):
+    for _ in range(10):
+        page._update_if_seen()
+    sent = page._sent
+    assert sent <= 3
+    page.viewer._flags[LATE] = 0.0
+    page._take_echo([sent])
+    page._update_if_seen()
+    assert "sample late (vehicle)" in page.parts["lamp"].text

@@ -1,0 +1,144 @@
+"""What the page says: in words and shapes, escaped, and never reassuring without data."""
+
+import re
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from hilrt.monitor.stream import Part, Topology
+from hilrt.monitor.telemetry import Flag, Status
+from hilrt.web import panels
+from hilrt.web.graph import graph_svg
+from tests.web.views import LATE, RUNNING, TOPOLOGY, StillViewer
+
+
+@pytest.fixture
+def look():
+    made = []
+
+    def make(*args, **kwargs):
+        made.append(StillViewer(*args, **kwargs))
+        return made[-1]
+
+    yield make
+    for viewer in made:
+        viewer.close()
+
+
+def changed(**values):
+    return msgspec.structs.replace(RUNNING, **values)
+
+
+@pytest.mark.parametrize(
+    ("status", "flags", "kind", "word"),
+    [
+        (None, [], "nothing", "NO DATA"),
+        (RUNNING, [], "good", "GOOD"),
+        (RUNNING, [LATE], "degraded", "DEGRADED"),
+        (changed(verdict="unreliable"), [LATE], "unreliable", "UNRELIABLE"),
+        (changed(verdict="degraded"), [], "degraded", "GOOD NOW"),
+        (changed(state="DEGRADED", message="samples are late"), [], "degraded", "DEGRADED"),
+        (changed(state="SAFE", message="safe by Ada"), [], "unreliable", "SAFE"),
+        (changed(state="FAULT", message="engine is gone"), [LATE], "unreliable", "FAULT"),
+        (Status(session="s", state="INITIALIZED"), [], "nothing", "INITIALIZED"),
+    ],
+)
+def test_lamp(look, status, flags, kind, word):
+    lamp = panels.lamp(look(status, flags))
+    assert (lamp.kind, lamp.word) == (kind, word)
+
+
+def test_lamp_says_the_cause(look):
+    assert panels.lamp(look(RUNNING, [LATE])).cause == "sample late (vehicle)"
+    many = [Flag(cause, "x") for cause in ("a", "b", "c", "d", "e")]
+    assert panels.lamp(look(RUNNING, many)).cause.endswith("and 2 more")
+    fault = changed(state="FAULT", message="engine is gone")
+    assert panels.lamp(look(fault)).cause == "engine is gone"
+
+
+def test_silence_is_never_good(look):
+    viewer = look(RUNNING)
+    viewer.now_s += 10.0
+    assert panels.lamp(viewer) == ("nothing", "NO DATA", "the session has been silent for 10 s")
+    ended = look(changed(state="STOPPED"))
+    ended.now_s += 10.0
+    assert panels.lamp(ended).word == "GOOD"
+
+
+def test_every_lamp_has_a_shape_of_its_own():
+    assert len(set(panels.SHAPES.values())) == len(panels.SHAPES)
+
+
+def test_names_are_escaped(look):
+    viewer = look(RUNNING, [Flag("<i>", "<script>")])
+    viewer.event(1, text="<b>")
+    pages = panels.state_html(viewer) + panels.lamp_html(viewer) + panels.peers_html(viewer)
+    assert "engine &lt;b&gt;" in pages
+    assert "<script>" not in pages
+    evil = Topology([Part("<b>", "<i>")], [], [])
+    assert "<b>" not in graph_svg(evil, [])
+
+
+def test_state_tells_time_and_timing(look):
+    html = panels.state_html(look(changed(shadow=True)))
+    for part in ("RUNNING", "12.0", "/ 30 s", "missed 3 of 12,000 ticks", "SHADOW"):
+        assert part in html
+
+
+def test_ledger_bars_are_to_scale():
+    html = panels.bonds_html(RUNNING)
+    widths = [float(w) for w in re.findall(r"width:([\d.]+)%", html)]
+    assert widths == pytest.approx([50 * 12.5 / 120, 50.0, 50 * 3 / 120], abs=0.06)
+    assert 'class="minus"' in html
+    assert "-12.50" in html
+    nothing = panels.bonds_html(changed(bonds={}))
+    assert "no bonds" in nothing
+
+
+def test_late_peer_shows_the_policy_in_force(look):
+    html = panels.peers_html(look(RUNNING, [LATE]))
+    assert "▲ late" in html
+    assert "hold now" in html
+    assert "● in time" in html
+
+
+def test_alarms_are_open_until_acknowledged(look):
+    viewer = look(RUNNING)
+    viewer.event(1, "info")
+    viewer.event(2, "warning")
+    viewer.event(3, "error", acknowledged="Ada")
+    assert [row.number for row in panels.event_rows(viewer, alarms_only=False)] == [3, 2, 1]
+    assert [row.number for row in panels.event_rows(viewer, alarms_only=True)] == [2]
+    assert panels.columns(panels.event_rows(viewer, False))["acknowledged"] == ["Ada", "", ""]
+
+
+# -- the graph -----------------------------------------------------------------------------------
+
+
+def test_graph_is_drawn_with_flags_where_they_are_raised():
+    flags = [
+        LATE,
+        Flag("connection_defect", "vehicle.engine_torque"),
+        Flag("power_residual", "shaft"),
+    ]
+    svg = ElementTree.fromstring(graph_svg(TOPOLOGY, flags))
+    flagged = {
+        group.get("class").split()[0]: "".join(group.itertext())
+        for group in svg.iter("g")
+        if "flagged" in group.get("class")
+    }
+    assert set(flagged) == {"box", "edge", "bond"}
+    assert "▲ sample late" in flagged["box"]
+    assert "▲ connection defect" in flagged["edge"]
+    assert "torque" in flagged["edge"]
+    assert "▲ power residual" in flagged["bond"]
+    calm = ElementTree.fromstring(graph_svg(TOPOLOGY, []))
+    assert not [g for g in calm.iter("g") if "flagged" in g.get("class")]
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_graph_of_any_size(n):
+    parts = [Part(f"s{i}", "inprocess") for i in range(n)]
+    svg = graph_svg(Topology(parts, [], []), [])
+    assert len(ElementTree.fromstring(svg).findall("g")) == n if n else svg == ""

@@ -1,0 +1,75 @@
+"""A viewer that shows what a test says, without a session."""
+
+from hilrt.monitor.stream import BondEnds, Happening, Head, Part, Topology, Wire
+from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Percentiles, Status
+from hilrt.monitor.viewer import Viewer
+from hilrt.record.messages import Signal
+
+TOPOLOGY = Topology(
+    [Part("vehicle", "zeromq", "hold", 50), Part("engine", "can", "extrapolate", 50)],
+    [
+        Wire("engine.torque", "vehicle.engine_torque"),
+        Wire("vehicle.engine_speed", "engine.speed_demand"),
+    ],
+    [BondEnds("shaft", ["engine.torque"], "vehicle.engine_speed", "energy")],
+)
+HEAD = Head(
+    session="engine <b>",
+    duration=30.0,
+    rate=10.0,
+    signals=[
+        Signal("engine.torque", "N*m"),
+        Signal("vehicle.engine_speed", "rad/s"),
+        Signal("master:lateness", "us"),
+    ],
+    topology=TOPOLOGY,
+    control=["safe", "stop", "mark", "shadow", "acknowledge", "adjust"],
+    adjustable={"bonds.shaft.cap": (0.0, 0.2)},
+)
+RUNNING = Status(
+    session="engine <b>",
+    state="RUNNING",
+    t=12.0,
+    duration=30.0,
+    tick=12_000,
+    missed=3,
+    lateness_us=Percentiles(60.0, 180.0, 400.0),
+    values={"engine.torque": 123.456},
+    units={"engine.torque": "N*m"},
+    bonds={"shaft": BondStatus(25_000.0, -12.5, 120.0, 3.0)},
+    peers={"vehicle": PeerStatus(12, 0, 1.2), "engine": PeerStatus(0, 1, 0.5)},
+    verdict="good",
+)
+LATE = Flag("sample_late", "vehicle")
+
+
+class StillViewer(Viewer):
+    """Hears nothing by itself; time stands still until `now_s` is changed."""
+
+    def __init__(self, status=None, flags=(), head=HEAD):
+        self.now_s = 100.0
+        super().__init__("tcp://127.0.0.1:9", clock=lambda: self.now_s)
+        self.head, self.status = head, status
+        self._flags = dict.fromkeys(flags, 0.0)
+        self.sent = []
+
+    def event(self, number, level="warning", cause="sample_late", text="bang", acknowledged=""):
+        self.events[number] = Happening(
+            number=number,
+            t=number * 1.0,
+            level=level,
+            cause=cause,
+            source="vehicle",
+            text=text,
+            acknowledged=acknowledged,
+        )
+
+    def take(self, wait_ms=0):
+        return 0
+
+    def client(self):
+        return self
+
+    def send(self, command):
+        self.sent.append(command)
+        return len(self.sent)
