@@ -162,7 +162,18 @@ class RemoteLink(Link):
     async def open(self) -> None:
         """Wait until the peer has said a valid hello."""
         if self.identity is None:
-            await self._await_answer(Hello, self.hub.connect_timeout, "connection")
+            hint = self._how_to_start() or "see its log"
+            await self._await_answer(Hello, self.hub.connect_timeout, "connection", hint)
+
+    def _how_to_start(self) -> str:
+        """For a peer that the session does not start: where it is waited for, and the command."""
+        if self.options.spawn or type(self).commands is not RemoteLink.commands:
+            return ""
+        address = self.hub.address
+        return (
+            f"it is waited for at {address}, and the session has no spawn for it: start it with "
+            f"`hilrt {self.role} MODULE:CLASS --connect {address} --name {self.name}`"
+        )
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """See `Link.initialize`."""
@@ -291,7 +302,9 @@ class RemoteLink(Link):
         future.set_result(message)
         return True
 
-    async def _await_answer(self, answer: type[A], timeout: float, what: str) -> A:
+    async def _await_answer(
+        self, answer: type[A], timeout: float, what: str, hint: str = "see its log"
+    ) -> A:
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
@@ -299,6 +312,6 @@ class RemoteLink(Link):
         try:
             return await self.hub.wait(future, timeout)
         except TimeoutError:
-            raise PeerLost(self.name, f"no {what} within {timeout:g} s; see its log") from None
+            raise PeerLost(self.name, f"no {what} within {timeout:g} s; {hint}") from None
         finally:
             self._pending.pop(answer, None)

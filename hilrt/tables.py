@@ -58,14 +58,15 @@ def salvage(
     usable = True
     for key in table:
         if key not in fields:
-            problems.append(f"{label} {key}: unknown key{nearest(key, fields)}")
+            problems.append(_unknown(key, table[key], fields, label, bool(where)))
     for key, field in fields.items():
         path = f"{where}.{key}" if where else key
         before, value = len(problems), None
         if key in table:
             value = _value(hints[field.name], table[key], path, label, problems, stand_ins)
         elif field.required:
-            problems.append(f"{label} {key}: is missing; add it")
+            place = f"{label} {key}" if where else f"[{key}]"
+            problems.append(f"{place}: is missing; add it")
         else:
             continue
         if value is None and len(problems) > before:
@@ -78,6 +79,19 @@ def salvage(
             value = msgspec.convert(stand_in, hints[field.name])
         values[field.name] = value
     return cls(**values) if usable else None
+
+
+def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bool) -> str:
+    """What to say of a key that there is not; on the top of a file it is a table."""
+    if inside:
+        return f"{label} {key}: unknown key{nearest(key, fields)}"
+    if not isinstance(value, (dict, list)):
+        return f"{key}: stands before the first table; move it into the one it belongs to"
+    close = difflib.get_close_matches(key, list(fields), n=1)
+    known = ", ".join(f"[{name}]" for name in sorted(fields))
+    return f"[{key}]: unknown table, " + (
+        f"did you mean [{close[0]}]?" if close else f"there is {known}"
+    )
 
 
 def _stand_in(path: str, stand_ins: Mapping[str, Any]) -> Any:

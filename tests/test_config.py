@@ -109,7 +109,7 @@ def test_defaults_are_not_shared_between_files(tmp_path):
         ("pace =", "pcae =", "session.toml: [session] pcae: unknown key; did you mean 'pace'?"),
         ("gain = 1", "gian = 1", "session.toml: [connections.1] gian: unknown key; did you mean"),
         ("mu = 0.5", "mew = 0.5", "session.toml: [bonds.0.correction] mew: unknown key; "),
-        ("[master]", "[mastre]", "session.toml: the file mastre: unknown key; did you mean"),
+        ("[master]", "[mastre]", "session.toml: [mastre]: unknown table, did you mean"),
         ("model =", "modle =", "session.toml: [subsystems.one] modle: unknown key; did you mean"),
     ],
 )
@@ -190,7 +190,7 @@ def test_everything_wrong_is_said_at_once(tmp_path):
     """
     found = "\n".join(problems(tmp_path, text))
     for expected in (
-        "the file nonsense: unknown key",
+        "nonsense: stands before the first table",
         "[subsystems.plant] adapter = 'no'",
         "[subsystems.other] adapter: is missing",
         "[session] name: is missing",
@@ -208,8 +208,8 @@ def test_everything_wrong_is_said_at_once(tmp_path):
 def test_an_empty_file_and_tables_that_are_none(tmp_path):
     assert [p.partition(": ")[2] for p in problems(tmp_path, "")] == [
         "[subsystems] is empty; add at least one [subsystems.NAME] table",
-        "the file session: is missing; add it",
-        "the file master: is missing; add it",
+        "[session]: is missing; add it",
+        "[master]: is missing; add it",
     ]
     found = "\n".join(problems(tmp_path, "session = 1\nmaster = []\nsubsystems = 2\nbonds = {}"))
     for expected in ("session = 1", "master = []", "[subsystems]: is 2", "bonds = {}"):

@@ -264,9 +264,11 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     try:
         bus = can.Bus(ignore_config=True, **arguments)
     except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
-        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        cause = str(error.__cause__ or "")
+        cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
+        shown = {key: value for key, value in arguments.items() if key != "can_filters"}
         raise ConfigError(
-            f"{label}: the bus {arguments!r} cannot be opened: {error}{cause}; "
+            f"{label}: the bus {shown!r} cannot be opened: {error}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
     direct: Callable[[int], Direct] | None = None
