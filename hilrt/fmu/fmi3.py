@@ -53,9 +53,8 @@ class Instance3(Instance):
         self.reads_inside = bool(outputs) and every
         if self.reads_inside:
             self._inside += [v for v, _ in outputs]
-        #: Outputs inside the last step: (time [s], values).
-        self.inside: list[tuple[float, Floats]] = []
         self._u: Inputs | None = None
+        self._seen: list[tuple[float, Floats]] = []
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
 
@@ -106,9 +105,7 @@ class Instance3(Instance):
             self._guard(self.fmi.setString, [variable.valueReference], _list(value))
             return
         numbers = np.array(_list(value), dtype=TYPES[3][variable.type][2]).astype(np.float64)
-        Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check).write(
-            ctypes.c_void_p(self.fmi.component), numbers
-        )
+        Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
 
     def enter_initialization(self, experiment: Experiment) -> None:
         """See `Instance.enter_initialization`."""
@@ -129,7 +126,7 @@ class Instance3(Instance):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; events are handled when the FMU stops at them."""
         self._u = u
-        self.inside = []
+        self.inside = self._seen = []
         events: list[float] = []
         end = t + h
         while True:
@@ -185,7 +182,7 @@ class Instance3(Instance):
         try:
             wants_return[0] = False
             if get_allowed and self.reads_inside:
-                self.inside.append((t, self.read()))
+                self._seen.append((t, self.read()))
             if set_requested and self.sets_inside and self._u is not None:
                 self.write(self._u(t))
         except BaseException as error:

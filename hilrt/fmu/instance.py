@@ -71,6 +71,10 @@ class Instance(abc.ABC):
 
     fmi: Any  #: FMPy's object
     can_step_back: bool
+    #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
+    sets_inside: bool = False
+    reads_inside: bool = False
+    inside: Sequence[tuple[float, Floats]] = ()
 
     def __init__(
         self,
@@ -102,8 +106,10 @@ class Instance(abc.ABC):
         # A pointer as ctypes passes it fastest.
         self.c = ctypes.c_void_p(self.fmi.component)
         lib = self.fmi.dll
-        self._ins = Values(lib, fmu.major, inputs, self.check)
-        self._outs = Values(lib, fmu.major, outputs, self.check)
+        self._ins = Values(lib, fmu.major, inputs, self.check, self.c)
+        self._outs = Values(lib, fmu.major, outputs, self.check, self.c)
+        #: Set the inputs, shape (n_inputs,); read the outputs, shape (n_outputs,).
+        self.write, self.read = self._ins.write, self._outs.read
         self.real_inputs = _places(inputs)
         self.real_outputs = _places(outputs)
 
@@ -140,14 +146,6 @@ class Instance(abc.ABC):
         """Terminate where that is allowed, and free the instance."""
 
     # -- what they share ---------------------------------------------------------------------------
-
-    def write(self, u: Floats) -> None:
-        """Set the inputs, shape (n_inputs,)."""
-        self._ins.write(self.c, u)
-
-    def read(self) -> Floats:
-        """Outputs, shape (n_outputs,)."""
-        return self._outs.read(self.c)
 
     def save(self) -> SavedState:
         """A copy of the FMU's state, kept by the FMU."""
@@ -214,6 +212,10 @@ class Instance(abc.ABC):
             log.warning("on the way out: %s", error)
         finally:
             self._remove()
+
+    def set_input_derivatives(self, derivatives: Floats) -> None:
+        """FMI 2: set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
+        raise NotImplementedError
 
     def _guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """A call through FMPy, whose exception becomes ours."""

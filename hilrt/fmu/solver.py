@@ -102,6 +102,10 @@ class FmuSolver(Solver):
         self._debug = debug
         self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
+        self._variable = self.fmu.variable_step
+        #: Whether an FMI 2 FMU is given input derivatives.
+        self._hands_on = input_derivatives and bool(self.fmu.co.canInterpolateInputs)
+        self._hands_on &= self.fmu.major == 2
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
@@ -145,34 +149,37 @@ class FmuSolver(Solver):
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are handed on."""
-        instance = self._ready()
-        steps = self._steps(h)
+        instance = self._instance if self._running else self._ready()
+        assert instance is not None
+        steps = self._substeps if self._variable else self._steps(h)
         dt = h / steps
+        start = t + self._offset
         at = self._inputs_at(u)
-        derive = self._derivatives_at(u)
-        sample = Sample(_NONE)
-        events: list[float] = []
-        before = instance.read() if self._reads_inside(instance) else None
+        derive = self._derivatives_at(u) if self._hands_on else None
+        reads_inside = instance.reads_inside and not self._half_steps
+        before = instance.read() if reads_inside else _NONE
         inside: list[tuple[float, Floats]] = []
+        events: list[float] = []
+        y_mid = None
         for i in range(steps):
-            now = t + self._offset + i * dt
+            now = start + i * dt
             instance.write(at(now))
             if derive is not None:
-                instance.set_input_derivatives(derive(now))  # type: ignore[attr-defined]
+                instance.set_input_derivatives(derive(now))
             events += instance.step(now, dt, at)
-            if before is not None:
-                inside += instance.inside  # type: ignore[attr-defined]
+            if reads_inside:
+                inside += instance.inside
             if self._half_steps and 2 * (i + 1) == steps:
-                sample.y_mid = self._read(instance, now, now + dt, at)
-        end = t + self._offset + h
-        sample.y = self._read(instance, end - dt, end, at)
+                y_mid = self._read(instance, now, now + dt, at)
+        y = self._read(instance, start + h - dt, start + h, at)
+        if reads_inside:
+            y_mid = _middle(start, h, before, inside, y)
+        self._time, self._last = t + h, u
+        sample = Sample(y, y_mid=y_mid)
         if self._order_out:
             sample.dy = instance.derivatives(self._order_out)
-        if before is not None and sample.y_mid is None:
-            sample.y_mid = _middle(t + self._offset, h, before, inside, sample.y)
         if events:
             sample.info["events"] = [event - self._offset for event in events]
-        self._time, self._last = t + h, u
         return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
@@ -190,25 +197,13 @@ class FmuSolver(Solver):
         return at
 
     def _derivatives_at(self, u: InputPolynomial) -> Any:
-        """Input derivatives as a function of FMU time; None where the FMU is given none."""
+        """Input derivatives as a function of FMU time; None for held inputs."""
         order = len(u.coefficients) - 1
-        if self.fmu.major != 2 or not self._hands_on or order == 0:
+        if order == 0:
             return None
         return lambda time: np.array(
             [u.derivative(time - self._offset, n) for n in range(1, order + 1)]
         )
-
-    @property
-    def _hands_on(self) -> bool:
-        """Whether an FMI 2 FMU is given input derivatives."""
-        return self._input_derivatives and bool(self.fmu.co.canInterpolateInputs)
-
-    def _follows(self, instance: Instance) -> bool:
-        """Whether the FMU itself follows the input polynomial to the end of the step."""
-        return self._hands_on if self.fmu.major == 2 else bool(getattr(instance, "sets_inside", 0))
-
-    def _reads_inside(self, instance: Instance) -> bool:
-        return bool(getattr(instance, "reads_inside", False)) and not self._half_steps
 
     def _read(self, instance: Instance, t_set: float, t: float, at: Any) -> Floats:
         """Outputs at `t`, where the inputs were last set at `t_set`."""
@@ -216,7 +211,8 @@ class FmuSolver(Solver):
             instance.write(at(t))
             return instance.read()
         y = instance.read()
-        if self._by_derivative and not self._follows(instance):
+        # An FMU that follows the polynomial itself has the inputs of the end.
+        if self._by_derivative and not (self._hands_on or instance.sets_inside):
             change = at(t) - at(t_set)
             if change.any():
                 y += along(instance, self._outs, self._ins, change)
@@ -224,8 +220,6 @@ class FmuSolver(Solver):
 
     def _steps(self, h: float) -> int:
         """Number of FMU steps in a macro step `h`; an FMU of constant steps keeps its first one."""
-        if self.fmu.variable_step:
-            return self._substeps
         if self._length is None:
             self._length = h / self._substeps
         n = round(h / self._length)

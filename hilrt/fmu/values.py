@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,11 +46,15 @@ class _Group:
     """Variables of one C type: one call for all of them."""
 
     def __init__(
-        self, lib: Any, major: int, kind: str, variables: list[tuple[Any, int, int]]
+        self,
+        lib: Any,
+        major: int,
+        kind: str,
+        variables: list[tuple[Any, int, int]],
+        instance: Any,
     ) -> None:
         name, c_type, dtype = TYPES[major][kind]
         self.get_name, self.set_name = f"fmi{major}Get{name}", f"fmi{major}Set{name}"
-        self.get, self.set = getattr(lib, self.get_name), getattr(lib, self.set_name)
         references = [variable.valueReference for variable, _, _ in variables]
         self.references = (ctypes.c_uint * len(references))(*references)
         positions = [i for _, first, size in variables for i in range(first, first + size)]
@@ -60,9 +65,12 @@ class _Group:
         self.buffer: NDArray[Any] = np.zeros(len(positions), dtype=dtype)
         self.is_boolean = kind == "Boolean"
         pointer = self.buffer.ctypes.data_as(ctypes.POINTER(c_type))
-        self.arguments = (self.references, len(references), pointer)
+        arguments = [instance, self.references, len(references), pointer]
         if major == 3:
-            self.arguments += (len(positions),)  # type: ignore[assignment]
+            arguments.append(len(positions))
+        # With their arguments once and for all: ctypes then has little left to convert.
+        self.get = functools.partial(getattr(lib, self.get_name), *arguments)
+        self.set = functools.partial(getattr(lib, self.set_name), *arguments)
 
 
 class Values:
@@ -78,10 +86,17 @@ class Values:
         With their numbers of elements; the vector holds them in this order.
     check : callable
         ``check(function, status)`` raises where the FMU refuses.
+    instance : ctypes.c_void_p
+        The FMU's own pointer to the instance.
     """
 
     def __init__(
-        self, lib: Any, major: int, variables: Sequence[tuple[Any, int]], check: Check
+        self,
+        lib: Any,
+        major: int,
+        variables: Sequence[tuple[Any, int]],
+        check: Check,
+        instance: Any,
     ) -> None:
         self._check = check
         members: dict[str, list[tuple[Any, int, int]]] = {}
@@ -92,20 +107,36 @@ class Values:
             members.setdefault(variable.type, []).append((variable, first, size))
             first += size
         self.size = first
-        self._groups = [_Group(lib, major, kind, some) for kind, some in members.items()]
+        self._groups = [_Group(lib, major, kind, some, instance) for kind, some in members.items()]
+        only = self._groups[0] if len(self._groups) == 1 else None
+        #: The one group where all are doubles, as they mostly are.
+        self._doubles = only if only is not None and only.buffer.dtype == np.float64 else None
 
-    def read(self, instance: Any) -> Floats:
+    def read(self) -> Floats:
         """Present values, shape (size,)."""
+        doubles = self._doubles
+        if doubles is not None:
+            status = doubles.get()
+            if status:
+                self._check(doubles.get_name, status)
+            return doubles.buffer.copy()
         values = np.empty(self.size)
         for group in self._groups:
-            status = group.get(instance, *group.arguments)
+            status = group.get()
             if status:
                 self._check(group.get_name, status)
             values[group.where] = group.buffer
         return values
 
-    def write(self, instance: Any, values: Floats) -> None:
+    def write(self, values: Floats) -> None:
         """Set all of them; whole numbers are rounded to, Booleans are true from 0.5 up."""
+        doubles = self._doubles
+        if doubles is not None:
+            doubles.buffer[:] = values
+            status = doubles.set()
+            if status:
+                self._check(doubles.set_name, status)
+            return
         for group in self._groups:
             some = values[group.where]
             kind = group.buffer.dtype.kind
@@ -116,6 +147,6 @@ class Values:
             else:
                 limits = np.iinfo(group.buffer.dtype)
                 group.buffer[:] = np.clip(np.rint(some), limits.min, limits.max)
-            status = group.set(instance, *group.arguments)
+            status = group.set()
             if status:
                 self._check(group.set_name, status)
