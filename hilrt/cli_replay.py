@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,16 +23,31 @@ def replay(
         float | None,
         typer.Option(help="relative; default: 0 on the build that recorded, else 1e-9", min=0.0),
     ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="table.key=value: decide with other settings, and compare"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="with --set: folder for a log of the recomputed decisions")
+    ] = None,
     json_: Json = False,
     to: Annotated[str | None, typer.Option(help="can: put its frames on --bus, see play")] = None,
     bus: Annotated[str, typer.Option(help="interface=…,channel=…, for --to can")] = "",
 ) -> None:
-    """Make every decision again from the recorded inputs; exit status 0 identical, 1 not."""
+    """Make every decision again from the recorded inputs; exit status 0 identical, 1 not.
+
+    With --set, show what other settings would have decided; a bench's reaction is not simulated.
+    """
     if to is not None:
         if to != "can":
             raise ConfigError(f"--to {to}: only can; `hilrt export` writes files")
         play(log, bus, start=from_, end=until, json_=json_)
         return
+    if changes:
+        _what_if(log, changes, from_ or 0.0, until, out, json_)
+        return
+    if out is not None:
+        raise ConfigError("--out: goes with --set; a plain replay writes nothing")
     from hilrt.replay.replay import replay as run
     from hilrt.replay.show import as_json, describe
 
@@ -42,3 +58,17 @@ def replay(
     else:
         typer.echo("\n".join(describe(outcome)))
     raise typer.Exit(0 if outcome.identical else EXIT_DIFFERS)
+
+
+def _what_if(
+    log: Path, changes: list[str], start: float, until: float | None, out: Path | None, json_: bool
+) -> None:
+    from hilrt.replay.show import describe_what_if, what_if_as_json
+    from hilrt.replay.what_if import what_if
+
+    with bad_input():
+        found = what_if(log, changes, start=start, until=until, out=out)
+    if json_:
+        typer.echo(json.dumps(what_if_as_json(found), indent=1))
+    else:
+        typer.echo("\n".join(describe_what_if(found)))

@@ -91,6 +91,8 @@ class Walk:
         what was changed on the way is changed. Else the state goes its own way.
     compare_snapshots : bool
         Compare the state with the snapshots, bit for bit.
+    changes : sequence of str
+        ``table.key=value`` that the numerics were given: an operator did not adjust these.
 
     Attributes
     ----------
@@ -119,12 +121,14 @@ class Walk:
         until_ns: int | None = None,
         exact: bool = True,
         compare_snapshots: bool = True,
+        changes: Sequence[str] = (),
     ) -> None:
         self.engine = Engine(steps, numerics)
         index = {name: i for i, name in enumerate(self.engine.names)}
         self._columns = np.array([index[name] for name in columns], dtype=np.intp)
         self._recorded, self._start_ns, self._until_ns = steps.recorded, start_ns, until_ns
         self._exact, self._compares = exact, exact and compare_snapshots
+        self._set = {c.partition("=")[0].replace(".correction.", ".") for c in changes}
         self.made = self.skipped = self.compared = 0
         self.begin = self.end = 0.0
         self.gaps: list[Gap] = []
@@ -192,10 +196,12 @@ class Walk:
             change = self._changes.popleft()
             content = msgspec.msgpack.decode(change.data)
             model = self.engine.state.model
-            if change.topic == JACOBIANS and model is not None and self._exact:
-                model.gamma = np.array(content)
-                renew_plan(model)
-            elif change.topic == ADJUSTMENTS and self._exact:
+            if change.topic == JACOBIANS and model is not None:
+                gamma = np.array(content)
+                if gamma.shape == model.gamma.shape:
+                    model.gamma = gamma
+                    renew_plan(model)
+            elif change.topic == ADJUSTMENTS and content[0] not in self._set:
                 set_number(self.engine.plan, content[0], content[1])
 
     def _resume(self, row: int) -> bool:

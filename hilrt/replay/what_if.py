@@ -1,0 +1,332 @@
+"""Counterfactual replay: the decisions that other settings would have made of the same samples.
+
+Caps, orders, correctors, thresholds of a recorded session are changed and every decision is made
+again, from the session's beginning. What the subsystems answered stays as recorded, for nobody can
+ask them any more: a bench would have reacted to other inputs, and that is not simulated here. So
+the result says what the master would have done at each step, given what it saw, and nothing about
+where that would have led.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.errors import ConfigError
+from hilrt.plan import Plan
+from hilrt.record.messages import Attachment, Begin, End
+from hilrt.record.reader import find_log
+from hilrt.record.writer import Recording
+from hilrt.reliability import verdict
+from hilrt.replay.compare import decisions
+from hilrt.replay.rebuild import rebuild
+from hilrt.replay.source import Chunk, Steps
+from hilrt.replay.walk import Gap, Walk
+from hilrt.signals import build_topics
+from hilrt.solver import Floats
+
+#: What every report of a counterfactual replay begins with.
+CAVEAT = (
+    "The bench's reaction is not re-simulated: every sample is the recorded one, whatever would "
+    "have been sent instead."
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One signal, recorded against recomputed.
+
+    Attributes
+    ----------
+    name, unit : str
+    steps : int
+        Steps at which it differs, bit for bit.
+    largest, t : float
+        Largest difference in magnitude, and when, s.
+    recorded, recomputed : float
+        The values then.
+    rms : float
+        Of the difference, over the steps at which both are known.
+    """
+
+    name: str
+    unit: str
+    steps: int
+    largest: float
+    t: float
+    recorded: float
+    recomputed: float
+    rms: float
+
+
+@dataclass(frozen=True)
+class FlagTime:
+    """How long a cause's flags were up, recorded and recomputed, s."""
+
+    cause: str
+    recorded: float
+    recomputed: float
+
+
+@dataclass
+class WhatIf:
+    """What other settings would have decided.
+
+    Attributes
+    ----------
+    path : Path
+    changes : list of str
+        ``table.key=value``.
+    steps : int
+        Steps made again; those between `begin` and `end` [s] are compared.
+    compared : int
+    signals : list of Change
+        Signals that differ, in the order of the step's stages.
+    unchanged : int
+        Signals that are the same at every step.
+    added, gone : list of str
+        Signals that only the changed session has, and only the recorded one.
+    flags : list of FlagTime
+        Causes that were up in either.
+    verdicts : tuple of str
+        Recorded (empty if unknown) and recomputed, of the whole session.
+    gaps : list of Gap
+    damage : str
+    written : Path or None
+        Log of the recomputed decisions.
+    wall_s : float
+    """
+
+    path: Path
+    changes: list[str]
+    steps: int = 0
+    compared: int = 0
+    begin: float = 0.0
+    end: float = 0.0
+    signals: list[Change] = field(default_factory=list)
+    unchanged: int = 0
+    added: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    flags: list[FlagTime] = field(default_factory=list)
+    verdicts: tuple[str, str] = ("", "")
+    gaps: list[Gap] = field(default_factory=list)
+    damage: str = ""
+    written: Path | None = None
+    wall_s: float = 0.0
+
+
+def what_if(
+    path: str | Path,
+    changes: Sequence[str],
+    *,
+    start: float = 0.0,
+    until: float | None = None,
+    out: Path | None = None,
+    progress: Callable[[float], None] = lambda t: None,
+) -> WhatIf:
+    """Make the decisions of a recorded session with other settings.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``session.mcap``, or the run's folder.
+    changes : sequence of str
+        ``table.key=value``, as for `hilrt run --set`.
+    start, until : float
+        Session time of what is compared, s; decisions are made from the session's beginning.
+    out : Path, optional
+        Folder for a log of the recomputed decisions.
+
+    Raises
+    ------
+    ConfigError
+        If a change makes no sense, or cannot be answered from the log.
+    RecordError
+        If there is no log, or it does not hold what a replay needs.
+    """
+    begun = time.monotonic()
+    steps = Steps(find_log(path))
+    before = rebuild(steps.recorded).plan
+    numerics = rebuild(steps.recorded, changes)
+    plan = numerics.plan
+    _refuse_other_grid(before, plan)
+    until_ns = None if until is None else round(until * 1e9)
+    mine = [signal.name for topic in build_topics(plan) for signal in topic.signals]
+    walk = Walk(steps, numerics, mine, until_ns=until_ns, exact=False, changes=changes)
+    names = [name for name in decisions(mine) if name in steps.columns]
+    tally = _Tally(names, _columns(mine, names), _columns(list(steps.columns), names))
+    elapsed_at = steps.columns["cut:elapsed"]
+    log = None if out is None else _open(out, steps, plan, changes)
+    found = WhatIf(steps.stream.path, list(changes))
+    for chunk in steps.chunks():
+        made, values = walk.run(chunk)
+        if log is not None:
+            _write(log, steps, mine, chunk, made, values)
+        late = made & (chunk.times_ns >= round(start * 1e9))
+        tally.add(
+            chunk.times_ns[late],
+            chunk.values[late],
+            values[late],
+            chunk.values[late][:, elapsed_at],
+        )
+        progress(walk.end)
+        if walk.ended:
+            break
+    if log is not None:
+        log.finish(End(b"", log.rows, 0))
+        found.written = log.path
+    units = {signal.name: signal.unit for signal in steps.signals}
+    found.steps, found.compared = walk.made, tally.count
+    found.begin, found.end = max(walk.begin, start), walk.end
+    found.signals, found.flags = tally.changes(units), tally.flags()
+    found.unchanged = len(names) - len(found.signals)
+    found.added = [name for name in decisions(mine) if name not in steps.columns]
+    found.gone = [name for name in decisions(list(steps.columns)) if name not in mine]
+    found.verdicts = _recorded_verdict(steps), _verdict(walk)
+    found.gaps, found.damage = walk.gaps, steps.damage
+    found.wall_s = time.monotonic() - begun
+    return found
+
+
+def _refuse_other_grid(before: Plan, plan: Plan) -> None:
+    """The samples came at the recorded times: there are none for another grid."""
+    if plan.step != before.step:
+        raise ConfigError(
+            f"--set master.step: the log was recorded with {before.step:g} s, and its samples are "
+            "of that grid; run the session again for another step"
+        )
+    if not np.array_equal(plan.network.every, before.network.every):
+        raise ConfigError(
+            "--set subsystems.NAME.every: the samples in the log came at the recorded intervals; "
+            "run the session again for others"
+        )
+
+
+def _columns(where: list[str], names: list[str]) -> NDArray[np.intp]:
+    column = {name: i for i, name in enumerate(where)}
+    return np.array([column[name] for name in names], dtype=np.intp)
+
+
+def _verdict(walk: Walk) -> str:
+    return verdict(walk.engine.state.monitor, walk.end, None).word
+
+
+def _recorded_verdict(steps: Steps) -> str:
+    """Of the session's summary; the session's ends of other kinds are in it, too."""
+    try:
+        summary = json.loads(steps.stream.attachments.get("summary.json", b"{}"))
+    except json.JSONDecodeError:
+        return ""
+    return str(summary.get("verdict", ""))
+
+
+class _Tally:
+    """Adds up differences signal by signal, chunk by chunk."""
+
+    def __init__(self, names: list[str], mine: NDArray[np.intp], theirs: NDArray[np.intp]) -> None:
+        n = len(names)
+        self.names, self._mine, self._theirs = names, mine, theirs
+        self.count = 0
+        self._differing = np.zeros(n, dtype=np.int64)
+        self._largest, self._t = np.zeros(n), np.full(n, np.nan)
+        self._then = np.full((2, n), np.nan)
+        self._square, self._known = np.zeros(n), np.zeros(n, dtype=np.int64)
+        self._flag = np.array([name.startswith("flag:") for name in names], dtype=bool)
+        self._up = np.zeros((2, int(self._flag.sum())))
+
+    def add(
+        self,
+        times_ns: NDArray[np.int64],
+        recorded: Floats,
+        recomputed: Floats,
+        elapsed: Floats,
+    ) -> None:
+        """Take rows: times (n,), values (n, signals) of the log and of the engine."""
+        if not len(times_ns):
+            return
+        a, b = recorded[:, self._theirs], recomputed[:, self._mine]
+        self.count += len(a)
+        self._differing += ((a != b) & ~(np.isnan(a) & np.isnan(b))).sum(axis=0)
+        apart = np.abs(a - b)
+        known = np.isfinite(apart)
+        self._known += known.sum(axis=0)
+        apart[~known] = 0.0
+        self._square += np.square(apart).sum(axis=0)
+        i, columns = apart.argmax(axis=0), np.arange(len(self.names))
+        higher = apart[i, columns] > self._largest
+        self._largest = np.where(higher, apart[i, columns], self._largest)
+        self._t = np.where(higher, times_ns[i] * 1e-9, self._t)
+        self._then = np.where(higher, (a[i, columns], b[i, columns]), self._then)
+        self._up += (elapsed @ a[:, self._flag], elapsed @ b[:, self._flag])
+
+    def changes(self, units: dict[str, str]) -> list[Change]:
+        """Signals that differ."""
+        return [
+            Change(
+                name,
+                units.get(name, ""),
+                int(self._differing[i]),
+                float(self._largest[i]),
+                float(self._t[i]),
+                float(self._then[0, i]),
+                float(self._then[1, i]),
+                math.sqrt(self._square[i] / self._known[i]) if self._known[i] else 0.0,
+            )
+            for i, name in enumerate(self.names)
+            if self._differing[i]
+        ]
+
+    def flags(self) -> list[FlagTime]:
+        """Causes whose flags were up in either."""
+        causes = [name.removeprefix("flag:") for name in self.names if name.startswith("flag:")]
+        return [
+            FlagTime(cause, float(then), float(now))
+            for cause, then, now in zip(causes, *self._up, strict=True)
+            if then or now
+        ]
+
+
+# -- the recomputed decisions as a log ------------------------------------------------------------
+
+
+def _open(out: Path, steps: Steps, plan: Plan, changes: Sequence[str]) -> Recording:
+    metadata = dict(steps.stream.metadata)
+    epoch_ns = int(metadata.pop("epoch_ns", "0"))
+    metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
+    name = f"{metadata.get('session', 'session')} (what if)"
+    recorded = steps.recorded
+    files = [Attachment(recorded.name, "application/toml", recorded.text.encode())]
+    try:
+        return Recording(Begin(str(out), name, epoch_ns, build_topics(plan), files, metadata))
+    except FileExistsError:
+        raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
+
+
+def _write(
+    log: Recording,
+    steps: Steps,
+    mine: list[str],
+    chunk: Chunk,
+    made: NDArray[np.bool_],
+    values: Floats,
+) -> None:
+    """The recomputed decisions, and beside them the samples and circumstances as recorded."""
+    rows = values[made]
+    decided = set(decisions(mine))
+    for i, name in enumerate(mine):
+        if name not in decided and name in steps.columns:
+            rows[:, i] = chunk.values[made, steps.columns[name]]
+    numbers = chunk.rows[made]
+    for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers) != 1) + 1):
+        if len(part):
+            log.batch(int(numbers[part[0]]), chunk.times_ns[made][part], rows[part])
+    log.flush()
