@@ -177,7 +177,9 @@ def test_a_second_connection_under_a_name_is_rejected_and_the_first_stays(hub, d
 
 async def test_nobody_connects(link):
     link.hub.connect_timeout = 0.02
-    with pytest.raises(PeerLost, match=r"no connection within 0.02 s.*hilrt solver MODULE:CLASS --connect tcp"):
+    with pytest.raises(
+        PeerLost, match=r"no connection within 0.02 s.*hilrt solver MODULE:CLASS --connect tcp"
+    ):
         await link.open()
 
 
