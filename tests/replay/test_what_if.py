@@ -1,0 +1,95 @@
+"""What other settings would have decided, against what was decided."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hilrt.cli import app
+from hilrt.errors import ConfigError
+from hilrt.record.reader import load_log
+from hilrt.replay.show import describe_what_if, what_if_as_json
+from hilrt.replay.what_if import CAVEAT, what_if
+from tests.replay.recording_tools import record_file
+
+CAP = "bonds.spring.correction.cap"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return record_file("two_mass.toml", tmp_path_factory.mktemp("log"), duration=0.5)
+
+
+def test_settings_as_recorded_change_nothing(path):
+    found = what_if(path, [f"{CAP}=1.0"])
+    assert (found.signals, found.steps, found.compared) == ([], 501, 501)
+    assert found.unchanged > 30
+    assert any("no decision differs" in line for line in describe_what_if(found))
+
+
+def test_a_changed_cap_shows_in_the_correction_and_in_what_follows_from_it(path):
+    found = what_if(path, [f"{CAP}=0.01"])
+    changed = {change.name: change for change in found.signals}
+    correction = changed["spring:correction"]
+    log = load_log(path)
+    effort = log["mass1.force:corrected"]
+    i = np.searchsorted(log.t, correction.t - 1e-9)
+    assert correction.recorded == log["spring:correction"][i]
+    assert abs(correction.recomputed) == pytest.approx(0.01 * abs(effort[i]))
+    assert correction.unit == "N"
+    assert {"mass2.force:sent", "flag:correction_capped", "spring:corrected_energy"} <= set(changed)
+    # What was measured is the recorded one, and so is all that follows from it alone.
+    assert not any(name.endswith(":corrected") for name in changed)
+    assert [flag.cause for flag in found.flags] == ["correction_capped"]
+    assert found.flags[0].recomputed > found.flags[0].recorded
+
+
+def test_a_threshold_moves_flags_alone(path):
+    found = what_if(path, ["reliability.connection_defect=1e-7"])
+    assert [change.name for change in found.signals] == ["flag:connection_defect"]
+    assert found.verdicts[1] == "unreliable"
+
+
+def test_another_order_is_recomputed_from_the_beginning(path):
+    found = what_if(path, ["master.extrapolation.order=2"], start=0.3, until=0.4)
+    assert (found.steps, found.compared) == (401, 101)
+    assert "mass2.force:sent_d2" in found.added
+    assert any(change.name == "mass2.force:sent" for change in found.signals)
+
+
+def test_the_recomputed_decisions_are_a_log_of_their_own(path, tmp_path):
+    found = what_if(path, [f"{CAP}=0.01"], out=tmp_path / "new")
+    before, after = load_log(path), load_log(found.written)
+    for name in ("mass1.force", "mass2.x", "mass1:age"):
+        np.testing.assert_array_equal(after[name], before[name])
+    assert np.abs(after["spring:correction"] - before["spring:correction"]).max() > 0.0
+    assert json.loads(after.metadata["what_if"]) == [f"{CAP}=0.01"]
+    with pytest.raises(ConfigError, match="holds a log already"):
+        what_if(path, [f"{CAP}=0.02"], out=tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("master.step=0.002", "recorded with 0.001 s"),
+        ("subsystems.mass2.every=2", "recorded intervals"),
+        ("master.stp=1", "did you mean 'step'"),
+        ("bonds.spring.correction.method=model", "no Jacobian for mass1, mass2"),
+    ],
+)
+def test_what_the_log_cannot_answer_is_refused(path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        what_if(path, [change])
+
+
+def test_the_command_begins_with_what_is_not_simulated(path):
+    result = CliRunner().invoke(app, ["replay", str(path), "--set", f"{CAP}=0.01"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(CAVEAT)
+    result = CliRunner().invoke(app, ["replay", str(path), "--set", f"{CAP}=0.01", "--json"])
+    body = json.loads(result.stdout)
+    assert body["caveat"] == CAVEAT
+    assert body == json.loads(json.dumps(what_if_as_json(what_if(path, [f"{CAP}=0.01"])))) | {
+        "wall_s": body["wall_s"]
+    }
