@@ -259,7 +259,7 @@ class Session:
         argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
         argv += ["--tap", self.monitoring.rows] if self.monitoring.rows else []
         self.children.start("recorder", argv, affinity=self.cpus_for_children, nice=5)
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + max(START_TIMEOUT, self.tables.master.connect_timeout)
         while not self.feed.ready:
             if time.monotonic() > deadline or "recorder" not in self.children.running():
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
