@@ -94,6 +94,8 @@ class Pacing(Table):
     priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
     #: Keep the master's memory from being paged out.
     lock_memory: bool = False
+    #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
+    overrun: Literal["skip", "stretch", "stop"] = "skip"
 
 
 class MasterTable(Table):

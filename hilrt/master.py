@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 
 from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
+from hilrt.errors import SessionFault
 from hilrt.exchange import Exchange
 from hilrt.jacobians import JacobianKeeper
 from hilrt.monitor.status import StatusPublisher
@@ -30,6 +32,8 @@ from hilrt.timing import Distribution
 CHANGES_PER_TICK = 20
 #: The garbage collector gets a chance in the slack of every that many ticks.
 GARBAGE_TICKS = 64
+#: Most that is skipped at once, so that a long stall shows in the log at least once a second.
+LONGEST_SKIP_NS = 1_000_000_000
 #: How long the samples of all benches must be there before the session is no longer degraded.
 RECOVER_NS = 1_000_000_000
 
@@ -54,6 +58,8 @@ class Progress:
         Session time of the last communication point, ns.
     missed : int
         Ticks whose inputs were not all dispatched within the deadline, those skipped included.
+    stretched_ns : int
+        By how much session time was held back to shift the grid, on the clock, ns.
     lateness, compute : Distribution
         Tick to dispatch complete (real time only), and cut to dispatch complete.
     timeline : Timeline
@@ -68,6 +74,7 @@ class Progress:
     lateness: Distribution = field(default_factory=Distribution)
     compute: Distribution = field(default_factory=Distribution)
     timeline: Timeline = field(default_factory=Timeline)
+    stretched_ns: int = 0
     first_h: int = 0
     min_h: int = 0
     max_h: int = 0
@@ -94,6 +101,8 @@ class Master:
         Session seconds per second on the clock.
     deadline_ns : int
         Time from the tick to the end of the dispatch that is still on time.
+    overrun : {"skip", "stretch", "stop"}
+        What happens when a whole tick has passed unserved.
     feed, publisher
         Where rows and status go in the slack.
     """
@@ -109,11 +118,14 @@ class Master:
         *,
         pace: float = 1.0,
         deadline_ns: int = 0,
+        overrun: Literal["skip", "stretch", "stop"] = "skip",
         step_timeout: float = 60.0,
     ) -> None:
         self.plan, self.state, self.exchange = plan, state, exchange
         self.clock, self.feed, self.publisher = clock, feed, publisher
         self.pace, self.deadline_ns, self.step_timeout = pace, deadline_ns, step_timeout
+        self.overrun = overrun
+        self._now = clock.now_ns if clock is not None else monotonic_ns
         self.progress = Progress()
         self.jacobians: JacobianKeeper | None = None
         #: Told when a bench's samples stay away, and when they are back.
@@ -121,6 +133,9 @@ class Master:
         self._degrading: set[str] = set()
         self._degraded = False
         self._calm_since = 0
+        #: Told by how much the grid was shifted, ns.
+        self.on_stretched: Callable[[int], None] | None = None
+        self._overran = False
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
@@ -153,27 +168,27 @@ class Master:
                 await self._breathe(tick)
             if self.stopping():
                 return End.INTERRUPTED
-            begun = monotonic_ns()
+            begun = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
-            cut = monotonic_ns()
+            cut = self._now()
             macro_step(self.plan, self.state, given)
-            stepped = monotonic_ns()
+            stepped = self._now()
             h_ns = round(self.state.h_next * 1e9)
             alarmed = self.state.alarms.level >= STOP
             last = t_ns >= duration_ns or alarmed
             if not last:
                 self.exchange.dispatch(self.state, t_ns, h_ns)
             target = grid.clock_ns(t_ns) if self.clock is not None else begun
-            marks = Marks(target, begun, cut, stepped, monotonic_ns())
+            marks = Marks(target, begun, cut, stepped, self._now())
             self._note_timing(given, marks)
             self._slack(given, t_ns, h_ns, marks)
-            self.progress.timeline.rest(marks.done, monotonic_ns())
+            self.progress.timeline.rest(marks.done, self._now())
             self.progress.t_ns = t_ns
             if last:
                 return End.ALARMED if alarmed else End.FINISHED
             before, t_ns = t_ns, t_ns + h_ns
             if self.clock is not None:
-                t_ns = self._skip_passed(grid, t_ns, min(duration_ns, t_ns + 10**9))
+                grid, t_ns = self._overrun(self.clock, grid, t_ns, duration_ns)
             elapsed_ns = t_ns - before
             tick += elapsed_ns // self.step_ns if not self.plan.variable_step else 1
             self.progress.count_step(elapsed_ns)
@@ -181,8 +196,9 @@ class Master:
     def _note_timing(self, given: StepInput, marks: Marks) -> None:
         progress, late = self.progress, marks.done - marks.target
         progress.compute.add(marks.done - marks.begun)
-        given.missed = self.clock is not None and late > self.deadline_ns
-        progress.missed += given.missed
+        missed = self.clock is not None and late > self.deadline_ns
+        progress.missed += missed
+        given.missed = missed or self._overran  # what passed before this tick raises the flag, too
         if self.clock is not None:
             progress.lateness.add(late)
         names = self.plan.network.subsystems
@@ -190,18 +206,40 @@ class Master:
             given.tick,
             given.t,
             marks,
-            given.missed,
-            [names[s] for s, late in enumerate(given.late.tolist()) if late],
+            missed,
+            [names[s] for s, is_late in enumerate(given.late.tolist()) if is_late],
         )
 
-    def _skip_passed(self, grid: Grid, t_ns: int, limit_ns: int) -> int:
-        """Stay on the grid: ticks that have wholly passed are missed, not run late one by one."""
-        now = grid.index(self.clock.now_ns() if self.clock else 0) * self.step_ns
-        skipped_to = min(max(t_ns, now), limit_ns)
-        skipped = (skipped_to - t_ns) // self.step_ns
-        self.progress.missed += skipped
-        self.progress.timeline.skip(skipped)
-        return skipped_to
+    def _overrun(self, clock: Clock, grid: Grid, t_ns: int, duration_ns: int) -> tuple[Grid, int]:
+        """Grid and next communication point; ticks that have wholly passed are not run late.
+
+        They are missed ticks. The grid stays where it is and they are left out, or it is shifted by
+        the overrun and none is left out, or the session ends.
+        """
+        now_ns = clock.now_ns()
+        passed = grid.index(now_ns) - t_ns // self.step_ns
+        self._overran = passed > 0
+        if not self._overran:
+            return grid, t_ns
+        behind_ns = now_ns - grid.clock_ns(t_ns)
+        if self.overrun == "stop":
+            raise SessionFault(
+                f"overrun: the macro step at t = {t_ns * 1e-9:g} s is {behind_ns * 1e-6:.1f} ms "
+                'behind the clock and master.pacing.overrun is "stop"; see the slowest ticks in '
+                "summary.json for who was late"
+            )
+        if self.overrun == "stretch":
+            self.progress.stretched_ns += behind_ns
+            if self.on_stretched is not None:
+                self.on_stretched(behind_ns)
+            grid = replace(grid, epoch_ns=grid.epoch_ns + behind_ns)
+        else:
+            end_ns = min(duration_ns, t_ns + LONGEST_SKIP_NS)
+            skipped_to = min(t_ns + passed * self.step_ns, end_ns)
+            passed, t_ns = max(skipped_to - t_ns, 0) // self.step_ns, max(skipped_to, t_ns)
+        self.progress.missed += passed
+        self.progress.timeline.skip(passed)
+        return grid, t_ns
 
     def _slack(self, given: StepInput, t_ns: int, h_ns: int, marks: Marks) -> None:
         """Everything that need not be done before the inputs are on the wire."""

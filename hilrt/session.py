@@ -219,7 +219,6 @@ class Session:
         async with asyncio.timeout(limit + 1.0):
             await _all(link.open() for link in self.links)
         self.duration = min([self.duration, *(link.ends for link in self.links)])
-        self.duration = min([self.duration, *(link.ends for link in self.links)])
 
     async def _arm(self, initialized: Initialized, exchange: Exchange) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
@@ -309,12 +308,14 @@ class Session:
             self.publisher,
             pace=factor,
             deadline_ns=round(self.tables.master.dispatch_deadline * plan.step * 1e9 / factor),
+            overrun=self.tables.master.pacing.overrun,
             step_timeout=self.tables.master.step_timeout,
         )
         if self.interrupted:
             master.request_stop(self.interrupted)
         self.operator.master = master
         master.on_degraded = self._degraded
+        master.on_stretched = self._stretched
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         ahead = 2 * master.step_ns if clock is not None else 0
@@ -335,7 +336,8 @@ class Session:
                 self.journal.go(State.SAFE, fault, level="error")
             finally:
                 exchange.close()
-        wall_s = (monotonic_ns() - self._epoch_ns) * 1e-9
+        began_ns = self._epoch_ns - master.progress.stretched_ns
+        wall_s = (monotonic_ns() - began_ns) * 1e-9
         if end is End.INTERRUPTED:
             self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
@@ -438,6 +440,11 @@ class Session:
         while reports := exchange.reports():
             for name, event in reports:
                 self.journal.note(event.level, name, event.text, event.cause)
+
+    def _stretched(self, shift_ns: int) -> None:
+        """The grid has moved, and so has what benches' clock readings are compared with."""
+        self._epoch_ns += shift_ns
+        self.hub.epoch_ns += shift_ns
 
     def _degraded(self, degraded: bool, cause: str) -> None:
         if degraded:

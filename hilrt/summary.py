@@ -83,6 +83,7 @@ def build_summary(
         "missed_because": dict(progress.timeline.causes),
         "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
         "missed_ticks": progress.missed,
+        "stretched_s": progress.stretched_ns * 1e-9,
         "peers": {
             link.name: {"lost": int(exchange.lost[s] + link.lost), "late": int(exchange.late[s])}
             for s, link in enumerate(exchange.links)

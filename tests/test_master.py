@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+
+from hilrt.clock import VirtualClock
+from hilrt.errors import SessionFault
+from hilrt.master import End, Master
+from hilrt.monitor.status import StatusPublisher
+from hilrt.record.feed import NullFeed
+from hilrt.signals import build_topics
+from hilrt.solver import Port
+from tests.stepping import MemoryLink, Recorded, Stepping
+
+MS = 1_000_000
+EPOCH = 5_000_000_000
+
+
+class Stalling(MemoryLink):
+    """A subsystem whose inputs take time to hand over at given ticks, by a virtual clock."""
+
+    def __init__(self, clock: VirtualClock, stalls: dict[int, int]) -> None:
+        super().__init__("a", Recorded({"y": np.sin}, [Port("u")]))
+        self.clock, self.stalls = clock, stalls
+
+    def dispatch(self, tick, t, h, coefficients):
+        super().dispatch(tick, t, h, coefficients)
+        self.clock.advance(self.stalls.get(tick, 0))
+
+
+def prepare(stalls: dict[int, int], **options) -> tuple[Master, Stalling]:
+    clock = VirtualClock(EPOCH)
+    link = Stalling(clock, stalls)
+    s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
+    feed = NullFeed(build_topics(s.plan))
+    publisher = StatusPublisher(None, "test", 0.02)
+    options = {"deadline_ns": MS // 5, **options}
+    return Master(s.plan, s.state, s.exchange, clock, feed, publisher, **options), link
+
+
+async def test_without_stalls_nothing_is_missed():
+    master, link = prepare({})
+    assert await master.run(20 * MS, EPOCH) is End.FINISHED
+    assert (master.progress.steps, master.progress.missed) == (20, 0)
+    assert master.progress.timeline.causes == {}
+    assert [asked.tick for asked in link.asked] == list(range(20))
+
+
+async def test_a_late_tick_is_missed_and_the_next_one_is_not():
+    master, link = prepare({4: MS // 2})
+    await master.run(20 * MS, EPOCH)
+    progress = master.progress
+    assert (progress.steps, progress.missed) == (20, 1)
+    assert progress.timeline.causes == {"dispatch": 1}
+    worst = progress.timeline.slowest()[0]
+    assert (worst["tick"], worst["cause"]) == (4, "dispatch")
+    assert worst["lateness_us"] == pytest.approx(500.0)
+    assert len(link.asked) == 20
+
+
+async def test_ticks_that_passed_are_left_out_and_the_grid_stays():
+    master, link = prepare({4: 5 * MS + MS // 2})
+    await master.run(20 * MS, EPOCH)
+    progress = master.progress
+    # Tick 4 is late itself; 5 to 8 have wholly passed; 9 has begun and runs late.
+    assert [asked.tick for asked in link.asked] == [*range(5), *range(9, 20)]
+    assert (link.asked[5].t, link.asked[5].h) == pytest.approx((0.005, 0.005))  # one merged step
+    assert progress.timeline.causes == {"dispatch": 1, "skipped": 4, "wake": 1}
+    assert progress.missed == 6
+    assert progress.max_h == 5 * MS
+    flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
+    assert flags["deadline_missed"] == 1
+    assert master.clock.now_ns() == EPOCH + 20 * MS
+
+
+async def test_stretching_leaves_no_tick_out_and_tells_by_how_much():
+    master, link = prepare({4: 5 * MS + MS // 2}, overrun="stretch")
+    shifts: list[int] = []
+    master.on_stretched = shifts.append
+    await master.run(20 * MS, EPOCH)
+    progress = master.progress
+    assert [asked.tick for asked in link.asked] == list(range(20))
+    assert shifts == [4 * MS + MS // 2]
+    assert progress.stretched_ns == sum(shifts)
+    assert progress.max_h == MS
+    assert progress.missed == 1 + 4  # tick 4, and the four grid points that passed meanwhile
+    assert master.clock.now_ns() == EPOCH + 20 * MS + sum(shifts)
+
+
+async def test_an_overrun_can_end_the_session():
+    master, _ = prepare({4: 5 * MS}, overrun="stop")
+    with pytest.raises(SessionFault, match=r"t = 0\.005 s is 4\.0 ms behind .*overrun is"):
+        await master.run(20 * MS, EPOCH)
+
+
+@pytest.mark.parametrize("overrun", ["skip", "stretch", "stop"])
+async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
+    master, link = prepare({4: MS + MS // 2}, overrun=overrun)
+    await master.run(20 * MS, EPOCH)
+    assert [asked.tick for asked in link.asked] == list(range(20))
+    assert master.progress.stretched_ns == 0
+    assert master.progress.missed == 2  # tick 4, and tick 5 that begins half a step late
