@@ -1,0 +1,38 @@
+"""A session in real time, with stalls and a bench that dies, comes out again bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import hilrt
+from hilrt.replay.replay import replay
+from hilrt.replay.show import describe
+from tests.scenarios.sessions import LINUX, Listener, engine_run
+
+pytestmark = LINUX
+
+
+def test_session_with_stalls_and_a_bench_that_died(tmp_path: Path) -> None:
+    with Listener() as listener, engine_run(tmp_path, listener) as run:
+        run.until_running()
+        children = run.children()
+        solver, emulator = children["solver"], children["emulate"]
+        for _ in range(5):
+            time.sleep(0.25)
+            os.kill(solver, signal.SIGSTOP)
+            time.sleep(0.06)
+            os.kill(solver, signal.SIGCONT)
+        time.sleep(0.5)
+        os.kill(emulator, signal.SIGKILL)
+        assert run.wait() == 3, run.stderr
+        log = hilrt.load_log(run.folder)
+        assert log["vehicle:late"].any()
+        assert log["engine:late"].any()
+        outcome = replay(run.folder)
+        assert outcome.difference is None, describe(outcome)
+        assert (outcome.tolerance, outcome.gaps) == (0.0, [])
+        assert outcome.steps == len(log.t)
+        assert outcome.snapshots >= 1
