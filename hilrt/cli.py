@@ -162,7 +162,9 @@ def monitor(
     """Serve the web page of a running session, on this machine unless --page says otherwise."""
     try:
         from hilrt.web.server import main as web_main
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("hilrt"):
+            raise
         _fail(f"the page needs {error.name}; install hilrt[web]")
     raise typer.Exit(web_main(["--connect", address, "--page", page]))
 

@@ -4,7 +4,9 @@ import sys
 
 try:
     from hilrt.web.server import main
-except ImportError as error:
+except ModuleNotFoundError as error:
+    if str(error.name).startswith("hilrt"):
+        raise
     sys.stderr.write(f"page: needs {error.name}; install hilrt[web]\n")
     sys.exit(1)
 
