@@ -239,7 +239,7 @@ def test_files_of_the_project_that_are_named_exist(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
     commands = typer.main.get_command(cli.app).commands
-    for command, rest in re.findall(r"\bhilrt (\w+)(.*)", page.read_text(encoding="utf-8")):
+    for command, rest in re.findall(r"\bhilrt ([\w-]+)(.*)", page.read_text(encoding="utf-8")):
         if command not in commands:  # prose
             continue
         found = commands[command]

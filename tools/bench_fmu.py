@@ -1,0 +1,221 @@
+"""Macro steps per second of two coupled FMUs (two-mass oscillator, FMI 2.0, compiled C).
+
+    python tools/bench_fmu.py [--steps 5000] [--repeat 3] [--json]
+
+In alternating blocks of one run, because the machine's mood changes the times more than the code:
+
+* ``fmpy``: a loop over FMPy's own calls, written for this one system: set, step, get;
+* ``libcosim``: libcosimpy's fixed-step algorithm, if it is installed;
+* ``hilrt solver``: the same hand-written loop over `FmuSolver`: what wrapping the calls costs;
+* ``hilrt session``: a session with ``adapter = "fmu"``, pace "asap", log and all;
+* ``hilrt hosted``: the same with both FMUs in processes of their own;
+* ``hosted floor``: the same with two Python solvers of the same ports that compute nothing.
+
+Sessions run twice, short and long, and count the difference: starting up is not stepping.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+import fmpy  # noqa: E402
+from fmpy.fmi2 import FMU2Slave  # noqa: E402
+from fmpy.model_description import read_model_description  # noqa: E402
+
+import hilrt  # noqa: E402
+from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver  # noqa: E402
+from hilrt.fmu.solver import FmuSolver  # noqa: E402
+from tests.fmu.build import REALS, mass  # noqa: E402
+
+STEP = 1e-3
+PARAMS = {
+    "mass1": {"v": 100.0, "F": 0.0},
+    "mass2": {"k": 1000.0, "kc": 0.0, "v": -100.0, "x2": 0.0, "v2": 0.0},
+}
+WIRES = (("mass1.force", "mass2.F"), ("mass2.x", "mass1.x2"), ("mass2.v", "mass1.v2"))
+REF = {name: row[0] for name, row in REALS.items()}
+
+
+class Idle1(Solver):
+    """The ports of mass 1, without a model."""
+
+    inputs = (Port("x2"), Port("v2"))
+    outputs = (Port("force"), Port("x"), Port("v"))
+
+    def initialize(self, t0, u0):
+        self.y = np.zeros(len(self.outputs))
+        return Sample(self.y)
+
+    def advance(self, t, h, u):
+        return Sample(self.y)
+
+
+class Idle2(Idle1):
+    """The ports of mass 2, without a model."""
+
+    inputs = (Port("F"),)
+
+
+def fmpy_loop(path: Path, steps: int) -> float:
+    """Seconds."""
+    fmus = []
+    model = read_model_description(str(path))
+    for name, params in PARAMS.items():
+        fmu = FMU2Slave(
+            guid=model.guid,
+            unzipDirectory=str(fmpy.extract(str(path))),
+            modelIdentifier="mass",
+            instanceName=name,
+        )
+        fmu.instantiate()
+        fmu.setReal([REF[key] for key in params], list(params.values()))
+        fmu.setupExperiment(startTime=0.0)
+        fmu.enterInitializationMode()
+        fmu.exitInitializationMode()
+        fmus.append(fmu)
+    one, two = fmus
+    ins, outs = [REF["x2"], REF["v2"]], [REF["force"], REF["x"], REF["v"]]
+    force_in = [REF["F"]]
+    start = time.perf_counter()
+    y1, y2 = one.getReal(outs), two.getReal(outs)
+    for i in range(steps):
+        one.setReal(ins, y2[1:])
+        two.setReal(force_in, y1[:1])
+        one.doStep(i * STEP, STEP)
+        two.doStep(i * STEP, STEP)
+        y1, y2 = one.getReal(outs), two.getReal(outs)
+    took = time.perf_counter() - start
+    for fmu in fmus:
+        fmu.terminate()
+        fmu.freeInstance()
+    return took
+
+
+def solver_loop(path: Path, steps: int) -> float:
+    """Seconds."""
+    one, two = (FmuSolver(path, params=params) for params in PARAMS.values())
+    y1, y2 = one.initialize(0.0, np.zeros(2)).y, two.initialize(0.0, np.zeros(1)).y
+    start = time.perf_counter()
+    for i in range(steps):
+        t = i * STEP
+        u1, u2 = InputPolynomial(t, y2[None, 1:]), InputPolynomial(t, y1[None, :1])
+        y1, y2 = one.advance(t, STEP, u1).y, two.advance(t, STEP, u2).y
+    took = time.perf_counter() - start
+    one.stop("done")
+    two.stop("done")
+    return took
+
+
+def libcosim_loop(path: Path, steps: int) -> float:
+    """Seconds."""
+    from libcosimpy.CosimExecution import CosimExecution
+    from libcosimpy.CosimLogging import CosimLogLevel, log_output_level
+    from libcosimpy.CosimSlave import CosimLocalSlave
+
+    log_output_level(CosimLogLevel.WARNING)
+    execution = CosimExecution.from_step_size(int(STEP * 1e9))
+    index = {}
+    for name, params in PARAMS.items():
+        slave = CosimLocalSlave(fmu_path=str(path), instance_name=name)
+        index[name] = execution.add_local_slave(slave)
+        for key, value in params.items():
+            execution.real_initial_value(index[name], REF[key], value)
+    for source, target in WIRES:
+        (a, out), (b, into) = source.split("."), target.split(".")
+        execution.connect_real_variables(index[a], REF[out], index[b], REF[into])
+    execution.step()
+    start = time.perf_counter()
+    execution.step(step_count=steps)
+    return time.perf_counter() - start
+
+
+def session(tables: dict[str, str], steps: int) -> float:
+    """Seconds, without what starting up and ending takes."""
+    wires = "".join(f'[[connections]]\nfrom = "{a}"\nto = "{b}"\n' for a, b in WIRES)
+    subsystems = "".join(f"[subsystems.{name}]\n{table}\n" for name, table in tables.items())
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bench.toml"
+
+        def run(duration: float) -> float:
+            file.write_text(
+                f'[session]\nname = "bench"\nduration = {duration}\npace = "asap"\n'
+                f"[master]\nstep = {STEP}\nextrapolation = {{ order = 0 }}\n{subsystems}{wires}"
+            )
+            start = time.perf_counter()
+            result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=Path(folder)))
+            assert not result.fault, result.fault
+            return time.perf_counter() - start
+
+        short = min(run(STEP * 10), run(STEP * 10))
+        return run(STEP * (steps + 10)) - short
+
+
+def toml(params: dict[str, float]) -> str:
+    return "{ " + ", ".join(f"{key} = {value}" for key, value in params.items()) + " }"
+
+
+def cases(path: Path) -> dict[str, Callable[[int], float]]:
+    """Name to a function from a number of steps to seconds."""
+    inside = {
+        name: f'adapter = "fmu"\nfmu = "{path}"\nparams = {toml(params)}'
+        for name, params in PARAMS.items()
+    }
+    hosted, idle = {}, {}
+    for i, (name, params) in enumerate(PARAMS.items(), 1):
+        argv = ["hilrt", "solver", str(path)]
+        for key, value in params.items():
+            argv += ["--param", f"{key}={value}"]
+        hosted[name] = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+        argv = ["hilrt", "solver", f"bench_fmu:Idle{i}"]
+        idle[name] = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+    found: dict[str, Callable[[int], float]] = {"fmpy": lambda n: fmpy_loop(path, n)}
+    with contextlib.suppress(ImportError):
+        import libcosimpy  # noqa: F401
+
+        found["libcosim"] = lambda n: libcosim_loop(path, n)
+    return found | {
+        "hilrt solver": lambda n: solver_loop(path, n),
+        "hilrt session": lambda n: session(inside, n),
+        "hilrt hosted": lambda n: session(hosted, n),
+        "hosted floor": lambda n: session(idle, n),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    path = mass(2, flags=("-DQUIET",))
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # where solver processes find `Idle1`
+    runs = cases(path)
+    seen: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(given.repeat):
+        for name, run in runs.items():
+            seen[name].append(1e6 * run(given.steps) / given.steps)
+    times = {name: statistics.median(some) for name, some in seen.items()}
+    if given.json:
+        print(json.dumps({"us_per_step": times, "runs": seen}, indent=1))
+        return
+    for name, us in times.items():
+        print(f"{name:14} {us:8.1f} us per macro step {times['fmpy'] / us:6.2f} x fmpy")
+    print(f"hosted / floor {times['hilrt hosted'] / times['hosted floor']:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
