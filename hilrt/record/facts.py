@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -145,8 +146,9 @@ def build_report() -> dict[str, str]:
     return report
 
 
+@functools.cache
 def source_hash() -> str:
-    """SHA-256 of the package's sources that decisions depend on."""
+    """SHA-256 of the package's sources that decisions depend on, at the first call."""
     root = Path(hilrt.__file__).parent
     digest = hashlib.sha256()
     for path in sorted([*root.glob("*.py"), *root.glob("coupling/*.py")]):
