@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from hilrt.config import SubsystemOptions
-from hilrt.link import Arrival
+from hilrt.fmu.command import is_fmu_command, spawned_fmu
+from hilrt.link import Arrival, Ports
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Floats, Sample
 from hilrt.wire import Advance, Advanced, FromPeer, Initialized, Probe, Probed, pack, unpack
@@ -27,6 +29,14 @@ class ZeroMQLink(RemoteLink):
     step_message = Advance
 
     _tick: int | None = None
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """Ports of an FMU that the session hosts; others tell theirs when they connect."""
+        if options.spawn is None or not is_fmu_command(options.spawn):
+            return None
+        solver = spawned_fmu(options.spawn, folder)
+        return Ports(tuple(solver.inputs), tuple(solver.outputs))
 
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats

@@ -1,8 +1,8 @@
-"""An FMU named on the command line: ``hilrt solver MODEL.fmu``."""
+"""An FMU named on a command line: ``hilrt solver MODEL.fmu``, typed or in a session's ``spawn``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,47 @@ from hilrt.solver import Solver
 from hilrt.tables import build
 
 
-def load_fmu(target: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> Solver:
+def is_fmu_command(argv: Sequence[str]) -> bool:
+    """Whether a ``spawn`` command hosts an FMU."""
+    return list(argv[:2]) == ["hilrt", "solver"] and argv[2:3] != [] and _is_fmu(argv[2])
+
+
+def _is_fmu(target: str) -> bool:
+    return target.lower().endswith(".fmu")
+
+
+def spawned_fmu(argv: Sequence[str], folder: Path) -> Solver:
+    """Solver that a ``spawn`` command would host, for its ports; the binary is not loaded.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        One that `is_fmu_command` knows.
+    folder : Path
+        The session file's folder, where it is started.
+    """
+    from hilrt.solver_process import parse_params
+
+    given: dict[str, dict[str, str]] = {"--param": {}, "--option": {}}
+    rest = list(argv[3:])
+    while rest:
+        name, equals, text = rest.pop(0).partition("=")
+        if name not in given:
+            continue
+        item = text if equals else (rest.pop(0) if rest else "")
+        key, _, value = item.partition("=")
+        given[name][key] = value
+    return load_fmu(
+        argv[2], parse_params(given["--param"]), parse_params(given["--option"]), folder
+    )
+
+
+def load_fmu(
+    target: str,
+    params: Mapping[str, Any],
+    options: Mapping[str, Any],
+    folder: Path | None = None,
+) -> Solver:
     """Solver of an FMU.
 
     Parameters
@@ -23,6 +63,8 @@ def load_fmu(target: str, params: Mapping[str, Any], options: Mapping[str, Any])
         Values of its parameters.
     options : mapping
         Keys of ``adapter = "fmu"`` other than `fmu` and `params`.
+    folder : Path, optional
+        Where a relative path starts; default: the current folder.
     """
     cls = registry.link_class("fmu").Options
     table = {**options, "adapter": "fmu", "fmu": target, "params": dict(params)}
@@ -32,4 +74,4 @@ def load_fmu(target: str, params: Mapping[str, Any], options: Mapping[str, Any])
         raise ConfigError(problems)
     from hilrt_adapters.fmu import Options, load
 
-    return load(cast(Options, built), Path.cwd())
+    return load(cast(Options, built), folder or Path.cwd())

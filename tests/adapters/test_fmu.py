@@ -1,5 +1,7 @@
 """``adapter = "fmu"``: an FMU behind a link, and what `hilrt check` says of its table."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,22 @@ def test_options_of_the_command_line():
     assert [port.name for port in solver.outputs] == ["x"]
     with pytest.raises(ConfigError, match=r"\[--option\] substep: .*did you mean 'substeps'"):
         load_fmu(path, {}, {"substep": 4})
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--param", "FF=0.0"], "no such parameter"),
+        (["--param=F=0.0", "--option", "substep=4"], "did you mean 'substeps'?"),
+        (["--param", "F=0.0", "--option", 'outputs=["x"]'], "'a' has no output 'force'"),
+    ],
+)
+def test_check_looks_into_an_fmu_that_the_session_hosts(more, message, tmp_path):
+    file = tmp_path / "session.toml"
+    path = mass(2)
+    argv = ["hilrt", "solver", path.name, "--param", "x2=0.0", "--param", "v2=0.0", *more]
+    hosted = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+    text = SESSION.format(fmu=path, table="", source="force")
+    file.write_text(text.replace(f'adapter = "fmu"\nfmu = "{path}"', hosted, 1))
+    (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert message in "\n".join(map(str, check_file(file)))
