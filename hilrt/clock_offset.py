@@ -1,34 +1,60 @@
-"""Offset between a peer's clock and the master's, from two-way exchanges (METHODS section 8).
+"""Offset and drift of a peer's clock against the master's, from two-way exchanges.
 
-The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`; the answer is read
-at `received_ns`. Whatever the delays were, the peer's reading was taken between the two, so the
-offset peer − master lies within ``[peer_ns − received_ns, peer_ns − sent_ns]``.
+METHODS section 8. The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`;
+the answer is read at `received_ns`. Whatever the delays were, the peer's reading was taken between
+the two, so the offset peer − master lies within ``[peer_ns − received_ns, peer_ns − sent_ns]``.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from typing import NamedTuple
+
+#: Of every such time the quickest exchange is kept for the regression, ns.
+BUCKET_NS = 1_000_000_000
+#: Exchanges that are kept.
+KEPT = 64
+#: A clock is not further off than that: more is no drift but a change of the path.
+LARGEST_DRIFT = 1e-3
+#: The drift must move the offset by that many round trips before it is believed. Exchanges of up to
+#: twice the least round trip cannot feign more than three.
+SIGNIFICANT = 4.0
+
+
+class _Exchange(NamedTuple):
+    at: int  #: in the middle, master's clock
+    offset: int
+    round_trip: int
+
 
 class ClockOffset:
-    """Running estimate of one peer's clock offset.
+    """Running estimate of one peer's clock.
 
-    The middle of the interval of the exchange with the least round trip is the estimate: its error
-    is at most half that round trip. Later, slower exchanges correct it only as far as they
-    contradict it, which follows a drift without taking over their asymmetric delays. Averaging
-    was rejected: an answer waits for the master's next look, so delays are one-sided.
+    The middle of the interval of the exchange with the least round trip is the offset: its error
+    is at most half that round trip. Drift is the regression over the quickest exchanges of the last
+    minute, once it is more than their delays can feign; until then, and always, a later exchange
+    corrects the offset only as far as it contradicts it. Averaging offsets was rejected: an answer
+    waits for the master's next look, so delays are one-sided.
 
     Attributes
     ----------
     offset_ns : int
-        Peer's clock minus master's clock, ns; 0 before the first exchange.
+        Peer's clock minus master's at the newest exchange, ns; 0 before the first.
+    drift : float
+        By how much the offset changes with time, s/s.
     round_trip_ns : int or None
         Least round trip so far, ns; half of it bounds the error while the clocks do not drift.
     """
 
-    __slots__ = ("offset_ns", "round_trip_ns")
+    __slots__ = ("_at_ns", "_kept", "_newest", "drift", "offset_ns", "round_trip_ns")
 
     def __init__(self) -> None:
         self.offset_ns = 0
+        self.drift = 0.0
         self.round_trip_ns: int | None = None
+        self._at_ns = 0
+        self._newest: _Exchange | None = None
+        self._kept: deque[_Exchange] = deque(maxlen=KEPT)
 
     def add(self, sent_ns: int, peer_ns: int, received_ns: int) -> bool:
         """Use one exchange.
@@ -50,13 +76,45 @@ class ClockOffset:
         if round_trip < 0:
             return False
         low, high = peer_ns - received_ns, peer_ns - sent_ns
+        now = _Exchange((sent_ns + received_ns) // 2, (low + high) // 2, round_trip)
+        self._keep(now)
+        expected = self.offset_at(now.at)
         if self.round_trip_ns is None or round_trip < self.round_trip_ns:
-            self.round_trip_ns = round_trip
-            self.offset_ns = (low + high) // 2
-        else:
-            self.offset_ns = min(max(self.offset_ns, low), high)
+            self.round_trip_ns, expected = round_trip, now.offset
+        self.offset_ns, self._at_ns = min(max(expected, low), high), now.at
         return True
+
+    def offset_at(self, master_ns: int) -> int:
+        """Peer's clock minus master's at a reading of the latter, ns."""
+        return self.offset_ns + round(self.drift * (master_ns - self._at_ns))
 
     def to_master_ns(self, peer_ns: int) -> int:
         """Master's clock at the moment of a peer's reading, ns."""
-        return peer_ns - self.offset_ns
+        return peer_ns - self.offset_at(peer_ns - self.offset_ns)
+
+    def _keep(self, now: _Exchange) -> None:
+        newest = self._newest
+        if newest is not None and now.at // BUCKET_NS == newest.at // BUCKET_NS:
+            if now.round_trip < newest.round_trip:
+                self._newest = now
+            return
+        self._newest = now
+        if newest is not None:
+            self._kept.append(newest)
+            self._regress()
+
+    def _regress(self) -> None:
+        least = min(one.round_trip for one in self._kept)
+        good = [one for one in self._kept if one.round_trip <= 2 * least]
+        t0, span = good[0].at, (good[-1].at - good[0].at) * 1e-9
+        if len(good) < 8 or span <= 0.0:
+            return
+        times = [(one.at - t0) * 1e-9 for one in good]
+        offsets = [(one.offset - good[0].offset) * 1e-9 for one in good]
+        mean_t, mean_o = sum(times) / len(good), sum(offsets) / len(good)
+        pairs = list(zip(times, offsets, strict=True))
+        slope = sum((t - mean_t) * (o - mean_o) for t, o in pairs) / sum(
+            (t - mean_t) ** 2 for t in times
+        )
+        significant = abs(slope) * span > SIGNIFICANT * least * 1e-9
+        self.drift = slope if significant and abs(slope) <= LARGEST_DRIFT else 0.0

@@ -41,6 +41,34 @@ def test_drift_is_followed_to_within_a_round_trip():
         assert abs(clock.offset_ns - drifted) <= 1_000_000
 
 
+def test_a_clock_five_seconds_off_and_drifting_200_ppm():
+    rng = np.random.default_rng(2)
+    clock = ClockOffset()
+    errors = []
+    for now in range(SECOND, 120 * SECOND, SECOND // 5):
+        there = 80_000 + int(rng.exponential(300_000))
+        back = 90_000 + int(rng.exponential(500_000))
+        at = now + there
+        clock.add(now, at + 5 * SECOND + at // 5000, at + back)
+        later = at + back + SECOND // 10  # between two exchanges
+        errors.append(clock.offset_at(later) - (5 * SECOND + later // 5000))
+    assert clock.drift == pytest.approx(200e-6, rel=0.05)
+    settled = np.array(errors[30 * 5 :])
+    assert np.abs(settled).max() < 150_000
+    # Without the drift, the offset would be behind by what it moves until the next exchange.
+    assert np.abs(settled).mean() < 50_000
+
+
+@given(st.lists(delays, min_size=1, max_size=80))
+def test_delays_alone_are_never_taken_for_drift(exchanges):
+    clock = ClockOffset()
+    now = 7 * SECOND
+    for there, back in exchanges:
+        clock.add(now, now + there, now + there + back)
+        assert clock.drift == 0.0
+        now += SECOND
+
+
 def test_an_answer_before_its_question_changes_nothing():
     clock = ClockOffset()
     assert not clock.add(100, 50, 99)
