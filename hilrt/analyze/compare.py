@@ -19,6 +19,8 @@ from hilrt.wording import number, words
 #: Numbers further apart than this are highlighted.
 NOTABLE = 0.05
 MAX_SIGNALS = 60
+#: Numbers that differ from run to run.
+_TIMES = ("compute us", "lateness us", "timeline us", "wall s", "missed ticks")
 _NO_DEFAULT = "–"
 
 
@@ -172,16 +174,20 @@ def _verdict(found: Comparison) -> str:
 
 def _tables(found: Comparison) -> str:
     settings = [list(row) for row in found.settings]
-    rows = list(_numbers(found.a.summary, found.b.summary))
+    numbers = list(_numbers(found.a.summary, found.b.summary))
+    times = [row for row in numbers if row[0].startswith(_TIMES)]
+    rows = [row for row in numbers if row not in times]
     marked = [(r, 3) for r, row in enumerate(rows) if _notable(row[1], row[2])]
-    shown = [[label, number(a), number(b), _change(a, b)] for label, a, b in rows]
-    signals = [s for s in found.signals if not s.equal][:MAX_SIGNALS]
-    heading = f"Signals that differ: {sum(not s.equal for s in found.signals)} of "
+    shown = [_number_row(*row) for row in rows]
+    coupled = [s for s in found.signals if s.unit != "us"]  # no two runs take the same time
+    apart = [s for s in coupled if not s.equal]
+    signals, heading = apart[:MAX_SIGNALS], f"Signals that differ: {len(apart)} of "
     parts = [
-        table("Settings that differ", ["", "A", "B"], settings),
+        table("Settings that differ", ["", "A", "B"], settings, text=(1, 2)),
         table("Numbers", ["", "A", "B", "change"], shown, marked=marked),
+        table("Timing", ["", "A", "B", "change"], [_number_row(*row) for row in times]),
         table(
-            f"{heading}{len(found.signals)}",
+            f"{heading}{len(coupled)}",
             ["", "unit", "RMS of A − B", "of A", "largest", "at, s", "parted at, s"],
             [_signal_row(s) for s in signals],
             marked=[(r, 3) for r, s in enumerate(signals) if s.relative > NOTABLE],
@@ -194,8 +200,12 @@ def _tables(found: Comparison) -> str:
         for letter, d in (("A", found.a), ("B", found.b))
         if d.advice is not None
     ]
-    parts.append(table("Step size", ["", ""], advice))
+    parts.append(table("Step size", ["", ""], advice, text=(1,)))
     return "".join(parts)
+
+
+def _number_row(label: str, a: float | None, b: float | None) -> list[str]:
+    return [label, number(a), number(b), _change(a, b)]
 
 
 def _signal_row(s: Difference) -> list[str]:

@@ -21,30 +21,34 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     note: str = "",
+    text: Iterable[int] = (),
     marked: Iterable[tuple[int, int]] = (),
 ) -> str:
     """A table with a heading; nothing where there is no row.
 
     Parameters
     ----------
+    text : iterable of int
+        Columns of text; others are numbers.
     marked : iterable of (row, column)
         Cells to highlight.
     """
-    highlight = set(marked)
+    highlight, left = set(marked), set(text)
+
+    def mark(row: int, column: int) -> str:
+        kinds = [("differs", (row, column) in highlight), ("text", column in left)]
+        names = " ".join(name for name, on in kinds if on)
+        return f' class="{names}"' if names else ""
+
     body = "".join(
         "<tr>"
-        + "".join(
-            f'<td class="differs">{escape(cell)}</td>'
-            if (r, c) in highlight
-            else f"<td>{escape(cell)}</td>"
-            for c, cell in enumerate(row)
-        )
+        + "".join(f"<td{mark(r, c)}>{escape(cell)}</td>" for c, cell in enumerate(row))
         + "</tr>"
         for r, row in enumerate(rows)
     )
     if not body:
         return ""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    head = "".join(f"<th{mark(-1, c)}>{escape(name)}</th>" for c, name in enumerate(columns))
     tail = f"<p>{escape(note)}</p>" if note else ""
     return (
         f'<section class="table"><h2>{escape(heading)}</h2><table><thead><tr>{head}</tr></thead>'
@@ -114,7 +118,7 @@ th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td.differs { background: var(--mark); border-radius: 3px; }
 .advice { background: var(--card); border: 1px solid var(--line); border-left: 4px solid #3b82c4;
   border-radius: 6px; padding: 10px 14px; margin: 14px 0 0; color: var(--ink); font-size: 14px; }
-.events td, .events th { text-align: left; }
+.events td, .events th, td.text, th.text { text-align: left; }
 @media print { body { max-width: none; } .figure, .table { break-inside: avoid; } }
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 from hilrt.analyze.decimate import Curve, read_curves
 from hilrt.analyze.page import escape, render
 from hilrt.analyze.report_tables import all_tables, event_table
-from hilrt.analyze.step_advice import Advice, advise
+from hilrt.analyze.step_advice import Advice, advise, caps_of
 from hilrt.analyze.tally import Tally
 from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME as LOG_NAME
@@ -79,7 +79,8 @@ def read_digest(path: str | Path) -> Digest:
         If it cannot be read, or bokeh is missing.
     """
     file = find_log(path)
-    stream, tally = LogStream(file), Tally()
+    stream = LogStream(file)
+    tally = Tally(caps=lambda: caps_of(stream))
     curves = read_curves(stream, _intervals(file), also=tally.add)
     summary = _summary(file, stream)
     return Digest(
@@ -193,6 +194,9 @@ def _completed(summary: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
         found[key] = {
             name: {**mine.get(name, {}), **theirs.get(name, {})} for name in mine | theirs
         }
+    for bond in found["bonds"].values():
+        if bond.get("cap_share") is not None and summary:  # the master counted every step
+            bond["cap_hits"] = round(bond["cap_share"] * found["steps"])
     return found
 
 

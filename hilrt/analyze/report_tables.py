@@ -112,7 +112,7 @@ def _worst_table(steps: Sequence[WorstStep]) -> str:
         )
     what = "latest on the wire" if key == "master:lateness" else "longest computing"
     columns = ["t in s", "lateness, µs", "woke late by", "computing, µs", "late", "flags up"]
-    return table(f"Ten worst steps: {what}", columns, rows)
+    return table(f"Ten worst steps: {what}", columns, rows, text=(4, 5))
 
 
 def _port_table(summary: Mapping[str, Any]) -> str:

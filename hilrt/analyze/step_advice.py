@@ -8,13 +8,15 @@ session at step h whose defect is a share s of the signal therefore keeps a shar
 
 from __future__ import annotations
 
+import functools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hilrt.analyze.tally import Tally
+from hilrt.analyze.tally import Cap, Tally
+from hilrt.record.reader import LogStream
 from hilrt.wording import number
 
 #: Share of the threshold that is aimed at: the rest is for what the session did not show.
@@ -131,6 +133,7 @@ def _from_above(
     limits = tables.get("reliability") or {}
     orders = _orders(tables)
     default = _default_order(tables)
+    with_correction = _corrected_inputs(tally, tables, bonds)
     for name, stats in tally.stats.items():
         port, _, kind = name.rpartition(":")
         signal = tally.stats.get(f"{port}:sent")
@@ -140,9 +143,10 @@ def _from_above(
         limit = float(limits.get("connection_defect", 0.1))
         order = orders.get(port, default)
         if share > _NOTHING:
+            corrected = ", the correction included" if port in with_correction else ""
             basis = (
-                f"connection defect of {port} is {_percent(share)} of the signal (limit "
-                f"{_percent(limit)}, aimed at half), order {order}"
+                f"connection defect of {port} is {_percent(share)} of the signal{corrected} "
+                f"(limit {_percent(limit)}, aimed at half), order {order}"
             )
             yield Bound(_scaled(used, share, limit, order), basis)
     for bond in bonds:
@@ -158,6 +162,21 @@ def _from_above(
                 f"{_percent(limit)}, aimed at half), order {default}"
             )
             yield Bound(_scaled(used, share, limit, default), basis)
+
+
+def _corrected_inputs(
+    tally: Tally, tables: Mapping[str, Any], bonds: Mapping[str, Mapping[str, str]]
+) -> set[str]:
+    """Inputs that get an effort with a correction added to it."""
+    efforts = {
+        effort
+        for bond, ports in bonds.items()
+        if (stats := tally.stats.get(f"{bond}:correction")) is not None and stats.square > 0.0
+        for effort in ports.get("effort", "").split(" + ")
+    }
+    connections = tables.get("connections")
+    found = connections if isinstance(connections, list) else []
+    return {str(c.get("to")) for c in found if isinstance(c, dict) and c.get("from") in efforts}
 
 
 def _from_below(tally: Tally, tables: Mapping[str, Any]) -> Iterable[Bound]:
@@ -193,6 +212,30 @@ def _tables(attachments: Mapping[str, bytes]) -> dict[str, Any]:
                 return tomllib.loads(data.decode())
             except (ValueError, UnicodeDecodeError):
                 continue
+    return {}
+
+
+@functools.cache
+def _caps(text: bytes) -> dict[str, Cap]:
+    bonds = _tables({"session.toml": text}).get("bonds")
+    found = {}
+    for bond in bonds if isinstance(bonds, list) else []:
+        correction = bond.get("correction") or {}
+        if isinstance(bond.get("effort"), str) and correction.get("method") == "energy":
+            relative = float(correction.get("cap", 0.1))
+            found[bond["name"]] = Cap(
+                bond["effort"], relative, float(correction.get("cap_abs", math.inf))
+            )
+    return found
+
+
+def caps_of(stream: LogStream) -> dict[str, Cap]:
+    """Caps of the energy corrections, as the session file in the log has them."""
+    if "correction" in stream.metadata.get("overrides", ""):
+        return {}  # not those of the file
+    for name, data in stream.attachments.items():
+        if name.endswith(".toml"):
+            return _caps(data)
     return {}
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,14 @@ class Stats:
     def change(self) -> float:
         """From the first value to the last."""
         return self.last - self.first
+
+
+class Cap(NamedTuple):
+    """Bound of a bond's correction: a share of the effort, and an absolute one in its unit."""
+
+    effort: str
+    relative: float
+    absolute: float
 
 
 @dataclass
@@ -130,22 +139,25 @@ class Tally:
         By signal.
     spreads : dict of str to Spread
         Of the signals in µs.
-    capped, corrected : dict of str to int
-        Steps in which a bond's correction was cut at its cap; in which there was one.
+    caps : callable
+        Bounds of the bonds' corrections, asked when rows of them come.
+    capped : dict of str to int
+        Steps in which a bond's correction was at its cap.
     rows : int
         Rows of the topic with the timing, or of the first topic.
     """
 
+    caps: Callable[[], Mapping[str, Cap]] = dict
     stats: dict[str, Stats] = field(default_factory=dict)
     spreads: dict[str, Spread] = field(default_factory=dict)
     capped: dict[str, int] = field(default_factory=dict)
-    corrected: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     start_ns: int = 1 << 62
     end_ns: int = -(1 << 62)
     _last: dict[str, tuple[int, NDArray[np.bool_]]] = field(default_factory=dict)
     _worst: dict[str, list[tuple[float, int, Floats, Block]]] = field(default_factory=dict)
     _flags: Block | None = None
+    _efforts: Block | None = None
     _causes: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, block: Block) -> None:
@@ -168,6 +180,8 @@ class Tally:
         self._last[block.channel.topic] = int(block.times_ns[-1]), above[-1]
         if block.channel.topic == "flags":
             self._flags = block
+        elif block.channel.topic == "corrected":
+            self._efforts = block
         elif block.channel.topic == "timing":
             self.rows += len(block.times_ns)
             self._add_worst(block, names)
@@ -201,16 +215,19 @@ class Tally:
         stats.rises += int(rises.sum())
 
     def _add_caps(self, block: Block, names: list[str]) -> None:
-        for i, name in enumerate(names):
-            bond, _, quantity = name.rpartition(":")
-            if quantity != "correction_computed" or f"{bond}:correction" not in names:
+        """Count the steps at which a correction has exactly the size of its bound."""
+        at = None if self._efforts is None else _rows_at(self._efforts, block.times_ns)
+        if at is None or self._efforts is None:
+            return
+        outputs = [signal.name for signal in self._efforts.channel.signals]
+        for bond, cap in self.caps().items():
+            effort, computed = f"{cap.effort}:corrected", f"{bond}:correction_computed"
+            if effort not in outputs or computed not in names:
                 continue
-            wanted = np.abs(block.values[:, i])
-            applied = np.abs(block.values[:, names.index(f"{bond}:correction")])
-            acts = applied > 0.0
-            cut = acts & (wanted > applied * (1.0 + 1e-9))
-            self.capped[bond] = self.capped.get(bond, 0) + int(cut.sum())
-            self.corrected[bond] = self.corrected.get(bond, 0) + int(acts.sum())
+            size = np.abs(self._efforts.values[at, outputs.index(effort)])
+            bound = np.minimum(cap.relative * size, cap.absolute)
+            reached = np.abs(block.values[:, names.index(computed)]) >= bound * (1.0 - 1e-9)
+            self.capped[bond] = self.capped.get(bond, 0) + int((reached & (bound > 0.0)).sum())
 
     def _add_worst(self, block: Block, names: list[str]) -> None:
         for key in ("master:lateness", "master:compute"):
@@ -311,9 +328,9 @@ class Tally:
             if quantity.endswith("_energy") and bond and stats.count:
                 bonds.setdefault(bond, {})[f"{quantity}_j"] = stats.change
         for bond, found in bonds.items():
-            found["cap_hits"] = self.capped.get(bond, 0)
-            if self.rows:
-                found["cap_share"] = self.capped.get(bond, 0) / self.rows
+            if bond in self.capped and self.rows:
+                found["cap_hits"] = self.capped[bond]
+                found["cap_share"] = self.capped[bond] / self.rows
         return bonds
 
     def _ports(self) -> dict[str, dict[str, Any]]:
@@ -326,3 +343,11 @@ class Tally:
             value = self.stats.get(f"{port}:corrected") or self.stats.get(f"{port}:sent")
             found["last"] = None if value is None else value.last
         return ports
+
+
+def _rows_at(block: Block, times_ns: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Rows of the block at these times; None if one is missing."""
+    rows = np.searchsorted(block.times_ns, times_ns)
+    if rows[-1] >= len(block.times_ns) or np.any(block.times_ns[rows] != times_ns):
+        return None
+    return rows

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze.report import write_report
+from hilrt.analyze.report import read_digest, write_report
 from hilrt.errors import RecordError
+from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.writer import Recording
 
@@ -255,3 +256,37 @@ def test_damaged_summary_is_named(tmp_path):
     (run / "summary.json").write_text("{")
     with pytest.raises(RecordError, match=r"summary\.json: is not JSON"):
         write_report(run)
+
+
+def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
+    """Cut off before the summary was attached, in a folder of its own."""
+    run = synthetic_run(tmp_path / "run", 3000)
+    whole = read_digest(run).summary
+    log = tmp_path / "alone.mcap"
+    cut(run / "session.mcap", log)
+    digest = read_digest(log)
+    assert not digest.summarised
+    assert digest.summary["steps"] == 2999
+    assert digest.summary["time_s"] == pytest.approx(2.999)
+    for key in ("p50", "p99", "max"):
+        assert digest.summary["lateness_us"][key] == pytest.approx(
+            whole["lateness_us"][key], rel=0.02
+        )
+    target = write_report(log, json_=True)
+    assert target == tmp_path / "alone.html"
+    page = target.read_text(encoding="utf-8")
+    for heading in ("Ten worst steps: latest on the wire", "Lateness", "Energy ledger, J"):
+        assert heading in page
+    assert "A part of session.mcap" in page
+    numbers = json.loads((tmp_path / "alone.json").read_text())
+    assert len(numbers["worst_steps"]) == 10
+    assert "vehicle.engine_torque" in numbers["step_advice"]["text"]
+
+
+def test_pictures_of_every_figure(tmp_path):
+    pytest.importorskip("matplotlib")
+    run = synthetic_run(tmp_path / "run", 500)
+    page = write_report(run, png=True).read_text(encoding="utf-8")
+    pictures = sorted((run / "report").glob("*.png"))
+    assert len(pictures) == page.count('<section class="figure">')
+    assert all(picture.read_bytes()[:4] == b"\x89PNG" for picture in pictures)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from hilrt.analyze.step_advice import advise
+from hilrt.analyze.tally import Tally
+from tests.analyze.test_tally import block
+
+FILE = b"""
+[master]
+extrapolation = { order = 1 }
+[[connections]]
+from = "a.y"
+to = "b.u"
+order = ORDER
+[reliability]
+connection_defect = 0.2
+"""
+
+
+def session(share: float, late_us: float = 0.0, solver_us: float = 0.0) -> Tally:
+    """1 s at 1 ms with a defect that is this share of the signal."""
+    tally, n = Tally(), 1001
+    tally.add(block("sent", ["b.u:sent"], np.full(n, 2.0)))
+    tally.add(block("defects", ["b.u:connection_defect"], np.full(n, 2.0 * share)))
+    timing = np.column_stack([np.full(n, 1e-3), np.full(n, late_us), np.full(n, solver_us)])
+    tally.add(block("timing", ["master:step", "master:lateness", "a:compute"], timing))
+    return tally
+
+
+@pytest.mark.parametrize(
+    ("order", "share", "longest"),
+    [(0, 0.1, 1e-3), (0, 0.4, 0.25e-3), (1, 0.4, 0.5e-3), (1, 0.025, 2e-3), (1, 1e-9, 10e-3)],
+)
+def test_defect_scales_with_the_step_to_the_order_plus_one(
+    order: int, share: float, longest: float
+) -> None:
+    file = FILE.replace(b"ORDER", str(order).encode())
+    advice = advise(session(share), {"session.toml": file}, {})
+    assert advice is not None
+    assert advice.above is not None
+    assert advice.above.step_s == pytest.approx(longest)
+    assert advice.recommended_s == pytest.approx(longest)
+    assert f"order {order}" in advice.text
+    assert "b.u" in advice.text
+
+
+def test_time_bounds_the_step_from_below() -> None:
+    file = FILE.replace(b"ORDER", b"0")
+    advice = advise(session(0.1, late_us=100.0), {"s.toml": file}, {})
+    assert advice is not None
+    assert advice.below is not None
+    assert advice.below.step_s == pytest.approx(0.5e-3, rel=0.02)
+    slow = advise(session(0.1, late_us=10.0, solver_us=4000.0), {"s.toml": file}, {})
+    assert slow is not None
+    assert slow.recommended_s is None
+    assert "a computes" in slow.text
+    assert "No step satisfies both" in slow.text
+
+
+def test_log_without_timing_gives_no_advice() -> None:
+    assert advise(Tally(), {}, {}) is None
+    quiet = advise(session(0.0), {}, {})
+    assert quiet is not None
+    assert "No defect in the log" in quiet.text

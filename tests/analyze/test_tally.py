@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from hilrt.analyze.tally import WORST, Cap, Spread, Tally
+from hilrt.record.messages import Signal
+from hilrt.record.reader import Block, Channel
+
+MS = 1_000_000
+
+
+def block(topic: str, names: list[str], values: np.ndarray, first: int = 0) -> Block:
+    units = {"master:lateness": "us", "master:compute": "us", "a:compute": "us"}
+    channel = Channel(topic, [Signal(name, units.get(name, "")) for name in names])
+    times = (first + np.arange(len(values), dtype=np.int64)) * MS
+    return Block(channel, times, np.asarray(values, float).reshape(len(values), -1))
+
+
+def pieces(topic: str, names: list[str], values: np.ndarray, size: int) -> list[Block]:
+    return [block(topic, names, values[i : i + size], first=i) for i in range(0, len(values), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_numbers_do_not_depend_on_how_the_log_is_cut(size: int) -> None:
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=300)
+    values[::10] = np.nan
+    tally = Tally()
+    for part in pieces("outputs", ["a.x"], values, size):
+        tally.add(part)
+    stats, found = tally.stats["a.x"], values[~np.isnan(values)]
+    assert (stats.count, stats.first, stats.last) == (len(found), found[0], found[-1])
+    assert (stats.low, stats.high) == (found.min(), found.max())
+    assert stats.rms == pytest.approx(np.sqrt(np.nanmean(values[1:] ** 2)))
+    assert tally.duration_s == pytest.approx(0.299)
+
+
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_flags_count_and_last(size: int) -> None:
+    up = np.array([0, 1, 1, 0, 0, 1, 1, 1, 1, 0.0])
+    tally = Tally()
+    for part in pieces("flags", ["flag:sample_late"], up, size):
+        tally.add(part)
+    assert tally.summary()["flags"] == {
+        "sample_late": {"count": 2, "seconds": pytest.approx(0.006)}
+    }
+
+
+def test_worst_steps_are_the_largest_ones_with_their_flags() -> None:
+    rng = np.random.default_rng(2)
+    late = rng.permutation(500).astype(float)
+    tally = Tally()
+    for i in range(0, 500, 50):
+        rows = slice(i, i + 50)
+        tally.add(block("flags", ["flag:deadline_missed"], late[rows] >= 495.0, first=i))
+        timing = np.column_stack([np.full(50, 1e-3), late[rows], late[rows] / 2.0])
+        names = ["master:step", "master:lateness", "master:compute"]
+        tally.add(block("timing", names, timing, first=i))
+    worst = tally.worst_steps()
+    assert [step.values["master:lateness"] for step in worst] == list(range(499, 499 - WORST, -1))
+    assert [step.t for step in worst] == [
+        np.flatnonzero(late == v)[0] / 1e3 for v in range(499, 489, -1)
+    ]
+    assert [step.causes for step in worst] == [["deadline_missed"]] * 5 + [[]] * 5
+
+
+def test_virtual_time_has_no_lateness() -> None:
+    tally = Tally()
+    timing = np.column_stack([np.full(5, 1e-3), np.zeros(5), np.arange(5.0)])
+    tally.add(block("timing", ["master:step", "master:lateness", "master:compute"], timing))
+    assert [step.key for step in tally.worst_steps()] == ["master:compute"] * 4
+    assert "lateness_us" not in tally.summary()
+
+
+def test_cap_hits_are_counted_from_the_bounds() -> None:
+    effort = np.array([10.0, 10.0, 10.0, 200.0])
+    computed = np.array([1.0, -1.0, 0.5, 15.0])  # at 10 %, at 10 %, within, at 15
+    tally = Tally(caps=lambda: {"shaft": Cap("a.e", 0.1, 15.0)})
+    tally.add(block("corrected", ["a.e:corrected"], effort))
+    names = ["shaft:correction_computed", "shaft:residual_energy"]
+    tally.add(block("bonds", names, np.column_stack([computed, [5.0, 6, 7, 9]])))
+    tally.add(block("timing", ["master:step"], np.full(4, 1e-3)))
+    assert tally.summary()["bonds"]["shaft"] == {
+        "residual_energy_j": 4.0,
+        "cap_hits": 3,
+        "cap_share": 0.75,
+    }
+
+
+def test_spread_is_right_to_a_percent() -> None:
+    values = np.random.default_rng(1).gamma(3.0, 50.0, 20_000)
+    spread = Spread()
+    for part in np.array_split(values, 7):
+        spread.add(part)
+    for key, share in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
+        assert spread.quantiles()[key] == pytest.approx(np.percentile(values, share), rel=0.015)
+    assert spread.quantiles()["max"] == values.max()
+    edges, counts = spread.histogram()
+    assert sum(counts) == 20_000
+    assert len(edges) == len(counts) + 1
+    assert edges[0] <= values.min()
+    assert edges[-1] >= values.max() * 0.99
