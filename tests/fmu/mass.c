@@ -157,7 +157,6 @@ static int set_reals(Fmu *f, const ref *vr, size_t n, const double *x) {
     for (size_t i = 0; i < n; i++) {
         if (vr[i] >= REALS) return ERROR;
         f->s.r[vr[i]] = x[i];
-        for (int o = 0; o < 3; o++) if (vr[i] <= F) f->s.du[o][vr[i]] = 0;
     }
     f->s.set_at = f->s.time;
     return OK;

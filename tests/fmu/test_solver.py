@@ -131,6 +131,18 @@ def test_input_derivatives_only_where_offered(flag):
 
 
 @needs_compiler
+def test_a_lower_order_forgets_the_derivatives_of_a_higher_one():
+    solver, model = made(2, canInterpolateInputs="true"), Mass1()
+    for one in (solver, model):
+        one.initialize(0.0, np.zeros(2))
+    for i, order in enumerate((2, 0, 1)):
+        u = InputPolynomial(i * STEP, np.full((order + 1, 2), 100.0))
+        y, expected = (one.advance(i * STEP, STEP, u).y for one in (solver, model))
+        np.testing.assert_allclose(y, expected, rtol=1e-9)
+    solver.stop("done")
+
+
+@needs_compiler
 @pytest.mark.parametrize("flag", ["true", "false"])
 def test_intermediate_variables_only_where_provided(flag):
     solver = made(3, providesIntermediateUpdate=flag)
