@@ -260,7 +260,8 @@ class Gateway:
             raise ProtocolError("set-points without coefficients")
         # The value at t, which is the first Taylor coefficient: the master has shifted the
         # polynomial by the actuation delay already.
-        if self.guardian.demand(now, message.tick, coefficients[0].tolist()):
+        rates = coefficients[1].tolist() if len(coefficients) > 1 else None
+        if self.guardian.demand(now, message.tick, coefficients[0].tolist(), rates):
             return
         if self.guardian.state is State.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
             # The master may have slept through it: tell it again that nothing is forwarded.
@@ -435,7 +436,8 @@ def main(
 
 
 def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int) -> int:
-    gateway = Gateway(bench, bus, peer, IDLE_HEARTBEATS * peer.heartbeat_s, parent)
+    idle = bench.options.idle_timeout or IDLE_HEARTBEATS * peer.heartbeat_s
+    gateway = Gateway(bench, bus, peer, idle, parent)
 
     def terminate(number: int, frame: object) -> None:
         gateway.terminated = True

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from hilrt.ramp import approach
+
 # Plain floats, not arrays: a bench has a handful of inputs, and at 1 kHz each numpy call on so few
 # values costs more than all of them together in Python.
 Values = Sequence[float]
@@ -74,6 +76,8 @@ class Limits:
         Largest rate of change, unit/s; finite and positive.
     safe : sequence of float
         Where the safe profile ends, within the bounds.
+    max_jerk : sequence of float
+        Largest change of the rate, unit/s², infinite for none; empty: none for all.
     """
 
     names: Sequence[str]
@@ -81,6 +85,7 @@ class Limits:
     maximum: Values
     max_rate: Values
     safe: Values
+    max_jerk: Values = ()
 
     def clip(self, u: Values) -> list[float]:
         """Finite values `u` brought within the bounds."""
@@ -190,6 +195,9 @@ class Guardian:
         limits = self.limits
         self.sent = list(limits.safe)
         self._target = list(limits.safe)
+        self._rate = [0.0] * len(self.sent)
+        self._target_rate = list(self._rate)
+        self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
         self._tolerance = [
             TOLERANCE * (high - low)
             for low, high in zip(limits.minimum, limits.maximum, strict=True)
@@ -230,13 +238,14 @@ class Guardian:
             # The demand starts where the bench is, so that enabling it makes no step.
             pairs = zip(bench.realised, self.limits.safe, strict=True)
             self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
+            self._rate = [0.0] * len(self.sent)
             self.enable, self.tick, self.reason = True, -1, ""
             self._enter(State.ENABLING, now)
         elif self.state is not State.ENABLING:
             self._enter(State.RAMPING, now)
 
-    def demand(self, now: int, tick: int, u: Values) -> bool:
-        """Take the set-points `u` of a tick; False if they are refused."""
+    def demand(self, now: int, tick: int, u: Values, rates: Values | None = None) -> bool:
+        """Take the set-points `u` of a tick, and how fast they move; False if they are refused."""
         if self.state not in (State.ARMED, State.ACTIVE) or tick <= self.tick:
             self.counters["refused"] += 1
             return False
@@ -248,6 +257,8 @@ class Guardian:
         self.tick = tick
         self._advanced_at = self._next_send = now
         self._target = self.limits.clip(u)
+        if rates is not None and all(map(math.isfinite, rates)):
+            self._target_rate = list(rates)
         outside = [i for i, v in enumerate(u) if v != self._target[i]]
         if outside:
             self.counters["limited_value"] += len(outside)
@@ -312,6 +323,8 @@ class Guardian:
             self._sent_at = self._next_send = now
         if state is State.ACTIVE:
             self._advanced_at = now
+        else:
+            self._target_rate = [0.0] * len(self.sent)
 
     def _event(self, level: Literal["info", "warning", "error"], cause: str, text: str) -> None:
         self.notices.append(Notice("event", text, level, cause))
@@ -404,17 +417,23 @@ class Guardian:
         self._enter(State.WITHDRAWING, now)
 
     def _approach(self, now: int) -> None:
-        """Move the set-points towards the target as fast as the rate allows."""
-        if self.state is not State.ENABLING and self.sent != self._target:
+        """Move the set-points towards the target as fast as rate and jerk allow."""
+        moving = self.sent != self._target or any(self._rate)
+        if self.state is not State.ENABLING and moving:
             elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
             limited = []
             sent = list(self.sent)  # a new list: the caller may keep the one before
             for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):
-                reach = self.limits.max_rate[i] * elapsed
-                if abs(target - value) <= reach:
-                    sent[i] = target
-                    continue
-                sent[i] = value + math.copysign(reach, target - value)
+                new, self._rate[i] = approach(
+                    value,
+                    self._rate[i],
+                    target,
+                    self._target_rate[i],
+                    elapsed,
+                    self.limits.max_rate[i],
+                    self._jerk[i],
+                )
+                sent[i] = min(max(new, self.limits.minimum[i]), self.limits.maximum[i])
                 # What the jitter of one cycle explains is no limitation worth counting.
                 if abs(target - sent[i]) > self.limits.max_rate[i] * (CYCLE_NS / NS):
                     limited.append(i)

@@ -50,6 +50,9 @@ class BenchInput(InputOptions, kw_only=True):
     signal: str
     #: Output that measures what the bench made of it.
     realised: str | None = None
+    #: Largest change of the rate, in the signal's unit per s²; the gateway's ramps begin and end
+    #: smoothly.
+    max_jerk: Positive | None = None
 
 
 class BenchOptions(SubsystemOptions, kw_only=True):
@@ -65,6 +68,9 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     inputs: dict[str, BenchInput]  # type: ignore[assignment]
     #: Age of the newest set-points at which the gateway runs the safe profile, s.
     master_timeout: Positive = 0.05
+    #: Silence of the master that brings the safe profile on while no set-points are due, s;
+    #: default: ten of its heartbeats.
+    idle_timeout: Positive | None = None
     #: Age of the bench's newest frame at which it counts as silent, s.
     bench_timeout: Positive = 0.02
     enable: Enable | None = None
@@ -365,4 +371,5 @@ def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> Limits:
             min(max(float(entry.safe or 0.0), low), high)
             for entry, (low, high) in zip(entries, bounds, strict=True)
         ],
+        max_jerk=[math.inf if entry.max_jerk is None else entry.max_jerk for entry in entries],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -109,6 +110,10 @@ class GatewayLink(RemoteLink):
         self._secured = None
         options = self.bench_options
         ramps = [((i.max or 0.0) - (i.min or 0.0)) / (i.max_rate or 1.0) for i in self._inputs()]
+        ramps = [
+            ramp + (i.max_rate or 0.0) / (i.max_jerk or math.inf)
+            for ramp, i in zip(ramps, self._inputs(), strict=True)
+        ]
         timeout = max(ramps, default=0.0) + (SETTLE_NS + SETTLE_TIMEOUT_NS) / NS + MARGIN
         timeout += options.enable.timeout if options.enable else 0.0
         await self.request(Arm(u0=pack(u0)), Armed, timeout)
@@ -164,7 +169,8 @@ class GatewayLink(RemoteLink):
             for key in ("lost", "decode_errors"):
                 self.lost += message.counters.get(key, 0) - before.get(key, 0)
             self._counters = message.counters
-        zero = self.hub.epoch_ns + self.clock.offset_ns  # of session time, on the gateway's clock
+        # Of session time, on the gateway's clock.
+        zero = self.hub.epoch_ns + self.clock.offset_at(self.hub.clock())
         realised = None
         if message.realised is not None:
             realised = unpack(message.realised, self.n_inputs)

@@ -1,0 +1,172 @@
+"""Lateness of the master's clock beside a bare timer loop and a bare spin loop of the same run.
+
+    python tools/bench_pacing.py [--json] [--seconds 2] [--priority 0] [--cpu N]
+
+For 100 Hz, 1 kHz and 2 kHz, with the host as it is and with a busy process on another processor.
+The four loops take turns in short blocks, so that what else happens on the host meets all of them:
+
+    timerfd        blocking read of a timerfd, nothing else: the floor of a timer
+    clock          `WallClock` without spin: the same timer, watched by the event loop
+    spin           wake early by a blocking timerfd, busy-wait the rest: the floor with spin
+    clock_spin     `WallClock` with the same spin
+
+Figures are us; `ratio` is the clock over its floor. Fractions of a microsecond are limited by
+reading the clock: their ratios say little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hilrt.clock import (
+    WallClock,
+    _timerfd_create,
+    _timerfd_settime,
+    measure_spin_ns,
+    monotonic_ns,
+)
+from hilrt.host import available_cpus, freeze_gc, other_cpus, set_affinity
+from hilrt.realtime import set_priority
+from hilrt.solver import Floats
+
+RATES_HZ = (100, 1000, 2000)
+BLOCK_S = 0.25
+BUSY = "while True: pass"
+Loop = Callable[[int, int, int], list[int]]
+
+
+def bare_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
+    """Lateness [ns] of `count` wake-ups by a blocking timerfd and `spin_ns` of busy-waiting."""
+    fd = _timerfd_create()
+    os.set_blocking(fd, True)
+    lateness = []
+    target = monotonic_ns() + step_ns
+    for _ in range(count):
+        wake = target - spin_ns
+        if wake > monotonic_ns():
+            _timerfd_settime(fd, wake)
+            os.read(fd, 8)
+        while (now := monotonic_ns()) < target:
+            pass
+        lateness.append(now - target)
+        target += step_ns
+        if target < now:  # as the master: on the grid, never late one by one
+            target += -(-(now - target) // step_ns) * step_ns
+    os.close(fd)
+    return lateness
+
+
+def clock_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
+    """The same by `WallClock` on an event loop."""
+
+    async def run() -> list[int]:
+        clock = WallClock(spin_ns)
+        lateness = []
+        target = monotonic_ns() + step_ns
+        for _ in range(count):
+            await clock.sleep_until(target)
+            now = monotonic_ns()
+            lateness.append(now - target)
+            target += step_ns
+            if target < now:
+                target += -(-(now - target) // step_ns) * step_ns
+        clock.close()
+        return lateness
+
+    return asyncio.run(run())
+
+
+def measure(rate_hz: int, seconds: float, spin_ns: int) -> dict[str, Any]:
+    """All four loops at one rate, in turns."""
+    step_ns = 1_000_000_000 // rate_hz
+    loops: dict[str, tuple[Loop, int]] = {
+        "timerfd": (bare_loop, 0),
+        "clock": (clock_loop, 0),
+        "spin": (bare_loop, spin_ns),
+        "clock_spin": (clock_loop, spin_ns),
+    }
+    found: dict[str, list[int]] = {name: [] for name in loops}
+    count = max(int(BLOCK_S * rate_hz), 5)
+    with freeze_gc():
+        for _ in range(max(1, round(seconds / BLOCK_S))):
+            for name, (loop, spin) in loops.items():
+                found[name] += loop(count, step_ns, spin)
+    result: dict[str, Any] = {name: _quantiles(np.array(ns)) for name, ns in found.items()}
+    for clock, floor in (("clock", "timerfd"), ("clock_spin", "spin")):
+        result[f"{clock}_ratio"] = {
+            p: round(result[clock][p] / max(result[floor][p], 1e-3), 2) for p in ("p50", "p99")
+        }
+    return result
+
+
+def _quantiles(ns: Floats) -> dict[str, float]:
+    p50, p99, p999 = np.quantile(ns, (0.5, 0.99, 0.999)) * 1e-3
+    return {
+        "p50": round(float(p50), 2),
+        "p99": round(float(p99), 2),
+        "p99.9": round(float(p999), 2),
+        "max": round(float(ns.max()) * 1e-3, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seconds", type=float, default=2.0, help="per loop, rate and load")
+    parser.add_argument("--priority", type=int, default=0, help="SCHED_FIFO, 1 to 99")
+    parser.add_argument("--cpu", type=int, default=available_cpus()[-1], help="for the loops")
+    arguments = parser.parse_args()
+    notes = [set_affinity([arguments.cpu]), set_priority(arguments.priority)]
+    for note in filter(None, notes):
+        print(f"warning: {note}", file=sys.stderr)
+    spin_ns = asyncio.run(measure_spin_ns())
+    result: dict[str, Any] = {
+        "spin_us": spin_ns / 1e3,
+        "cpu": arguments.cpu,
+        "load_average": os.getloadavg()[0],
+    }
+    for load in ("idle", "loaded"):
+        busy = None
+        if load == "loaded":
+            busy = subprocess.Popen([sys.executable, "-c", BUSY])
+            os.sched_setaffinity(busy.pid, other_cpus([arguments.cpu]))
+            time.sleep(0.2)
+        try:
+            for rate in RATES_HZ:
+                result[f"{load}_{rate}hz"] = measure(rate, arguments.seconds, spin_ns)
+        finally:
+            if busy is not None:
+                busy.kill()
+                busy.wait()
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+        return
+    print(
+        f"spin {result['spin_us']:.0f} us, processor {result['cpu']}, load before the run "
+        f"{result['load_average']:.1f}; lateness in us"
+    )
+    for key, row in result.items():
+        if not isinstance(row, dict):
+            continue
+        print(key)
+        for name in ("timerfd", "clock", "spin", "clock_spin"):
+            figures = "  ".join(f"{p} {v:9.2f}" for p, v in row[name].items())
+            ratio = row.get(f"{name}_ratio")
+            print(
+                f"  {name:11} {figures}"
+                + (f"  ratio {ratio['p50']} {ratio['p99']}" if ratio else "")
+            )
+
+
+if __name__ == "__main__":
+    main()

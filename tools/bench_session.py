@@ -1,0 +1,122 @@
+"""The demonstration session several times: share of ticks not missed, and why the others were.
+
+    python tools/bench_session.py [--json] [--runs 5] [--duration 20] [--set KEY=VALUE …]
+
+Runs `bench_configs/engine_in_the_loop.toml` in processes of their own and reads the logs. For each
+missed tick the log tells how late the loop woke (lateness less computing time) and how long it
+computed, each compared with the dispatch deadline:
+
+    wake-up     the master was woken after the deadline: another process, or the host, had the
+                processor
+    computing   the tick's own work took longer than the deadline alone
+    both        neither alone, but the two together
+    skipped     whole ticks that passed while the master did not run
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import hilrt
+from hilrt.config import load_session
+
+ROOT = Path(__file__).parent.parent
+SESSION = ROOT / "bench_configs/engine_in_the_loop.toml"
+TIME_OVER_DURATION_S = 90.0
+
+
+def run(out: Path, duration: float, overrides: list[str]) -> Path:
+    """One run; its folder."""
+    command = [sys.executable, "-m", "hilrt", "run", str(SESSION), "--out", str(out), "--quiet"]
+    command += ["--duration", str(duration)]
+    command += [word for item in overrides for word in ("--set", item)]
+    before = set(out.glob("*"))
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=duration + TIME_OVER_DURATION_S,
+        check=False,
+    )
+    new = set(out.glob("*")) - before
+    if done.returncode or not new:
+        sys.exit(f"a run ended with status {done.returncode}: {done.stderr.strip()}")
+    return new.pop()
+
+
+def causes(folder: Path, deadline_us: float) -> collections.Counter[str]:
+    """Missed ticks of a run by cause."""
+    log = hilrt.load_log(folder / "session.mcap")
+    missed = np.asarray(log["master:missed"]) > 0
+    lateness, compute = np.asarray(log["master:lateness"]), np.asarray(log["master:compute"])
+    elapsed = np.asarray(log["cut:elapsed"])
+    step = np.median(elapsed[elapsed > 0])
+    found: collections.Counter[str] = collections.Counter()
+    for late, work in zip(lateness[missed], compute[missed], strict=True):
+        if late - work > deadline_us:
+            found["wake-up"] += 1
+        elif work > deadline_us:
+            found["computing"] += 1
+        else:
+            found["both"] += 1
+    skipped = int(np.sum(np.maximum(np.round(elapsed / step) - 1, 0)))
+    if skipped:
+        found["skipped"] = skipped
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--duration", type=float, default=20.0, help="session time of a run, s")
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    arguments = parser.parse_args()
+    file = load_session(SESSION, arguments.overrides)
+    master = file.tables.master
+    deadline_us = master.dispatch_deadline * master.step * 1e6
+    runs: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as out:
+        for _ in range(arguments.runs):
+            load = os.getloadavg()[0]
+            folder = run(Path(out), arguments.duration, arguments.overrides)
+            summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+            ticks = summary["time_s"] / master.step
+            runs.append(
+                {
+                    "ticks": round(ticks),
+                    "on_time": 1.0 - summary["missed_ticks"] / ticks,
+                    "missed": summary["missed_ticks"],
+                    "causes": dict(causes(folder, deadline_us)),
+                    "lateness_us": summary["lateness_us"],
+                    "verdict": summary["verdict"],
+                    "load_before": load,
+                }
+            )
+            if not arguments.json:
+                last = runs[-1]
+                print(
+                    f"{last['on_time']:8.3%} on time, {last['missed']} of {last['ticks']} missed "
+                    f"{last['causes'] or ''} (load before {load:.1f})",
+                    flush=True,
+                )
+    shares = [one["on_time"] for one in runs]
+    result = {"runs": runs, "median_on_time": float(np.median(shares)), "worst": min(shares)}
+    if arguments.json:
+        print(json.dumps(result, indent=1))
+    else:
+        print(f"median {result['median_on_time']:.3%}, worst {result['worst']:.3%}")
+
+
+if __name__ == "__main__":
+    main()
