@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from hilrt import solver_process
 from hilrt.check import check_file
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.fmu.command import load_fmu
@@ -125,3 +126,14 @@ def test_check_looks_into_an_fmu_that_the_session_hosts(more, message, tmp_path)
     file.write_text(text.replace(f'adapter = "fmu"\nfmu = "{path}"', hosted, 1))
     (tmp_path / path.name).write_bytes(path.read_bytes())
     assert message in "\n".join(map(str, check_file(file)))
+
+
+def test_a_solver_process_says_what_is_wrong_with_its_fmu(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(solver_process.host, "die_with_parent", lambda: True)
+    monkeypatch.setattr(solver_process.signal, "signal", lambda *arguments: None)
+    status = solver_process.main(str(tmp_path / "no.fmu"), "tcp://127.0.0.1:1", "a", {})
+    assert status == solver_process.EXIT_CONFIG
+    assert "there is no such file" in capsys.readouterr().err
+    status = solver_process.main("m:C", "tcp://127.0.0.1:1", "a", {}, {"substeps": "2"})
+    assert status == solver_process.EXIT_CONFIG
+    assert "--option is for FMUs" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """Build the FMUs that the tests run: of pythonfmu and pythonfmu3, and one of our own in C."""
 
+import atexit
 import functools
 import re
 import shutil
@@ -26,7 +27,9 @@ needs_compiler = pytest.mark.skipif(
 @functools.cache
 def folder():
     """Folder of this test run's FMUs."""
-    return Path(tempfile.mkdtemp(prefix="hilrt_test_fmus_"))
+    place = Path(tempfile.mkdtemp(prefix="hilrt_test_fmus_"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return place
 
 
 @functools.cache

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hilrt.fmu.solver import FmuSolver
-from hilrt.solver import InputPolynomial
+from hilrt.solver import InputPolynomial, Port
 from tests.fmu.build import mass, needs_compiler
+from tests.stepping import Recorded, Stepping
 
 G, HEIGHT, RESTITUTION = 9.81, 1.0, 0.8
 IMPACT = math.sqrt(2 * HEIGHT / G)
@@ -60,3 +61,22 @@ def test_without_it_the_impact_is_not_told(why):
     assert events == []
     jumps = np.diff(points[:, 2]) + G * STEP
     assert np.abs(jumps).max() == pytest.approx((1 + RESTITUTION) * G * IMPACT, rel=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("told", [True, False])
+def test_who_cannot_stop_at_the_impact_is_flagged(told):
+    """The other side extrapolates across the jump, whether or not the ball knows its time."""
+    solver = FmuSolver(mass(3, **EVENTS), params=BALL, outputs=["v"], events=told)
+    s = Stepping(
+        {"ball": solver, "bench": Recorded({"y": lambda t: 0.0}, [Port("v", "m/s")])},
+        master={"step": STEP, "extrapolation": {"order": 1}},
+        subsystems={"ball": {}, "bench": {}},
+        connections=[{"from": "ball.v", "to": "bench.v"}],
+    )
+    flag = ("connection_defect", "bench.v")
+    raised = s.run(1.0, lambda s: (s.t, flag in s.state.monitor.active_flags()))
+    solver.stop("done")
+    times = [t for t, up in raised if up]
+    assert times
+    assert IMPACT < times[0] <= IMPACT + 2 * STEP
