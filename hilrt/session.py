@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from hilrt import registry
-from hilrt.alarms import refuse_alarms
+from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
@@ -45,6 +45,7 @@ from hilrt.monitor.launch import Monitoring, topology
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
+from hilrt.procedure import Procedure
 from hilrt.realtime import enter_real_time, leave_real_time
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
@@ -52,6 +53,7 @@ from hilrt.rehearsal import Rehearsal
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
+from hilrt.solver import Floats
 from hilrt.spawn import Children
 from hilrt.summary import build_summary
 from hilrt.warm_up import warm_up
@@ -168,7 +170,7 @@ class Session:
             if affinity:
                 move_other_threads(self.cpus_for_children)
             clock = await self._make_clock() if self.real_time else None
-            await self._arm(initialized, numerics.exchange)
+            await self._arm(initialized, numerics)
             if clock is not None:
                 self._prepare_ticks(clock, numerics)
                 self._prepare_host(clock.spin_ns)
@@ -220,25 +222,34 @@ class Session:
             await _all(link.open() for link in self.links)
         self.duration = min([self.duration, *(link.ends for link in self.links)])
 
-    async def _arm(self, initialized: Initialized, exchange: Exchange) -> None:
+    def _procedure(self, numerics: Numerics, y: Floats) -> Procedure:
+        plan, journal = numerics.plan, self.journal
+        return Procedure(
+            self.links,
+            plan.network,
+            plan.alarms,
+            y,
+            self.tables.master.arm_timeout,
+            lambda text: self.publisher.announce(str(journal.state), text),
+        )
+
+    async def _arm(self, initialized: Initialized, numerics: Numerics) -> None:
         """Enable the benches and bring them to where the virtual side starts."""
-        limit = self.tables.master.arm_timeout
         if self.tables.session.arm == "manual" and any(link.physical for link in self.links):
             self.journal.go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
             await self._operator_arms()
+        procedure = self._procedure(numerics, numerics.state.y)
+        self.armed = [link for link in self.links if link.physical]
+        if self.tables.start:
+            procedure.tell("enabling the benches")
+            await procedure.move(initialized.network.u_start)
+            await procedure.run(self.tables.start, initialized.network.u_start, "start")
         for s, link in enumerate(self.links):
-            if not link.physical:
-                continue
-            self.publisher.announce(self.journal.state, f"arming {link.name}")
-            self.armed.append(link)
-            try:
-                async with asyncio.timeout(limit):
-                    await link.arm(initialized.u0[initialized.network.inputs.slices[s]])
-            except TimeoutError:
-                raise PeerLost(
-                    link.name, f"could not be armed within {limit:g} s (master.arm_timeout)"
-                ) from None
-        self._note_reports(exchange)
+            if link.physical:
+                procedure.tell(f"arming {link.name}")
+                await procedure.move(initialized.u0, [s])
+        await procedure.match(self.tables.match)
+        self._note_reports(numerics.exchange)
         self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
     async def _make_clock(self) -> WallClock:
@@ -346,6 +357,8 @@ class Session:
         if end is End.ALARMED:
             fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
             self.journal.go(State.SAFE, fault, level="error")
+        if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
+            await self._run_stop_sequence(numerics)
         await self._secure(fault or self.interrupted or "session finished")
         self._note_reports(exchange)
         if fault is not None:
@@ -396,6 +409,19 @@ class Session:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.operator.end.wait(), HOLD_PERIOD)
 
+    async def _run_stop_sequence(self, numerics: Numerics) -> None:
+        """The session file's ``[[stop]]``; what fails is noted, the safe profile follows anyway."""
+        if not self.tables.stop or not self.armed:
+            return
+        try:
+            state = numerics.state
+            procedure = self._procedure(numerics, state.y)
+            procedure.alarms = procedure.alarms.none()  # they have had their effect
+            await procedure.run(self.tables.stop, state.sent[0], "stop")
+        except HilrtError as error:
+            self.journal.note("error", "session", f"stop sequence: {error}", "stop_sequence")
+            self.result.warnings.append(f"stop sequence: {error}")
+
     async def _secure(self, reason: str) -> None:
         """Run the safe profile of every bench that was armed, and let every subsystem end."""
         await asyncio.gather(*(link.stop(reason) for link in self.links))
@@ -422,6 +448,7 @@ class Session:
             summary = json.dumps(self.result.summary, indent=1).encode()
             await asyncio.to_thread(self.feed.end, summary)
             self.feed.close()
+            self.result.warnings += self.feed.losses()
         self.result.warnings += self.journal.untold()
 
     def _write_summary(self) -> None:

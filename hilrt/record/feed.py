@@ -200,6 +200,15 @@ class Feed:
         self._socket.linger = max(0, int(1e3 * (deadline - time.monotonic())))
         return taken
 
+    def losses(self) -> list[str]:
+        """What could not be handed over, for people; empty if everything was."""
+        lost = (
+            (self.dropped, f"of {self.rows} steps are not in the log"),
+            (self.events_dropped, "events are not in the log"),
+            (self.asides_dropped, "snapshots are not in the log: a replay cannot start there"),
+        )
+        return [f"recorder: did not follow: {n} {text}" for n, text in lost if n]
+
     def close(self) -> None:
         """Free the socket; what was handed to `end` may still leave within its timeout."""
         self._socket.close()

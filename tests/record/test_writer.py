@@ -3,6 +3,8 @@
 import json
 import operator
 import os
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -245,6 +247,50 @@ def test_disk_error_ends_recording_with_a_message(master, tmp_path, capsys, monk
     feed.begin(tmp_path, "demo", EPOCH_NS)
     assert recorder.run() == 1
     assert "No space left on device" in capsys.readouterr().err
+
+
+class SlowDisk:
+    """A file whose disk takes its time for every write."""
+
+    def __init__(self, path, mode):
+        self.file = open(path, mode)  # noqa: SIM115 - it is the file
+
+    def write(self, data):
+        time.sleep(0.01)
+        return self.file.write(data)
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+
+def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "open", SlowDisk, raising=False)
+    wide = [Topic("outputs", [Signal(f"a.x{i}", "") for i in range(500)])]
+    feed = Feed(wide, queue_bytes=1 << 20)
+    recorder = Recorder(feed.address)
+    assert feed._socket.poll(5000, zmq.POLLOUT)
+    feed.begin(tmp_path, "slow", EPOCH_NS)
+    thread = threading.Thread(target=recorder.run)
+    thread.start()
+    rng = np.random.default_rng(3)
+    k = 0
+    deadline = time.monotonic() + 20.0
+    while k < 64_000 and (feed.dropped == 0 or k % 6400) and time.monotonic() < deadline:
+        feed.row[:] = rng.normal(size=500) if k % 64 == 0 else k
+        feed.commit(k * 1_000_000)
+        k += 1
+    assert feed.end(b"{}", timeout_s=10.0)
+    thread.join(20.0)
+    feed.close()
+    assert feed.dropped > 0
+    assert feed.losses() == [
+        f"recorder: did not follow: {feed.dropped} of {k} steps are not in the log"
+    ]
+    log = load_log(tmp_path)
+    assert log.metadata["rows_missing"] == str(feed.dropped)
+    assert len(log.t) == k - feed.dropped
+    gaps = [event for event in log.events if event.cause == "record_gap"]
+    assert sum(int(gap.text.split()[0]) for gap in gaps) == feed.dropped
 
 
 def test_recorder_without_a_master_gives_up(capsys):
