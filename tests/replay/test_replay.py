@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hilrt.adjust import set_number
 from hilrt.cli import app
 from hilrt.errors import RecordError
+from hilrt.logs.cut import cut
 from hilrt.record import snapshots
 from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
@@ -15,6 +17,7 @@ from hilrt.record.writer import Recording
 from hilrt.replay import replay as replay_module
 from hilrt.replay.replay import replay
 from hilrt.replay.show import as_json, describe
+from tests.replay import recording_tools
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
@@ -163,3 +166,55 @@ def test_the_command_prints_the_verdict(tmp_path):
     result = CliRunner().invoke(app, ["replay", str(changed(path, "mass1.x", 9, 7.0)), "--json"])
     assert result.exit_code == 1
     assert json.loads(result.stdout)["difference"]["row"] == 9
+
+
+def test_a_log_cut_off_anywhere_is_replayed_as_far_as_it_goes(tmp_path):
+    data = record_file("two_mass.toml", tmp_path / "whole", duration=0.4).read_bytes()
+    path = tmp_path / "session.mcap"
+    replayed = []
+    for position in np.random.default_rng(5).integers(0, len(data), 12).tolist():
+        path.write_bytes(data[:position])
+        try:
+            outcome = replay(path)
+        except RecordError:  # cut off before the first step
+            continue
+        assert outcome.difference is None
+        assert outcome.steps == len(load_log(path).t)
+        assert outcome.damage or outcome.steps == 401
+        replayed.append(outcome.steps)
+    assert len(set(replayed)) > 2
+
+
+def test_a_part_of_a_log_is_replayed_from_its_first_snapshot(tmp_path):
+    path = record_file("two_mass.toml", tmp_path, duration=0.2)
+    part = tmp_path / "part.mcap"
+    cut(path, part, start_s=0.06, end_s=0.15)
+    outcome = replay(part)
+    assert outcome.difference is None
+    assert outcome.resumed == [pytest.approx(0.075)]
+    assert outcome.steps == 75
+
+
+def test_an_operators_adjustment_is_an_input(tmp_path, monkeypatch):
+    look = snapshots.Snapshots.look
+
+    def adjust(self, state, t_ns):
+        look(self, state, t_ns)
+        if t_ns == 50_000_000:  # from the next step on, as between two ticks
+            set_number(plans[-1], "bonds.spring.cap", 0.02)
+            monkeypatch.setattr(self._feed, "rows", self._feed.rows + 1)
+            self.adjusted(t_ns, "bonds.spring.cap", 0.02)
+            monkeypatch.setattr(self._feed, "rows", self._feed.rows - 1)
+
+    plans = []
+    build = recording_tools.build_topics
+    monkeypatch.setattr(recording_tools, "build_topics", lambda p: plans.append(p) or build(p))
+    monkeypatch.setattr(snapshots.Snapshots, "look", adjust)
+    path = record_file("two_mass.toml", tmp_path, duration=0.1)
+    log = load_log(path)
+    bound = 0.02 * (1 + 1e-12) * np.abs(log["mass1.force:corrected"])
+    inside = np.abs(log["spring:correction"]) <= bound
+    assert inside[51:].all()
+    assert not inside[:51].all()
+    for outcome in (replay(path), replay(path, start=0.075)):
+        assert outcome.difference is None
