@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hilrt import host, registry, spawn
 from hilrt.adjust import check_monitor
-from hilrt.check_alarms import check_alarms
+from hilrt.check_alarms import check_alarms, check_procedures
 from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
@@ -89,6 +89,7 @@ def check(
     check_loops(topology, findings)
     check_control(topology, findings)
     check_alarms(topology, findings)
+    check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     check_monitor(tables, findings)
     check_mu(topology, findings)

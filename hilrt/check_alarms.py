@@ -21,6 +21,57 @@ def check_alarms(topology: Topology, findings: Findings) -> None:
             findings.info(table, f'action = "{alarm.action}" ends the session: there is no bench')
 
 
+def check_procedures(topology: Topology, findings: Findings) -> None:
+    """``[[start]]``, ``[[stop]]`` and ``[[match]]``: set-points of benches, known outputs."""
+    tables = topology.tables
+    for kind, steps in (("start", tables.start), ("stop", tables.stop)):
+        for i, step in enumerate(steps):
+            table = f"{kind}.{i}"
+            for name, value in step.ramp.items():
+                _check_set_point(topology, name, value, f"{table}.ramp", findings)
+            if step.wait is not None:
+                _check_measured(topology, step.wait, table, "wait", findings)
+                if step.min is None and step.max is None:
+                    findings.error(table, "wait", step.wait, "has no limit", "give min or max")
+            elif not step.ramp:
+                findings.error(table, "", None, "does nothing", "give ramp, or wait, or both")
+            check_order(step.min, step.max, table, findings)
+    for i, match in enumerate(tables.match):
+        table = f"match.{i}"
+        _check_measured(topology, match.signal, table, "signal", findings)
+        if isinstance(match.to, str):
+            topology.find(match.to, "output", table, "to", findings)
+
+
+def _check_measured(
+    topology: Topology, signal: str, table: str, key: str, findings: Findings
+) -> None:
+    """Only a bench goes on while no ticks run."""
+    place = topology.find(signal, "output", table, key, findings)
+    if place is not None and place.subsystem not in topology.physical:
+        findings.error(
+            table, key, signal, "does not change while no ticks run", "name an output of a bench"
+        )
+
+
+def _check_set_point(
+    topology: Topology, name: str, value: float, table: str, findings: Findings
+) -> None:
+    place = topology.find(name, "input", table, f'"{name}"', findings)
+    if place is None:
+        return
+    if place.subsystem not in topology.physical:
+        findings.error(table, f'"{name}"', value, "is no set-point of a bench", "leave it out")
+    elif place.port is not None and not place.port.min <= value <= place.port.max:
+        findings.error(
+            table,
+            f'"{name}"',
+            value,
+            f"lies outside {place.port.min:g} to {place.port.max:g}",
+            "move it inside the bounds",
+        )
+
+
 def check_order(low: float | None, high: float | None, table: str, findings: Findings) -> None:
     """A lower bound below the upper one."""
     if low is not None and high is not None and not low < high:

@@ -259,6 +259,32 @@ class Alarm(Table):
     action: Literal["log", "degrade", "stop", "safe"] = "log"
 
 
+class Step(Table):
+    """``[[start]]``, ``[[stop]]``: one step of a sequence; ramps first, then the wait."""
+
+    name: str = ""
+    #: Set-points of benches, ``{ "bench.input" = value }``, at each input's ``max_rate``.
+    ramp: dict[str, float] = {}
+    #: Output that must be from `min` to `max` for `hold` before the next step, s.
+    wait: str | None = None
+    min: float | None = None
+    max: float | None = None
+    hold: NonNegative = 0.0
+    timeout: Positive = 30.0
+
+
+class Match(Table):
+    """``[[match]]``: the benches' side brought to the virtual side before the first tick."""
+
+    #: Measured output of a bench.
+    signal: str
+    #: Output of the virtual side that it must agree with, or a number.
+    to: str | float
+    tolerance: Positive
+    hold: NonNegative = 0.2
+    timeout: Positive = 20.0
+
+
 class Adjustable(Table):
     """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
 
@@ -292,6 +318,9 @@ class Session(Table):
     connections: list[Connection] = []
     bonds: list[Bond] = []
     alarms: list[Alarm] = []
+    start: list[Step] = []
+    match: list[Match] = []
+    stop: list[Step] = []
     reliability: Reliability = msgspec.field(default_factory=Reliability)
     monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
 

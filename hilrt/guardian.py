@@ -227,7 +227,7 @@ class Guardian:
             self.counters["non_finite"] += 1
             self.notices.append(Notice("failed", f"arm: the set-points {u0} are not finite"))
             return
-        if self.state in (State.SECURING, State.WITHDRAWING, State.ACTIVE):
+        if self.state in (State.SECURING, State.WITHDRAWING):
             text = f"arm is refused while the bench is {self.state.value}"
             self._event("warning", "arm_refused", text)
             return

@@ -71,6 +71,8 @@ class Link(abc.ABC):
     lost: int = 0
     #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
     actuation_delay: float = 0.0
+    #: Newest outputs of a bench, also while no session runs; None where they are not known.
+    latest: Floats | None = None
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf

@@ -224,13 +224,18 @@ class Session:
 
     def _procedure(self, numerics: Numerics, y: Floats) -> Procedure:
         plan, journal = numerics.plan, self.journal
+
+        def tell(text: str) -> None:
+            self.publisher.announce(str(journal.state), text)
+            journal.note("info", "session", text)
+
         return Procedure(
             self.links,
             plan.network,
             plan.alarms,
             y,
             self.tables.master.arm_timeout,
-            lambda text: self.publisher.announce(str(journal.state), text),
+            tell,
         )
 
     async def _arm(self, initialized: Initialized, numerics: Numerics) -> None:

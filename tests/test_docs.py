@@ -55,6 +55,8 @@ SECTIONS = {
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
     "`[[alarms]]`": config.Alarm,
+    "`[[start]]`": config.Step,
+    "`[[match]]`": config.Match,
     "`[reliability]`": config.Reliability,
     "`[monitor]`": config.MonitorTable,
     "`[monitor.adjust.NAME]`": config.Adjustable,

@@ -279,9 +279,14 @@ def test_arming_again_while_driving() -> None:
     assert rig.sent[-1][1][0] == 200.0
     rig.drive(1, [200.0, 20.0])
     rig.guardian.notices.clear()
-    rig.arm([100.0, 20.0])
-    assert rig.notices("event") == ["arm_refused"]
-    assert rig.guardian.state is State.ACTIVE
+    rig.arm([100.0, 20.0])  # the stop sequence takes over from the ticks
+    rig.run(1.0)
+    assert rig.guardian.state is State.ARMED
+    assert rig.sent[-1][1][0] == 100.0
+    rig.guardian.secure(rig.now, "stop", "the session ends", fault=False)
+    rig.arm([200.0, 20.0])
+    assert "arm_refused" in rig.notices("event")
+    assert rig.guardian.state is State.SECURING
 
 
 def test_securing_before_arming_has_nothing_to_do() -> None:

@@ -180,6 +180,7 @@ class GatewayLink(RemoteLink):
             realised=realised,
             info=self._counters,
         )
+        self.latest = sample.y
         return Arrival(message.tick, sample, t_arrived)
 
     def _secure(self, message: Secured) -> None:

@@ -1,0 +1,155 @@
+"""Sequences and matching, with benches in memory."""
+
+import numpy as np
+import pytest
+
+from hilrt import procedure as module
+from hilrt.alarms import build_alarms
+from hilrt.check_alarms import check_procedures
+from hilrt.check_topology import Topology
+from hilrt.config import Alarm, Match, Step
+from hilrt.errors import PeerLost, SessionFault
+from hilrt.link import Ports
+from hilrt.problems import Findings
+from hilrt.procedure import Procedure
+from hilrt.solver import Port
+from tests.stepping import make_network, make_session
+
+PORTS = {
+    "model": Ports((Port("torque"),), (Port("speed", "1/min"),)),
+    "bench": Ports(
+        (Port("demand", "rad/s", min=0.0, max=200.0, start=5.0), Port("mode", max=3.0)),
+        (Port("speed", "rad/s"),),
+    ),
+}
+
+
+class Bench:
+    """Realises its first input a share further at each look."""
+
+    physical = True
+
+    def __init__(self, follow=0.5):
+        self.name = "bench"
+        self.follow = follow
+        self.moves = []
+        self.latest = np.zeros(1)
+        self.lost = ""
+
+    async def arm(self, u):
+        self.moves.append(u.tolist())
+
+    def poll(self):
+        if self.lost:
+            raise PeerLost(self.name, self.lost)
+        target = self.moves[-1][0] if self.moves else 0.0
+        self.latest = self.latest + self.follow * (target - self.latest)
+        return ()
+
+
+class Model:
+    physical = False
+    name = "model"
+    latest = None
+
+    def poll(self):
+        raise AssertionError("a model is not looked at while no ticks run")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    monkeypatch.setattr(module, "LOOK_S", 0.0)
+
+    def make(bench, *alarms, speed=1000.0):
+        network, _ = make_network(PORTS)
+        told = []
+        plan = build_alarms(network, list(alarms), 1e-3)
+        procedure = Procedure(
+            [Model(), bench], network, plan, np.array([speed, 0.0]), 1.0, told.append
+        )
+        return procedure, told
+
+    return make
+
+
+async def test_steps_ramp_then_wait(made):
+    bench = Bench()
+    procedure, told = made(bench)
+    steps = [
+        Step(name="mode", ramp={"bench.mode": 2.0}),
+        Step(ramp={"bench.demand": 50.0}, wait="bench.speed", min=49.0, max=51.0),
+        Step(wait="bench.speed", min=49.9),
+    ]
+    await procedure.run(steps, procedure.network.u_start, "start")
+    assert bench.moves == [[5.0, 2.0], [50.0, 2.0]]
+    assert bench.latest[0] >= 49.9
+    assert told == ["start step 0: mode", "start step 1", "start step 2"]
+
+
+async def test_a_condition_that_does_not_come_names_step_signal_and_limits(made):
+    procedure, _ = made(Bench(follow=0.0))
+    steps = [Step(name="warm up", wait="bench.speed", min=10.0, max=20.0, timeout=0.02)]
+    with pytest.raises(SessionFault, match=r"start step 0 warm up: bench.speed is 0, .* 10 to 20"):
+        await procedure.run(steps, procedure.network.u_start, "start")
+
+
+async def test_matching_converts_units_and_holds(made):
+    bench = Bench()
+    procedure, told = made(bench, speed=1000.0)
+    await procedure.move(np.array([0.0, 104.72, 0.0]))
+    await procedure.match([Match(signal="bench.speed", to="model.speed", tolerance=1.0, hold=0.01)])
+    assert bench.latest[0] == pytest.approx(104.72, abs=1.0)
+    assert told == ["bringing bench.speed to 104.72"]
+
+
+async def test_sides_that_do_not_meet_end_the_session(made):
+    bench = Bench()
+    procedure, _ = made(bench)
+    await procedure.move(np.array([0.0, 50.0, 0.0]))
+    with pytest.raises(SessionFault, match=r"match: bench.speed is 50, .* from 99 to 101"):
+        await procedure.match([Match(signal="bench.speed", to=100.0, tolerance=1.0, timeout=0.02)])
+
+
+async def test_alarms_act_while_waiting(made):
+    bench = Bench()
+    procedure, _ = made(bench, Alarm(signal="bench.speed", max=40.0, action="safe"))
+    steps = [Step(ramp={"bench.demand": 50.0}, wait="bench.speed", min=49.0)]
+    with pytest.raises(SessionFault, match=r"bench\.speed above 40"):
+        await procedure.run(steps, procedure.network.u_start, "start")
+
+
+async def test_a_bench_that_is_lost_ends_the_wait(made):
+    bench = Bench(follow=0.0)
+    bench.lost = "enable withdrawn"
+    procedure, _ = made(bench)
+    with pytest.raises(PeerLost, match="enable withdrawn"):
+        await procedure.run([Step(wait="bench.speed", min=1.0)], procedure.network.u_start, "start")
+
+
+async def test_without_steps_nothing_moves(made):
+    bench = Bench()
+    procedure, told = made(bench)
+    await procedure.run([], procedure.network.u_start, "start")
+    await procedure.match([])
+    assert bench.moves == told == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"start": [{"ramp": {"bench.demant": 1.0}}]}, "did you mean 'demand'"),
+        ({"start": [{"ramp": {"bench.demand": 300.0}}]}, "lies outside 0 to 200"),
+        ({"stop": [{"ramp": {"model.torque": 1.0}}]}, "no set-point of a bench"),
+        ({"start": [{"wait": "model.speed", "min": 1.0}]}, "does not change while no ticks run"),
+        ({"start": [{"wait": "bench.speed"}]}, "has no limit"),
+        ({"stop": [{}]}, "does nothing"),
+        ({"match": [{"signal": "bench.speed", "to": "model.x", "tolerance": 1.0}]}, "no output"),
+    ],
+)
+def test_check(tables, said):
+    session = make_session(
+        {"master": {"step": 1e-3}, "subsystems": {name: {} for name in PORTS}, **tables}
+    )
+    findings = Findings()
+    check_procedures(Topology(session, dict(PORTS), {"bench"}), findings)
+    assert [said in str(p) for p in findings.problems] == [True], findings.problems
