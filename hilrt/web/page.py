@@ -14,6 +14,7 @@ from bokeh.events import ConnectionLost
 from bokeh.layouts import column, row
 from bokeh.models.callbacks import CustomJS
 from bokeh.models.css import InlineStyleSheet
+from bokeh.models.filters import AllIndices
 from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.buttons import Button, Toggle
 from bokeh.models.widgets.groups import RadioButtonGroup
@@ -32,6 +33,8 @@ FOLDER = Path(__file__).parent
 UPDATE_MS = 100
 #: Updates on their way to the browser at a time.
 AHEAD = 1
+#: After that long without an echo the next update goes out: the browser may just have connected.
+ECHO_S = 1.0
 #: Every that many updates the slower parts of the page are looked at.
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
@@ -65,6 +68,7 @@ class Page:
         self._build()
         self._update()
         self._sent = self._echoed = 0
+        self._sent_at = 0.0
         self._follow_client()
         document.add_periodic_callback(self._update_if_seen, UPDATE_MS)
         document.on_session_destroyed(lambda context: self._release())
@@ -75,7 +79,7 @@ class Page:
 
     def _follow_client(self) -> None:
         """Let the browser echo every update: one that is slow gets fewer, not older ones."""
-        code = "echo.tags = this.tags"
+        code = "echo.tags = cb_obj.tags"
         sent, echo = self.parts["state"], self.parts["answer"]
         sent.js_on_change("tags", CustomJS(args={"echo": echo}, code=code))
         echo.on_change("tags", lambda attr, old, new: self._take_echo(new))
@@ -84,10 +88,12 @@ class Page:
         self._echoed = int(tags[0]) if tags else 0
 
     def _update_if_seen(self) -> None:
-        if self._sent - self._echoed > AHEAD:
+        now = time.monotonic()
+        waits = self._sent - self._echoed > AHEAD
+        if waits and now - self._sent_at < ECHO_S:
             return
         self._update()
-        self._sent += 1
+        self._sent, self._sent_at = self._sent + 1, now
         self.parts["state"].tags = [self._sent]
 
     # -- models -----------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ class Page:
         titles = {"number": "#", "t": "t, s", "level": "level", "cause": "cause",
                   "source": "from", "text": "what", "acknowledged": "acknowledged by"}  # fmt: skip
         widths = {"number": 42, "t": 72, "level": 84, "cause": 120, "source": 100, "text": 420}
-        table = DataTable(
+        self.table = DataTable(
             source=self.event_source,
             columns=[
                 TableColumn(
@@ -162,7 +168,7 @@ class Page:
         self.alarms_only.on_change("active", lambda attr, old, new: self._show_events())
         acknowledge = self._button("Acknowledge selected", "acknowledge", self._acknowledge)
         tools = row(self.alarms_only, acknowledge)
-        return column(tools, table, sizing_mode="stretch_width", name="events")
+        return column(tools, self.table, sizing_mode="stretch_width", name="events")
 
     def _controls(self) -> Any:
         sheet: list[Any] = [self.sheet]
@@ -264,6 +270,8 @@ class Page:
             self._shown["events"] = rows
             chosen = {self.event_source.data["number"][i] for i in self._selected()}
             self.event_source.data = panels.columns(rows)
+            # The table looks at its rows again only when their view changes, not for other values.
+            self.table.view.filter = AllIndices()
             self.event_source.selected.indices = [
                 i for i, entry in enumerate(rows) if entry.number in chosen
             ]
