@@ -125,7 +125,7 @@ class StepState:
         RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
     control, monitor, alarms, model
-        State of step and order control, of the flags, of the alarms and of the model-based corrector.
+        State of step and order control, flags, alarms and model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
     t_start, h : ndarray, shape (n subsystems,)
