@@ -21,6 +21,11 @@ NUMERIC = frozenset(("Real", "Integer", "Enumeration", "Boolean", "Float32", "Fl
 CONTINUOUS = frozenset(("Real", "Float32", "Float64"))
 
 
+def flows(variable: Any) -> bool:
+    """Whether a variable is continuous, rather than switched at events."""
+    return variable.type in CONTINUOUS and variable.variability == "continuous"
+
+
 @dataclass(frozen=True)
 class Fmu:
     """An FMU file and its model description.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from fmpy.fmi3 import FMU3Slave
 
-from hilrt.fmu.description import Fmu
+from hilrt.fmu.description import Fmu, flows
 from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance
 from hilrt.fmu.values import TYPES, Values
 from hilrt.solver import Floats
@@ -46,10 +46,9 @@ class Instance3(Instance):
         self.event_mode = bool(events and fmu.co.hasEventMode)
         provided = bool(intermediate and fmu.co.providesIntermediateUpdate)
         every = provided and all(v.intermediateUpdate for v, _ in outputs)
-        self._settable = [v.intermediateUpdate for v, _ in inputs]
-        self._inside = [v for v, _ in inputs if provided and v.intermediateUpdate]
-        #: Whether the inputs are set, and the outputs read, inside a step.
-        self.sets_inside = bool(self._inside) and all(self._settable)
+        flowing = [v for v, _ in inputs if flows(v)]
+        self._inside = [v for v in flowing if provided and v.intermediateUpdate]
+        self.sets_inside = bool(flowing) and len(self._inside) == len(flowing)
         self.reads_inside = bool(outputs) and every
         if self.reads_inside:
             self._inside += [v for v, _ in outputs]
@@ -57,6 +56,14 @@ class Instance3(Instance):
         self._seen: list[tuple[float, Floats]] = []
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
+        mask = [flows(v) for v, size in inputs for _ in range(size)]
+        self._flowing = np.flatnonzero(mask)
+        self._switching = np.flatnonzero(np.logical_not(mask))
+        self._switched = np.empty(0)
+        some = [(v, size) for v, size in inputs if flows(v)]
+        self._flow = Values(self.fmi.dll, 3, some, self.check, self.c)
+        if self.event_mode and len(self._switching):
+            self.write = self._write_apart
 
     def _load(self, folder: Path) -> Any:
         return FMU3Slave(
@@ -123,6 +130,19 @@ class Instance3(Instance):
         if self.event_mode:
             self._settle()
 
+    def _write_apart(self, u: Floats) -> None:
+        """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only."""
+        switched = u[self._switching]
+        if self._initialized and np.array_equal(switched, self._switched):
+            self._flow.write(u[self._flowing])
+            return
+        self._switched = switched
+        if self._initialized:
+            self._guard(self.fmi.enterEventMode)
+        self._ins.write(u)
+        if self._initialized:
+            self._settle()
+
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; events are handled when the FMU stops at them."""
         self._u = u
@@ -144,7 +164,7 @@ class Instance3(Instance):
             if self._event.value and self.event_mode:
                 events.append(reached)
                 self._guard(self.fmi.enterEventMode)
-                self.write(u(reached))
+                self._ins.write(u(reached))
                 self._settle()
             elif self._early.value and reached <= t:
                 raise FmuError(f"{self.fmu.path.name} returned at {reached:g} s without a step")
@@ -184,7 +204,7 @@ class Instance3(Instance):
             if get_allowed and self.reads_inside:
                 self._seen.append((t, self.read()))
             if set_requested and self.sets_inside and self._u is not None:
-                self.write(self._u(t))
+                self._flow.write(self._u(t)[self._flowing])
         except BaseException as error:
             self._raised = error
 

@@ -109,7 +109,8 @@ class Instance(abc.ABC):
         self._ins = Values(lib, fmu.major, inputs, self.check, self.c)
         self._outs = Values(lib, fmu.major, outputs, self.check, self.c)
         #: Set the inputs, shape (n_inputs,); read the outputs, shape (n_outputs,).
-        self.write, self.read = self._ins.write, self._outs.read
+        self.write: Callable[[Floats], None] = self._ins.write
+        self.read = self._outs.read
         self.real_inputs = _places(inputs)
         self.real_outputs = _places(outputs)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
-from hilrt.fmu.description import CONTINUOUS, Fmu, read_fmu
+from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
 from hilrt.fmu.ports import select, size_of
 from hilrt.probe import probe_jacobian
@@ -88,9 +88,7 @@ class FmuSolver(Solver):
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]
         self._outs = [(v, size_of(v, chosen.start)) for v in chosen.outputs]
-        self._real = np.array(
-            [v.type in CONTINUOUS for v, size in self._ins for _ in range(size)], dtype=bool
-        )
+        self._real = np.array([flows(v) for v, size in self._ins for _ in range(size)], dtype=bool)
         self._all_real = bool(self._real.all())
         self._substeps = substeps + substeps % 2 if half_steps else substeps
         self._half_steps = half_steps

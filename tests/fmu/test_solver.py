@@ -120,6 +120,25 @@ def test_event_mode_settles_before_the_first_step():
 
 
 @needs_compiler
+def test_discrete_inputs_are_set_in_event_mode_when_they_change():
+    flags = {"hasEventMode": "true", "providesIntermediateUpdate": "true"}
+    solver = made(3, {"outputs": ["gear_out", "v"]}, {}, types=True, **flags)
+    n = sum(port.size for port in solver.inputs)
+    gear = [port.name for port in solver.inputs].index("gear")
+    solver.initialize(0.0, np.zeros(n))
+    got = []
+    for i, value in enumerate((0.0, 0.0, 3.0, 3.0)):
+        u = np.zeros((1, n))
+        u[0, gear] = value
+        trace(solver)
+        sample = solver.advance(i * 1e-3, 1e-3, InputPolynomial(i * 1e-3, u))
+        calls = trace(solver)
+        got.append((sample.y[0], "event" in calls))
+    assert got == [(0.0, False), (0.0, False), (3.0, True), (3.0, False)]
+    solver.stop("done")
+
+
+@needs_compiler
 @pytest.mark.parametrize("flag", ["true", "false"])
 def test_input_derivatives_only_where_offered(flag):
     solver = made(2, canInterpolateInputs=flag)
