@@ -27,7 +27,9 @@ DRAIN_LIMIT = 256
 #: A frame that does not leave the machine within this is given up, s.
 SEND_TIMEOUT = 0.001
 #: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
-RECEIVE_BUFFER_BYTES = 1 << 20
+RECEIVE_BUFFER_BYTES = 4 << 20
+#: Beyond the system's limit, for those who may.
+_SO_RCVBUFFORCE = 33
 
 
 class Direct(Protocol):
@@ -207,6 +209,8 @@ def _enlarge_buffer(fd: int) -> None:
             raise
         with same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            if sys.platform == "linux":
+                same.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
 
 
 def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
