@@ -91,8 +91,9 @@ class Difference:
         with np.errstate(invalid="ignore"):  # infinite in both: no difference
             gap = np.where(a == b, 0.0, np.abs(a - b))
         self.equal = self.equal and not gap.any()
-        self.square += float(gap @ gap)
-        self.scale_square += float(a @ a)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values have infinite squares
+            self.square += float(gap @ gap)
+            self.scale_square += float(a @ a)
         worst = int(np.argmax(gap))
         if gap[worst] > self.largest:
             self.largest, self.at = float(gap[worst]), float(t[worst])

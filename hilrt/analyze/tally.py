@@ -209,7 +209,8 @@ class Tally:
             min(stats.low, float(found.min())),
             max(stats.high, float(found.max())),
         )
-        stats.square += float(found**2 @ dt[keep])
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values have infinite squares
+            stats.square += float(found**2 @ dt[keep])
         stats.seconds += float(dt[keep].sum())
         stats.above += float(dt[above].sum())
         stats.rises += int(rises.sum())

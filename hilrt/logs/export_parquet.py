@@ -14,8 +14,8 @@ from hilrt.logs.export_file import Exported
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal
 
-#: Rows of a group of the file, at least.
-GROUP_ROWS = 65536
+#: Bytes of a group of rows of the file, at least.
+GROUP_BYTES = 32 << 20
 
 
 def export_parquet(
@@ -35,7 +35,7 @@ def export_parquet(
         waiting: list[Table] = []
         for table in tables(between(source.blocks(wanted), *span), topics):
             waiting.append(table)
-            if sum(len(t.times_ns) for t in waiting) >= GROUP_ROWS:
+            if sum(t.values.nbytes for t in waiting) >= GROUP_BYTES:
                 result.rows += _write(writer, schema, waiting)
                 waiting = []
         result.rows += _write(writer, schema, waiting)
