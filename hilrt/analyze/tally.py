@@ -129,14 +129,50 @@ class Spread:
         ].tolist()
 
 
+class _Columns:
+    """`Stats` of all signals of a topic at once, as arrays of shape (n_signals,)."""
+
+    def __init__(self, names: list[str]) -> None:
+        n = len(names)
+        self.names = names
+        self.count, self.rises = np.zeros((2, n), np.int64)
+        self.first, self.last = np.full((2, n), np.nan)
+        self.low, self.high = np.full(n, np.inf), np.full(n, -np.inf)
+        self.square, self.seconds, self.above = np.zeros((3, n))
+
+    def add(
+        self, values: Floats, dt: Floats, above: NDArray[np.bool_], rises: NDArray[np.bool_]
+    ) -> None:
+        """Take rows, shape (n, n_signals), with the intervals before them, shape (n,), s."""
+        keep = ~np.isnan(values)
+        counts = keep.sum(axis=0)
+        some, each = counts > 0, np.arange(len(self.names))
+        fresh = some & (self.count == 0)
+        self.first[fresh] = values[keep.argmax(axis=0), each][fresh]
+        self.last[some] = values[len(values) - 1 - keep[::-1].argmax(axis=0), each][some]
+        self.count += counts
+        self.low = np.fmin(self.low, np.fmin.reduce(values))
+        self.high = np.fmax(self.high, np.fmax.reduce(values))
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values, infinite squares
+            self.square += dt @ np.where(keep, values, 0.0) ** 2
+        self.seconds += dt @ keep
+        self.above += dt @ above
+        self.rises += rises.sum(axis=0)
+
+    def stats(self) -> dict[str, Stats]:
+        """By signal."""
+        columns = (self.count, self.first, self.last, self.low, self.high)
+        sums = (self.square, self.seconds, self.above, self.rises)
+        rows = zip(*(column.tolist() for column in (*columns, *sums)), strict=True)
+        return {name: Stats(*row) for name, row in zip(self.names, rows, strict=True)}
+
+
 @dataclass
 class Tally:
     """Everything that one pass over a log gathers.
 
     Attributes
     ----------
-    stats : dict of str to Stats
-        By signal.
     spreads : dict of str to Spread
         Of the signals in µs.
     caps : callable
@@ -148,17 +184,27 @@ class Tally:
     """
 
     caps: Callable[[], Mapping[str, Cap]] = dict
-    stats: dict[str, Stats] = field(default_factory=dict)
     spreads: dict[str, Spread] = field(default_factory=dict)
     capped: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     start_ns: int = 1 << 62
     end_ns: int = -(1 << 62)
+    _columns: dict[str, _Columns] = field(default_factory=dict)
+    _stats: dict[str, Stats] | None = None
     _last: dict[str, tuple[int, NDArray[np.bool_]]] = field(default_factory=dict)
     _worst: dict[str, list[tuple[float, int, Floats, Block]]] = field(default_factory=dict)
     _flags: Block | None = None
     _efforts: Block | None = None
     _causes: dict[int, list[str]] = field(default_factory=dict)
+
+    @property
+    def stats(self) -> dict[str, Stats]:
+        """Numbers of every signal."""
+        if self._stats is None:
+            self._stats = {}
+            for columns in self._columns.values():
+                self._stats |= columns.stats()
+        return self._stats
 
     def add(self, block: Block) -> None:
         """Take the next rows of a topic."""
@@ -173,8 +219,12 @@ class Tally:
         dt = np.diff(block.times_ns, prepend=before) / 1e9
         above = block.values > 0.0
         rises = above & ~np.vstack([up, above[:-1]])
+        columns = self._columns.get(block.channel.topic)
+        if columns is None:
+            columns = self._columns[block.channel.topic] = _Columns(names)
+        columns.add(block.values, dt, above, rises)
+        self._stats = None
         for i, signal in enumerate(block.channel.signals):
-            self._add_column(signal.name, block.values[:, i], dt, above[:, i], rises[:, i])
             if signal.unit == "us":
                 self.spreads.setdefault(signal.name, Spread()).add(block.values[:, i])
         self._last[block.channel.topic] = int(block.times_ns[-1]), above[-1]
@@ -187,33 +237,6 @@ class Tally:
             self._add_worst(block, names)
         elif block.channel.topic == "bonds":
             self._add_caps(block, names)
-
-    def _add_column(
-        self,
-        name: str,
-        values: Floats,
-        dt: Floats,
-        above: NDArray[np.bool_],
-        rises: NDArray[np.bool_],
-    ) -> None:
-        stats = self.stats.setdefault(name, Stats())
-        keep = ~np.isnan(values)
-        found = values[keep]
-        if not len(found):
-            return
-        if not stats.count:
-            stats.first = float(found[0])
-        stats.count += len(found)
-        stats.last = float(found[-1])
-        stats.low, stats.high = (
-            min(stats.low, float(found.min())),
-            max(stats.high, float(found.max())),
-        )
-        with np.errstate(over="ignore", invalid="ignore"):  # infinite values have infinite squares
-            stats.square += float(found**2 @ dt[keep])
-        stats.seconds += float(dt[keep].sum())
-        stats.above += float(dt[above].sum())
-        stats.rises += int(rises.sum())
 
     def _add_caps(self, block: Block, names: list[str]) -> None:
         """Count the steps at which a correction has exactly the size of its bound."""
