@@ -139,10 +139,10 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         page.press("mark")
         page.until_shown("answer", "solver was frozen")
         curves = page.curves()
+        assert page.errors() == []
         page.press("stop")
         page.press("stop")
         assert run.wait() == 130, run.stderr
-        assert page.errors() == []
     log = hilrt.load_log(run.folder)
     assert_curves_are_the_logs(curves, log)
     told = [(event.cause, event.text) for event in log.events]

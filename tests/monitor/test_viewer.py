@@ -1,0 +1,96 @@
+"""A viewer keeps the newest, counts what it missed, and lets a newer event win over a status."""
+
+import pytest
+
+from hilrt.monitor import stream
+from hilrt.monitor.stream import Full, Happening, Signals, binary, encode
+from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.telemetry import encode as encode_status
+from hilrt.monitor.viewer import SILENCE_S, Viewer
+
+FLAG = Flag("sample_late", "engine")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def viewer():
+    made = Viewer("tcp://127.0.0.1:9", clock=Clock())
+    yield made
+    made.close()
+
+
+def status(t, flags=(), **values):
+    frame = Status(session="s", state="RUNNING", t=t, values={"a": 1.0}, flags=list(flags))
+    return [stream.STATUS, encode_status(frame)]
+
+
+def event(number, t, text):
+    message = Happening(
+        number=number, t=t, level="info", cause="sample_late", source="engine", text=text
+    )
+    return [stream.EVENT, encode(message)]
+
+
+def test_event_is_ahead_of_the_status(viewer):
+    viewer._message(status(1.0))
+    viewer._message(event(1, 1.1, "sample_late raised: engine"))
+    assert viewer.flags == [FLAG]
+    viewer._message(status(1.05))  # was under way already
+    assert viewer.flags == [FLAG]
+    viewer._message(status(1.3, [FLAG]))
+    viewer._message(event(2, 1.4, "sample_late cleared: engine"))
+    assert viewer.flags == []
+
+
+def test_old_events_raise_nothing(viewer):
+    viewer._message(status(9.0))
+    viewer._message(event(1, 1.1, "sample_late raised: engine"))
+    assert viewer.flags == []
+    assert list(viewer.events) == [1]
+
+
+def test_gaps_are_counted_by_topic(viewer):
+    data = binary(stream.array(b""))
+    for number in (5, 6, 9):
+        message = Signals(
+            number=number,
+            t_from=0,
+            t_until=0,
+            rows=1,
+            lost=0,
+            minimum=data,
+            maximum=data,
+            last=data,
+        )
+        viewer._message([stream.SIGNALS, encode(message)])
+    assert viewer.missed == 2
+
+
+def test_full_rate_of_others_is_left_alone(viewer):
+    taken = []
+    viewer.on_full = taken.append
+    viewer.want_full("a.x")
+    for name in ("a.x", "a.xy"):
+        frame = encode(Full(number=1, name=name, t=b"", value=b""))
+        viewer._message([stream.FULL + name.encode(), frame])
+    assert [message.name for message in taken] == ["a.x"]
+    viewer.drop_full("a.x")
+
+
+def test_silence(viewer):
+    viewer.heard_at = 0.0
+    assert not viewer.silent
+    viewer._clock.now = SILENCE_S + 0.1
+    assert viewer.silent
+
+
+@pytest.mark.parametrize("frames", [[], [b"status"], [b"signals", b"\xc1"], [b"other", b"x"]])
+def test_nonsense_is_ignored(viewer, frames):
+    viewer._message(frames)
+    assert viewer.status is None
