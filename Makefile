@@ -5,13 +5,16 @@ DURATION ?= 30
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-socketcan lint clean
 
 demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest
+
+test-socketcan: $(VENV)/.ready-dev
+	tools/test_socketcan.sh
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
