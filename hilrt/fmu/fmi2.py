@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,44 @@ _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
 _MAX_PARTS = 1024
 
 
+# FMPy's proxy, which fills in the variadic arguments of a message, knows one logger per process:
+# the one that was registered last. So there is one, registered once, that never ends, and finds
+# the instance by its number.
+_numbers = itertools.count(1)
+_loggers: weakref.WeakValueDictionary[int, Instance2] = weakref.WeakValueDictionary()
+
+
+def _log(
+    number: int | None, _name: bytes, status: int, category: bytes | None, message: bytes | None
+) -> None:
+    instance = _loggers.get(number or 0)
+    if instance is not None:
+        instance.logged(status, category, message)
+
+
+_LOGGER = fmi2CallbackLoggerTYPE(_log)
+_proxied: list[fmi2CallbackFunctions] = []
+
+
+def _callbacks() -> fmi2CallbackFunctions:
+    """Callbacks of one more instance."""
+    if not _proxied:
+        first = fmi2CallbackFunctions()
+        first.logger = _LOGGER
+        first.allocateMemory = fmi2CallbackAllocateMemoryTYPE(calloc)
+        first.freeMemory = fmi2CallbackFreeMemoryTYPE(free)
+        try:
+            from fmpy.logging import addLoggerProxy
+
+            addLoggerProxy(ctypes.byref(first))
+        except OSError:
+            pass  # messages then show their format strings
+        _proxied.append(first)
+    one = fmi2CallbackFunctions()
+    ctypes.memmove(ctypes.byref(one), ctypes.byref(_proxied[0]), ctypes.sizeof(one))
+    return one
+
+
 class Instance2(Instance):
     """See `Instance`."""
 
@@ -36,18 +76,10 @@ class Instance2(Instance):
         )
 
     def _instantiate(self, debug: bool) -> None:
-        callbacks = fmi2CallbackFunctions()
-        callbacks.logger = fmi2CallbackLoggerTYPE(
-            lambda _env, _name, status, category, message: self.logged(status, category, message)
-        )
-        callbacks.allocateMemory = fmi2CallbackAllocateMemoryTYPE(calloc)
-        callbacks.freeMemory = fmi2CallbackFreeMemoryTYPE(free)
-        try:
-            from fmpy.logging import addLoggerProxy
-
-            addLoggerProxy(ctypes.byref(callbacks))  # fills in the variadic arguments
-        except OSError:
-            pass  # messages then show their format strings
+        self._number = next(_numbers)
+        _loggers[self._number] = self
+        callbacks = _callbacks()
+        callbacks.componentEnvironment = ctypes.c_void_p(self._number)
         self.fmi.instantiate(callbacks=callbacks, loggingOn=debug)
         self._do_step = self.fmi.dll.fmi2DoStep
         self._go_back = int(not self.can_step_back)  # our promise never to
@@ -152,4 +184,5 @@ class Instance2(Instance):
     def _release(self) -> None:
         if self._initialized:
             self._guard(self.fmi.terminate)
-        self.fmi.freeInstance()
+        self.fmi.fmi2FreeInstance(self.fmi.component)
+        self._unload()

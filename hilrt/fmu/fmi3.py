@@ -223,7 +223,8 @@ class Instance3(Instance):
     def _release(self) -> None:
         if self._initialized:
             self._guard(self.fmi.terminate)
-        self.fmi.freeInstance()
+        self.fmi.fmi3FreeInstance(self.fmi.component)
+        self._unload()
 
 
 def _list(value: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import ctypes
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -224,6 +225,14 @@ class Instance(abc.ABC):
             return call(*arguments)
         except FMICallException as error:
             self.check(error.function, error.status)
+
+    def _unload(self) -> None:
+        """Unload the binary where its file could not be deleted otherwise.
+
+        Elsewhere it stays: FMUs that started threads or hold an interpreter do not survive it.
+        """
+        if sys.platform == "win32":
+            self.fmi.freeLibrary()
 
     def _said(self) -> str:
         return f": {self._last_message}" if self._last_message else ""

@@ -154,7 +154,6 @@ def test_nothing_is_called_after_a_fatal_status(fault, calls):
     library = solver.solver._instance.fmi.dll
     library.recorded.restype = ctypes.c_char_p
     library.forget()
-    solver.solver._instance.fmi.freeLibrary = lambda: None  # or there would be nothing to ask
     solver.stop("failed")
     assert library.recorded().decode().split() == calls
 
@@ -182,3 +181,13 @@ def test_a_discarded_step_is_cut_into_parts_where_steps_may_vary():
     with pytest.raises(SolverError, match="fmi2DoStep returned discard"):
         step(rigid)
     rigid.stop("failed")
+
+
+@needs_compiler
+def test_messages_belong_to_the_instance_that_sent_them():
+    first, second = hosted(2, {"fault": 3}), hosted(2)
+    with pytest.raises(SolverError, match="singular matrix at t = 0 s"):
+        step(first)
+    assert second.solver._instance._said() == ""
+    for solver in (first, second):
+        solver.stop("done")
