@@ -10,7 +10,7 @@ their meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -23,5 +23,4 @@ def compiled(function: Kernel) -> Kernel:
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
     a division by zero gives infinity or NaN instead of an exception.
     """
-    kernel: Kernel = numba.njit(cache=True, error_model="numpy")(function)
-    return kernel
+    return cast(Kernel, numba.njit(cache=True, error_model="numpy")(function))

@@ -132,11 +132,11 @@ class Timeline:
         if missed:
             self.causes[cause] += 1
         if slow:
-            entry = (
-                lateness,
-                tick,
-                SlowTick(tick, t, lateness * 1e-3, *self.parts_us, cause, late),
+            wake, taken, step, sent, slack = self.parts_us
+            slow_tick = SlowTick(
+                tick, t, lateness * 1e-3, wake, taken, step, sent, slack, cause, late
             )
+            entry = (lateness, tick, slow_tick)
             push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
             push(self._slowest, entry)
 
