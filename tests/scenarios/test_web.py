@@ -18,6 +18,9 @@ import hilrt
 from tests.scenarios.sessions import LINUX, Listener, Run, engine_run, free_port, until
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="drives a browser with selenium")
+StaleElementReferenceException = pytest.importorskip(
+    "selenium.common.exceptions"
+).StaleElementReferenceException
 pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
@@ -63,13 +66,26 @@ class Browser:
         return self.run(code, name, selector)
 
     def press(self, name: str) -> None:
-        self.run("arguments[0].click()", self.part(name, "button"))
+        until(lambda: self._try(lambda: self.run("arguments[0].click()", self.part(name, "button"))),
+              f"button {name}")  # fmt: skip
 
     def fill(self, name: str, text: str) -> None:
-        field = self.part(name, "input")
-        self.run("arguments[0].scrollIntoView({block: 'center'})", field)
-        field.clear()
-        field.send_keys(text + "\t")
+        def type_text() -> None:
+            field = self.part(name, "input")
+            self.run("arguments[0].scrollIntoView({block: 'center'})", field)
+            field.clear()
+            field.send_keys(text + "\t")
+
+        until(lambda: self._try(type_text), f"field {name}")
+
+    @staticmethod
+    def _try(act: Any) -> bool:
+        """Whether it went well: a part that is drawn anew just then has to be found again."""
+        try:
+            act()
+        except StaleElementReferenceException:
+            return False
+        return True
 
     def until_shown(self, name: str, text: str) -> None:
         until(lambda: text in self.text(name), f"{text!r} on the page, shown {self.text(name)!r}")
