@@ -66,8 +66,10 @@ class Browser:
         return self.run(code, name, selector)
 
     def press(self, name: str) -> None:
-        until(lambda: self._try(lambda: self.run("arguments[0].click()", self.part(name, "button"))),
-              f"button {name}")  # fmt: skip
+        def click() -> None:
+            self.run("arguments[0].click()", self.part(name, "button"))
+
+        until(lambda: self._try(click), f"button {name}")
 
     def fill(self, name: str, text: str) -> None:
         def type_text() -> None:
