@@ -234,6 +234,8 @@ class Reliability(Table):
     output_defect: Positive = 0.1
     #: Power residual over the bond's running transmitted power.
     power_residual: Positive = 0.2
+    #: Energy that the interface has made, over the energy that the bond has carried.
+    energy_drift: Positive = 0.1
     #: Tracking error power over the bond's running transmitted power.
     tracking: Positive = 0.5
     #: Session time before which the thresholds relative to a scale do not count: a motion from

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +15,13 @@ from hilrt.control import Controls, build_controls
 from hilrt.coupling.correct_energy import Settings
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
-from hilrt.coupling.mu import bond_mu
+from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.network import Bools, Ints, Network
 from hilrt.reliability import Checks, build_checks
 from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    from hilrt.step_state import StepState
 
 #: A sample this close to the communication point, relative to the step, counts as taken at it.
 SAMPLED_SHARE = 0.1
@@ -50,6 +55,11 @@ class Plan:
     feedthrough : Feedthrough or None
     dithers : bool
         Whether any input is excited for identification.
+    spurious : ndarray, shape (nb,)
+        Share of each bond's residual energy that counts as spurious energy.
+    elsewhere : ndarray of bool, shape (nb,)
+        Bonds whose effort is corrected by its feedthrough or a model. Their residual, which is that
+        of the exchange, is no energy error then.
     """
 
     network: Network
@@ -72,6 +82,8 @@ class Plan:
     feedthrough: Feedthrough | None
     dithers: bool
     alarms: AlarmPlan
+    spurious: Floats
+    elsewhere: Bools
 
     @cached_property
     def coupled(self) -> Bools:
@@ -97,6 +109,22 @@ class Plan:
     def at_minimum(self, h: float) -> bool:
         """Whether a step of size `h` [s] is the smallest that the step control may choose."""
         return self.variable_step and h <= self.step_control.minimum
+
+    def spurious_shares(self, state: StepState, applied: bool) -> Floats:
+        """Share of each bond's residual energy that stays in the system, shape (nb,).
+
+        Parameters
+        ----------
+        applied : bool
+            Whether the session applies corrections at all.
+        """
+        if self.shadow or not applied or not self.elsewhere.any():
+            return self.spurious
+        inactive = np.zeros(len(self.network.bonds), dtype=bool)
+        if state.model is not None:
+            bonds = self.network.bonds
+            inactive[bonds.of_element] = state.model.untrusted()[bonds.effort]
+        return np.where(self.elsewhere & ~inactive, 0.0, self.spurious)
 
     @cached_property
     def safety(self) -> float:
@@ -127,6 +155,7 @@ def build_plan(
         Where any bond is corrected by its feedthrough.
     """
     controls = build_controls(network, tables.master)
+    mus = [bond_mu(network, b, physical).value for b in range(len(network.bonds))]
     alarms = build_alarms(network, tables.alarms, tables.master.step)
     master, owner = tables.master, network.outputs.owner
     control = master.step_control
@@ -147,7 +176,7 @@ def build_plan(
         base=np.where(network.connected, network.offset, network.u_start),
         lead=lead[network.inputs.owner],
         bounds=Bounds(network.u_min, network.u_max, network.u_rate),
-        energy=_energy(network, physical, shadow),
+        energy=_energy(network, mus, physical, shadow),
         holds_when_late=np.array([policy == "hold" for policy in late]),
         reliability=tables.reliability,
         checks=build_checks(network, tests_errors=controls.tests, alarms=alarms.names),
@@ -158,12 +187,18 @@ def build_plan(
             table.jacobian is not None and table.jacobian.dither > 0.0
             for table in tables.subsystems.values()
         ),
+        spurious=np.array([spurious_share(network, b, physical) for b in range(len(mus))]),
+        elsewhere=np.array(
+            [b.correction.method in ("feedthrough", "model") for b in network.bonds.tables],
+            dtype=bool,
+        ),
     )
 
 
-def _energy(network: Network, physical: Bools, shadow: bool) -> Settings:
+def _energy(
+    network: Network, mus: Sequence[float | None], physical: Bools, shadow: bool
+) -> Settings:
     """Settings per bond; with μ unknown, or where it would act on a bench, it is shadow."""
-    mus = [bond_mu(network, b, physical).value for b in range(len(network.bonds))]
     tables = [bond.correction for bond in network.bonds.tables]
     flow_side = network.inputs.owner[network.bonds.effort_input[network.bonds.first]]
     allowed = [

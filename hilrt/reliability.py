@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
 #: Causes whose thresholds are relative to a running scale.
-RELATIVE: Final = ("connection_defect", "output_defect", "power_residual", "tracking_error")
+RELATIVE: Final = (
+    "connection_defect",
+    "output_defect",
+    "power_residual",
+    "energy_drift",
+    "tracking_error",
+)
+#: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
+#: carried none yet.
+LEAST_STEPS = 50.0
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -53,6 +62,9 @@ CAUSES: Final[dict[str, Cause]] = {
         0.5,
     ),
     "power_residual": Cause("the interface creates or destroys power", 0.05, 0.5),
+    "energy_drift": Cause(
+        "energy made at the interface adds up, though little in any one step", 0.05, 0.5
+    ),
     "tracking_error": Cause("the bench realises its demand late or imperfectly", 0.2, 0.8),
     "correction_capped": Cause("energy correction at its cap", 0.2, 1.1),
     "correction_shadow": Cause("energy correction computed, not applied", 0.2, 1.1),
@@ -120,6 +132,7 @@ def build_checks(
         "output_defect": network.outputs.names,
         "error_estimate": _estimates(network) if tests_errors else [],
         "power_residual": bonds,
+        "energy_drift": bonds,
         "tracking_error": bonds,
         "correction_capped": bonds,
         "correction_shadow": bonds,
@@ -171,6 +184,9 @@ class Monitor:
     magnitude, scale, peak : ndarray, shape (nu + ny + nb,)
         Of the inputs, the outputs and the bonds' transmitted power: the present magnitude, the
         running scale (a decaying peak) and the highest so far (a floor for the scale).
+    drift, carried, low, high : ndarray, shape (nb,)
+        Energy that the interfaces have made and no correction took out; energy that the bonds have
+        carried, and its least and largest value so far, J.
     moved : ndarray of int, shape (n checks,)
         Scratch: checks whose flag has just moved.
     changes : list of FlagChange
@@ -188,6 +204,10 @@ class Monitor:
     magnitude: Floats
     scale: Floats
     peak: Floats
+    drift: Floats
+    carried: Floats
+    low: Floats
+    high: Floats
     moved: Ints
     changes: list[FlagChange] = field(default_factory=list)
 
@@ -210,6 +230,10 @@ class Monitor:
             magnitude=magnitude,
             scale=magnitude.copy(),
             peak=magnitude.copy(),
+            drift=np.zeros(n_bonds),
+            carried=np.zeros(n_bonds),
+            low=np.zeros(n_bonds),
+            high=np.zeros(n_bonds),
             moved=np.zeros(n, dtype=np.intp),
         )
 
@@ -241,6 +265,20 @@ class Monitor:
             np.divide(corrected.power, p_scale * limits.power_residual, out=part["power_residual"])
             np.divide(state.tracking, p_scale * limits.tracking, out=part["tracking_error"])
             np.abs(part["power_residual"], out=part["power_residual"])
+            _follow_energy(
+                state.bond_power,
+                corrected.energy,
+                corrected.applied_work,
+                plan.spurious_shares(state, given.apply),
+                given.elapsed,
+                limits.energy_drift,
+                self.peak[nu + ny :],
+                self.drift,
+                self.carried,
+                self.low,
+                self.high,
+                part["energy_drift"],
+            )
             np.abs(part["tracking_error"], out=part["tracking_error"])
             part["correction_capped"][:] = corrected.capped & energy.active
             part["correction_shadow"][:] = energy.wanted & ~(energy.active & given.apply)
@@ -316,6 +354,36 @@ def _follow_scales(
         scale[i] = max(scale[i] * keep, floor)
         if magnitude[i] > scale[i]:
             scale[i] = magnitude[i]
+
+
+@compiled
+def _follow_energy(
+    power: Floats,
+    made: Floats,
+    taken: Floats,
+    share: Floats,
+    elapsed: float,
+    limit: float,
+    peak: Floats,
+    drift: Floats,
+    carried: Floats,
+    low: Floats,
+    high: Floats,
+    ratio: Floats,
+) -> None:
+    """Add an interval to the bonds' energies, shape (nb,), and compare drift with what they carry.
+
+    What a bond carries is the range of the energy that has gone through it, to and fro: for an
+    oscillation about what the system stores, for a drive what it has delivered. The sum of
+    magnitudes was rejected as a scale: in an oscillation it grows without end, and would hide that
+    the energy stored has doubled.
+    """
+    for b in range(len(power)):
+        drift[b] += share[b] * made[b] + taken[b]
+        carried[b] += power[b] * elapsed
+        low[b], high[b] = min(low[b], carried[b]), max(high[b], carried[b])
+        scale = max(high[b] - low[b], LEAST_STEPS * elapsed * peak[b]) + TINY
+        ratio[b] = abs(drift[b]) / (scale * limit)
 
 
 @compiled

@@ -1,10 +1,13 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability import CAUSES, Checks, FlagChange, Monitor, verdict
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping
@@ -115,6 +118,85 @@ def test_a_signal_that_was_never_other_than_zero_stays_finite():
     assert not w.see(0.0)
     assert w.see(1e8)  # any defect is large against nothing; without an overflow
     assert np.isfinite(w.monitor.ratio).all()
+
+
+# --- Energy that adds up --------------------------------------------------------------------------
+
+COUPLINGS = {
+    "held": ({"method": "none"}, 0),
+    "corrected": ({"method": "energy", "mu": 0.5, "cap": 1.0}, 0),
+    "too little": ({"method": "energy", "mu": 0.5, "cap": 0.01}, 0),
+    "first order": ({"method": "none"}, 1),
+    "feedthrough": ({"method": "feedthrough"}, 0),
+}
+
+
+@pytest.fixture(scope="module")
+def oscillators():
+    """Two-mass oscillators side by side, 2.5 s; energy error of each, flags, largest drift."""
+    pairs = {name: (Mass1(), Mass2()) for name in COUPLINGS}
+    solvers, connections, bonds = {}, [], []
+    for name, (correction, order) in COUPLINGS.items():
+        solvers |= {f"{name} 1": pairs[name][0], f"{name} 2": pairs[name][1]}
+        ways = (("1.force", "2.force"), ("2.x", "1.x2"), ("2.v", "1.v2"))
+        connections += [
+            {"from": f"{name} {a}", "to": f"{name} {b}", "order": order} for a, b in ways
+        ]
+        ends = {"effort": f"{name} 1.force", "flow": f"{name} 2.v"}
+        bonds.append({"name": name, **ends, "correction": correction})
+    s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
+    D = np.zeros(s.plan.network.L.T.shape)
+    D[s.output("feedthrough 1.force"), s.input("feedthrough 1.x2")] = -100.0
+    s.plan = replace(s.plan, feedthrough=build_feedthrough(D, s.plan.network.L))
+
+    def look(s):
+        energies = [
+            a.v**2 + b.v**2 + 10.0 * a.x**2 + 100.0 * (a.x - b.x) ** 2 + 1000.0 * b.x**2
+            for a, b in pairs.values()
+        ]
+        monitor = s.state.monitor
+        return energies, monitor.drift / (monitor.high - monitor.low + 1e-9)
+
+    seen = s.run(2.5, look)
+    energy = np.array([row[0] for row in seen])
+    errors = energy[-500:].mean(axis=0) / energy[0] - 1.0
+    changes = [c for c in s.state.monitor.changes if c.cause == "energy_drift"]
+    return dict(zip(COUPLINGS, errors, strict=True)), changes, seen[-1][1]
+
+
+def test_energy_that_adds_up_is_flagged_though_no_step_makes_much(oscillators):
+    errors, changes, drift = oscillators
+    assert errors["held"] > 0.15
+    assert [(c.where, c.raised) for c in changes] == [("held", True), ("too little", True)]
+    assert 0.2 < changes[0].t < 1.5
+    # what is compared with the limit is about the energy error itself
+    assert errors["held"] < drift[0] < 2.0 * errors["held"]
+
+
+@pytest.mark.parametrize("coupling", ["corrected", "first order", "feedthrough"])
+def test_a_coupling_that_keeps_the_energy_is_not(oscillators, coupling):
+    errors, _, drift = oscillators
+    assert abs(errors[coupling]) < 0.02
+    assert abs(drift[list(COUPLINGS).index(coupling)]) < 0.03
+
+
+def test_a_drive_may_lose_a_share_of_what_it_delivers():
+    # δP = e (f − f̃) with a growing f: 1 % of the power that goes through, always of one sign
+    share = 0.01 / STEP
+    drive = Recorded({"e": lambda t: 5.0}, [Port("f", "m/s")])
+    drive.outputs = (Port("e", "N"),)
+    cart = Recorded({"f": lambda t: math.exp(share * t)}, [Port("e", "N")])
+    cart.outputs = (Port("f", "m/s"),)
+    s = Stepping(
+        {"drive": drive, "cart": cart},
+        master={"step": STEP, "extrapolation": {"order": 0}},
+        connections=[{"from": "drive.e", "to": "cart.e"}, {"from": "cart.f", "to": "drive.f"}],
+        bonds=[{"name": "b", "effort": "drive.e", "flow": "cart.f"}],
+    )
+    s.run(10.0)
+    monitor = s.state.monitor
+    assert not [c for c in monitor.changes if c.cause == "energy_drift"]
+    assert monitor.carried[0] == monitor.high[0] > 0.0
 
 
 def test_causes_of_the_session_are_counted_with_their_time():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilrt.coupling.mu import bond_mu, derive_mu, table_mu
+from hilrt.coupling.mu import bond_mu, derive_mu, spurious_share, table_mu
 from hilrt.link import Ports
 from hilrt.solver import Port
 from tests.stepping import make_network
@@ -148,3 +148,20 @@ def test_several_bonds_or_efforts_are_not_known():
         bonds=[{"name": "b", "effort": ["one.e", "other.e"], "flow": "two.f"}],
     )
     assert bond_mu(network, 0, np.zeros(3, bool)) == (None, "several efforts add up")
+
+
+def share_of(connections, every):
+    table = {name: {"every": n} for name, n in zip(("one", "two"), every, strict=True)}
+    bond = {"name": "b", "effort": "one.e", "flow": "two.f"}
+    network, _ = make_network(
+        {"one": ONE, "two": TWO}, connections=connections, bonds=[bond], subsystems=table
+    )
+    return spurious_share(network, 0, np.zeros(2, bool))
+
+
+def test_share_of_the_residual_that_counts_as_energy_made():
+    extrapolated = [EFFORT, MOTION[0], {**MOTION[1], "order": 1}]
+    assert share_of([EFFORT, *MOTION], (1, 1)) == 0.5  # μ is known
+    assert share_of(extrapolated, (1, 1)) == 1.0
+    assert share_of(extrapolated, (4, 1)) == 1.0
+    assert share_of(extrapolated, (1, 4)) == 0.25
