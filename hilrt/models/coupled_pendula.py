@@ -54,10 +54,10 @@ class Pendulum(Solver):
         kinetic = 0.5 * self.m * (self.length * self.rate) ** 2
         return kinetic - self.m * GRAVITY * self.length * math.cos(self.angle)
 
-    def _swing(self, force: Floats, dt: float) -> None:
+    def _swing(self, fx: float, fy: float, dt: float) -> None:
         s, c = math.sin(self.angle), math.cos(self.angle)
-        along = c * force[0] + s * (force[1] - self.m * GRAVITY)
-        self.rate += dt * float(along) / (self.m * self.length)
+        along = c * fx + s * (fy - self.m * GRAVITY)
+        self.rate += dt * along / (self.m * self.length)
         self.angle += dt * self.rate
 
     def save_state(self) -> tuple[float, float]:
@@ -103,14 +103,17 @@ class Pendulum1(Pendulum):
         self.kc, self.cc = kc, cc
         self.natural = float(np.linalg.norm(np.array(tip2) - self.tip()))
 
-    def force(self, u: Floats) -> Floats:
-        """Force on the other tip, N, shape (2,)."""
-        gap, speed = u[:2] - self.tip(), u[2:] - self.tip_rate()
-        distance = float(np.hypot(gap[0], gap[1]))
-        direction = gap / distance
-        pull = self.kc * (distance - self.natural) + self.cc * float(speed @ direction)
-        acting: Floats = -pull * direction
-        return acting
+    def force(self, u: Floats) -> tuple[float, float]:
+        """Force on the other tip, N, as it moves by `u`: position [m] and velocity [m/s]."""
+        x2, y2, vx2, vy2 = u.tolist()
+        s, c = math.sin(self.angle), math.cos(self.angle)
+        speed = self.length * self.rate
+        dx, dy = x2 - self.pivot - self.length * s, y2 + self.length * c
+        distance = math.hypot(dx, dy)
+        dx, dy = dx / distance, dy / distance
+        stretching = (vx2 - speed * c) * dx + (vy2 - speed * s) * dy
+        pull = self.kc * (distance - self.natural) + self.cc * stretching
+        return -pull * dx, -pull * dy
 
     def coupling_energy(self, tip2: Floats) -> float:
         """Energy of the coupling spring, J."""
@@ -129,7 +132,8 @@ class Pendulum1(Pendulum):
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
-            self._swing(-self.force(u(t + i * dt)), dt)
+            fx, fy = self.force(u(t + i * dt))
+            self._swing(-fx, -fy, dt)
         return self._sample(u(t + h))
 
 
@@ -161,5 +165,6 @@ class Pendulum2(Pendulum):
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
-            self._swing(u(t + i * dt), dt)
+            fx, fy = u(t + i * dt).tolist()
+            self._swing(fx, fy, dt)
         return self._sample()

@@ -14,29 +14,41 @@ from tests.stepping import Stepping
 ENERGY = {"method": "energy", "residual": "held", "mu": 0.5, "cap": 1.0}
 
 
-def run(correction, *, order=0, duration=10.0):
-    """Times, energy, x of tip 2, and power residual."""
-    two = Pendulum2()
-    one = Pendulum1(two.tip().tolist())
-    s = Stepping(
-        {"one": one, "two": two},
-        master={"step": 1e-3, "extrapolation": {"order": order}},
-        connections=[
-            {"from": "one.force", "to": "two.force"},
-            {"from": "two.x", "to": "one.x2"},
-            {"from": "two.v", "to": "one.v2"},
-        ],
-        bonds=[
-            {"name": "spring", "effort": "one.force", "flow": "two.v", "correction": correction}
-        ],
-    )
+CASES = {
+    "plain": ({"method": "none"}, 0),
+    "corrected": (ENERGY, 0),
+    "right": ({"method": "none"}, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def swings():
+    """Times, and by case energy, x of tip 2 and power residual; all cases in one session."""
+    pairs, connections, bonds = {}, [], []
+    for name, (correction, order) in CASES.items():
+        two = Pendulum2()
+        pairs[name] = Pendulum1(two.tip().tolist()), two
+        ways = (("1.force", "2.force"), ("2.x", "1.x2"), ("2.v", "1.v2"))
+        connections += [
+            {"from": f"{name} {a}", "to": f"{name} {b}", "order": order} for a, b in ways
+        ]
+        ends = {"effort": f"{name} 1.force", "flow": f"{name} 2.v"}
+        bonds.append({"name": name, **ends, "correction": correction})
+    solvers = {f"{name} {i + 1}": pair[i] for name, pair in pairs.items() for i in (0, 1)}
+    s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
 
     def look(s):
-        tip = two.tip()
-        total = one.energy() + two.energy() + one.coupling_energy(tip)
-        return s.t, total, tip[0], s.state.corrected.power[0]
+        power = s.state.corrected.power.tolist()
+        rows = []
+        for (one, two), residual in zip(pairs.values(), power, strict=True):
+            tip = two.tip()
+            total = one.energy() + two.energy() + one.coupling_energy(tip)
+            rows.append((total, tip[0], residual))
+        return s.t, rows
 
-    return np.array(s.run(duration, look)).T
+    seen = s.run(10.0, look)
+    rows = np.array([row for _, row in seen])
+    return np.array([t for t, _ in seen]), {name: rows[:, i].T for i, name in enumerate(CASES)}
 
 
 def test_the_spring_starts_unloaded_and_pulls_along_its_axis():
@@ -59,19 +71,13 @@ def test_a_free_pendulum_swings_and_keeps_its_energy():
     assert two.energy() == pytest.approx(start, rel=1e-8)
 
 
-@pytest.fixture(scope="module")
-def right():
-    """First order on both sides: next to no error of the coupling."""
-    t, energy, x, _ = run({"method": "none"}, order=1)
-    assert np.ptp(energy) < 0.01
-    return t, energy, x
-
-
-def test_spurious_energy_accumulates_and_the_correction_takes_some_out(right):
+def test_spurious_energy_accumulates_and_the_correction_takes_some_out(swings):
     """Figs 32 to 34. The paper, with parameters that are lost, shows all of it taken out."""
-    t, energy, x = right
-    _, plain_energy, plain_x, power = run({"method": "none"})
-    _, corrected_energy, corrected_x, _ = run(ENERGY)
+    t, cases = swings
+    energy, x, _ = cases["right"]
+    assert np.ptp(energy) < 0.01  # first order on both sides: next to no error of the coupling
+    plain_energy, plain_x, power = cases["plain"]
+    corrected_energy, corrected_x, _ = cases["corrected"]
     spurious = [part.mean() for part in np.array_split(plain_energy - energy, 5)]
     assert np.all(np.diff(spurious) > 0.0)
     assert power.mean() > 0.0
