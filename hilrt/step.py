@@ -21,15 +21,9 @@ from hilrt.control import control
 from hilrt.coupling import correct_energy, defect, power_bond
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
-from hilrt.coupling.compensate import outputs_at
+from hilrt.coupling.compensate import take_samples
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
-from hilrt.coupling.intervals import (
-    about_starts,
-    keep_corrections,
-    limit_or_keep,
-    open_intervals,
-)
-from hilrt.coupling.power_bond import add_efforts, as_used, at_point
+from hilrt.coupling.intervals import leave
 from hilrt.plan import Plan
 from hilrt.step_state import StepInput, StepState
 
@@ -38,18 +32,7 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     """The critical path: from the samples in the cut to the inputs for the wire."""
     guard(plan, state, given)
     turn_over(state)
-    state.history.push(given.t_valid, given.y, given.fresh, plan.spacing)
-    state.differences, state.nodes = ex.divided_differences(state.history, given.t)
-    ex.usable_degrees(
-        plan.full_order,
-        state.history.count,
-        plan.network.outputs.owner,
-        plan.holds_when_late,
-        given.late,
-        state.degree,
-    )
-    order = np.minimum(state.control.output_order, state.degree)
-    state.y = outputs_at(state.differences, state.nodes, order)
+    compensate(plan, state, given)
     correct_outputs(plan, state, given)
     build_polynomials(plan, state, given)
     if plan.variable_step:
@@ -83,12 +66,33 @@ def turn_over(state: StepState) -> None:
 
 
 def guard(plan: Plan, state: StepState, given: StepInput) -> None:
-    """Alarms; a sample that is not a finite number does not act: it counts as not arrived."""
+    """Alarms, before a value can act."""
     if len(plan.alarms):
         evaluate(plan.alarms, state.alarms, given)
-    finite = np.isfinite(given.y)
-    np.greater(given.fresh, finite, out=state.implausible)
-    given.fresh &= finite
+
+
+def compensate(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Samples that are numbers into the history, and the outputs at the communication point."""
+    take_samples(
+        given.t,
+        given.y,
+        given.t_valid,
+        given.fresh,
+        given.late,
+        plan.spacing,
+        plan.full_order,
+        state.control.output_order,
+        plan.network.outputs.owner,
+        plan.holds_when_late,
+        state.history.t,
+        state.history.y,
+        state.history.count,
+        state.implausible,
+        state.differences,
+        state.nodes,
+        state.degree,
+        state.y,
+    )
 
 
 def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -116,9 +120,14 @@ def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
 def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     """``ũ = L ỹ``: polynomials through the newest samples, per connection."""
     connections = plan.network.connections
-    source = connections.source
-    degree = np.minimum(state.control.connection_order, state.degree[source])
-    ex.connection_polynomials(state.differences, state.nodes, degree, source, state.carried)
+    ex.connection_polynomials(
+        state.differences,
+        state.nodes,
+        state.control.connection_order,
+        state.degree,
+        connections.source,
+        state.carried,
+    )
     if plan.taylor:
         ex.taylor_polynomials(connections, state.y, given.dy, state.carried)
     ex.sum_at_inputs(connections, state.carried, plan.base, state.measured)
@@ -126,45 +135,54 @@ def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
 
 def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
     """Power residual of the interval that ended, and the effort that answers it."""
-    bonds, corrected = plan.network.bonds, state.corrected
+    bonds, settings = plan.network.bonds, plan.energy
+    energy, corrected = state.energy, state.corrected
     if not len(bonds) or given.elapsed <= 0.0:
         state.added[:] = 0.0
         return
-    age = given.t - state.flown_t0
-    e_sent, f_sent = as_used(bonds, state.flown, age, state.flown_added, state.flown_others)
-    e, f = np.empty((2, len(e_sent)))
-    elapsed, ahead = np.empty((2, len(bonds)))
-    at_point(
+    correct_energy.correct_bonds(
         given.tick,
         given.t,
         state.h_next,
         state.y,
+        state.flown,
+        state.flown_t0,
+        state.flown_added,
+        state.flown_others,
         bonds.effort,
         bonds.more,
         bonds.more_of,
         bonds.flow,
+        bonds.inputs,
+        bonds.shared,
+        bonds.effort_gain,
+        bonds.flow_gain,
         bonds.every,
+        bonds.first,
+        bonds.watt,
+        settings.mu,
+        settings.nu,
+        settings.cap,
+        settings.cap_abs,
+        settings.held,
+        settings.active if given.apply else settings.none,
         state.bond_time,
-        e,
-        f,
-        elapsed,
-        ahead,
+        energy.e,
+        energy.f,
+        energy.correction,
+        energy.in_force,
+        energy.budget,
+        energy.uncorrected,
+        energy.power,
         corrected.due,
+        corrected.power,
+        corrected.effort,
+        corrected.capped,
+        corrected.energy,
+        corrected.work,
+        corrected.applied_work,
+        state.added,
     )
-    correct_energy.correct_energy(
-        bonds,
-        plan.energy,
-        state.energy,
-        e,
-        f,
-        e_sent,
-        f_sent,
-        elapsed,
-        ahead,
-        given.apply,
-        corrected,
-    )
-    add_efforts(corrected.effort, bonds.effort_gain, bonds.effort_input, state.added)
 
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
@@ -180,48 +198,34 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     if bonds.shared:
         np.matmul(state.carried, bonds.others, out=state.others)
         state.others[0] += plan.base[bonds.inputs]
-    open_intervals(
+    leave(
         given.t,
         state.h_next,
         net.every,
         given.reached,
         given.due,
         given.busy,
+        owner,
+        plan.lead,
+        plan.bounds.low,
+        plan.bounds.high,
+        plan.bounds.rate,
+        bonds.inputs if bonds.shared else bonds.inputs[:0],
+        state.sent,
+        state.sent_t0,
+        state.added,
+        state.others,
+        state.flown,
+        state.flown_t0,
+        state.flown_added,
+        state.flown_others,
+        state.last,
+        state.last_t,
+        state.limited,
         state.t_start,
         state.h,
         state.dispatch,
     )
-    at_bonds = bonds.inputs if bonds.shared else bonds.inputs[:0]
-    about_starts(
-        state.sent, state.sent_t0, given.t, state.t_start, owner, plan.lead, state.others, at_bonds
-    )
-    limit_or_keep(
-        state.sent,
-        state.sent_t0,
-        state.flown,
-        state.flown_t0,
-        given.t,
-        owner,
-        state.h,
-        state.dispatch,
-        plan.lead,
-        state.last,
-        state.last_t,
-        plan.bounds.low,
-        plan.bounds.high,
-        plan.bounds.rate,
-        state.limited,
-    )
-    if not given.regular:
-        keep_corrections(
-            state.added,
-            state.flown_added,
-            state.others,
-            state.flown_others,
-            bonds.inputs,
-            owner,
-            state.dispatch,
-        )
 
 
 def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:

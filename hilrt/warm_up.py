@@ -14,6 +14,7 @@ import numpy as np
 
 from hilrt.config import Session, SubsystemOptions, build
 from hilrt.coupling import regression
+from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.polynomial import evaluate
 from hilrt.link import Ports
 from hilrt.network import build_network
@@ -61,7 +62,9 @@ def warm_up() -> None:
         given.regular = tick < 2
         macro_step(plan, state, given)
         assess(plan, state, given)
-    evaluate(state.flown, 0.0)  # of correctors that this session has not, and so is what follows
+    # What follows belongs to correctors and subsystems that this session has not.
+    evaluate(state.flown, 0.0)
+    newton_value(*divided_differences(state.history, 0.0), state.degree)
     model = regression.start(regression.Settings(warm_up=1), 1, 1)
     for tick in range(6):
         regression.observe(model, zero[:1] + tick, np.full((1, 1), tick % 3.0))

@@ -1,26 +1,80 @@
-"""Compensation: samples valid before the communication point brought to it (METHODS section 8)."""
+"""Compensation: from what has arrived to the outputs at the communication point.
+
+METHODS section 8. A sample valid at the communication point is taken as it is; an older one is
+carried on by the polynomial through the newest samples, degree 0 being hold.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hilrt.coupling.extrapolate import newton_value
-from hilrt.network import Ints
+from hilrt.compiled import compiled
+from hilrt.coupling import extrapolate as ex
+from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
 
-def outputs_at(differences: Floats, nodes: Floats, degree: Ints) -> Floats:
-    """Value of every output at the communication point, shape (ny,).
+@compiled
+def take_samples(
+    now: float,
+    y: Floats,
+    t_valid: Floats,
+    fresh: Bools,
+    late: Bools,
+    spacing: Floats,
+    wanted: Ints,
+    order: Ints,
+    owner: Ints,
+    holds: Bools,
+    t_past: Floats,
+    y_past: Floats,
+    count: Ints,
+    implausible: Bools,
+    differences: Floats,
+    nodes: Floats,
+    degree: Ints,
+    y_now: Floats,
+) -> None:
+    """Samples into the history, Newton's form of the polynomials through it, and the outputs now.
 
-    A sample valid there is taken as it is; an older one is carried on by the polynomial of the
-    given `degree` (ny,) through the newest samples, degree 0 being hold.
+    A sample that is not a finite number does not act: the output counts as not arrived.
 
     Parameters
     ----------
-    differences, nodes : ndarray, shape (depth, ny)
-        From `divided_differences`; `nodes` are relative to the communication point, s.
+    now : float
+        The communication point, s.
+    y, t_valid, fresh : ndarray, shape (ny,)
+        Newest sample of every output, when it is valid [s], and whether it has arrived anew; the
+        last is cleared where a sample is not finite.
+    late, holds : ndarray of bool, shape (n subsystems,)
+        Without the sample that was due; late policy "hold".
+    spacing, wanted, order, owner : ndarray, shape (ny,)
+        As in `extrapolate.push`; degree wanted of the polynomials; degree that the outputs are
+        brought to `now` with; the subsystem of each.
+    t_past, y_past, count : ndarray
+        The `History`, changed in place.
+    implausible, differences, nodes, degree, y_now : ndarray
+        Overwritten: samples that are no numbers (ny,); Newton's form, (depth, ny) each; degree that
+        the samples suffice for (ny,); outputs at `now` (ny,).
     """
-    if not np.count_nonzero(nodes[0]):
-        newest: Floats = differences[0].copy()
-        return newest
-    return newton_value(differences, nodes, degree)
+    for i in range(len(y)):
+        finite = np.isfinite(y[i])
+        implausible[i] = fresh[i] and not finite
+        fresh[i] = fresh[i] and finite
+    ex.push(t_valid, y, fresh, spacing, t_past, y_past, count)
+    ex.newton_form(t_past, y_past, now, differences, nodes)
+    ex.usable_degrees(wanted, count, owner, holds, late, degree)
+    outputs_at(differences, nodes, order, degree, y_now)
+
+
+@compiled
+def outputs_at(
+    differences: Floats, nodes: Floats, order: Ints, degree: Ints, y_now: Floats
+) -> None:
+    """Value of every output at the communication point, shape (ny,), into `y_now`.
+
+    `order` and `degree` (ny,) both limit the degree of the polynomial; `differences` and `nodes`
+    (depth, ny) are Newton's form about the communication point.
+    """
+    for i in range(len(y_now)):
+        y_now[i] = ex.newton_value_of(differences, nodes, i, min(order[i], degree[i]))

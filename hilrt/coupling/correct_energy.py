@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.network import Bonds, Bools, Ints
+from hilrt.coupling.power_bond import add_efforts, at_point, used_values
+from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
 #: Below this flow (in its own unit) the correction has nothing to push against.
@@ -122,71 +123,74 @@ class Corrected:
         return cls(power, np.zeros(n_elements), capped, energy, work, applied, due)
 
 
-def correct_energy(
-    bonds: Bonds,
-    settings: Settings,
-    state: EnergyState,
-    e: Floats,
-    f: Floats,
-    e_sent: Floats,
-    f_sent: Floats,
-    elapsed: Floats,
-    ahead: Floats,
-    applied: bool,
-    out: Corrected,
+@compiled
+def correct_bonds(
+    tick: int,
+    t: float,
+    h_next: float,
+    y: Floats,
+    flown: Floats,
+    flown_t0: Floats,
+    flown_added: Floats,
+    flown_others: Floats,
+    bonds_effort: Ints,
+    bonds_more: Ints,
+    bonds_more_of: Ints,
+    bonds_flow: Ints,
+    bonds_inputs: Ints,
+    bonds_shared: bool,
+    effort_gain: Floats,
+    flow_gain: Floats,
+    bonds_every: Ints,
+    first: Ints,
+    watt: Floats,
+    mu: Floats,
+    nu: Floats,
+    cap: Floats,
+    cap_abs: Floats,
+    held: Bools,
+    acting: Bools,
+    bond_time: Floats,
+    e_past: Floats,
+    f_past: Floats,
+    correction: Floats,
+    in_force: Bools,
+    budget: Floats,
+    uncorrected: Floats,
+    past_power: Floats,
+    due: Bools,
+    power: Floats,
+    effort: Floats,
+    capped: Bools,
+    energy: Floats,
+    work: Floats,
+    applied_work: Floats,
+    added: Floats,
 ) -> None:
-    """Power residual of the interval that ended, and the correction for the next one.
+    """From the outputs at a communication point to the corrections in the inputs.
 
-    Parameters
-    ----------
-    state : EnergyState
-        Updated in place for the bonds that are due.
-    e, f : ndarray, shape (ne,)
-        Effort and flow now, uncorrected, in the outputs' units.
-    e_sent, f_sent : ndarray, shape (ne,)
-        Values now of the polynomials as sent for the interval that ends, without the correction.
-    elapsed, ahead : ndarray, shape (nb,)
-        Time since each bond's previous communication point, and to its next one, s.
-    applied : bool
-        Whether the session applies corrections at all.
-    out : Corrected
-        Overwritten but for `due`, which says whose slower side communicates now; the other bonds
-        keep their correction.
+    Parameters as in `at_point`, `as_used`, `correct_energy` and `add_efforts`, which it calls.
     """
-    _correct(
-        bonds.first,
-        bonds.watt,
-        settings.mu,
-        settings.nu,
-        settings.cap,
-        settings.cap_abs,
-        settings.held,
-        settings.active if applied else settings.none,
-        state.e,
-        state.f,
-        state.correction,
-        state.in_force,
-        state.budget,
-        state.uncorrected,
-        state.power,
-        e,
-        f,
-        e_sent,
-        f_sent,
-        elapsed,
-        ahead,
-        out.due,
-        out.power,
-        out.effort,
-        out.capped,
-        out.energy,
-        out.work,
-        out.applied_work,
-    )
+    points, spans = np.empty((4, len(bonds_effort))), np.empty((2, len(first)))
+    e, f, used = points[0], points[1], points[2:]
+    at_point(
+        tick, t, h_next, y, bonds_effort, bonds_more, bonds_more_of, bonds_flow, bonds_every,
+        bond_time, e, f, spans[0], spans[1], due,
+    )  # fmt: skip
+    used_values(
+        bonds_inputs, flown, t - flown_t0, flown_added, flown_others, bonds_shared, effort_gain,
+        flow_gain, used,
+    )  # fmt: skip
+    correct_energy(
+        first, watt, mu, nu, cap, cap_abs, held, acting, e_past, f_past, correction, in_force,
+        budget, uncorrected, past_power, e, f, used[0], used[1], spans[0], spans[1], due, power,
+        effort, capped, energy, work, applied_work,
+    )  # fmt: skip
+    add_efforts(effort, effort_gain, bonds_inputs, added)
 
 
 @compiled
-def _correct(
+def correct_energy(
     first: Ints,
     watt: Floats,
     mu: Floats,
@@ -216,6 +220,27 @@ def _correct(
     work: Floats,
     applied_work: Floats,
 ) -> None:
+    """Power residual of the interval that ended, and the correction for the next one.
+
+    Parameters
+    ----------
+    first, watt, mu, nu, cap, cap_abs, held
+        Of `Bonds` and `Settings`.
+    acting : ndarray of bool, shape (nb,)
+        Bonds whose correction is applied from now on.
+    e_past, f_past, correction, in_force, budget, uncorrected, past_power
+        Of `EnergyState`; changed for the bonds that are due.
+    e, f : ndarray, shape (ne,)
+        Effort and flow now, uncorrected, in the outputs' units.
+    e_sent, f_sent : ndarray, shape (ne,)
+        Values now of the polynomials as sent for the interval that ends, without the correction.
+    elapsed, ahead : ndarray, shape (nb,)
+        Time since each bond's previous communication point, and to its next one, s.
+    due : ndarray of bool, shape (nb,)
+        Bonds whose slower side communicates now; the others keep their correction.
+    power, effort, capped, energy, work, applied_work
+        Of `Corrected`; overwritten.
+    """
     for b in range(len(first)):
         stop = first[b + 1] if b + 1 < len(first) else len(e)
         if due[b]:

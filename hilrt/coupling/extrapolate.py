@@ -43,15 +43,6 @@ class History:
             count=np.ones(len(y0), dtype=np.intp),
         )
 
-    def push(self, t: Floats, y: Floats, fresh: Bools, spacing: Floats) -> None:
-        """Take the samples marked `fresh`, all arrays of shape (ny,).
-
-        A sample no farther than `spacing` [s] from the newest node takes its place: two frames
-        of a bench that arrive back to back would otherwise make any slope. One that is older than
-        the newest node is dropped.
-        """
-        _push(t, y, fresh, spacing, self.t, self.y, self.count)
-
 
 @compiled
 def usable_degrees(
@@ -80,7 +71,7 @@ def divided_differences(history: History, now: float) -> tuple[Floats, Floats]:
         ``y[t_0 … t_j]``, and the node times relative to `now` [s].
     """
     differences, nodes = np.empty_like(history.y), np.empty_like(history.t)
-    _divided_differences(history.t, history.y, now, differences, nodes)
+    newton_form(history.t, history.y, now, differences, nodes)
     return differences, nodes
 
 
@@ -91,24 +82,37 @@ def newton_value(differences: Floats, nodes: Floats, degree: Ints) -> Floats:
     return value
 
 
+@compiled
 def connection_polynomials(
-    differences: Floats, nodes: Floats, degree: Ints, source: Ints, out: Floats
-) -> Floats:
+    differences: Floats, nodes: Floats, order: Ints, degree: Ints, source: Ints, out: Floats
+) -> None:
     """Taylor coefficients about `now` of what every connection carries (before its gain).
 
     Parameters
     ----------
     differences, nodes : ndarray, shape (depth, ny)
         From `divided_differences`.
-    degree : ndarray of int, shape (nc,)
-        Degree of each connection, already limited by the samples available.
+    order, degree : ndarray of int, shape (nc,), (ny,)
+        Order of each connection, and degree that the samples of each output suffice for.
     source : ndarray of int, shape (nc,)
         The output each connection starts from.
     out : ndarray, shape (order + 1, nc)
         Overwritten.
     """
-    _connection_polynomials(differences, nodes, degree, source, out)
-    return out
+    # Horner's scheme on Newton's form: p <- p (tau - node_j) + difference_j, from the innermost on.
+    for c in range(len(source)):
+        i = source[c]
+        top = min(order[c], degree[i], len(out) - 1)
+        out[:, c] = 0.0
+        out[0, c] = differences[top, i]
+        for j in range(top - 1, -1, -1):
+            for m in range(top - j, 0, -1):
+                out[m, c] = out[m - 1, c] - nodes[j, i] * out[m, c]
+            out[0, c] = differences[j, i] - nodes[j, i] * out[0, c]
+        factorial = 1.0
+        for m in range(2, len(out)):
+            factorial *= m
+            out[m, c] *= factorial
 
 
 def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: Floats) -> Floats:
@@ -144,9 +148,15 @@ def taylor_polynomials(connections: Connections, y: Floats, dy: Floats, out: Flo
 
 
 @compiled
-def _push(
+def push(
     t: Floats, y: Floats, fresh: Bools, spacing: Floats, t_past: Floats, y_past: Floats, count: Ints
 ) -> None:
+    """Take the samples marked `fresh` into a history; arrays of shape (ny,), and the history's.
+
+    A sample no farther than `spacing` [s] from the newest node takes its place: two frames of a
+    bench that arrive back to back would otherwise make any slope. One that is older than the newest
+    node is dropped.
+    """
     depth = len(t_past)
     for i in range(len(t)):
         if fresh[i] and t[i] >= t_past[0, i]:
@@ -160,9 +170,8 @@ def _push(
 
 
 @compiled
-def _divided_differences(
-    t: Floats, y: Floats, now: float, differences: Floats, nodes: Floats
-) -> None:
+def newton_form(t: Floats, y: Floats, now: float, differences: Floats, nodes: Floats) -> None:
+    """`divided_differences` of the samples `y` at `t`, (depth, ny), into the last two arrays."""
     depth, n = y.shape
     for i in range(n):
         for j in range(depth):
@@ -175,32 +184,18 @@ def _divided_differences(
 
 
 @compiled
-def _newton_value(differences: Floats, nodes: Floats, degree: Ints, value: Floats) -> None:
-    for i in range(len(value)):
-        above = 0.0
-        for j in range(degree[i], 0, -1):
-            above = (differences[j, i] + above) * -nodes[j - 1, i]
-        value[i] = differences[0, i] + above
+def newton_value_of(differences: Floats, nodes: Floats, i: int, degree: int) -> float:
+    """Value at `now` of the polynomial of the given degree of output `i`."""
+    above = 0.0
+    for j in range(degree, 0, -1):
+        above = (differences[j, i] + above) * -nodes[j - 1, i]
+    return float(differences[0, i] + above)
 
 
 @compiled
-def _connection_polynomials(
-    differences: Floats, nodes: Floats, degree: Ints, source: Ints, out: Floats
-) -> None:
-    # Horner's scheme on Newton's form: p <- p (tau - node_j) + difference_j, from the innermost on.
-    for c in range(len(source)):
-        i = source[c]
-        top = min(degree[c], len(out) - 1)
-        out[:, c] = 0.0
-        out[0, c] = differences[top, i]
-        for j in range(top - 1, -1, -1):
-            for m in range(top - j, 0, -1):
-                out[m, c] = out[m - 1, c] - nodes[j, i] * out[m, c]
-            out[0, c] = differences[j, i] - nodes[j, i] * out[0, c]
-        factorial = 1.0
-        for m in range(2, len(out)):
-            factorial *= m
-            out[m, c] *= factorial
+def _newton_value(differences: Floats, nodes: Floats, degree: Ints, value: Floats) -> None:
+    for i in range(len(value)):
+        value[i] = newton_value_of(differences, nodes, i, degree[i])
 
 
 @compiled

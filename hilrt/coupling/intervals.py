@@ -15,6 +15,45 @@ from hilrt.solver import Floats
 
 
 @compiled
+def leave(
+    t: float,
+    h_next: float,
+    every: Ints,
+    reached: Floats,
+    due: Bools,
+    busy: Bools,
+    owner: Ints,
+    lead: Floats,
+    low: Floats,
+    high: Floats,
+    rate: Floats,
+    at_bonds: Ints,
+    sent: Floats,
+    sent_t0: Floats,
+    added: Floats,
+    others: Floats,
+    flown: Floats,
+    flown_t0: Floats,
+    flown_added: Floats,
+    flown_others: Floats,
+    last: Floats,
+    last_t: Floats,
+    limited: Bools,
+    t_start: Floats,
+    h: Floats,
+    dispatch: Bools,
+) -> None:
+    """From polynomials about `t` to what leaves; parameters as in the functions below."""
+    open_intervals(t, h_next, every, reached, due, busy, t_start, h, dispatch)
+    about_starts(sent, sent_t0, t, t_start, owner, lead, others, at_bonds)
+    limit_or_keep(
+        sent, sent_t0, flown, flown_t0, t, owner, h, dispatch, lead, last, last_t, low, high, rate,
+        limited,
+    )  # fmt: skip
+    keep_corrections(added, flown_added, others, flown_others, at_bonds, owner, dispatch)
+
+
+@compiled
 def open_intervals(
     t: float,
     h_next: float,

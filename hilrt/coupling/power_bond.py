@@ -72,7 +72,10 @@ def at_point(
 
 @compiled
 def add_efforts(effort: Floats, gain: Floats, effort_input: Ints, added: Floats) -> None:
-    """Corrections (ne,), in the units of the inputs, added up at each input (nu,)."""
+    """Corrections (ne,), in the units of the inputs, added up at each input (nu,).
+
+    `effort_input` (ne,) may go on with other inputs, which get nothing.
+    """
     added[:] = 0.0
     for i in range(len(effort)):
         added[effort_input[i]] += effort[i] * gain[i]
@@ -97,7 +100,7 @@ def as_used(
     """
     n = len(bonds.effort)
     used: Floats = np.empty((2, n))
-    _as_used(
+    used_values(
         bonds.inputs, flown, age, added, others, bonds.shared,
         bonds.effort_gain, bonds.flow_gain, used,
     )  # fmt: skip
@@ -105,7 +108,7 @@ def as_used(
 
 
 @compiled
-def _as_used(
+def used_values(
     inputs: Ints,
     flown: Floats,
     age: Floats,
@@ -116,6 +119,7 @@ def _as_used(
     flow_gain: Floats,
     used: Floats,
 ) -> None:
+    """`as_used` on the bonds' arrays; into `used`, shape (2, ne): efforts and flows."""
     n, last = len(effort_gain), len(flown) - 1
     for j in range(2 * n):
         i = inputs[j]

@@ -42,9 +42,14 @@ class Bench:
         ahead = elapsed if ahead is None else np.full(len(bonds), ahead)
         result = Corrected.nothing(len(bonds), len(e))
         result.due[:] = due
+        s, memory = self.settings, self.state
         correct_energy(
-            bonds, self.settings, self.state, e, f, e_sent, f_sent, elapsed, ahead, applied, result
-        )
+            bonds.first, bonds.watt, s.mu, s.nu, s.cap, s.cap_abs, s.held,
+            s.active if applied else s.none, memory.e, memory.f, memory.correction,
+            memory.in_force, memory.budget, memory.uncorrected, memory.power, e, f, e_sent, f_sent,
+            elapsed, ahead, result.due, result.power, result.effort, result.capped, result.energy,
+            result.work, result.applied_work,
+        )  # fmt: skip
         keep_ledger(self.state, result)
         return result
 

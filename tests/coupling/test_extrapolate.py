@@ -11,6 +11,7 @@ from hilrt.coupling.extrapolate import (
     connection_polynomials,
     divided_differences,
     newton_value,
+    push,
     sum_at_inputs,
     taylor_polynomials,
     usable_degrees,
@@ -21,20 +22,26 @@ from hilrt.network import Connections
 ALL = np.array([True])
 
 
+def take(history: History, t, y, fresh, spacing) -> None:
+    push(t, y, fresh, spacing, history.t, history.y, history.count)
+
+
 def filled(times: np.ndarray, values: np.ndarray) -> History:
     """History that saw the samples, shape (depth, ny), oldest first; each output its own times."""
     history = History.start(len(times), times[0, 0], values[0])
     history.t[0] = times[0]
     for t, y in zip(times[1:], values[1:], strict=True):
         fresh = np.ones(len(t), dtype=bool)
-        history.push(t, y, fresh, np.zeros(len(t)))
+        take(history, t, y, fresh, np.zeros(len(t)))
     return history
 
 
 def carried(history: History, now: float, degree: list[int], source: list[int]) -> np.ndarray:
     differences, nodes = divided_differences(history, now)
     out = np.full((len(history.t), len(source)), np.nan)
-    return connection_polynomials(differences, nodes, np.array(degree), np.array(source), out)
+    enough = history.count - 1
+    connection_polynomials(differences, nodes, np.array(degree), enough, np.array(source), out)
+    return out
 
 
 @st.composite
@@ -116,7 +123,7 @@ def test_fewer_samples_limit_the_degree():
     np.testing.assert_array_equal(degrees(history, wanted), [0, 0])
     for k in range(1, 6):
         fresh = np.array([True, k % 2 == 0])
-        history.push(np.full(2, float(k)), np.full(2, 1.0 + k), fresh, np.zeros(2))
+        take(history, np.full(2, float(k)), np.full(2, 1.0 + k), fresh, np.zeros(2))
         expected = [min(k, 3), min(k // 2, 3)]
         np.testing.assert_array_equal(degrees(history, wanted), expected)
         differences, nodes = divided_differences(history, k + 1.0)
@@ -128,14 +135,14 @@ def test_fewer_samples_limit_the_degree():
 def test_samples_without_news_change_nothing():
     history = filled(np.array([[0.0], [1.0], [2.0]]), np.array([[0.0], [1.0], [2.0]]))
     for t, fresh in ((3.0, False), (1.5, True), (np.nan, False)):
-        history.push(np.array([t]), np.array([9.0]), ALL & fresh, np.zeros(1))
+        take(history, np.array([t]), np.array([9.0]), ALL & fresh, np.zeros(1))
         np.testing.assert_array_equal(history.y[:, 0], [2.0, 1.0, 0.0])
         np.testing.assert_array_equal(history.t[:, 0], [2.0, 1.0, 0.0])
 
 
 def test_a_second_sample_of_the_same_time_replaces_the_first():
     history = filled(np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]]))
-    history.push(np.array([1.0]), np.array([7.0]), ALL, np.zeros(1))
+    take(history, np.array([1.0]), np.array([7.0]), ALL, np.zeros(1))
     np.testing.assert_array_equal(history.y[:, 0], [7.0, 0.0])
 
 
@@ -143,10 +150,10 @@ def test_samples_back_to_back_do_not_make_a_slope():
     history = filled(np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]]))
     spacing = np.array([0.5])
     for t, y in ((1.001, 5.0), (1.4, 6.0), (1.5, 1.5)):
-        history.push(np.array([t]), np.array([y]), ALL, spacing)
+        take(history, np.array([t]), np.array([y]), ALL, spacing)
     np.testing.assert_allclose(history.t[:, 0], [1.5, 0.0])
     np.testing.assert_allclose(history.y[:, 0], [1.5, 0.0])
-    history.push(np.array([2.2]), np.array([2.2]), ALL, spacing)
+    take(history, np.array([2.2]), np.array([2.2]), ALL, spacing)
     np.testing.assert_allclose(history.t[:, 0], [2.2, 1.5])
 
 
