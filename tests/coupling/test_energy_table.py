@@ -297,6 +297,7 @@ def figures() -> Run:
             "damped": Case(dampings=damped),
             "damped, first order": Case(dampings=damped, order=1),
             "light": Case("light"),
+            "light, first order": Case("light", order=1),
             "light, nu = 0": Case("light", correction={**HELD, "cap": 0.5}),
             **{
                 f"light, {cap} %": Case("light", correction={**HELD, "nu": 0.25, "cap": 0.01 * cap})
@@ -343,6 +344,18 @@ def test_the_corrected_motion_keeps_its_amplitude_but_lags():
 
     delays = np.arange(-50, 101) * 1e-4
     assert 1e-3 < delays[np.argmin([error(delay) for delay in delays])] < 5e-3
+
+
+def test_the_amplitude_of_a_light_receiver(figures):
+    """Fig. 22 shows the right one; with our masses that takes the integral term, too."""
+    right = np.abs(figures.x2["light, first order"][figures.t > 6.0]).max()
+    amplitude = {
+        name: np.abs(figures.x2[name][figures.t > 6.0]).max() / right
+        for name in ("light", "light, nu = 0", "light, 50 %")
+    }
+    assert amplitude["light"] > 10.0
+    assert 1.2 < amplitude["light, nu = 0"] < 1.5
+    assert amplitude["light, 50 %"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_light_receiver_is_corrected_less_well_and_the_integral_helps(figures):

@@ -15,6 +15,7 @@ ENERGY = {"method": "energy", "residual": "held", "mu": 0.5, "cap": 1.0}
 
 
 CASES = {
+    "integral": ({**ENERGY, "nu": 1.0}, 0),
     "plain": ({"method": "none"}, 0),
     "corrected": (ENERGY, 0),
     "right": ({"method": "none"}, 1),
@@ -85,3 +86,14 @@ def test_spurious_energy_accumulates_and_the_correction_takes_some_out(swings):
     left = (corrected_energy - energy)[late].mean() / (plain_energy - energy)[late].mean()
     assert 0.5 < left < 0.7
     assert np.abs(corrected_x - x).max() < 0.75 * np.abs(plain_x - x).max()
+
+
+def test_the_integral_term_takes_out_more_energy_and_disturbs_the_motion(swings):
+    """Figs 32 and 33 have ν = 1, which the paper found necessary; with ours it does harm."""
+    t, cases = swings
+    energy, x, _ = cases["right"]
+    late = t > 8.0
+    excess = {name: (cases[name][0] - energy)[late].mean() for name in cases}
+    off = {name: np.abs(cases[name][1] - x).max() for name in cases}
+    assert 0.4 < excess["integral"] / excess["plain"] < excess["corrected"] / excess["plain"]
+    assert off["integral"] > 5.0 * off["plain"]

@@ -21,7 +21,7 @@ DAMPERS = {"plain": ({"method": "none"}, 0), "0.5": (HALF, 0), "right": ({"metho
 
 
 def run(cases, laws, dampings, duration):
-    """Energy (n, cases) and power residual (n, cases) of oscillators side by side, and times."""
+    """Times, energy, power residual and x2 (n, cases) of oscillators side by side."""
     c1, cc, c2 = dampings
     solvers, connections, bonds = {}, [], []
     for i, (correction, order) in enumerate(cases):
@@ -38,11 +38,11 @@ def run(cases, laws, dampings, duration):
     pairs = [(solvers[f"one{i}"], solvers[f"two{i}"]) for i in range(len(bonds))]
 
     def look(s):
-        return s.t, [a.energy(b.x) + b.energy() for a, b in pairs], s.state.corrected.power.copy()
+        energy = [a.energy(b.x) + b.energy() for a, b in pairs]
+        return s.t, energy, s.state.corrected.power.copy(), [b.x for _, b in pairs]
 
     seen = s.run(duration, look)
-    t, energy, power = (np.array([row[i] for row in seen]) for i in range(3))
-    return t, energy, power
+    return tuple(np.array([row[i] for row in seen]) for i in range(4))
 
 
 @pytest.mark.parametrize("damper", ["linear", "quadratic"])
@@ -77,18 +77,19 @@ def test_an_uncoupled_mass_keeps_its_energy(spring):
 
 @pytest.fixture(scope="module")
 def springs():
-    t, energy, power = run([(c, 0) for c in SPRINGS.values()], ("root", "linear"), (0, 0, 0), 10.0)
+    cases = [*((correction, 0) for correction in SPRINGS.values()), ({"method": "none"}, 1)]
+    t, energy, power, x2 = run(cases, ("root", "linear"), (0, 0, 0), 10.0)
     errors = energy[t >= 9.0].mean(axis=0) / energy[0] - 1.0
     early = energy[(t >= 0.0) & (t < 1.0)].mean(axis=0) / energy[0] - 1.0
     mean_power = power.mean(axis=0)
-    return {name: (early[i], errors[i], mean_power[i]) for i, name in enumerate(SPRINGS)}, energy[
-        :, 0
-    ]
+    found = {name: (early[i], errors[i], mean_power[i]) for i, name in enumerate(SPRINGS)}
+    motion = dict(zip([*SPRINGS, "right"], x2[t >= 8.0].T, strict=True))
+    return found, energy[:, 0], motion
 
 
 def test_uncorrected_energy_grows_and_the_residual_says_so(springs):
     """Figs 27 and 31: the residual varies, but its mean is above zero."""
-    cases, energy = springs
+    cases, energy, _ = springs
     _, error, power = cases["plain"]
     assert error > 0.08
     assert power > 0.0
@@ -98,7 +99,7 @@ def test_uncorrected_energy_grows_and_the_residual_says_so(springs):
 
 def test_half_is_right_at_first_and_more_than_half_takes_too_much(springs):
     """Fig. 27: with nonlinear springs μ = 0.5 does not hold out; above it energy is lost."""
-    cases, _ = springs
+    cases, _, _ = springs
     early, error, _ = cases["0.5"]
     assert abs(early) < 0.002
     assert 0.02 < error < 0.5 * cases["plain"][1]
@@ -107,14 +108,24 @@ def test_half_is_right_at_first_and_more_than_half_takes_too_much(springs):
 
 def test_the_integral_term_takes_out_what_half_leaves(springs):
     """Fig. 28 - most of it: the paper shows all."""
-    cases, _ = springs
+    cases, _, _ = springs
     assert 0.0 < cases["0.5, integral"][1] < 0.6 * cases["0.5"][1]
+
+
+def test_the_corrected_motion_follows_the_right_one(springs):
+    """Fig. 29, against first order on both sides: uncorrected the phase is lost."""
+    _, _, motion = springs
+    right = motion["right"]
+    off = {name: np.sqrt(np.mean((x2 - right) ** 2)) / right.std() for name, x2 in motion.items()}
+    assert off["plain"] > 1.0
+    assert off["0.5, integral"] < off["0.5"] < 0.25
+    assert np.abs(motion["0.5, integral"]).max() == pytest.approx(np.abs(right).max(), rel=0.03)
 
 
 def test_quadratic_damping_needs_no_integral():
     """Fig. 30: with dissipation half is enough."""
     dampings = (0.001, 0.001, 0.001)
-    t, energy, _ = run(DAMPERS.values(), ("linear", "quadratic"), dampings, 6.0)
+    t, energy, _, _ = run(DAMPERS.values(), ("linear", "quadratic"), dampings, 6.0)
     plain, corrected, right = energy[t >= 5.0].mean(axis=0)
     assert right < 0.8 * energy[0, 0]
     assert plain / right - 1.0 > 0.2
