@@ -82,6 +82,30 @@ def test_identification_without_trust_leaves_plain_extrapolation(tmp_path: Path)
     assert learning.summary["flags"]["model_untrusted"]["seconds"] > 0.0
 
 
+def local_error(result: Result) -> float:
+    """RMS of the corrected outputs against the exact step from each step's own start, from 0.06 s.
+
+    Over displacement, velocity and force, each in units of its size.
+    """
+    log = load_log(result.folder)
+    states = np.stack([log[f"{name}.{q}"] for name in ("mass1", "mass2") for q in "sv"], axis=1)
+    s1, v1, s2, v2 = (states[:-1] @ expm(A * 2e-4).T).T
+    exact = np.stack([s1, v1, 2e5 * (s2 - s1) + 500.0 * (v2 - v1)], axis=1)
+    names = ("mass1.s", "mass1.v", "mass2.force")
+    found = np.stack([log[f"{name}:corrected"][1:] for name in names], axis=1)
+    errors = (found - exact) / np.array([0.5, 200.0, 1e5])
+    return float(np.sqrt(np.mean(errors[log.t[1:] > 0.06] ** 2)))
+
+
+def test_identified_jacobians_with_dither_are_as_good_as_exact_ones(tmp_path: Path) -> None:
+    long = "session.duration=0.12"
+    plain = run(tmp_path, long, "bonds.coupling.correction.method=none")
+    exact = run(tmp_path, long)
+    learned = run(tmp_path, long, *both("source=identify"), *both("dither=0.001"))
+    assert local_error(learned) <= 1.1 * local_error(exact) < 0.05 * local_error(plain)
+    assert learned.summary["flags"]["model_untrusted"]["seconds"] < 0.1
+
+
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [

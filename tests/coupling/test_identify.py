@@ -152,7 +152,10 @@ def test_signs_are_right_whenever_it_is_used() -> None:
         assert steps_used > 100
 
 
-@pytest.mark.parametrize(("order", "noise"), [(0, 0.0), (1, 0.0), (0, 1e-3), (0, 1e-2), (1, 1e-2)])
+@pytest.mark.parametrize(
+    ("order", "noise"),
+    [(0, 0.0), (1, 0.0), (2, 0.0), (0, 1e-3), (1, 1e-3), (0, 1e-2), (1, 1e-2), (2, 1e-2)],
+)
 def test_without_excitation_it_does_no_harm(order: int, noise: float) -> None:
     plain = Loop("none", order=order, noise=noise).run()
     found = Loop("identified", order=order, noise=noise).run()
