@@ -4,8 +4,10 @@
 
 Each size is a ring of subsystems with 8 coupling variables each (half of them efforts and flows of
 power bonds), first order, limits, energy correction on half of the bonds and feedthrough or model
-correction on the others. Times are medians of this run; the first row is a reference measured in
-it, one addition of two arrays of that size, so that figures of different machines compare.
+correction on the others. `identify` and `critical_identified_us` belong to a run in which the
+Jacobians of all subsystems are learned, one subsystem per step, and dithered. Times are medians of
+this run; the first row is a reference measured in it, one addition of two arrays of that size, so
+that figures of different machines compare.
 """
 
 from __future__ import annotations
@@ -22,23 +24,28 @@ import numpy as np
 from hilrt import step as macro
 from hilrt.config import Session, SubsystemOptions, build
 from hilrt.coupling.correct_feedthrough import build_feedthrough
-from hilrt.coupling.model_corrector import build_model_corrector
+from hilrt.coupling.model_corrector import Identified, ModelCorrector, build_model_corrector
+from hilrt.coupling.regression import Settings
 from hilrt.link import Ports
 from hilrt.network import Network, build_network
 from hilrt.plan import build_plan
+from hilrt.reliability import Monitor
 from hilrt.solver import Port
 from hilrt.step_state import StepInput, start
 
 VARIABLES = 8  # coupling variables of a subsystem
-STAGES = (
-    "guard",
-    "correct_outputs",
-    "build_polynomials",
-    "add_energy_correction",
-    "send",
-    "measure_defects",
-    "measure_bonds",
-)
+#: Stages, each with the object that has it.
+STAGES: dict[str, tuple[Any, str]] = {
+    "guard": (macro, "guard"),
+    "correct_outputs": (macro, "correct_outputs"),
+    "build_polynomials": (macro, "build_polynomials"),
+    "add_energy_correction": (macro, "add_energy_correction"),
+    "send": (macro, "send"),
+    "measure_defects": (macro, "measure_defects"),
+    "measure_bonds": (macro, "measure_bonds"),
+    "reliability": (Monitor, "update"),
+    "identify": (ModelCorrector, "learn"),
+}
 
 
 def ring(n: int) -> tuple[Network, Session]:
@@ -76,7 +83,7 @@ def ring(n: int) -> tuple[Network, Session]:
     return build_network({f"s{i}": Ports(inputs, outputs) for i in range(n)}, session), session
 
 
-def prepare(n: int, correctors: bool) -> tuple[Any, Any, Any]:
+def prepare(n: int, correctors: bool, identified: bool) -> tuple[Any, Any, Any]:
     """Plan, state and input of a ring of `n` subsystems."""
     network, session = ring(n)
     ny, nu = len(network.outputs), len(network.inputs)
@@ -87,17 +94,20 @@ def prepare(n: int, correctors: bool) -> tuple[Any, Any, Any]:
         D[0, :4] = 0.1
         feedthrough = build_feedthrough(D, network.L)
         gamma = {s: 0.01 * rng.standard_normal((2, 4, 4)) for s in range(n)}
+        learned = [Identified(s, Settings(order=1), gamma[s], 1e-3) for s in range(n)]
         keep = np.ones(ny, dtype=bool)
-        model = build_model_corrector(network, gamma, [], keep, 1.0, 1e-3, np.zeros(ny))
+        given = {} if identified else gamma
+        learned = learned if identified else []
+        model = build_model_corrector(network, given, learned, keep, 1.0, 1e-3, np.zeros(ny))
     else:
         for bond in session.bonds:
             bond.correction.method = "none"
     plan = build_plan(network, session, np.zeros(n, bool), np.zeros(n), feedthrough=feedthrough)
     state = start(plan, 0.0, np.zeros(ny), np.zeros(nu), model)
-    given = StepInput.empty(ny, nu, n, 0)
-    given.fresh[:] = True
-    given.due[:] = True
-    return plan, state, given
+    point = StepInput.empty(ny, nu, n, 0)
+    point.fresh[:] = True
+    point.due[:] = True
+    return plan, state, point
 
 
 class Stopwatch:
@@ -105,11 +115,11 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = {name: [] for name in STAGES}
-        self._saved = {name: getattr(macro, name) for name in STAGES}
+        self._saved = {name: getattr(where, what) for name, (where, what) in STAGES.items()}
 
     def __enter__(self) -> Stopwatch:
         for name, function in self._saved.items():
-            setattr(macro, name, self._timed(name, function))
+            setattr(*STAGES[name], self._timed(name, function))
         return self
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,12 +135,14 @@ class Stopwatch:
 
     def __exit__(self, *_: object) -> None:
         for name, function in self._saved.items():
-            setattr(macro, name, function)
+            setattr(*STAGES[name], function)
 
 
-def run(n: int, steps: int, correctors: bool, stages: bool = False) -> dict[str, float]:
+def run(
+    n: int, steps: int, correctors: bool, stages: bool = False, identified: bool = False
+) -> dict[str, float]:
     """Median times per step, µs."""
-    plan, state, given = prepare(n, correctors)
+    plan, state, given = prepare(n, correctors, identified)
     rng = np.random.default_rng(2)
     critical, slack = [], []
     with Stopwatch() if stages else NoStopwatch() as watch:
@@ -186,6 +198,9 @@ def main() -> None:
         row |= {f"plain_{k}": v for k, v in run(n, options.steps, False).items()}
         row |= run(n, options.steps, True)
         row |= {k: v for k, v in run(n, options.steps, True, stages=True).items() if k in STAGES}
+        learning = run(n, options.steps, True, stages=True, identified=True)
+        row["identify"] = learning["identify"]
+        row["critical_identified_us"] = run(n, options.steps, True, identified=True)["critical_us"]
         rows.append(row)
     if options.json:
         print(json.dumps(rows))
