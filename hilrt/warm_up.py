@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.config import Session, SubsystemOptions, build
-from hilrt.coupling import regression
+from hilrt.coupling import regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.polynomial import evaluate
 from hilrt.link import Ports
@@ -66,5 +66,9 @@ def warm_up() -> None:
     evaluate(state.flown, 0.0)
     newton_value(*divided_differences(state.history, 0.0), state.degree)
     model = regression.start(regression.Settings(warm_up=1), 1, 1)
+    limits = trust.Limits(window=1)
+    judgement = trust.start(limits, 1, model.gammas)
     for tick in range(6):
-        regression.observe(model, zero[:1] + tick, np.full((1, 1), tick % 3.0))
+        step = regression.observe(model, zero[:1] + tick, np.full((1, 1), tick % 3.0))
+        if step is not None:
+            trust.judge(judgement, limits, model, step, np.zeros((1, 1)), zero[:1])

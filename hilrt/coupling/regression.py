@@ -235,7 +235,7 @@ def observe(
         None where nothing was learned: warming up, after a gap, or not this one's turn.
     """
     settings, sent = model.settings, np.ascontiguousarray(sent)
-    if not (measured and np.isfinite(y).all() and np.isfinite(sent).all()):
+    if not (measured and _finite(y, sent)):
         model.known = 0
         return None
     step = None
@@ -246,9 +246,28 @@ def observe(
         if np.abs(phi).max() < 1e4:
             step = _learn(model, phi, target)
             _recall_prior(model)
-    _push(model, y, sent)
-    _measure(model, y, sent[0])
+    model.known += 1
+    model.seen += 1
+    _take_in(
+        model.past_y,
+        model.past_u,
+        y,
+        sent,
+        max(1.0 / model.seen, 0.25 * (1.0 - model.keep)),
+        model.centre_y,
+        model.mean_y,
+        model.square_y,
+        model.centre_u,
+        model.mean_u,
+        model.square_u,
+    )
+    _fit_scales(model)
     return step
+
+
+@compiled
+def _finite(y: Floats, sent: Floats) -> bool:
+    return bool(np.isfinite(y).all() and np.isfinite(sent).all())
 
 
 def regressors(model: Model, sent: Floats) -> Floats:
@@ -308,7 +327,8 @@ def predict(model: Model, sent: Floats) -> Floats:
 
 def assume(model: Model, y: Floats, sent: Floats) -> None:
     """Go on over a missing sample with `y`, predicted; nothing is learned from it."""
-    _push(model, y, sent)
+    _shift_past(model.past_y, model.past_u, y, np.ascontiguousarray(sent))
+    model.seen += 1
     model.known = 0
 
 
@@ -402,10 +422,24 @@ def _show_prior(model: Model, i: int, weight: float) -> None:
     _potter(model.S, model.theta, root * model.S[i], error, 1.0)
 
 
-def _push(model: Model, y: Floats, sent: Floats) -> None:
-    _shift_past(model.past_y, model.past_u, y, sent)
-    model.known += 1
-    model.seen += 1
+@compiled
+def _take_in(
+    past_y: Floats,
+    past_u: Floats,
+    y: Floats,
+    sent: Floats,
+    share: float,
+    centre_y: Floats,
+    mean_y: Floats,
+    square_y: Floats,
+    centre_u: Floats,
+    mean_u: Floats,
+    square_u: Floats,
+) -> None:
+    """Make a sample part of the past, and of the running statistics."""
+    _shift_past(past_y, past_u, y, sent)
+    _follow(y, centre_y, share, mean_y, square_y)
+    _follow(sent[0], centre_u, share, mean_u, square_u)
 
 
 @compiled
@@ -421,12 +455,9 @@ def _shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None
             past_u[0, m] = sent[m]
 
 
-def _measure(model: Model, y: Floats, u: Floats) -> None:
-    """Follow the signals' spreads, and change a scale that is off by more than four."""
+def _fit_scales(model: Model) -> None:
+    """Change a scale that is off by more than four from its signal's spread."""
     warm_up = model.settings.warm_up
-    share = max(1.0 / model.seen, 0.25 * (1.0 - model.keep))
-    _follow(y, model.centre_y, share, model.mean_y, model.square_y)
-    _follow(u, model.centre_u, share, model.mean_u, model.square_u)
     if model.seen < warm_up or (model.seen > warm_up and model.seen % _SCALES_EVERY):
         return
     if model.seen == warm_up:

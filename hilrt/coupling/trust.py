@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.compiled import compiled
 from hilrt.coupling.regression import Model, Step
 from hilrt.solver import Floats
 
@@ -175,57 +176,143 @@ def judge(
     bool
         Whether the parameters have jumped: call `regression.forget`.
     """
-    gamma, window = model.theta[-model.gammas :], len(trust.error)
-    scale_a = np.tile(model.scale_u, len(mismatch))
-    row = trust.samples % window
-    trust.error[row] = step.error * model.scale_y
-    trust.without[row] = (step.error + step.innovation @ gamma) * model.scale_y
-    trust.mismatch[row] = mismatch.ravel()
-    trust.samples += 1
-    errors = trust.mismatch / scale_a
-    corrections = (errors @ gamma) * model.scale_y
-    error, without, correction = (
-        np.einsum("wy,wy->y", ring, ring) for ring in (trust.error, trust.without, corrections)
-    )
-    products = errors.T @ errors
-    spread = float(np.vdot(step.covariance, products))
-    by_prior = 0.0 if trust.given else float(model.weight[-1]) * spread
-    put_in = (
-        window * (((noise / model.scale_u) ** 2) @ gamma[-len(noise) :] ** 2) * model.scale_y**2
-    )
-    unexplained = 1.0 if trust.given else limits.unexplained
-    # Against a given Γ only errors count that are more than the pull of the prior.
-    floor = window * (1e-6 * model.scale_y) ** 2 if trust.given else 0.0
-    trust.doubt = error / window * spread
-    loosened = np.where(trust.used, limits.slack, 1.0)
-    # the first that objects names the reason, so it is written last
-    reason = np.zeros_like(trust.reason)
-    reason[put_in > limits.noise * loosened * correction] = Reason.NOISY
-    reason[error > unexplained * loosened * without + floor] = Reason.UNPROVEN
-    reason[trust.doubt > limits.variance * loosened * correction] = Reason.UNSURE
-    reason[by_prior > limits.prior * loosened * float(np.trace(products))] = Reason.UNEXCITED
-    if trust.samples < (2 * window if trust.given else window):
-        # the first errors say only that the rest of the model was not there yet
-        reason[:] = int(Reason.USED if trust.given else Reason.LEARNING)
-    trust.passed = np.where(reason == 0, trust.passed + 1, 0)
-    waiting = (reason == 0) & ~trust.used & (trust.passed < limits.hold)
-    trust.reason = np.where(waiting, trust.reason, reason)
-    return _jumped(trust, model.scale_y)
-
-
-def _jumped(trust: Trust, scale_y: Floats) -> bool:
-    """The newest prediction errors are ten times the others of a full window; it starts anew."""
     window = len(trust.error)
-    if trust.samples < (2 * window if trust.given else window):
-        return False
-    squares = trust.error**2
-    newest = (trust.samples - 1 - np.arange(_NEWEST)) % window
-    recent = squares[newest].mean(axis=0)
-    squares[newest] = 0.0
-    earlier = np.maximum(squares.sum(axis=0) / (window - _NEWEST), (1e-7 * scale_y) ** 2)
-    if not (recent > 100.0 * earlier).any():
+    row = trust.samples % window
+    trust.samples += 1
+    learning = trust.samples < (2 * window if trust.given else window)
+    used = trust.used
+    objection = np.empty(len(used), dtype=np.int64)
+    _weigh(
+        row,
+        trust.error,
+        trust.without,
+        trust.mismatch,
+        step.error,
+        step.innovation,
+        step.covariance,
+        model.theta[-model.gammas :],
+        model.scale_y,
+        model.scale_u,
+        np.ascontiguousarray(mismatch).ravel(),
+        noise,
+        0.0 if trust.given else float(model.weight[-1]),
+        1.0 if trust.given else limits.unexplained,
+        # Against a given Γ only errors count that are more than the pull of the prior.
+        1e-6 if trust.given else 0.0,
+        np.where(used, limits.slack, 1.0),
+        limits.noise,
+        limits.variance,
+        limits.prior,
+        trust.doubt,
+        objection,
+    )
+    if learning:  # the first errors say only that the rest of the model was not there yet
+        objection[:] = int(Reason.USED if trust.given else Reason.LEARNING)
+    trust.passed = np.where(objection == 0, trust.passed + 1, 0)
+    waiting = (objection == 0) & ~used & (trust.passed < limits.hold)
+    trust.reason = np.where(waiting, trust.reason, objection)
+    return not learning and _jumped(trust, row, model.scale_y)
+
+
+_USED, _UNEXCITED, _UNSURE, _UNPROVEN, _NOISY = (
+    int(reason)
+    for reason in (Reason.USED, Reason.UNEXCITED, Reason.UNSURE, Reason.UNPROVEN, Reason.NOISY)
+)
+
+
+@compiled
+def _weigh(
+    row: int,
+    errors: Floats,
+    withouts: Floats,
+    mismatches: Floats,
+    error: Floats,
+    innovation: Floats,
+    covariance: Floats,
+    gamma: Floats,
+    scale_y: Floats,
+    scale_u: Floats,
+    mismatch: Floats,
+    noise: Floats,
+    prior_weight: float,
+    unexplained: float,
+    pull: float,
+    loosened: Floats,
+    noise_limit: float,
+    variance_limit: float,
+    prior_limit: float,
+    doubt: Floats,
+    objection: NDArray[np.int64],
+) -> None:
+    """Enter the newest sample into row `row` of the rings, and name what speaks against each Γ."""
+    window, gammas, nu = len(errors), len(innovation), len(scale_u)
+    products = np.zeros((gammas, gammas))  # of the input errors over the window, scaled
+    mismatches[row] = mismatch
+    for w in range(window):
+        for i in range(gammas):
+            left = mismatches[w, i] / scale_u[i % nu]
+            for j in range(i + 1):
+                products[i, j] += left * (mismatches[w, j] / scale_u[j % nu])
+    spread, trace = 0.0, 0.0
+    for i in range(gammas):
+        trace += products[i, i]
+        for j in range(i):
+            products[j, i] = products[i, j]
+    for i in range(gammas):
+        for j in range(gammas):
+            spread += covariance[i, j] * products[i, j]
+    for y in range(len(error)):
+        unforetold, put_in = error[y], 0.0
+        for i in range(gammas):
+            unforetold += innovation[i] * gamma[i, y]
+        errors[row, y], withouts[row, y] = error[y] * scale_y[y], unforetold * scale_y[y]
+        correction, square, without = 0.0, 0.0, 0.0
+        for i in range(gammas):
+            for j in range(gammas):
+                correction += gamma[i, y] * products[i, j] * gamma[j, y]
+        correction *= scale_y[y] ** 2
+        for i in range(nu):
+            put_in += (noise[i] / scale_u[i] * gamma[gammas - nu + i, y]) ** 2
+        put_in *= window * scale_y[y] ** 2
+        for w in range(window):
+            square += errors[w, y] ** 2
+            without += withouts[w, y] ** 2
+        doubt[y] = square / window * spread
+        floor = window * (pull * scale_y[y]) ** 2
+        # The first that objects names the reason.
+        if prior_weight * spread > prior_limit * loosened[y] * trace:
+            objection[y] = _UNEXCITED
+        elif doubt[y] > variance_limit * loosened[y] * correction:
+            objection[y] = _UNSURE
+        elif square > unexplained * loosened[y] * without + floor:
+            objection[y] = _UNPROVEN
+        elif put_in > noise_limit * loosened[y] * correction:
+            objection[y] = _NOISY
+        else:
+            objection[y] = _USED
+
+
+def _jumped(trust: Trust, row: int, scale_y: Floats) -> bool:
+    """The newest prediction errors are ten times the others of a full window; it starts anew."""
+    if not _leapt(trust.error, row, scale_y):
         return False
     trust.samples, trust.given = 0, False
     trust.reason[:] = int(Reason.LEARNING)
     trust.passed[:] = 0
     return True
+
+
+@compiled
+def _leapt(errors: Floats, row: int, scale_y: Floats) -> bool:
+    window = len(errors)
+    for y in range(len(scale_y)):
+        recent, earlier = 0.0, 0.0
+        for back in range(window):
+            square = errors[(row - back) % window, y] ** 2
+            if back < _NEWEST:
+                recent += square / _NEWEST
+            else:
+                earlier += square / (window - _NEWEST)
+        if recent > 100.0 * max(earlier, (1e-7 * scale_y[y]) ** 2):
+            return True
+    return False
