@@ -16,6 +16,7 @@ def check_control(topology: Topology, findings: Findings) -> None:
     if topology.tables.master.order_control.method != "fixed":
         _check_order(topology, findings)
     _check_corrections(topology, findings)
+    _check_prediction(topology, findings)
     _check_feedthrough(topology, findings)
 
 
@@ -123,6 +124,27 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     f"every {options.every}",
                     "set every = 1, or take another correction",
                 )
+
+
+def _check_prediction(topology: Topology, findings: Findings) -> None:
+    """Late policy "predict" asks the identified model, so there must be one."""
+    members = {
+        end.partition(".")[0]
+        for bond in topology.tables.bonds
+        if bond.correction.method == "model"
+        for end in (*bond.efforts, bond.flow)
+    }
+    for name, options in topology.tables.subsystems.items():
+        identified = options.jacobian is not None and options.jacobian.source == "identify"
+        if options.late.policy == "predict" and not (identified and name in members):
+            findings.error(
+                f"subsystems.{name}.late",
+                "policy",
+                "predict",
+                "asks the identified model, and there is none",
+                f'add [subsystems.{name}.jacobian] source = "identify" and a bond with '
+                'correction.method = "model", or take "extrapolate"',
+            )
 
 
 def _check_feedthrough(topology: Topology, findings: Findings) -> None:

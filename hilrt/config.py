@@ -124,7 +124,8 @@ class MasterTable(Table):
 class Late(Table):
     """``late``: what is used while a subsystem's samples are missing."""
 
-    policy: Literal["extrapolate", "hold"] = "extrapolate"
+    #: "predict" takes the identified model where it foretells better than extrapolation.
+    policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
     #: Consecutive ticks without a sample after which the session goes safe.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
 

@@ -49,7 +49,9 @@ class Plan:
     lead : ndarray, shape (nu,)
         Actuation delay of a bench's inputs, compensated by sending what is wanted then, s.
     holds_when_late : ndarray of bool, shape (n subsystems,)
-        Late policy "hold" (otherwise "extrapolate").
+        Late policy "hold".
+    predicts : ndarray of bool, shape (n subsystems,)
+        Late policy "predict".
     shadow : bool
         Corrections of the outputs are computed and not applied.
     feedthrough : Feedthrough or None
@@ -76,6 +78,7 @@ class Plan:
     bounds: Bounds
     energy: Settings
     holds_when_late: Bools
+    predicts: Bools
     reliability: Reliability
     checks: Checks
     shadow: bool
@@ -178,6 +181,7 @@ def build_plan(
         bounds=Bounds(network.u_min, network.u_max, network.u_rate),
         energy=_energy(network, mus, physical, shadow),
         holds_when_late=np.array([policy == "hold" for policy in late]),
+        predicts=np.array([policy == "predict" for policy in late]),
         reliability=tables.reliability,
         checks=build_checks(network, tests_errors=controls.tests, alarms=alarms.names),
         alarms=alarms,

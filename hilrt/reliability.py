@@ -51,7 +51,9 @@ class Cause(NamedTuple):
 
 
 CAUSES: Final[dict[str, Cause]] = {
-    "sample_late": Cause("sample late, carried on by extrapolation or hold", 0.005, 0.1),
+    "sample_late": Cause(
+        "sample late, carried on by prediction, extrapolation or hold", 0.005, 0.1
+    ),
     "sample_implausible": Cause("value is not a finite number", 0.0, 0.01),
     "connection_defect": Cause("input as sent differs from the output it stands for", 0.05, 0.5),
     "output_defect": Cause("output inside the step differs from its polynomial", 0.05, 0.5),

@@ -25,6 +25,7 @@ from hilrt.coupling.compensate import take_samples
 from hilrt.coupling.correct_feedthrough import correct_feedthrough
 from hilrt.coupling.intervals import leave
 from hilrt.plan import Plan
+from hilrt.solver import Floats
 from hilrt.step_state import StepInput, StepState
 
 
@@ -33,7 +34,8 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     guard(plan, state, given)
     turn_over(state)
     compensate(plan, state, given)
-    correct_outputs(plan, state, given)
+    bridged = predict_late(plan, state, given)
+    correct_outputs(plan, state, given, bridged)
     build_polynomials(plan, state, given)
     if plan.variable_step:
         measure_defects(plan, state, given)
@@ -52,7 +54,9 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
             control(plan, state, given)
     measure_bonds(plan, state, given)
     if state.model is not None:
-        state.model.learn(given.tick, plan.sampled(given.fresh, given.t_valid, given.t))
+        state.model.learn(
+            given.tick, plan.sampled(given.fresh, given.t_valid, given.t), given.realised
+        )
     state.monitor.update(plan, state, given)
     return state
 
@@ -95,7 +99,31 @@ def compensate(plan: Plan, state: StepState, given: StepInput) -> None:
     )
 
 
-def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
+def predict_late(plan: Plan, state: StepState, given: StepInput) -> Floats | None:
+    """Outputs of late subsystems as an identified model foretells them, where one does.
+
+    Returns
+    -------
+    ndarray or None
+        What that adds to the outputs, shape (ny,); their polynomials keep their slopes.
+    """
+    model = state.model
+    if model is None or given.elapsed <= 0.0:
+        return None
+    late = given.late & plan.predicts
+    if not late.any() or not model.fits(given.elapsed):
+        return None
+    begin = given.t - given.elapsed
+    y = model.predict(late, poly.shift(state.flown, begin - state.flown_t0))
+    bridged: Floats = np.where(np.isfinite(y), y - state.y, 0.0)
+    state.y += bridged
+    state.differences[0] += bridged
+    return bridged
+
+
+def correct_outputs(
+    plan: Plan, state: StepState, given: StepInput, bridged: Floats | None = None
+) -> None:
     """Take out of the outputs what extrapolated inputs did to them, before they are used."""
     model = state.model
     if (plan.feedthrough is None and model is None) or given.elapsed <= 0.0:
@@ -104,14 +132,20 @@ def correct_outputs(plan: Plan, state: StepState, given: StepInput) -> None:
     if plan.feedthrough is not None:
         sent = poly.evaluate(state.flown, given.t - state.flown_t0)
         y = correct_feedthrough(plan.feedthrough, y, plan.base, sent)
-    if model is not None and given.regular and abs(given.elapsed - model.h) < 0.5e-9:
+    if model is not None and model.fits(given.elapsed):
         begin = given.t - given.elapsed
-        y = model.correct(y, poly.shift(state.flown, begin - state.flown_t0))
+        sent = poly.shift(state.flown, begin - state.flown_t0)
+        if given.regular:
+            y = model.correct(y, sent)
+        else:
+            model.restart(y, sent)
     elif model is not None:
         model.restart(y)
     if given.apply and not plan.shadow:
         state.history.y[0] += y - state.y
         state.differences, state.nodes = ex.divided_differences(state.history, given.t)
+        if bridged is not None:
+            state.differences[0] += bridged
         state.y = y
     elif model is not None:
         model.offset = np.zeros_like(model.offset)

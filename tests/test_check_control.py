@@ -141,3 +141,14 @@ def test_a_model_correction_needs_a_single_rate() -> None:
     errors = [str(problem) for problem in check(file) if problem.level == "error"]
     assert len(errors) == 1
     assert "'mass1' communicates every 2" in errors[0]
+
+
+def test_prediction_needs_a_model_that_is_identified() -> None:
+    late = {"late": {"policy": "predict"}}
+    model = {**BOND, "correction": {"method": "model"}}
+    learned = {"jacobian": {"source": "identify"}}
+    assert found(subsystems={"a": {**late, **learned}, "b": {}}, bonds=[model]) == []
+    for subsystem, bonds in ((late, [model]), ({**late, **learned}, [BOND])):
+        (line,) = found(subsystems={"a": subsystem, "b": {}}, bonds=bonds)
+        assert "[subsystems.a.late] policy = 'predict'" in line
+        assert "there is none" in line

@@ -1,7 +1,8 @@
 """The model-based corrector of a session: Jacobians given or identified, and what it corrects.
 
 Joins `correct_model` (the correction) and `identify` (learning Γ while the session runs) into the
-two things the macro step needs: `correct` on the critical path and `learn` in the slack.
+two things the macro step needs: `correct` on the critical path and `learn` in the slack. What has
+been learned also foretells the outputs of a subsystem that is late: `predict`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hilrt.coupling import correct_model, identify
-from hilrt.coupling.regression import Settings
+from hilrt.coupling import correct_model, identify, regression, trust
+from hilrt.coupling.regression import Model, Settings
 from hilrt.coupling.trust import Reason
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
@@ -38,6 +39,10 @@ class ModelCorrector:
     alpha : float
     gamma, keep : ndarray, shape (order + 1, ny, nu), (ny,)
         Jacobians that were given, and the outputs that may be corrected.
+    carried : ndarray, shape (ny,)
+        Running mean square of the error of plain extrapolation, one step ahead.
+    chain : ndarray of int, shape (identified subsystems,)
+        Steps without a gap in the past that the regression has of each, predicted ones included.
     """
 
     h: float
@@ -50,10 +55,19 @@ class ModelCorrector:
     learned: identify.State | None
     dither: Floats
     offset: Floats
+    carried: Floats
+    chain: Ints
     _power: Floats
     _parts: list[int]
+    _predicted: Floats
+    _realised: Floats
+    _regular: bool = False
     _y: Floats = field(default_factory=lambda: np.zeros(0))
     _sent: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def fits(self, elapsed: float) -> bool:
+        """Whether a step of that length [s] is the one that the Jacobians belong to."""
+        return abs(elapsed - self.h) < 0.5e-9
 
     def correct(self, y: Floats, sent: Floats) -> Floats:
         """Corrected outputs, shape (ny,); `offset` is updated.
@@ -65,37 +79,136 @@ class ModelCorrector:
         sent : ndarray, shape (order + 1, nu)
             Taylor coefficients of the inputs as sent, about the start of the step.
         """
-        self._y, self._sent = y, sent * self._power
+        self._y, self._sent, self._regular = y, sent * self._power, True
         corrected, self.offset = correct_model.correct(self.state, self.plan, y, self._sent)
         return corrected
 
-    def restart(self, y: Floats) -> None:
-        """Forget the past after a step that was not `h` long."""
+    def restart(self, y: Floats, sent: Floats | None = None) -> None:
+        """Forget the past: the step was not `h` long, or (with `sent`) some outputs are missing."""
         self.state = correct_model.start(self.plan, y)
         self.offset = np.zeros_like(self.offset)
-        self._y = np.zeros(0)
+        self._regular = False
+        self._y = np.zeros(0) if sent is None else y
+        self._sent = np.zeros(0) if sent is None else sent * self._power
 
-    def learn(self, tick: int, measured: Sequence[bool]) -> None:
-        """Take in the step just corrected; subsystems learn in turn, one per tick.
+    def predict(self, late: Bools, sent: Floats) -> Floats:
+        """Outputs of late subsystems after one more step, from the identified model, shape (ny,).
 
-        `measured` says for every subsystem whether its outputs were sampled at this communication
-        point.
+        NaN where there is none whose past is complete, or where plain extrapolation has been
+        better. A model may foretell well whose Γ is not to be trusted: it is asked all the same.
+
+        Parameters
+        ----------
+        late : ndarray of bool, shape (n subsystems,)
+        sent : ndarray, shape (order + 1, nu)
+            As for `correct`.
         """
-        if self.learning is None or self.learned is None or not len(self._y):
+        self._predicted[:] = np.nan
+        y = np.full_like(self._predicted, np.nan)
+        if self.learning is None or self.learned is None:
+            return y
+        sent = sent * self._power
+        for i, part in enumerate(self.learning.parts):
+            model = self.learned.models[i]
+            ready = self.learned.trusts[i].samples >= self.learning.limits.window
+            if not late[self._parts[i]] or not ready or self.chain[i] < _past(model):
+                continue
+            rows = part.outputs
+            self._predicted[rows] = regression.predict(
+                model, np.ascontiguousarray(sent[:, part.inputs])
+            )
+            better = trust.residual(self.learned.trusts[i]) < np.sqrt(self.carried[rows])
+            y[rows] = np.where(better, self._predicted[rows], np.nan)
+        return y
+
+    def learn(self, tick: int, measured: Sequence[bool], realised: Floats) -> None:
+        """Take in the step that ended; subsystems learn in turn, one per tick.
+
+        Parameters
+        ----------
+        measured : sequence of bool
+            For every subsystem, whether its outputs were sampled at this communication point.
+        realised : ndarray, shape (nu,)
+            What a bench made of each input at this point; NaN where it is not measured.
+        """
+        if self.learning is None or self.learned is None:
             return
+        if not len(self._y):
+            self.chain[:] = 0
+            self._realised = realised.copy()
+            for model in self.learned.models:
+                model.known = 0
+            return
+        acted = self._as_realised(realised)
+        sampled = [measured[s] for s in self._parts]
+        turn = tick % len(self._parts)
+        if not self._regular:
+            self._go_on(acted, sampled)
+            return
+        if sampled[turn]:
+            self._extrapolated(turn)
         changed = identify.identify(
             self.learned,
             self.learning,
             self._y,
-            self._sent,
+            acted,
             correct_model.input_errors(self.state, self.plan, self._sent),
-            measured=[measured[s] for s in self._parts],
-            learn=[tick % len(self._parts)],
+            measured=sampled,
+            learn=[turn],
         )
+        self.chain = np.where(sampled, self.chain + 1, 0)
         if changed:
             self.plan = correct_model.build_plan(
                 self.plan.coupling, self.learned.gamma, self.alpha, start_up=False
             )
+
+    def _as_realised(self, realised: Floats) -> Floats:
+        """Inputs of the step that ended, as benches realised them where that is measured.
+
+        A line between the measurements at its two ends, since what has inertia does not jump with
+        its demand; with order 0 the mean.
+        """
+        before, self._realised = self._realised, realised.copy()
+        known = np.isfinite(before) & np.isfinite(realised)
+        if not known.any():
+            return self._sent
+        acted = self._sent.copy()
+        if len(acted) > 1:
+            acted[:, known] = 0.0
+            acted[0, known] = before[known]
+            acted[1, known] = (realised - before)[known]
+        else:
+            acted[0, known] = 0.5 * (before + realised)[known]
+        return acted
+
+    def _extrapolated(self, i: int) -> None:
+        """Error of plain extrapolation for the newest sample of an identified subsystem."""
+        assert self.learning is not None
+        assert self.learned is not None
+        rows, past = self.learning.parts[i].outputs, self.learned.models[i].past_y
+        if self.chain[i] < len(past):
+            return
+        line = past[0] - past[1] if self.plan.order and len(past) > 1 else 0.0
+        error = self._y[rows] - (past[0] + line)
+        share = 1.0 / self.learning.limits.window
+        self.carried[rows] += share * (error * error - self.carried[rows])
+
+    def _go_on(self, acted: Floats, sampled: Sequence[bool]) -> None:
+        """Past of the regressions over a step of which nothing is learned."""
+        assert self.learning is not None
+        assert self.learned is not None
+        for i, part in enumerate(self.learning.parts):
+            model, rows = self.learned.models[i], part.outputs
+            inputs = acted[:, part.inputs]
+            if sampled[i]:
+                regression.observe(model, self._y[rows], inputs, learn=False)
+                self.chain[i] += 1
+            elif np.isfinite(self._predicted[rows]).all():
+                regression.assume(model, self._predicted[rows], inputs)
+                self.chain[i] += 1
+            else:
+                model.known, self.chain[i] = 0, 0
+        self._predicted[:] = np.nan
 
     def replace(self, rows: slice, columns: slice, gamma: Floats) -> None:
         """Use another Γ for one subsystem, shape (order + 1, n_outputs, n_inputs)."""
@@ -194,9 +307,18 @@ def build_model_corrector(
         learned=learned,
         dither=dither,
         offset=np.zeros(nu),
+        carried=np.zeros(ny),
+        chain=np.zeros(len(identified), dtype=np.intp),
         _power=np.array([h**m / math.factorial(m) for m in range(order + 1)])[:, None],
         _parts=[i.subsystem for i in identified],
+        _predicted=np.full(ny, np.nan),
+        _realised=np.full(nu, np.nan),
     )
+
+
+def _past(model: Model) -> int:
+    """Samples in a row that a prediction rests on."""
+    return max(model.settings.lags_y, model.settings.lags_u + 1)
 
 
 def connection_orders(network: Network) -> Ints:
