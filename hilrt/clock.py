@@ -22,7 +22,7 @@ from typing import Literal
 #: The event loop gets a turn at least this often, even when every target has already passed.
 TURN_NS = 2_000_000
 MIN_SPIN_NS = 50_000
-MAX_SPIN_NS = 300_000
+MAX_SPIN_NS = 700_000
 
 #: On Windows, `time.monotonic_ns` advances in steps of 16 ms.
 monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns

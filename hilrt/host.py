@@ -82,7 +82,7 @@ def move_other_threads(cpus: Iterable[int]) -> None:
 
 
 def run_in_leftover_time(pid: int) -> None:
-    """Let a process have what nobody else wants, on any processor: it never delays another one.
+    """Let a process have only what nobody else wants of its processors.
 
     For recorder and views of a session on the wall clock. Their priority is lowered only when they
     have started, which a busy host would delay for long otherwise.
@@ -91,7 +91,6 @@ def run_in_leftover_time(pid: int) -> None:
         return
     with contextlib.suppress(OSError):  # it may have just ended
         for name in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(name), _ALL_CPUS)
             os.sched_setscheduler(int(name), os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -21,6 +21,7 @@ from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
+from hilrt.before_tick import REHEARSAL_SHARE, BeforeTick
 from hilrt.check import check
 from hilrt.check_listen import unguarded
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
@@ -63,10 +64,10 @@ START_TIMEOUT = 10.0
 STOP_TIMEOUT = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END = 0.1
-#: Share of the macro step that a rehearsal of it may take before the busy-waiting.
-REHEARSAL_SHARE = 0.45
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
+#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
+LONGEST_SPIN = 0.7
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page"})
 #: How often views are told that a waiting session is still there, s.
@@ -258,9 +259,10 @@ class Session:
         self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
     async def _make_clock(self) -> WallClock:
-        spin = self.tables.master.pacing.spin
-        spin_ns = await measure_spin_ns() if spin == "auto" else round(spin * 1e3)
-        return WallClock(spin_ns)
+        master = self.tables.master
+        if master.pacing.spin != "auto":
+            return WallClock(round(master.pacing.spin * 1e3))
+        return WallClock(min(await measure_spin_ns(), round(LONGEST_SPIN * master.step * 1e9)))
 
     async def _open_log(self, numerics: Numerics, initialized: Initialized) -> None:
         plan, state, _ = numerics
@@ -285,21 +287,10 @@ class Session:
         for child in self.children:
             if child.name in IN_LEFTOVER_TIME:
                 run_in_leftover_time(child.pid)
-        exchange = numerics.exchange
-        if not self.tables.master.pacing.rehearse:
-            clock.before_spin = lambda target_ns: exchange.prefetch()
-            return
-        rehearsal = Rehearsal(numerics.plan, numerics.state, exchange.given)
-
-        longest = round(REHEARSAL_SHARE * 1e9 * numerics.plan.step)
-
-        def prepare(target_ns: int) -> None:
-            exchange.prefetch()
-            rehearsal.run(target_ns)
-            clock.early_ns = min(2 * rehearsal.took_ns, longest)
-
-        clock.before_spin = prepare
-        clock.early_ns = longest
+        plan, state, exchange = numerics
+        rehearses = self.tables.master.pacing.rehearse
+        rehearsal = Rehearsal(plan, state, exchange.given) if rehearses else None
+        BeforeTick(clock, exchange, rehearsal, plan.step)
 
     def _prepare_host(self, spin_ns: int) -> None:
         """Priority and memory, as the session file asks; what this host refuses is a warning."""

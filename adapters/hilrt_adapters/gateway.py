@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -138,9 +139,9 @@ class GatewayLink(RemoteLink):
         finally:
             self._lost = lost or self._lost
 
-    def poll(self) -> list[Arrival]:
-        """See `Link.poll`; `PeerLost` also when the gateway has secured the bench by itself."""
-        arrivals = list(super().poll())
+    def take(self) -> Sequence[Arrival]:
+        """As in `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
+        arrivals = super().take()
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
         return arrivals

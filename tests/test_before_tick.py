@@ -1,0 +1,73 @@
+"""What happens while the master waits for a tick."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hilrt import before_tick
+from hilrt.before_tick import REHEARSAL_SHARE, BeforeTick
+
+US = 1000
+
+
+class Bench:
+    """A clock whose time passes only while something is done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[int]) -> None:
+        self.now, self.looks, self.done = 0, looks, []
+        monkeypatch.setattr(before_tick, "monotonic_ns", lambda: self.now)
+        self.clock = SimpleNamespace(early_ns=0, before_spin=None)
+        self.exchange = SimpleNamespace(prefetch=self.look)
+        self.rehearsal = SimpleNamespace(run=self.rehearse, took_ns=0)
+
+    def look(self) -> None:
+        self.now += self.looks.pop(0) if self.looks else 10 * US
+        self.done.append("look")
+
+    def rehearse(self, until_ns: int) -> None:
+        self.now += 80 * US
+        self.rehearsal.took_ns = 80 * US
+        self.done.append("rehearse")
+
+
+def test_looks_fill_the_wait_and_end_before_the_tick(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    before = BeforeTick(bench.clock, bench.exchange, None, 1e-3)
+    assert bench.clock.before_spin is before
+    assert bench.clock.early_ns == 0
+    for tick in range(1, 30):
+        bench.now = tick * 1000 * US - 300 * US
+        bench.done.clear()
+        before(tick * 1000 * US)
+        assert bench.now <= tick * 1000 * US
+    assert 25 <= len(bench.done) <= 29  # all of the 300 µs but the last look's margin
+    assert before.look_ns == pytest.approx(10 * US, rel=0.2)
+
+
+def test_rehearsal_comes_first_and_sets_how_early_to_wake(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    before = BeforeTick(bench.clock, bench.exchange, bench.rehearsal, 1e-3)
+    assert bench.clock.early_ns == round(REHEARSAL_SHARE * 1000 * US)
+    before(300 * US)
+    assert bench.done[0] == "rehearse"
+    assert "look" in bench.done
+    assert bench.clock.early_ns == 160 * US
+
+
+def test_one_slow_look_does_not_end_them_all(monkeypatch):
+    bench = Bench(monkeypatch, [10 * US] * 20 + [4000 * US])
+    before = BeforeTick(bench.clock, bench.exchange, None, 1e-3)
+    looked = []
+    for tick in range(1, 400):
+        bench.now = max(bench.now, tick * 1000 * US - 300 * US)
+        bench.done.clear()
+        before(tick * 1000 * US)
+        looked.append(len(bench.done))
+    assert looked[1] == 0 or looked[2] == 0  # held back after it
+    assert looked[-1] >= 20
+
+
+def test_a_tick_that_has_passed_is_not_waited_for(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    BeforeTick(bench.clock, bench.exchange, None, 1e-3)(0)
+    assert bench.done == []
