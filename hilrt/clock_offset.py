@@ -7,6 +7,7 @@ the two, so the offset peer − master lies within ``[peer_ns − received_ns, p
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import NamedTuple
 
@@ -55,6 +56,11 @@ class ClockOffset:
         self._at_ns = 0
         self._newest: _Exchange | None = None
         self._kept: deque[_Exchange] = deque(maxlen=KEPT)
+
+    @property
+    def uncertainty(self) -> float:
+        """Bound of the offset's error, s: half of the least round trip; NaN before the first."""
+        return math.nan if self.round_trip_ns is None else 0.5e-9 * self.round_trip_ns
 
     def add(self, sent_ns: int, peer_ns: int, received_ns: int) -> bool:
         """Use one exchange.

@@ -85,9 +85,9 @@ class Pacing(Table):
 
     #: Busy-wait before a tick [µs]; "auto" measures the host.
     spin: Literal["auto"] | NonNegative = "auto"
-    #: Run the macro step once in vain shortly before each tick, so that the real one finds warm
-    #: caches; for a master with a processor of its own.
-    rehearse: bool = False
+    #: Make the macro step shortly before each tick; it stands if nothing more arrives. For a master
+    #: with a processor of its own.
+    draft: bool = False
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Priority under SCHED_FIFO; 0: an ordinary process.
@@ -239,6 +239,8 @@ class Reliability(Table):
     energy_drift: Positive = 0.1
     #: Tracking error power over the bond's running transmitted power.
     tracking: Positive = 0.5
+    #: Uncertainty of a bench's clock over its communication step.
+    clock: Positive = 0.5
     #: Session time before which the thresholds relative to a scale do not count: a motion from
     #: rest starts with a scale of nothing, s.
     warm_up: NonNegative = 0.05

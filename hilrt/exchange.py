@@ -49,6 +49,8 @@ class Exchange:
         Subsystems that run by themselves.
     late, lost : ndarray of int, shape (n,)
         Ticks at which each subsystem's sample was late; samples that never came or were refused.
+    taken : int
+        Samples taken in so far.
     age, compute_us : ndarray, shape (n,)
         Age of the newest sample at the cut [s], and what the subsystem took for its step.
     """
@@ -74,9 +76,13 @@ class Exchange:
         # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
         self._physical = [link.physical for link in links]
         self.benches = {link.name for link in links if link.physical}
+        self._clocks = [
+            link.clock if link.physical and isinstance(link, RemoteLink) else None for link in links
+        ]
         self._every = [int(every) for every in network.every]
         self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         self._misses = [0] * n
+        self._missing = [False] * n
         self._max_misses = list(max_misses)
         self._patience = [BENCH_PATIENCE * step * every for every in self._every]
         self._newest = [-np.inf] * n
@@ -87,6 +93,7 @@ class Exchange:
         self._last_words: dict[str, str] = {}
         self._doorbell: Doorbell | None = None
         self._next_ns = 0
+        self.taken = 0
         self._open = True  # `start` puts the first samples in
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
         #: All remote links share it: one look at its socket serves them all.
@@ -114,9 +121,22 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        given, t = self.given, t_ns * 1e-9
         self._take_arrivals(t_ns)
         self._open = False
+        given = self._look(tick, t_ns, elapsed_ns)
+        for s, missing in enumerate(self._missing):
+            if missing or self._misses[s]:
+                self._count_miss(s, bool(given.due[s]), missing)
+        return given
+
+    def preview(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
+        """What `cut` would give if nothing more arrived; nothing is counted."""
+        self._take_arrivals(t_ns)
+        return self._look(tick, t_ns, elapsed_ns)
+
+    def _look(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
+        """Who is due, who is late, and how old everything is at a communication point."""
+        given, t = self.given, t_ns * 1e-9
         given.regular = True
         given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
         for s in range(len(self.links)):
@@ -136,8 +156,7 @@ class Exchange:
             given.due[s] = due
             given.late[s] = late
             self.age[s] = age
-            if missing or self._misses[s]:
-                self._count_miss(s, due, missing)
+            self._missing[s] = missing
         return given
 
     def _take_arrivals(self, t_ns: int) -> None:
@@ -165,6 +184,7 @@ class Exchange:
 
     def _take(self, s: int, sample: Sample, t_end: float) -> None:
         given = self.given
+        self.taken += 1
         part, inputs = self._slices[s]
         if sample.y.shape != (part.stop - part.start,):
             raise SolverError(

@@ -74,6 +74,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
     "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
     "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
+    "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, 1.1),
     "alarm": Cause("a measured value outside its limits", 0.0, 1.1),
 }
 
@@ -142,6 +143,7 @@ def build_checks(
         "input_limited": network.inputs.names,
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
+        "clock_uncertain": network.subsystems,
         "alarm": list(alarms),
     }
     groups: list[slice] = []
@@ -291,6 +293,7 @@ class Monitor:
         part["input_limited"][:] = state.limited
         part["step_minimum"][:] = plan.at_minimum(state.h_next)
         part["deadline_missed"][:] = given.missed
+        np.divide(given.clock_error, plan.clock_limits, out=part["clock_uncertain"])
         part["alarm"][:] = state.alarms.active
         if given.t < limits.warm_up:
             for cause in RELATIVE:

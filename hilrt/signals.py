@@ -37,7 +37,13 @@ CONTROL_SIGNALS = (("error", ""), ("order", ""))
 PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
 #: The rest of the `StepInput`, so that a replay can make every decision again.
 CUT_SIGNALS = (("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", ""))
-PEER_CUT_SIGNALS = (("busy", ""), ("due", ""), ("reached", "s"), ("covered", "s"))
+PEER_CUT_SIGNALS = (
+    ("busy", ""),
+    ("due", ""),
+    ("reached", "s"),
+    ("covered", "s"),
+    ("clock_error", "s"),
+)
 #: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
 CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "late", *STAGES)
 
@@ -171,6 +177,7 @@ class RowWriter:
                 given.due,
                 given.reached,
                 given.covered,
+                given.clock_error,
                 (given.tick, given.elapsed, given.apply, given.regular, given.has_middle),
             ),
             out=self.row,

@@ -42,6 +42,9 @@ class StepInput:
     reached, covered : ndarray, shape (n subsystems,)
         Session time each subsystem has been advanced to, and length of the interval that its
         newest sample ends, s.
+    clock_error : ndarray, shape (n subsystems,)
+        Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
+        solvers, whose samples need no clock, NaN where it is not known yet.
     has_middle : bool
         Whether any `y_mid` is known.
     regular : bool
@@ -66,6 +69,7 @@ class StepInput:
     due: Bools
     reached: Floats
     covered: Floats
+    clock_error: Floats
     has_middle: bool = False
     regular: bool = True
     apply: bool = True
@@ -91,6 +95,7 @@ class StepInput:
             due=np.ones(n_subsystems, dtype=bool),
             reached=np.zeros(n_subsystems),
             covered=np.zeros(n_subsystems),
+            clock_error=np.zeros(n_subsystems),
         )
 
 

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -74,3 +76,12 @@ def test_an_answer_before_its_question_changes_nothing():
     assert not clock.add(100, 50, 99)
     assert clock.round_trip_ns is None
     assert clock.to_master_ns(42) == 42
+
+
+def test_half_of_the_quickest_round_trip_bounds_the_error():
+    clock = ClockOffset()
+    assert math.isnan(clock.uncertainty)
+    clock.add(0, 5_000, 400_000)
+    clock.add(1_000_000, 1_005_000, 1_100_000)
+    clock.add(2_000_000, 2_005_000, 2_900_000)
+    assert clock.uncertainty == pytest.approx(50e-6)

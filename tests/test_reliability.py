@@ -255,3 +255,14 @@ def test_a_fault_makes_a_session_unreliable():
 
 def test_a_session_that_never_began_has_no_time_to_judge():
     assert verdict(ended(), 0.0, None) == ("good", [])
+
+
+def test_a_clock_that_is_not_known_well_enough():
+    w = Watched()
+    flag = ("clock_uncertain", "a")
+    w.see(clock_error=np.array([np.nan, np.nan]))
+    assert w.monitor.active_flags() == []
+    w.see(clock_error=np.array([0.49 * STEP, np.nan]))
+    assert flag not in w.monitor.active_flags()
+    w.see(clock_error=np.array([0.51 * STEP, np.nan]))
+    assert w.monitor.active_flags() == [flag]

@@ -164,4 +164,5 @@ class Cuts:
         given.due[:] = chunk["due"][i]
         given.reached[:] = chunk["reached"][i]
         given.covered[:] = chunk["covered"][i]
+        given.clock_error[:] = chunk["clock_error"][i]
         return given

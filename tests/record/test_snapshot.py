@@ -64,5 +64,6 @@ def test_every_field_of_a_step_input_is_recorded():
     """A new field needs a column (hilrt/signals.py) and its way back (hilrt/replay/source.py)."""
     assert {field.name for field in dataclasses.fields(StepInput)} == {
         "tick", "t", "elapsed", "y", "t_valid", "fresh", "y_mid", "dy", "realised", "busy",
-        "late", "due", "reached", "covered", "has_middle", "regular", "apply", "missed",
+        "late", "due", "reached", "covered", "clock_error", "has_middle", "regular", "apply",
+        "missed",
     }  # fmt: skip
