@@ -1,4 +1,4 @@
-"""What the master does while it busy-waits for a tick: rehearse, and take what arrives.
+"""What the master does while it busy-waits for a tick: take what arrives, and draft the step.
 
 At the tick itself only what came in the last few microseconds is left to be taken in, by code that
 is still in the processor's caches.
@@ -7,11 +7,11 @@ is still in the processor's caches.
 from __future__ import annotations
 
 from hilrt.clock import WallClock, monotonic_ns
+from hilrt.draft import WINDOW, Draft
 from hilrt.exchange import Exchange
-from hilrt.rehearsal import Rehearsal
 
-#: Share of the macro step that the wait for a rehearsal may take.
-REHEARSAL_SHARE = 0.45
+#: Share of the macro step that may be spent awake for a draft, before the busy-waiting.
+DRAFT_SHARE = 0.45
 #: A look at the links begins only if this many times its usual duration is left until the tick.
 MARGIN = 1.5
 
@@ -22,9 +22,9 @@ class BeforeTick:
     Parameters
     ----------
     clock : WallClock
-        Its `early_ns` is set to what a rehearsal needs.
+        Its `early_ns` is set to what drafts need.
     exchange : Exchange
-    rehearsal : Rehearsal, optional
+    draft : Draft, optional
     step : float
         Macro step, s.
 
@@ -35,21 +35,25 @@ class BeforeTick:
     """
 
     def __init__(
-        self, clock: WallClock, exchange: Exchange, rehearsal: Rehearsal | None, step: float
+        self, clock: WallClock, exchange: Exchange, draft: Draft | None, step: float
     ) -> None:
         self.look_ns = 0
-        self._clock, self._exchange, self._rehearsal = clock, exchange, rehearsal
-        self._longest = round(REHEARSAL_SHARE * 1e9 * step) if rehearsal is not None else 0
+        self._clock, self._exchange, self._draft = clock, exchange, draft
+        self._longest = round(DRAFT_SHARE * 1e9 * step) if draft is not None else 0
         clock.early_ns = self._longest
         clock.before_spin = self
 
     def __call__(self, target_ns: int) -> None:
-        """Rehearse the step if there is time, then look for arrivals until the tick."""
-        if self._rehearsal is not None:
-            self._rehearsal.run(target_ns)
-            self._clock.early_ns = min(2 * self._rehearsal.took_ns, self._longest)
+        """Look for arrivals until the tick, and draft its step anew when one has changed it."""
+        draft = self._draft
+        if draft is not None:
+            self._clock.early_ns = min(round(WINDOW * draft.took_ns), self._longest)
         begun = monotonic_ns()
         while begun + MARGIN * self.look_ns < target_ns:
+            if draft is not None and draft.wanted(target_ns - begun):
+                draft.make()
+                begun = monotonic_ns()
+                continue
             self._exchange.prefetch()
             now = monotonic_ns()
             self.look_ns += (now - begun - self.look_ns) >> 3

@@ -14,6 +14,7 @@ from typing import Literal
 
 from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
+from hilrt.draft import Draft
 from hilrt.errors import SessionFault
 from hilrt.exchange import Exchange
 from hilrt.jacobians import JacobianKeeper
@@ -128,6 +129,8 @@ class Master:
         self._now = clock.now_ns if clock is not None else monotonic_ns
         self.progress = Progress()
         self.jacobians: JacobianKeeper | None = None
+        #: Makes the step in the wait for its tick.
+        self.draft: Draft | None = None
         #: Told when a bench's samples stay away, and when they are back.
         self.on_degraded: Callable[[bool, str], None] | None = None
         self._degrading: set[str] = set()
@@ -160,6 +163,8 @@ class Master:
         tick, t_ns, elapsed_ns = 0, 0, 0
         while True:
             if self.clock is not None:
+                if self.draft is not None:
+                    self.draft.announce(tick, t_ns, elapsed_ns)
                 await self.clock.sleep_until(grid.clock_ns(t_ns))
             else:
                 await self.exchange.collect(t_ns, self.step_timeout, self.stopping)
@@ -171,7 +176,8 @@ class Master:
             begun = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
             cut = self._now()
-            macro_step(self.plan, self.state, given)
+            if self.draft is None or not self.draft.stands(given):
+                macro_step(self.plan, self.state, given)
             stepped = self._now()
             h_ns = round(self.state.h_next * 1e9)
             alarmed = self.state.alarms.level >= STOP

@@ -21,11 +21,12 @@ from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
-from hilrt.before_tick import REHEARSAL_SHARE, BeforeTick
+from hilrt.before_tick import DRAFT_SHARE, BeforeTick
 from hilrt.check import check
 from hilrt.check_listen import unguarded
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
 from hilrt.config import SessionFile
+from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import (
@@ -50,7 +51,6 @@ from hilrt.procedure import Procedure
 from hilrt.realtime import enter_real_time, leave_real_time
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
-from hilrt.rehearsal import Rehearsal
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
@@ -172,10 +172,11 @@ class Session:
                 move_other_threads(self.cpus_for_children)
             clock = await self._make_clock() if self.real_time else None
             await self._arm(initialized, numerics)
+            draft: Draft | None = None
             if clock is not None:
-                self._prepare_ticks(clock, numerics)
+                draft = self._prepare_ticks(clock, numerics)
                 self._prepare_host(clock.spin_ns)
-            await self._loop(numerics, clock)
+            await self._loop(numerics, clock, draft)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -282,27 +283,31 @@ class Session:
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
             await asyncio.sleep(0.01)
 
-    def _prepare_ticks(self, clock: WallClock, numerics: Numerics) -> None:
+    def _prepare_ticks(self, clock: WallClock, numerics: Numerics) -> Draft | None:
         """Keep what can wait from delaying ticks; use the wait before one."""
         for child in self.children:
             if child.name in IN_LEFTOVER_TIME:
                 run_in_leftover_time(child.pid)
         plan, state, exchange = numerics
-        rehearses = self.tables.master.pacing.rehearse
-        rehearsal = Rehearsal(plan, state, exchange.given) if rehearses else None
-        BeforeTick(clock, exchange, rehearsal, plan.step)
+        draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
+        BeforeTick(clock, exchange, draft, plan.step)
+        return draft
+
+    def _drafts(self, numerics: Numerics) -> bool:
+        """Whether steps are drafted: not with a model corrector, which is too much to copy."""
+        return self.tables.master.pacing.draft and numerics.state.model is None
 
     def _prepare_host(self, spin_ns: int) -> None:
         """Priority and memory, as the session file asks; what this host refuses is a warning."""
         pacing, step = self.tables.master.pacing, self.tables.master.step
-        busy = spin_ns * 1e-9 / step + (REHEARSAL_SHARE if pacing.rehearse else 0.0)
+        busy = spin_ns * 1e-9 / step + (DRAFT_SHARE if pacing.draft else 0.0)
         for problem in enter_real_time(pacing, busy):
             self.journal.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
 
     # -- run --------------------------------------------------------------------------------------
 
-    async def _loop(self, numerics: Numerics, clock: Clock | None) -> None:
+    async def _loop(self, numerics: Numerics, clock: Clock | None, draft: Draft | None) -> None:
         assert self.feed is not None
         plan, state, exchange = numerics
         factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
@@ -321,6 +326,7 @@ class Session:
         if self.interrupted:
             master.request_stop(self.interrupted)
         self.operator.master = master
+        master.draft = draft
         master.on_degraded = self._degraded
         master.on_stretched = self._stretched
         if state.model is not None and not self.real_time:

@@ -23,7 +23,7 @@ KEPT: Final = 10
 #: Why a tick was missed, in words.
 WHY: Final = {
     "wake": "the host woke the master late",
-    "previous": "the slack of the tick before took too long",
+    "previous": "the tick before and its slack took too long",
     "cut": "taking in samples took too long",
     "macro_step": "the macro step took too long",
     "dispatch": "handing over the inputs took too long",

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt import before_tick
-from hilrt.before_tick import REHEARSAL_SHARE, BeforeTick
+from hilrt.before_tick import DRAFT_SHARE, BeforeTick
+from hilrt.draft import WINDOW
 
 US = 1000
 
@@ -18,16 +19,20 @@ class Bench:
         monkeypatch.setattr(before_tick, "monotonic_ns", lambda: self.now)
         self.clock = SimpleNamespace(early_ns=0, before_spin=None)
         self.exchange = SimpleNamespace(prefetch=self.look)
-        self.rehearsal = SimpleNamespace(run=self.rehearse, took_ns=0)
+        self.draft = SimpleNamespace(wanted=self.wanted, make=self.make, took_ns=80 * US)
+        self.drafted = False
 
     def look(self) -> None:
         self.now += self.looks.pop(0) if self.looks else 10 * US
         self.done.append("look")
 
-    def rehearse(self, until_ns: int) -> None:
+    def wanted(self, left_ns: int) -> bool:
+        return not self.drafted and left_ns < 200 * US
+
+    def make(self) -> None:
         self.now += 80 * US
-        self.rehearsal.took_ns = 80 * US
-        self.done.append("rehearse")
+        self.drafted = True
+        self.done.append("draft")
 
 
 def test_looks_fill_the_wait_and_end_before_the_tick(monkeypatch):
@@ -44,14 +49,16 @@ def test_looks_fill_the_wait_and_end_before_the_tick(monkeypatch):
     assert before.look_ns == pytest.approx(10 * US, rel=0.2)
 
 
-def test_rehearsal_comes_first_and_sets_how_early_to_wake(monkeypatch):
+def test_a_draft_is_made_when_it_is_wanted_and_looks_go_on(monkeypatch):
     bench = Bench(monkeypatch, [])
-    before = BeforeTick(bench.clock, bench.exchange, bench.rehearsal, 1e-3)
-    assert bench.clock.early_ns == round(REHEARSAL_SHARE * 1000 * US)
-    before(300 * US)
-    assert bench.done[0] == "rehearse"
-    assert "look" in bench.done
-    assert bench.clock.early_ns == 160 * US
+    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 1e-3)
+    assert bench.clock.early_ns == round(DRAFT_SHARE * 1000 * US)
+    before(400 * US)
+    assert bench.clock.early_ns == round(WINDOW * 80 * US)
+    assert bench.done.count("draft") == 1
+    assert bench.done[0] == "look"
+    assert bench.done[-1] == "look"
+    assert bench.now <= 400 * US
 
 
 def test_one_slow_look_does_not_end_them_all(monkeypatch):

@@ -63,7 +63,7 @@ async def test_ticks_that_passed_are_left_out_and_the_grid_stays():
     # Tick 4 is late itself; 5 to 8 have wholly passed; 9 has begun and runs late.
     assert [asked.tick for asked in link.asked] == [*range(5), *range(9, 20)]
     assert (link.asked[5].t, link.asked[5].h) == pytest.approx((0.005, 0.005))  # one merged step
-    assert progress.timeline.causes == {"dispatch": 1, "skipped": 4, "wake": 1}
+    assert progress.timeline.causes == {"dispatch": 1, "skipped": 4, "previous": 1}
     assert progress.missed == 6
     assert progress.max_h == 5 * MS
     flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
