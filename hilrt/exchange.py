@@ -241,12 +241,20 @@ class Exchange:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         tick, self._next_ns = self.given.tick, t_ns + h_ns
         leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
+        # Messages leave together: each would wake the thread that sends it anew.
+        ready: list[tuple[RemoteLink, bytes]] = []
         for s, link in enumerate(self.links):
             if leaves[s]:
-                link.dispatch(tick, starts[s], steps[s], state.sent[:, self._slices[s][1]])
+                coefficients = state.sent[:, self._slices[s][1]]
+                if isinstance(link, RemoteLink):
+                    ready.append((link, link.encoded(tick, starts[s], steps[s], coefficients)))
+                else:
+                    link.dispatch(tick, starts[s], steps[s], coefficients)
                 if not self._physical[s]:
                     self._busy[s] = True
                     self._answer_ns[s] = t_ns + self._every[s] * h_ns
+        for remote, data in ready:
+            remote.hub.send(remote, data)
 
     def prefetch(self) -> None:
         """Take what has already arrived, shortly before the tick, to have less to do at it."""

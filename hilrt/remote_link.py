@@ -191,8 +191,11 @@ class RemoteLink(Link):
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`; a message that cannot be queued is counted as ``send_lost``."""
-        message = self.step_message(tick=tick, t=t, h=h, coefficients=pack(coefficients))
-        self.hub.send(self, encode(message))
+        self.hub.send(self, self.encoded(tick, t, h, coefficients))
+
+    def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
+        """What `dispatch` sends; whoever asks for it has the hub send it at once."""
+        return encode(self.step_message(tick=tick, t=t, h=h, coefficients=pack(coefficients)))
 
     def poll(self) -> Sequence[Arrival]:
         """See `Link.poll`."""

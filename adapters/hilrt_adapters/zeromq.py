@@ -61,11 +61,11 @@ class ZeroMQLink(RemoteLink):
             self.computing = False
             self.heard_ns = self.hub.clock()
 
-    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """See `Link.dispatch`."""
+    def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
+        """See `RemoteLink.encoded`."""
         self._tick = tick
         self.computing = True
-        super().dispatch(tick, t, h, coefficients)
+        return super().encoded(tick, t, h, coefficients)
 
     def initialized(self, message: Initialized) -> Sample:
         """Outputs at the start."""
