@@ -13,6 +13,7 @@ from hilrt.config import load_session
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError
 from hilrt.jacobians import JacobianKeeper
+from hilrt.models.integrate import ExactSteps
 from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
 from hilrt.run import Result, RunOptions
@@ -174,7 +175,7 @@ class _Hardening(Linear):
         )
         if t >= 0.02 and self.system.A[1, 0] != -4e5:
             self.system = stiff
-            self._steps.clear()
+            self.steps = ExactSteps(stiff.A, stiff.B)
         return super().advance(t, h, u)
 
 

@@ -1,7 +1,7 @@
 """Two pendula coupled at their tips by a spring and a damper, in a plane (paper 001, section 4.3).
 
 Pendulum 1 owns the coupling and outputs the force on the tip of pendulum 2, as a vector; pendulum 2
-outputs its tip's motion. Symplectic Euler in the angle.
+outputs its tip's motion. Symplectic Euler in the angle, or without an error of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hilrt.models.integrate import Integrator, tight_step
 from hilrt.models.two_mass import micro_steps
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
@@ -30,14 +31,23 @@ class Pendulum(Solver):
         Initial angle to the vertical, rad; at rest.
     micro_step : float
         Longest step of the integrator, s.
+    integrator : {"paper", "exact"}
+        Symplectic Euler, or an adaptive method with a tight tolerance.
     """
 
     def __init__(
-        self, m: float, length: float, pivot: float, angle: float, micro_step: float
+        self,
+        m: float,
+        length: float,
+        pivot: float,
+        angle: float,
+        micro_step: float,
+        integrator: Integrator,
     ) -> None:
         self.m, self.length, self.pivot = m, length, pivot
         self.angle, self.rate = angle, 0.0
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
 
     def tip(self) -> Floats:
         """Position of the mass, m, shape (2,)."""
@@ -54,11 +64,31 @@ class Pendulum(Solver):
         kinetic = 0.5 * self.m * (self.length * self.rate) ** 2
         return kinetic - self.m * GRAVITY * self.length * math.cos(self.angle)
 
-    def _swing(self, fx: float, fy: float, dt: float) -> None:
+    def _acceleration(self, u: Floats) -> float:
+        """Angular acceleration under the inputs, rad/s²."""
+        fx, fy = self._acting(u)
         s, c = math.sin(self.angle), math.cos(self.angle)
-        along = c * fx + s * (fy - self.m * GRAVITY)
-        self.rate += dt * along / (self.m * self.length)
-        self.angle += dt * self.rate
+        return (c * fx + s * (fy - self.m * GRAVITY)) / (self.m * self.length)
+
+    def _acting(self, u: Floats) -> tuple[float, float]:
+        """Force on the tip, N."""
+        raise NotImplementedError
+
+    def _swing(self, t: float, h: float, u: InputPolynomial) -> None:
+        """Integrate; by symplectic Euler, with the inputs read at the start of each micro step."""
+        if self.exact:
+            state = np.array([self.angle, self.rate])
+            self.angle, self.rate = tight_step(self._rates, state, t, h, u).tolist()
+            return
+        n = micro_steps(h, self.micro_step)
+        dt = h / n
+        for i in range(n):
+            self.rate += dt * self._acceleration(u(t + i * dt))
+            self.angle += dt * self.rate
+
+    def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
+        self.angle, self.rate = state.tolist()
+        return np.array([self.rate, self._acceleration(u)])
 
     def save_state(self) -> tuple[float, float]:
         """Angle and angular speed."""
@@ -98,8 +128,9 @@ class Pendulum1(Pendulum):
         kc: float = 10.0,
         cc: float = 0.0,
         micro_step: float = 1e-3,
+        integrator: Integrator = "paper",
     ) -> None:
-        super().__init__(m, length, pivot, angle, micro_step)
+        super().__init__(m, length, pivot, angle, micro_step, integrator)
         self.kc, self.cc = kc, cc
         self.natural = float(np.linalg.norm(np.array(tip2) - self.tip()))
 
@@ -128,13 +159,13 @@ class Pendulum1(Pendulum):
         return self._sample(u0)
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate, the other tip's motion read at the start of each micro step."""
-        n = micro_steps(h, self.micro_step)
-        dt = h / n
-        for i in range(n):
-            fx, fy = self.force(u(t + i * dt))
-            self._swing(-fx, -fy, dt)
+        """Integrate under the other tip's motion."""
+        self._swing(t, h, u)
         return self._sample(u(t + h))
+
+    def _acting(self, u: Floats) -> tuple[float, float]:
+        fx, fy = self.force(u)
+        return -fx, -fy
 
 
 class Pendulum2(Pendulum):
@@ -150,8 +181,9 @@ class Pendulum2(Pendulum):
         pivot: float = 10.0,
         angle: float = math.pi / 18.0,
         micro_step: float = 1e-3,
+        integrator: Integrator = "paper",
     ) -> None:
-        super().__init__(m, length, pivot, angle, micro_step)
+        super().__init__(m, length, pivot, angle, micro_step, integrator)
 
     def _sample(self) -> Sample:
         return Sample(np.concatenate((self.tip_rate(), self.tip())))
@@ -161,10 +193,10 @@ class Pendulum2(Pendulum):
         return self._sample()
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate, the force read at the start of each micro step."""
-        n = micro_steps(h, self.micro_step)
-        dt = h / n
-        for i in range(n):
-            fx, fy = u(t + i * dt).tolist()
-            self._swing(fx, fy, dt)
+        """Integrate under the force."""
+        self._swing(t, h, u)
         return self._sample()
+
+    def _acting(self, u: Floats) -> tuple[float, float]:
+        fx, fy = u.tolist()
+        return fx, fy

@@ -15,6 +15,7 @@ import math
 
 import numpy as np
 
+from hilrt.models.integrate import Integrator, tight_step
 from hilrt.models.two_mass import micro_steps
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
@@ -111,7 +112,9 @@ class Mechanics(Solver):
     Parameters
     ----------
     micro_step : float
-        Longest step of the integrator (symplectic Euler), s.
+        Longest step of the integrator, s.
+    integrator : {"paper", "exact"}
+        Symplectic Euler, or an adaptive method with a tight tolerance.
     """
 
     inputs = (Port("force", "N", start=FORCE0),)
@@ -122,8 +125,9 @@ class Mechanics(Solver):
         Port("theta2", "rad"),
     )
 
-    def __init__(self, micro_step: float = 0.01) -> None:
+    def __init__(self, micro_step: float = 0.01, integrator: Integrator = "paper") -> None:
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
         self.state = (THETA1, THETA2, 0.0, 0.0)  # θ1, θ2, ω1, ω2
 
     def _sample(self) -> Sample:
@@ -136,7 +140,11 @@ class Mechanics(Solver):
         return self._sample()
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by symplectic Euler, the force read at the start of each micro step."""
+        """Integrate; by symplectic Euler, with the force read at the start of each micro step."""
+        if self.exact:
+            state = tight_step(self._rates, np.array(self.state), t, h, u).tolist()
+            self.state = (state[0], state[1], state[2], state[3])
+            return self._sample()
         n = micro_steps(h, self.micro_step)
         dt = h / n
         theta1, theta2, omega1, omega2 = self.state
@@ -149,6 +157,11 @@ class Mechanics(Solver):
             theta2 += dt * omega2
         self.state = (theta1, theta2, omega1, omega2)
         return self._sample()
+
+    def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
+        theta1, theta2, omega1, omega2 = state.tolist()
+        a1, a2 = angular_acceleration(theta1, theta2, omega1, omega2, float(u[0]))
+        return np.array([omega1, omega2, a1, a2])
 
     def save_state(self) -> tuple[float, float, float, float]:
         """Angles and angular speeds."""
@@ -167,7 +180,9 @@ class Hydraulics(Solver):
     frequency : float
         Of the spool's oscillation, Hz.
     micro_step : float
-        Longest step of the integrator (Euler), s.
+        Longest step of the integrator, s.
+    integrator : {"paper", "exact"}
+        Euler, or an adaptive method with a tight tolerance.
     """
 
     inputs = (Port("rate", "m/s"), Port("length", "m", start=LENGTH0))
@@ -178,9 +193,15 @@ class Hydraulics(Solver):
         Port("spool", "", description="0 closed, 1 open"),
     )
 
-    def __init__(self, frequency: float = 2.0, micro_step: float = 2.5e-4) -> None:
+    def __init__(
+        self,
+        frequency: float = 2.0,
+        micro_step: float = 2.5e-4,
+        integrator: Integrator = "paper",
+    ) -> None:
         self.omega = 2.0 * math.pi * frequency
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
         self.p1, self.p2, self.spool0 = pressures_at_rest()
 
     def spool(self, t: float) -> float:
@@ -196,7 +217,11 @@ class Hydraulics(Solver):
         return self._sample(t0, u0)
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by Euler, the motion read at the start of each micro step."""
+        """Integrate; by Euler, with the motion read at the start of each micro step."""
+        if self.exact:
+            state = np.array([self.p1, self.p2])
+            self.p1, self.p2 = tight_step(self._rates, state, t, h, u).tolist()
+            return self._sample(t + h, u(t + h))
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
@@ -205,6 +230,10 @@ class Hydraulics(Solver):
             self.p1 += dt * d1
             self.p2 += dt * d2
         return self._sample(t + h, u(t + h))
+
+    def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
+        (p1, p2), (rate, s) = state.tolist(), u.tolist()
+        return np.array(pressure_rates(p1, p2, s, rate, self.spool(t)))
 
     def save_state(self) -> tuple[float, float]:
         """Both pressures."""

@@ -6,12 +6,12 @@ against: over a macro step the state follows the input polynomial without any er
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.models.integrate import ExactSteps
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 Matrix = Sequence[Sequence[float]]
@@ -58,7 +58,7 @@ class Linear(Solver):
             )
             for port, row in zip(_ports(outputs, "y", c.shape[0]), d, strict=True)
         )
-        self._steps: dict[tuple[float, int], tuple[Floats, Floats]] = {}
+        self.steps = ExactSteps(self.system.A, self.system.B)
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0`."""
@@ -66,22 +66,8 @@ class Linear(Solver):
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
         """Integrate the input polynomial exactly."""
-        order = len(u.coefficients) - 1
-        x_next, coefficients = self._transition(h, order)
-        scale = np.array([h**m / math.factorial(m) for m in range(order + 1)])[:, None]
-        powers = (u.coefficients * scale).ravel()
-        self.x = x_next @ self.x + coefficients @ powers
+        self.x = self.steps.step(self.x, h, u)
         return Sample(self.system.C @ self.x + self.system.D @ u(t + h))
-
-    def _transition(self, h: float, order: int) -> tuple[Floats, Floats]:
-        """``e^{Ah}``, and how the state answers to a_0 … a_order, shape (nx, (order + 1) nu)."""
-        key = (h, order)
-        if key not in self._steps:
-            if len(self._steps) > 64:  # a variable step would keep them all
-                self._steps.clear()
-            x_next, integrals = self.system.discretize(h, order)
-            self._steps[key] = x_next, np.hstack(list(integrals))
-        return self._steps[key]
 
     def save_state(self) -> Floats:
         """The state vector."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.models.integrate import Integrator, tight_step
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 
@@ -42,6 +43,8 @@ class Segment(Solver):
         rise and fall, s.
     micro_step : float
         Longest step of the integration (classical Runge-Kutta), s.
+    integrator : {"paper", "exact"}
+        Classical Runge-Kutta, or an adaptive method with a tight tolerance.
     """
 
     inputs = (
@@ -73,6 +76,7 @@ class Segment(Solver):
         length: float = 0.025,
         rise: float = 1e-3,
         micro_step: float = 1e-3,
+        integrator: Integrator = "paper",
     ) -> None:
         if len(x) != len(v) or not len(x):
             raise ValueError(f"{len(x)} displacements and {len(v)} velocities: give one per mass")
@@ -81,6 +85,7 @@ class Segment(Solver):
         self.hit, self.force = hit, force
         self.first, self.period, self.length, self.rise = first, period, length, rise
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
 
     def impulse(self, t: float) -> float:
         """Force of the impulses at `t` [s], N."""
@@ -122,7 +127,11 @@ class Segment(Solver):
         return self._output()
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by the classical Runge-Kutta method."""
+        """Integrate; by the classical Runge-Kutta method, or with a tight tolerance."""
+        if self.exact:
+            flat = tight_step(self._rates, self.state.ravel(), t, h, u)
+            self.state = flat.reshape(self.state.shape)
+            return self._output()
         n = max(1, math.ceil(h / self.micro_step))
         k = h / n
         s, u1 = self.state, u(t)
@@ -137,6 +146,9 @@ class Segment(Solver):
             s = s + (k / 6.0) * (a + 2.0 * (b + c) + d)
         self.state = s
         return self._output()
+
+    def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
+        return self.derivative(t, state.reshape(2, -1), u).ravel()
 
     def save_state(self) -> Any:
         """Displacements and velocities."""

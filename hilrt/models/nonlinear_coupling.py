@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.models.integrate import Integrator, tight_step
 from hilrt.models.two_mass import micro_steps
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
@@ -36,6 +37,8 @@ class NonlinearCoupling(Solver):
         Initial displacement [m] and velocity [m/s].
     micro_step : float
         Longest step of the integrator (classical Runge-Kutta), s.
+    integrator : {"paper", "exact"}
+        Classical Runge-Kutta, or an adaptive method with a tight tolerance.
     """
 
     inputs = (Port("s", "m"), Port("v", "m/s"))
@@ -58,12 +61,14 @@ class NonlinearCoupling(Solver):
         s: float = 0.6,
         v: float = 0.0,
         micro_step: float = 1e-4,
+        integrator: Integrator = "paper",
     ) -> None:
         self.nonlinearity, self.ck, self.dk = nonlinearity, ck, dk
         self.d_min, self.d_max = d_min, d_max
         self.m, self.c, self.d = m, c, d
         self.s, self.v = s, v
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
         self._v1 = 0.0  # of mass 1, as last heard
 
     def damping(self, w: float) -> float:
@@ -93,7 +98,11 @@ class NonlinearCoupling(Solver):
         return self._sample(u0)
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by the classical Runge-Kutta method."""
+        """Integrate; by the classical Runge-Kutta method, or with a tight tolerance."""
+        if self.exact:
+            state = np.array([self.s, self.v])
+            self.s, self.v = tight_step(self._rates, state, t, h, u).tolist()
+            return self._sample(u(t + h))
         n = micro_steps(h, self.micro_step)
         k = h / n
         s, v, end = self.s, self.v, u(t).tolist()
@@ -111,6 +120,10 @@ class NonlinearCoupling(Solver):
             v += k / 6.0 * (a1 + 2.0 * (a2 + a3) + a4)
         self.s, self.v = s, v
         return self._sample(u(t + h))
+
+    def _rates(self, t: float, state: Floats, u: Floats) -> Floats:
+        s, v = state.tolist()
+        return np.array([v, self._acceleration(s, v, *u.tolist())])
 
     def save_state(self) -> tuple[float, float, float]:
         """Displacement, velocity, and the speed of mass 1 as last heard."""

@@ -2,7 +2,7 @@
 
 Mass 1 owns the coupling spring and damper and outputs the force that acts on mass 2; mass 2
 outputs its motion. Both integrate by symplectic Euler, which conserves the energy of the undamped
-oscillator but for a small ripple, so that an energy error is the coupling's.
+oscillator but for a small ripple, so that an energy error is the coupling's; or exactly.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from hilrt.models.integrate import ExactSteps, Integrator
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 
@@ -30,6 +31,8 @@ class Mass1(Solver):
         Initial displacement [m] and velocity [m/s].
     micro_step : float
         Longest step of the integrator, s.
+    integrator : {"paper", "exact"}
+        Symplectic Euler, or no error at all.
     """
 
     inputs = (Port("x2", "m"), Port("v2", "m/s"))
@@ -49,10 +52,13 @@ class Mass1(Solver):
         x: float = 0.0,
         v: float = 100.0,
         micro_step: float = 1e-3,
+        integrator: Integrator = "paper",
     ) -> None:
         self.m, self.k, self.kc, self.c, self.cc = m, k, kc, c, cc
         self.x, self.v = x, v
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
+        self._steps: ExactSteps | None = None
 
     def _force(self, u: Floats) -> float:
         return float(self.kc * (self.x - u[0]) + self.cc * (self.v - u[1]))
@@ -65,7 +71,10 @@ class Mass1(Solver):
         return self._sample(u0)
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by symplectic Euler, the inputs read at the start of each micro step."""
+        """Integrate; by symplectic Euler, with the inputs read at the start of each micro step."""
+        if self.exact:
+            self.x, self.v = self._exact_step(t, h, u).tolist()
+            return self._sample(u(t + h))
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
@@ -73,6 +82,14 @@ class Mass1(Solver):
             self.v += dt * (-self.k * self.x - self.c * self.v - force) / self.m
             self.x += dt * self.v
         return self._sample(u(t + h))
+
+    def _exact_step(self, t: float, h: float, u: InputPolynomial) -> Floats:
+        if self._steps is None:
+            k, c = self.k + self.kc, self.c + self.cc
+            A = np.array([[0.0, 1.0], [-k / self.m, -c / self.m]])
+            B = np.array([[0.0, 0.0], [self.kc / self.m, self.cc / self.m]])
+            self._steps = ExactSteps(A, B)
+        return self._steps.step(np.array([self.x, self.v]), h, u)
 
     def save_state(self) -> tuple[float, float]:
         """Displacement and velocity."""
@@ -92,8 +109,8 @@ class Mass2(Solver):
         Mass [kg], wall stiffness [N/m] and damping [N s/m].
     x, v : float
         Initial displacement [m] and velocity [m/s].
-    micro_step : float
-        Longest step of the integrator, s.
+    micro_step, integrator
+        As for `Mass1`.
     """
 
     inputs = (Port("force", "N"),)
@@ -107,10 +124,13 @@ class Mass2(Solver):
         x: float = 0.0,
         v: float = -100.0,
         micro_step: float = 1e-3,
+        integrator: Integrator = "paper",
     ) -> None:
         self.m, self.k, self.c = m, k, c
         self.x, self.v = x, v
         self.micro_step = micro_step
+        self.exact = integrator == "exact"
+        self._steps: ExactSteps | None = None
 
     def _sample(self) -> Sample:
         return Sample(np.array([self.v, self.x]))
@@ -120,7 +140,10 @@ class Mass2(Solver):
         return self._sample()
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Integrate by symplectic Euler, the force read at the start of each micro step."""
+        """Integrate; by symplectic Euler, with the force read at the start of each micro step."""
+        if self.exact:
+            self.x, self.v = self._exact_step(t, h, u).tolist()
+            return self._sample()
         n = micro_steps(h, self.micro_step)
         dt = h / n
         for i in range(n):
@@ -128,6 +151,12 @@ class Mass2(Solver):
             self.v += dt * (-self.k * self.x - self.c * self.v + force) / self.m
             self.x += dt * self.v
         return self._sample()
+
+    def _exact_step(self, t: float, h: float, u: InputPolynomial) -> Floats:
+        if self._steps is None:
+            A = np.array([[0.0, 1.0], [-self.k / self.m, -self.c / self.m]])
+            self._steps = ExactSteps(A, np.array([[0.0], [1.0 / self.m]]))
+        return self._steps.step(np.array([self.x, self.v]), h, u)
 
     def save_state(self) -> tuple[float, float]:
         """Displacement and velocity."""

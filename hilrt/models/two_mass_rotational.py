@@ -1,12 +1,14 @@
 """Two-mass rotational oscillator as two subsystems (METHODS section 6, paper 003).
 
-Each side takes one forward Euler step per macro step, and one half step for its mid-step output.
+Each side takes one forward Euler step per macro step, and one half step for its mid-step output;
+or both steps exactly.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hilrt.models.integrate import ExactSteps, Integrator
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 
@@ -21,6 +23,8 @@ class Side1(Solver):
         Stiffness and damping of the coupling.
     phi, omega, phi2 : float
         Initial angle [rad] and speed [rad/s], and angle of inertia 2, rad.
+    integrator : {"paper", "exact"}
+        Forward Euler, or no error at all.
     """
 
     inputs = (Port("omega2", "rad/s"),)
@@ -41,9 +45,14 @@ class Side1(Solver):
         phi: float = 0.1,
         omega: float = 0.1,
         phi2: float = 0.2,
+        integrator: Integrator = "paper",
     ) -> None:
         self.J, self.c, self.d, self.ck, self.dk = J, c, d, ck, dk
         self.state = np.array([phi, omega, phi2])
+        stiff, damped = -(c + ck) / J, -(d + dk) / J
+        A = np.array([[0.0, 1.0, 0.0], [stiff, damped, ck / J], [0.0, 0.0, 0.0]])
+        B = np.array([[0.0], [dk / J], [1.0]])
+        self._steps = ExactSteps(A, B) if integrator == "exact" else None
 
     def _derivative(self, x: Floats, omega2: float) -> Floats:
         phi, omega, phi2 = x
@@ -65,10 +74,14 @@ class Side1(Solver):
         return Sample(self._output(self.state, float(u0[0])))
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """One forward Euler step; the mid-step output from one half step."""
-        slope = self._derivative(self.state, float(u(t)[0]))
-        middle = self.state + 0.5 * h * slope
-        self.state = self.state + h * slope
+        """One step; the mid-step output from one half step."""
+        if self._steps is not None:
+            middle = self._steps.step(self.state, 0.5 * h, u)
+            self.state = self._steps.step(self.state, h, u)
+        else:
+            slope = self._derivative(self.state, float(u(t)[0]))
+            middle = self.state + 0.5 * h * slope
+            self.state = self.state + h * slope
         return Sample(
             y=self._output(self.state, float(u(t + h)[0])),
             y_mid=self._output(middle, float(u(t + 0.5 * h)[0])),
@@ -92,6 +105,8 @@ class Side2(Solver):
         Inertia [kg m²], wall stiffness [N m/rad] and damping [N m s/rad].
     phi, omega : float
         Initial angle [rad] and speed [rad/s].
+    integrator : {"paper", "exact"}
+        As for `Side1`.
     """
 
     inputs = (Port("torque", "N*m"),)
@@ -104,9 +119,12 @@ class Side2(Solver):
         d: float = 2.0,
         phi: float = 0.2,
         omega: float = 0.1,
+        integrator: Integrator = "paper",
     ) -> None:
         self.J, self.c, self.d = J, c, d
         self.state = np.array([phi, omega])
+        A = np.array([[0.0, 1.0], [-c / J, -d / J]])
+        self._steps = ExactSteps(A, np.array([[0.0], [1.0 / J]])) if integrator == "exact" else None
 
     def _derivative(self, torque: float) -> Floats:
         phi, omega = self.state
@@ -117,10 +135,14 @@ class Side2(Solver):
         return Sample(self.state[::-1].copy())
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """One forward Euler step; the mid-step output from one half step."""
-        slope = self._derivative(float(u(t)[0]))
-        middle = self.state + 0.5 * h * slope
-        self.state = self.state + h * slope
+        """One step; the mid-step output from one half step."""
+        if self._steps is not None:
+            middle = self._steps.step(self.state, 0.5 * h, u)
+            self.state = self._steps.step(self.state, h, u)
+        else:
+            slope = self._derivative(float(u(t)[0]))
+            middle = self.state + 0.5 * h * slope
+            self.state = self.state + h * slope
         return Sample(y=self.state[::-1].copy(), y_mid=middle[::-1].copy())
 
     def save_state(self) -> Floats:
