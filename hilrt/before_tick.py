@@ -10,8 +10,6 @@ from hilrt.clock import WallClock, monotonic_ns
 from hilrt.draft import WINDOW, Draft
 from hilrt.exchange import Exchange
 
-#: Share of the macro step that may be spent awake for a draft, before the busy-waiting.
-DRAFT_SHARE = 0.45
 #: A look at the links begins only if this many times its usual duration is left until the tick.
 MARGIN = 1.5
 
@@ -25,8 +23,8 @@ class BeforeTick:
         Its `early_ns` is set to what drafts need.
     exchange : Exchange
     draft : Draft, optional
-    step : float
-        Macro step, s.
+    longest_ns : int
+        Longest that the clock may wake early for a draft, ns.
 
     Attributes
     ----------
@@ -35,11 +33,11 @@ class BeforeTick:
     """
 
     def __init__(
-        self, clock: WallClock, exchange: Exchange, draft: Draft | None, step: float
+        self, clock: WallClock, exchange: Exchange, draft: Draft | None, longest_ns: int
     ) -> None:
         self.look_ns = 0
         self._clock, self._exchange, self._draft = clock, exchange, draft
-        self._longest = round(DRAFT_SHARE * 1e9 * step) if draft is not None else 0
+        self._longest = longest_ns if draft is not None else 0
         clock.early_ns = self._longest
         clock.before_spin = self
 

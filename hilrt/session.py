@@ -21,7 +21,7 @@ from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
-from hilrt.before_tick import DRAFT_SHARE, BeforeTick
+from hilrt.before_tick import BeforeTick
 from hilrt.check import check
 from hilrt.check_listen import unguarded
 from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
@@ -68,6 +68,10 @@ PROCESS_END = 0.1
 RECORDER_PATIENCE = 10.0
 #: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
 LONGEST_SPIN = 0.7
+#: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
+LONGEST_SPIN_REAL_TIME = 0.3
+#: Share of the macro step to wake early for a draft, without a real-time priority.
+DRAFT_SHARE = 0.45
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page"})
 #: How often views are told that a waiting session is still there, s.
@@ -263,7 +267,8 @@ class Session:
         master = self.tables.master
         if master.pacing.spin != "auto":
             return WallClock(round(master.pacing.spin * 1e3))
-        return WallClock(min(await measure_spin_ns(), round(LONGEST_SPIN * master.step * 1e9)))
+        share = LONGEST_SPIN_REAL_TIME if master.pacing.priority else LONGEST_SPIN
+        return WallClock(min(await measure_spin_ns(), round(share * master.step * 1e9)))
 
     async def _open_log(self, numerics: Numerics, initialized: Initialized) -> None:
         plan, state, _ = numerics
@@ -290,7 +295,8 @@ class Session:
                 run_in_leftover_time(child.pid)
         plan, state, exchange = numerics
         draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
-        BeforeTick(clock, exchange, draft, plan.step)
+        share = 0.0 if self.tables.master.pacing.priority else DRAFT_SHARE
+        BeforeTick(clock, exchange, draft, round(share * plan.step * 1e9))
         return draft
 
     def _drafts(self, numerics: Numerics) -> bool:
@@ -300,7 +306,7 @@ class Session:
     def _prepare_host(self, spin_ns: int) -> None:
         """Priority and memory, as the session file asks; what this host refuses is a warning."""
         pacing, step = self.tables.master.pacing, self.tables.master.step
-        busy = spin_ns * 1e-9 / step + (DRAFT_SHARE if pacing.draft else 0.0)
+        busy = spin_ns * 1e-9 / step
         for problem in enter_real_time(pacing, busy):
             self.journal.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)

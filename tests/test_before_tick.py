@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt import before_tick
-from hilrt.before_tick import DRAFT_SHARE, BeforeTick
+from hilrt.before_tick import BeforeTick
 from hilrt.draft import WINDOW
 
 US = 1000
@@ -37,7 +37,7 @@ class Bench:
 
 def test_looks_fill_the_wait_and_end_before_the_tick(monkeypatch):
     bench = Bench(monkeypatch, [])
-    before = BeforeTick(bench.clock, bench.exchange, None, 1e-3)
+    before = BeforeTick(bench.clock, bench.exchange, None, 450 * US)
     assert bench.clock.before_spin is before
     assert bench.clock.early_ns == 0
     for tick in range(1, 30):
@@ -51,8 +51,8 @@ def test_looks_fill_the_wait_and_end_before_the_tick(monkeypatch):
 
 def test_a_draft_is_made_when_it_is_wanted_and_looks_go_on(monkeypatch):
     bench = Bench(monkeypatch, [])
-    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 1e-3)
-    assert bench.clock.early_ns == round(DRAFT_SHARE * 1000 * US)
+    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 450 * US)
+    assert bench.clock.early_ns == 450 * US
     before(400 * US)
     assert bench.clock.early_ns == round(WINDOW * 80 * US)
     assert bench.done.count("draft") == 1
@@ -63,7 +63,7 @@ def test_a_draft_is_made_when_it_is_wanted_and_looks_go_on(monkeypatch):
 
 def test_one_slow_look_does_not_end_them_all(monkeypatch):
     bench = Bench(monkeypatch, [10 * US] * 20 + [4000 * US])
-    before = BeforeTick(bench.clock, bench.exchange, None, 1e-3)
+    before = BeforeTick(bench.clock, bench.exchange, None, 450 * US)
     looked = []
     for tick in range(1, 400):
         bench.now = max(bench.now, tick * 1000 * US - 300 * US)
@@ -76,5 +76,5 @@ def test_one_slow_look_does_not_end_them_all(monkeypatch):
 
 def test_a_tick_that_has_passed_is_not_waited_for(monkeypatch):
     bench = Bench(monkeypatch, [])
-    BeforeTick(bench.clock, bench.exchange, None, 1e-3)(0)
+    BeforeTick(bench.clock, bench.exchange, None, 450 * US)(0)
     assert bench.done == []
