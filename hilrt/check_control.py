@@ -154,6 +154,12 @@ def _check_feedthrough(topology: Topology, findings: Findings) -> None:
         return
     place, method = (STEP, step.method) if step.method == "local" else (ORDER, order.method)
     connected = {connection.source for connection in topology.tables.connections}
+    connected -= {  # put right before they are used
+        effort
+        for bond in topology.tables.bonds
+        if bond.correction.method == "feedthrough"
+        for effort in bond.efforts
+    }
     through = [
         f"{subsystem}.{port.name}"
         for subsystem, ports in topology.ports.items()

@@ -19,7 +19,7 @@ from hilrt.coupling.model_corrector import (
 from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
 from hilrt.link import Link
-from hilrt.network import Bools, Network
+from hilrt.network import Network
 from hilrt.probe import PERTURBATION
 from hilrt.solver import Floats
 
@@ -33,19 +33,8 @@ def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
     chosen = [
         i for i, b in enumerate(bonds.of_element) if bonds.tables[b].correction.method == method
     ]
-    efforts = np.flatnonzero(corrected_efforts(network, method))
+    efforts = np.flatnonzero(network.corrected_efforts(method))
     return {int(owner[i]) for i in efforts}, {int(owner[bonds.flow[i]]) for i in chosen}
-
-
-def corrected_efforts(network: Network, method: str) -> Bools:
-    """Outputs that are efforts of bonds corrected by `method`, shape (ny,)."""
-    mask = np.zeros(len(network.outputs), dtype=bool)
-    bonds = network.bonds
-    outputs = np.concatenate((bonds.effort, bonds.more))
-    elements = np.concatenate((np.arange(len(bonds.effort)), bonds.more_of))
-    for output, bond in zip(outputs, bonds.of_element[elements], strict=True):
-        mask[output] |= bonds.tables[bond].correction.method == method
-    return mask
 
 
 async def find_feedthrough(
@@ -65,7 +54,7 @@ async def find_feedthrough(
     for s in sorted(efforts):
         rows, columns = network.outputs.slices[s], network.inputs.slices[s]
         D[rows, columns] = await _feedthrough_of(links[s], tables, u0[columns], _shape(network, s))
-    D[~corrected_efforts(network, "feedthrough")] = 0.0
+    D[~network.corrected_efforts("feedthrough")] = 0.0
     try:
         return build_feedthrough(D, network.L)
     except ValueError as error:
@@ -125,7 +114,7 @@ async def find_model_corrector(
             "add [subsystems.NAME.jacobian] with a source"
         )
     methods = [b.correction for b in tables.bonds if b.correction.method == "model"]
-    keep = ~corrected_efforts(network, "energy") & ~corrected_efforts(network, "feedthrough")
+    keep = ~network.corrected_efforts("energy") & ~network.corrected_efforts("feedthrough")
     alpha = min(correction.alpha for correction in methods)
     return build_model_corrector(network, given, identified, keep, alpha, h, y0)
 

@@ -127,6 +127,16 @@ class Network:
         looped = self.outputs.owner[np.diag(reach)]
         return [s for s in range(len(self.subsystems)) if s in looped]
 
+    def corrected_efforts(self, method: str) -> Bools:
+        """Outputs that are efforts of bonds corrected by `method`, shape (ny,)."""
+        mask = np.zeros(len(self.outputs), dtype=bool)
+        bonds = self.bonds
+        outputs = np.concatenate((bonds.effort, bonds.more))
+        elements = np.concatenate((np.arange(len(bonds.effort)), bonds.more_of))
+        for output, bond in zip(outputs, bonds.of_element[elements], strict=True):
+            mask[output] |= bonds.tables[bond].correction.method == method
+        return mask
+
     def _through(self) -> Bools:
         """Whether an output needs another one directly, shape (ny, ny)."""
         through: Bools = (self.feedthrough @ (self.L != 0)).astype(bool)

@@ -189,7 +189,9 @@ def build_plan(
         holds_when_late=np.array([policy == "hold" for policy in late]),
         predicts=np.array([policy == "predict" for policy in late]),
         reliability=tables.reliability,
-        checks=build_checks(network, tests_errors=controls.tests, alarms=alarms.names),
+        checks=build_checks(
+            network, tests_errors=controls.tests, alarms=alarms.names, acting=not shadow
+        ),
         alarms=alarms,
         shadow=shadow,
         feedthrough=feedthrough,

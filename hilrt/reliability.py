@@ -116,7 +116,7 @@ class Checks:
 
 
 def build_checks(
-    network: Network, tests_errors: bool = False, alarms: Sequence[str] = ()
+    network: Network, tests_errors: bool = False, alarms: Sequence[str] = (), acting: bool = True
 ) -> Checks:
     """All checks that the topology has something to watch for.
 
@@ -126,6 +126,8 @@ def build_checks(
         Whether the errors of the inputs are estimated.
     alarms : sequence of str
         Names of the alarms.
+    acting : bool
+        Corrections act; otherwise they are only computed.
     """
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
@@ -133,7 +135,7 @@ def build_checks(
         "sample_implausible": network.outputs.names,
         "connection_defect": network.inputs.names,
         "output_defect": network.outputs.names,
-        "error_estimate": _estimates(network) if tests_errors else [],
+        "error_estimate": _estimates(network, acting) if tests_errors else [],
         "power_residual": bonds,
         "energy_drift": bonds,
         "tracking_error": bonds,
@@ -154,9 +156,11 @@ def build_checks(
     return Checks(list(watched), groups, where)
 
 
-def _estimates(network: Network) -> list[str]:
+def _estimates(network: Network, acting: bool) -> list[str]:
     """Inputs whose error is estimated, with what the estimate is worth."""
     through = network.feedthrough.any(axis=1)
+    if acting:  # with its feedthrough known, an output is as if evaluated with the true inputs
+        through &= ~network.corrected_efforts("feedthrough")
     marked = ((network.L != 0.0) & through).any(axis=1)
     return [
         f"{name} (indicator)" if mark else name

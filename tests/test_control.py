@@ -108,6 +108,31 @@ def test_an_output_with_feedthrough_makes_the_estimate_an_indicator():
     assert where == {"sink.u (indicator)"}
 
 
+def test_a_known_feedthrough_makes_it_an_estimate():
+    tables = {
+        "master": {"step": 1e-3, "step_control": {"method": "local", "rtol": 1e-3}},
+        "connections": [
+            {"from": "s1.torque", "to": "s2.torque"},
+            {"from": "s2.omega", "to": "s1.omega2"},
+        ],
+    }
+    bond = {"name": "shaft", "effort": "s1.torque", "flow": "s2.omega"}
+    for method, shadow, mark in (
+        ("feedthrough", False, ""),
+        ("feedthrough", True, " (indicator)"),
+        ("none", False, " (indicator)"),
+    ):
+        stepping = Stepping(
+            {"s1": Side1(), "s2": Side2()},
+            shadow=shadow,
+            bonds=[{**bond, "correction": {"method": method}}],
+            **tables,
+        )
+        checks = stepping.plan.checks
+        watched = checks.where[checks.groups[checks.causes.index("error_estimate")]]
+        assert watched == ["s1.omega2", f"s2.torque{mark}"]
+
+
 def test_a_fixed_step_with_tolerances_is_tested_too():
     stepping = one_signal(
         math.sin, step=0.1, extrapolation={"order": 0}, step_control={"atol": 1e-3}

@@ -15,7 +15,7 @@ from hilrt.config import Session, SessionFile, SubsystemOptions, load_session
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.errors import HilrtError, RecordError
-from hilrt.jacobians import corrected_efforts, find_feedthrough, find_model_corrector
+from hilrt.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Arrival, Link
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
@@ -132,7 +132,7 @@ async def _corrections(
 ) -> tuple[Feedthrough | None, ModelCorrector | None]:
     """Corrections of the outputs: as they ran, and otherwise as far as the file has Jacobians."""
     feedthrough = facts.feedthrough_correction()
-    rows = corrected_efforts(network, "feedthrough")
+    rows = network.corrected_efforts("feedthrough")
     if not same and (feedthrough is None or _corrected_rows(feedthrough) != rows.tolist()):
         feedthrough = await find_feedthrough(network, tables, links, u0)
     if not rows.any():
