@@ -43,6 +43,9 @@ ROWS = {
     "R=10 FOH, as sent": (0.0005, {**FOH_FORCE, "mu": 1.0, "held": False}),
     "R=0.1 ZOH uncorrected": (0.988893, FEEDTHROUGH_FAST),
     "R=0.1 ZOH": (-0.001936, {**FEEDTHROUGH_FAST, "mu": 0.5}),
+    "corrected, as sent": (-0.007899, {"mu": 0.5, "held": False}),  # held inputs: the same
+    "R=10 ZOH, as sent": (-0.003860, {**FEEDTHROUGH_SLOW, "mu": 0.725, "held": False}),
+    "R=0.1 ZOH, as sent": (-0.001936, {**FEEDTHROUGH_FAST, "mu": 0.5, "held": False}),
     "R=0.1 FOH uncorrected": (0.060070, FOH_MOTION),
     "R=0.1 FOH": (-0.001248, {**FOH_MOTION, "mu": 0.05}),
     "R=0.1 FOH, as sent": (-0.0013, {**FOH_MOTION, "mu": 0.1, "held": False}),
