@@ -144,3 +144,13 @@ def test_held_inputs_are_nowhere_accurate_at_a_step_where_the_corrector_is() -> 
     # without correction, a region of that size needs a step about thirty times shorter
     assert accurate(10**-4.5, Scheme(0)) < corrected
     assert accurate(10**-5.5, Scheme(0)) > corrected
+
+
+def test_the_error_has_a_local_minimum_over_the_stiffness() -> None:
+    """Fig. 7: second order with the corrector, next to the limit of accuracy."""
+    stiffness = np.geomspace(1e6, 3e7, 41)
+    errors = np.array([error((ck, 40.0), 10**-3.5, Scheme(2, True)) for ck in stiffness])
+    (low,) = [i for i in range(1, 40) if errors[i] < min(errors[i - 1], errors[i + 1])]
+    assert 7e6 < stiffness[low] < 1e7
+    assert errors[low] < ACCURATE < 2.0 * ACCURATE < errors[:low].max()
+    assert errors[low:].max() > 10.0 * ACCURATE
