@@ -37,6 +37,7 @@ VARIABLES = 8  # coupling variables of a subsystem
 #: Stages, each with the object that has it.
 STAGES: dict[str, tuple[Any, str]] = {
     "guard": (macro, "guard"),
+    "compensate": (macro, "compensate"),
     "correct_outputs": (macro, "correct_outputs"),
     "build_polynomials": (macro, "build_polynomials"),
     "add_energy_correction": (macro, "add_energy_correction"),
