@@ -30,6 +30,7 @@ from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
 from hilrt.host import (
+    available_cpus,
     freeze_gc,
     move_other_threads,
     other_cpus,
@@ -153,7 +154,7 @@ class Session:
             task.cancel()
 
     async def _run(self, telemetry: Telemetry | None) -> None:
-        affinity = self.tables.master.pacing.affinity
+        affinity, allowed = self.tables.master.pacing.affinity, available_cpus()
         self.children = Children(self.folder / "logs", self._child_ended)
         clock: WallClock | None = None
         commands: CommandPort | None = None
@@ -198,6 +199,9 @@ class Session:
             if clock is not None:
                 clock.close()
                 leave_real_time()
+            if affinity:  # whoever called may go on
+                set_affinity(allowed)
+                move_other_threads(allowed)
             if telemetry is not None:
                 telemetry.close()
 
