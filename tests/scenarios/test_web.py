@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver"),
     pytest.mark.skipif(
         not os.environ.get("HILRT_BROWSER_TESTS"),
-        reason="a browser, a page and a session want more than two processors: HILRT_BROWSER_TESTS=1",
+        reason="a browser beside a session wants processors to spare: HILRT_BROWSER_TESTS=1",
     ),
 ]
 TOKEN = "a-token"
