@@ -81,8 +81,8 @@ def move_other_threads(cpus: Iterable[int]) -> None:
                 os.sched_setaffinity(int(name), cpus)
 
 
-def run_in_leftover_time(pid: int) -> None:
-    """Let a process have only what nobody else wants of its processors.
+def run_in_leftover_time(pid: int, cpus: Iterable[int]) -> None:
+    """Let a process have only what nobody else wants of these processors.
 
     For recorder and views of a session on the wall clock. Their priority is lowered only when they
     have started, which a busy host would delay for long otherwise.
@@ -91,6 +91,7 @@ def run_in_leftover_time(pid: int) -> None:
         return
     with contextlib.suppress(OSError):  # it may have just ended
         for name in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(name), cpus)
             os.sched_setscheduler(int(name), os.SCHED_IDLE, os.sched_param(0))
 
 

@@ -296,7 +296,7 @@ class Session:
         """Keep what can wait from delaying ticks; use the wait before one."""
         for child in self.children:
             if child.name in IN_LEFTOVER_TIME:
-                run_in_leftover_time(child.pid)
+                run_in_leftover_time(child.pid, self.cpus_for_children)
         plan, state, exchange = numerics
         draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
         share = 0.0 if self.tables.master.pacing.priority else DRAFT_SHARE
