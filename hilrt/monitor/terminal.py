@@ -2,8 +2,9 @@
 
 ``python -m hilrt.monitor.terminal --connect ADDRESS``. On a terminal it draws a live panel;
 anywhere else (a pipe, a log file, a narrow window) it prints a line every two seconds. It ends with
-the session, when the session has been silent for three seconds, or on SIGTERM, and always gives the
-cursor back. SIGINT is ignored: Ctrl-C is for the session.
+the session, when the session has been silent for half a minute (its first start compiles the
+numerics), or on SIGTERM, and always gives the cursor back. SIGINT is ignored: Ctrl-C is for the
+session.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hilrt.monitor.viewer import merged
 from hilrt.timeline import WHY
 from hilrt.wording import missed_ticks, number, words
 
-SILENCE_S = 3.0
+SILENCE_S = 30.0
 POLL_MS = 100
 #: How long the session may take to say its first word, s.
 CONNECT_S = 60.0
