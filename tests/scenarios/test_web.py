@@ -28,10 +28,6 @@ DRIVER = shutil.which("chromedriver")
 pytestmark = [
     LINUX,
     pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver"),
-    pytest.mark.skipif(
-        not os.environ.get("HILRT_BROWSER_TESTS"),
-        reason="a browser beside a session wants processors to spare: HILRT_BROWSER_TESTS=1",
-    ),
 ]
 TOKEN = "a-token"
 FLAGS = (
@@ -139,7 +135,9 @@ def page_log(run: Run) -> str:
 def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HILRT_TOKEN", TOKEN)
     control = 'monitor.control=["arm","safe","stop","mark","acknowledge"]'
-    with watched_run(tmp_path, 'session.arm="manual"', control) as (run, page):
+    # A busy machine may take long to show the flag: the session has to outlast the frozen solver.
+    patience = "subsystems.vehicle.late.max_misses=1000000"
+    with watched_run(tmp_path, 'session.arm="manual"', control, patience) as (run, page):
         page.until_shown("lamp", "INITIALIZED")
         page.fill("who", "Ada")
         page.press("arm")
