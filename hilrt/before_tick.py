@@ -1,7 +1,8 @@
 """What the master does while it busy-waits for a tick: take what arrives, and draft the step.
 
 At the tick itself only what came in the last few microseconds is left to be taken in, by code that
-is still in the processor's caches.
+is still in the processor's caches. With a latch even that is left for the next tick: the inputs
+leave in time whatever arrives at the last moment.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class BeforeTick:
     draft : Draft, optional
     longest_ns : int
         Longest that the clock may wake early for a draft, ns.
+    latch_ns : int
+        Nothing is taken in within this time before the tick, ns.
 
     Attributes
     ----------
@@ -33,27 +36,39 @@ class BeforeTick:
     """
 
     def __init__(
-        self, clock: WallClock, exchange: Exchange, draft: Draft | None, longest_ns: int
+        self,
+        clock: WallClock,
+        exchange: Exchange,
+        draft: Draft | None,
+        longest_ns: int,
+        latch_ns: int = 0,
     ) -> None:
         self.look_ns = 0
         self._clock, self._exchange, self._draft = clock, exchange, draft
         self._longest = longest_ns if draft is not None else 0
+        self._latch = latch_ns
         clock.early_ns = self._longest
         clock.before_spin = self
 
     def __call__(self, target_ns: int) -> None:
-        """Look for arrivals until the tick, and draft its step anew when one has changed it."""
-        draft = self._draft
+        """Look for arrivals until the latch, and draft the step anew when one has changed it."""
+        draft, looked = self._draft, False
         if draft is not None:
             self._clock.early_ns = min(round(WINDOW * draft.took_ns), self._longest)
+        latch_ns = target_ns - self._latch
         begun = monotonic_ns()
-        while begun + MARGIN * self.look_ns < target_ns:
-            if draft is not None and draft.wanted(target_ns - begun):
+        while begun < target_ns:
+            looking = begun + MARGIN * self.look_ns < latch_ns
+            if draft is not None and draft.wanted(target_ns - begun, more=looking):
                 draft.make()
                 begun = monotonic_ns()
-                continue
-            self._exchange.prefetch()
-            now = monotonic_ns()
-            self.look_ns += (now - begun - self.look_ns) >> 3
-            begun = now
+            elif looking:
+                self._exchange.prefetch()
+                now = monotonic_ns()
+                self.look_ns += (now - begun - self.look_ns) >> 3
+                begun, looked = now, True
+            else:
+                break
+        # Whoever woke too late to look, or was held up, takes at the tick what has arrived.
+        self._exchange.latched = self._latch > 0 and looked and begun < target_ns
         self.look_ns -= self.look_ns >> 6  # one slow look must not end them all

@@ -130,6 +130,14 @@ def _check_time(tables: Session, findings: Findings) -> None:
             f"is above maximum = {control.maximum:g}",
             "exchange them",
         )
+    if master.pacing.latch * 1e-6 >= master.step:
+        findings.error(
+            "master.pacing",
+            "latch",
+            master.pacing.latch,
+            f"is not shorter than one step of {master.step:g} s: nothing would ever be taken in",
+            "give what a macro step takes, such as 100 (µs)",
+        )
     missing = sorted(set(master.pacing.affinity) - set(host.available_cpus()))
     if missing:
         findings.warn(

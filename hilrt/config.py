@@ -88,12 +88,16 @@ class Pacing(Table):
     #: Make the macro step shortly before each tick; it stands if nothing more arrives. For a master
     #: with a processor of its own.
     draft: bool = False
+    #: What arrives later than this before a tick counts for the next one, µs.
+    latch: NonNegative = 0.0
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Priority under SCHED_FIFO; 0: an ordinary process.
     priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
     #: Keep the master's memory from being paged out.
     lock_memory: bool = False
+    #: Keep the processors out of idle states that take long to wake up from.
+    awake: bool = False
     #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 

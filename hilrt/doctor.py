@@ -147,6 +147,12 @@ def limit_lines(host: Host) -> list[Line]:
     found = "permitted by CAP_IPC_LOCK" if lock else f"memlock limit {_limit(memlock)}"
     remedy = "set the user's memlock limit to unlimited, for pacing.lock_memory"
     lines.append(Line("locked memory", found, *(("good", "") if allowed else ("poor", remedy))))
+    device = host.root / "dev/cpu_dma_latency"
+    allowed = os.access(device, os.W_OK)
+    remedy = f"let the user write {device} (a udev rule), for pacing.awake"
+    found = "permitted" if allowed else "not permitted"
+    graded: Grade = "good" if allowed else "poor"
+    lines.append(Line("processors kept awake", found, graded, "" if allowed else remedy))
     share = throttle_share(host.root / "proc/sys/kernel")
     if share is not None:
         remedy = "keep spin plus computing time below it, or sysctl kernel.sched_rt_runtime_us=-1"

@@ -9,6 +9,7 @@ draft is thrown away, and was a rehearsal: the processor's caches are warm.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -70,9 +71,10 @@ class Draft:
         self._due = (tick, t_ns, elapsed_ns)
         self._basis = None
 
-    def wanted(self, left_ns: int) -> bool:
-        """Whether to make a draft, with `left_ns` until the tick."""
-        if not MARGIN * self.took_ns < left_ns < WINDOW * self.took_ns or not self._due[2]:
+    def wanted(self, left_ns: int, more: bool = True) -> bool:
+        """Whether to make a draft, with `left_ns` until the tick; `more`: may anything arrive?"""
+        earliest = WINDOW * self.took_ns if more else math.inf
+        if not MARGIN * self.took_ns < left_ns < earliest or not self._due[2]:
             return False
         return self._basis is None or self._basis[1] != self._exchange.taken
 

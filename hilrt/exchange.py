@@ -51,6 +51,8 @@ class Exchange:
         Ticks at which each subsystem's sample was late; samples that never came or were refused.
     taken : int
         Samples taken in so far.
+    latched : bool
+        Whether the next cut leaves what arrives from now on for the one after it.
     age, compute_us : ndarray, shape (n,)
         Age of the newest sample at the cut [s], and what the subsystem took for its step.
     """
@@ -94,6 +96,7 @@ class Exchange:
         self._doorbell: Doorbell | None = None
         self._next_ns = 0
         self.taken = 0
+        self.latched = False
         self._open = True  # `start` puts the first samples in
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
         #: All remote links share it: one look at its socket serves them all.
@@ -121,8 +124,9 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        self._take_arrivals(t_ns)
-        self._open = False
+        if not self.latched:
+            self._take_arrivals(t_ns)
+        self._open = self.latched = False
         given = self._look(tick, t_ns, elapsed_ns)
         for s, missing in enumerate(self._missing):
             if missing or self._misses[s]:

@@ -49,7 +49,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
 from hilrt.procedure import Procedure
-from hilrt.realtime import enter_real_time, leave_real_time
+from hilrt.realtime import awake, enter_real_time, leave_real_time
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.remote_link import RemoteLink
@@ -135,7 +135,9 @@ class Session:
         with (
             route_signals(lambda reason: self._interrupt(reason, task)),
             self.journal.take_log_records(),
+            awake(self.real_time and master.pacing.awake) as problem,
         ):
+            self._note_host([problem] if problem else [])
             try:
                 await task
             except asyncio.CancelledError:
@@ -300,7 +302,8 @@ class Session:
         plan, state, exchange = numerics
         draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
         share = 0.0 if self.tables.master.pacing.priority else DRAFT_SHARE
-        BeforeTick(clock, exchange, draft, round(share * plan.step * 1e9))
+        latch_ns = round(self.tables.master.pacing.latch * 1e3)
+        BeforeTick(clock, exchange, draft, round(share * plan.step * 1e9), latch_ns)
         return draft
 
     def _drafts(self, numerics: Numerics) -> bool:
@@ -311,7 +314,10 @@ class Session:
         """Priority and memory, as the session file asks; what this host refuses is a warning."""
         pacing, step = self.tables.master.pacing, self.tables.master.step
         busy = spin_ns * 1e-9 / step
-        for problem in enter_real_time(pacing, busy):
+        self._note_host(enter_real_time(pacing, busy))
+
+    def _note_host(self, problems: list[str]) -> None:
+        for problem in problems:
             self.journal.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
 

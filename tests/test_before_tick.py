@@ -18,7 +18,7 @@ class Bench:
         self.now, self.looks, self.done = 0, looks, []
         monkeypatch.setattr(before_tick, "monotonic_ns", lambda: self.now)
         self.clock = SimpleNamespace(early_ns=0, before_spin=None)
-        self.exchange = SimpleNamespace(prefetch=self.look)
+        self.exchange = SimpleNamespace(prefetch=self.look, latched=None)
         self.draft = SimpleNamespace(wanted=self.wanted, make=self.make, took_ns=80 * US)
         self.drafted = False
 
@@ -26,8 +26,8 @@ class Bench:
         self.now += self.looks.pop(0) if self.looks else 10 * US
         self.done.append("look")
 
-    def wanted(self, left_ns: int) -> bool:
-        return not self.drafted and left_ns < 200 * US
+    def wanted(self, left_ns: int, more: bool) -> bool:
+        return not self.drafted and (left_ns < 200 * US or not more)
 
     def make(self) -> None:
         self.now += 80 * US
@@ -78,3 +78,42 @@ def test_a_tick_that_has_passed_is_not_waited_for(monkeypatch):
     bench = Bench(monkeypatch, [])
     BeforeTick(bench.clock, bench.exchange, None, 450 * US)(0)
     assert bench.done == []
+
+
+def test_with_a_latch_nothing_is_taken_in_shortly_before_the_tick(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 450 * US, latch_ns=100 * US)
+    before(400 * US)
+    assert bench.exchange.latched is True
+    assert bench.done.count("draft") == 1
+    assert bench.done.count("look") >= 10
+    assert bench.now <= 300 * US  # the rest is left to the busy-waiting
+
+
+def test_the_draft_is_made_when_nothing_more_is_taken(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 450 * US, latch_ns=250 * US)
+    before(400 * US)
+    assert bench.done[-1] == "draft"
+    assert bench.exchange.latched is True
+
+
+@pytest.mark.parametrize(
+    ("now", "looks"),
+    [
+        (350 * US, []),  # woke too late to look
+        (200 * US, [10 * US, 300 * US]),  # held up beyond the tick by the second look
+        (500 * US, []),  # after the tick
+    ],
+)
+def test_who_could_not_look_in_time_takes_at_the_tick(monkeypatch, now, looks):
+    bench = Bench(monkeypatch, looks)
+    bench.now = now
+    BeforeTick(bench.clock, bench.exchange, None, 450 * US, latch_ns=100 * US)(400 * US)
+    assert bench.exchange.latched is False
+
+
+def test_without_a_latch_the_cut_takes_what_has_arrived(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    BeforeTick(bench.clock, bench.exchange, None, 450 * US)(400 * US)
+    assert bench.exchange.latched is False

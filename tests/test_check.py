@@ -370,6 +370,11 @@ def test_processors_that_the_host_lacks(found, monkeypatch):
     assert "[7]" in line
 
 
+def test_a_latch_of_a_whole_step(found):
+    (line,) = found(("step = 0.001", "step = 0.001\npacing = { latch = 1000 }"))
+    assert line.startswith("[master.pacing] latch = 1000")
+
+
 def test_a_command_that_nobody_starts_is_an_error(found):
     (line,) = found(('adapter = "bench"', 'adapter = "bench"\nspawn = ["hilrt", "solver"]'))
     assert "[subsystems.engine] spawn" in line

@@ -57,10 +57,18 @@ def test_limits_name_what_is_missing(host, monkeypatch):
         proc__sys__kernel__sched_rt_period_us="1000000",
     )
     lines = doctor.limit_lines(told)
-    assert [line.grade for line in lines] == ["poor", "poor", "poor"]
+    assert [line.grade for line in lines] == ["poor", "poor", "poor", "poor"]
     assert "rtprio" in lines[0].remedy
     assert "memlock" in lines[1].remedy
-    assert "50%" in lines[2].found
+    assert "pacing.awake" in lines[2].remedy
+    assert "50%" in lines[3].found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_a_writable_latency_device_lets_processors_stay_awake(host):
+    lines = doctor.limit_lines(host(dev__cpu_dma_latency=""))
+    (line,) = [line for line in lines if "awake" in line.what]
+    assert line.grade == "good"
 
 
 def test_can_interfaces(host):

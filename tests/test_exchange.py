@@ -294,6 +294,21 @@ def test_what_arrives_before_the_tick_can_be_taken_before_it():
     assert given.regular
 
 
+def test_after_the_latch_what_arrives_is_for_the_next_tick():
+    link = Scripted()
+    exchange = make_exchange(link)
+    turn(exchange, 0)
+    exchange.prefetch()
+    exchange.latched = True
+    link.answers(5.0)
+    given = turn(exchange, 1)
+    assert given.late[0]
+    assert not given.fresh[0]
+    given = turn(exchange, 2)  # latched for that one tick only
+    assert given.y[0] == 5.0
+    assert given.reached[0] == 0.001
+
+
 def test_only_local_links_run_in_the_slack():
     local, remote = Scripted("local"), Scripted("remote", reader=99)
     exchange = make_exchange(local, remote)
