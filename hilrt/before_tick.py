@@ -13,6 +13,8 @@ from hilrt.exchange import Exchange
 
 #: A look at the links begins only if this many times its usual duration is left until the tick.
 MARGIN = 1.5
+#: A look that took longer was held up by something else, ns.
+STALL_NS = 200_000
 
 
 class BeforeTick:
@@ -59,16 +61,18 @@ class BeforeTick:
         begun = monotonic_ns()
         while begun < target_ns:
             looking = begun + MARGIN * self.look_ns < latch_ns
-            if draft is not None and draft.wanted(target_ns - begun, more=looking):
+            # What a draft takes should not depend on what has arrived: after a look, nothing has.
+            if looked and draft is not None and draft.wanted(target_ns - begun, more=looking):
                 draft.make()
                 begun = monotonic_ns()
             elif looking:
                 self._exchange.prefetch()
                 now = monotonic_ns()
-                self.look_ns += (now - begun - self.look_ns) >> 3
+                self.look_ns += (min(now - begun, STALL_NS) - self.look_ns) >> 3
                 begun, looked = now, True
             else:
                 break
         # Whoever woke too late to look, or was held up, takes at the tick what has arrived.
         self._exchange.latched = self._latch > 0 and looked and begun < target_ns
-        self.look_ns -= self.look_ns >> 6  # one slow look must not end them all
+        if not looked:  # one slow look must not end them all
+            self.look_ns -= self.look_ns >> 3

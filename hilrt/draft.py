@@ -24,7 +24,7 @@ from hilrt.step_state import StepInput, StepState
 #: A draft begins only if this many times what it usually takes is left until the tick.
 MARGIN = 1.3
 #: And no earlier than this many times before it: something might still arrive.
-WINDOW = 4.0
+WINDOW = 2.5
 #: What a macro step with a fixed step and no model corrector changes in its state.
 CHANGED = (
     *("history", "differences", "nodes", "degree", "y", "measured", "carried", "implausible"),

@@ -70,7 +70,7 @@ def test_one_slow_look_does_not_end_them_all(monkeypatch):
         bench.done.clear()
         before(tick * 1000 * US)
         looked.append(len(bench.done))
-    assert looked[1] == 0 or looked[2] == 0  # held back after it
+    assert looked.count(0) <= 4  # the ticks that it cost, and none after them
     assert looked[-1] >= 20
 
 
