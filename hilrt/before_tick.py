@@ -13,6 +13,8 @@ from hilrt.exchange import Exchange
 
 #: A look at the links begins only if this many times its usual duration is left until the tick.
 MARGIN = 1.5
+#: A latch chosen by itself leaves that many times what a draft usually takes.
+LATCH = 1.6
 #: A look that took longer was held up by something else, ns.
 STALL_NS = 200_000
 
@@ -28,8 +30,8 @@ class BeforeTick:
     draft : Draft, optional
     longest_ns : int
         Longest that the clock may wake early for a draft, ns.
-    latch_ns : int
-        Nothing is taken in within this time before the tick, ns.
+    latch_ns : int, optional
+        Nothing is taken in within this time before the tick, ns; None: so that a draft still fits.
 
     Attributes
     ----------
@@ -43,12 +45,13 @@ class BeforeTick:
         exchange: Exchange,
         draft: Draft | None,
         longest_ns: int,
-        latch_ns: int = 0,
+        latch_ns: int | None = 0,
     ) -> None:
         self.look_ns = 0
         self._clock, self._exchange, self._draft = clock, exchange, draft
         self._longest = longest_ns if draft is not None else 0
-        self._latch = latch_ns
+        self._auto = latch_ns is None and draft is not None
+        self._latch = latch_ns or 0
         clock.early_ns = self._longest
         clock.before_spin = self
 
@@ -56,7 +59,10 @@ class BeforeTick:
         """Look for arrivals until the latch, and draft the step anew when one has changed it."""
         draft, looked = self._draft, False
         if draft is not None:
-            self._clock.early_ns = min(round(WINDOW * draft.took_ns), self._longest)
+            if self._auto:
+                self._latch = round(LATCH * draft.took_ns)
+            early_ns = self._latch + round(WINDOW * draft.took_ns)
+            self._clock.early_ns = min(early_ns, self._longest)
         latch_ns = target_ns - self._latch
         begun = monotonic_ns()
         while begun < target_ns:
@@ -73,6 +79,6 @@ class BeforeTick:
             else:
                 break
         # Whoever woke too late to look, or was held up, takes at the tick what has arrived.
-        self._exchange.latched = self._latch > 0 and looked and begun < target_ns
+        self._exchange.latched = looked and begun < target_ns + self._latch and self._latch > 0
         if not looked:  # one slow look must not end them all
             self.look_ns -= self.look_ns >> 3

@@ -130,20 +130,30 @@ def _check_time(tables: Session, findings: Findings) -> None:
             f"is above maximum = {control.maximum:g}",
             "exchange them",
         )
-    if master.pacing.latch * 1e-6 >= master.step:
+    pacing = master.pacing
+    if pacing.latch == "auto":
+        if not pacing.draft:
+            findings.error(
+                "master.pacing",
+                "latch",
+                pacing.latch,
+                "is as long as a draft takes, and there is none",
+                "set draft = true, or give a number (µs)",
+            )
+    elif pacing.latch * 1e-6 >= master.step:
         findings.error(
             "master.pacing",
             "latch",
-            master.pacing.latch,
+            pacing.latch,
             f"is not shorter than one step of {master.step:g} s: nothing would ever be taken in",
             "give what a macro step takes, such as 100 (µs)",
         )
-    missing = sorted(set(master.pacing.affinity) - set(host.available_cpus()))
+    missing = sorted(set(pacing.affinity) - set(host.available_cpus()))
     if missing:
         findings.warn(
             "master.pacing",
             "affinity",
-            master.pacing.affinity,
+            pacing.affinity,
             f"this host does not offer processors {missing}",
             f"choose among {host.available_cpus()}",
         )

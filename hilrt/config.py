@@ -88,8 +88,9 @@ class Pacing(Table):
     #: Make the macro step shortly before each tick; it stands if nothing more arrives. For a master
     #: with a processor of its own.
     draft: bool = False
-    #: What arrives later than this before a tick counts for the next one, µs.
-    latch: NonNegative = 0.0
+    #: What arrives later than this before a tick counts for the next one [µs]; "auto": what a draft
+    #: takes.
+    latch: Literal["auto"] | NonNegative = 0.0
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Priority under SCHED_FIFO; 0: an ordinary process.

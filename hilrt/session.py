@@ -302,7 +302,8 @@ class Session:
         plan, state, exchange = numerics
         draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
         share = 0.0 if self.tables.master.pacing.priority else DRAFT_SHARE
-        latch_ns = round(self.tables.master.pacing.latch * 1e3)
+        latch = self.tables.master.pacing.latch
+        latch_ns = None if latch == "auto" else round(latch * 1e3)
         BeforeTick(clock, exchange, draft, round(share * plan.step * 1e9), latch_ns)
         return draft
 

@@ -117,3 +117,16 @@ def test_without_a_latch_the_cut_takes_what_has_arrived(monkeypatch):
     bench = Bench(monkeypatch, [])
     BeforeTick(bench.clock, bench.exchange, None, 450 * US)(400 * US)
     assert bench.exchange.latched is False
+
+
+def test_a_latch_of_its_own_choice_leaves_time_for_a_draft(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    before = BeforeTick(bench.clock, bench.exchange, bench.draft, 450 * US, latch_ns=None)
+    for tick in range(1, 5):
+        bench.drafted = False
+        bench.done.clear()
+        bench.now = tick * 1000 * US - 400 * US
+        before(tick * 1000 * US)
+        assert bench.exchange.latched is True
+        assert bench.done.count("draft") == 1
+        assert tick * 1000 * US - bench.now >= 0

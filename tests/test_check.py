@@ -375,6 +375,13 @@ def test_a_latch_of_a_whole_step(found):
     assert line.startswith("[master.pacing] latch = 1000")
 
 
+def test_a_latch_for_drafts_without_drafts(found):
+    pacing = 'pacing = {{ draft = {}, latch = "auto" }}'
+    assert found(("step = 0.001", f"step = 0.001\n{pacing.format('true')}")) == []
+    (line,) = found(("step = 0.001", f"step = 0.001\n{pacing.format('false')}"))
+    assert "draft = true" in line
+
+
 def test_a_command_that_nobody_starts_is_an_error(found):
     (line,) = found(('adapter = "bench"', 'adapter = "bench"\nspawn = ["hilrt", "solver"]'))
     assert "[subsystems.engine] spawn" in line
