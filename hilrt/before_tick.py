@@ -68,7 +68,8 @@ class BeforeTick:
         while begun < target_ns:
             looking = begun + MARGIN * self.look_ns < latch_ns
             # What a draft takes should not depend on what has arrived: after a look, nothing has.
-            if looked and draft is not None and draft.wanted(target_ns - begun, more=looking):
+            more = looking or not self._latch
+            if looked and draft is not None and draft.wanted(target_ns - begun, more):
                 draft.make()
                 begun = monotonic_ns()
             elif looking:

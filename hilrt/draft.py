@@ -9,7 +9,6 @@ draft is thrown away, and was a rehearsal: the processor's caches are warm.
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import fields
 from typing import Any
 
@@ -73,8 +72,10 @@ class Draft:
 
     def wanted(self, left_ns: int, more: bool = True) -> bool:
         """Whether to make a draft, with `left_ns` until the tick; `more`: may anything arrive?"""
-        earliest = WINDOW * self.took_ns if more else math.inf
-        if not MARGIN * self.took_ns < left_ns < earliest or not self._due[2]:
+        if not self._due[2] or left_ns <= 0:
+            return False
+        # Once nothing more arrives, what does not fit before the tick is at least begun before it.
+        if more and not MARGIN * self.took_ns < left_ns < WINDOW * self.took_ns:
             return False
         return self._basis is None or self._basis[1] != self._exchange.taken
 

@@ -105,7 +105,10 @@ def test_a_draft_is_wanted_shortly_before_the_tick_and_again_after_an_arrival():
     draft.announce(s.tick, s.t_ns, s.elapsed_ns)
     assert not draft.wanted(round(MARGIN * 100))
     assert not draft.wanted(round(WINDOW * 100))
-    assert draft.wanted(round(WINDOW * 100), more=False)  # nothing is left to wait for
+    # Nothing is left to wait for.
+    assert draft.wanted(round(WINDOW * 100), more=False)
+    assert draft.wanted(1, more=False)
+    assert not draft.wanted(0, more=False)
     assert draft.wanted(200)
     draft.make()
     draft.took_ns = 100
