@@ -116,7 +116,8 @@ def test_fast_and_slow_frames_with_counters(on_bus: BenchOnBus, wire: Wire) -> N
 
 def test_demands_enable_and_drive_the_bench(on_bus: BenchOnBus, wire: Wire) -> None:
     for n in range(1500):
-        wire.put("DynoDemand", {"Speed": 200.0, "Enable": 1, "Alive": n % 256})
+        demand = {"Speed": 200.0, "Torque": 0.0, "Mode": 0, "Enable": 1, "Alive": n % 256}
+        wire.put("DynoDemand", demand)
         wire.put("EngineDemand", {"Pedal": 50.0, "Alive": n % 256})
         on_bus.cycle(n * 1e-3)
     assert wire.decoded("EngineSlow")[-1]["Enabled"] == 1

@@ -1,11 +1,7 @@
-"""An engine on a dynamometer: physics, drive and sequence control of the emulated bench.
+"""An engine on a dynamometer: the engine's physics and the sensors of the emulated bench.
 
 Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.emulate` puts
-it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms, integrated in four
-micro steps; everything is scalar because numpy costs more than it saves on three states.
-
-Sign of the shaft torque: positive while the engine drives the dynamometer. It is the torque in
-the shaft, so it contains the reaction of the engine's own inertia.
+it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations
@@ -16,9 +12,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
-CYCLE_S = 0.001
-MICRO_STEPS = 4
-MICRO_S = CYCLE_S / MICRO_STEPS
+from hilrt.models.bench_sequence import BenchSequence, Demand, State
+from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, Mode
 
 # ---- engine ------------------------------------------------------------------------------------
 
@@ -45,25 +40,23 @@ INDICATED_EFFICIENCY = 0.36
 SHAFT_STIFFNESS = 900.0  # N m/rad
 SHAFT_DAMPING = 3.5  # N m s/rad
 DYNO_INERTIA = 0.25  # kg m²
-DYNO_FRICTION = 0.01  # N m s/rad
 DYNO_TORQUE_MAX = 350.0  # N m
-DRIVE_LAG_S = 0.002
-# The dead time of 1 ms is the control cycle: a command acts one cycle after it is computed.
-DRIVE_GAIN = 50.0  # N m s/rad
-DRIVE_RESET_S = 0.06
-# Torque fed forward per acceleration of the reference, between the rotor's inertia and that of
-# rotor and engine: more follows ramps closer but rings at 40 Hz.
-DRIVE_FEED_FORWARD = 0.3  # kg m²
-#: The drive may change its reference that fast; faster demands are followed at this rate.
-DRIVE_SLEW = 2500.0  # rad/s²
-BRAKE_SLEW = 400.0  # rad/s²
-STANDSTILL = 1.0  # rad/s
-
-# ---- sequence control --------------------------------------------------------------------------
-
-STARTING_S = 0.15
-READY_S = 0.05
-DEMAND_TIMEOUT_S = 0.1
+DYNO = DynoData(
+    machine_inertia=ENGINE_INERTIA,
+    inertia=DYNO_INERTIA,
+    stiffness=SHAFT_STIFFNESS,
+    damping=SHAFT_DAMPING,
+    friction=0.01,
+    torque_max=DYNO_TORQUE_MAX,
+    gain=50.0,
+    reset=0.06,
+    # Between the rotor's inertia and that of rotor and engine: more follows ramps closer but rings
+    # at 40 Hz.
+    feed_forward=0.3,
+    slew=2500.0,
+    brake_slew=400.0,
+    torque_slew=5000.0,
+)
 OVERSPEED = 720.0  # rad/s
 
 # ---- sensors -----------------------------------------------------------------------------------
@@ -72,16 +65,6 @@ SPEED_NOISE = 0.01  # rad/s, standard deviation
 TORQUE_NOISE = 0.25  # N m
 TEMPERATURE_NOISE = 0.05  # K
 AMBIENT = 22.0  # °C
-
-
-class State(IntEnum):
-    """Values of ``EngineSlow.State``."""
-
-    OFF = 0
-    STARTING = 1
-    READY = 2
-    ENABLED = 3
-    FAULT = 4
 
 
 class FaultCause(IntEnum):
@@ -131,19 +114,6 @@ def indicated_torque(speed: float, pedal: float) -> float:
     return max(driver, min(IDLE_TORQUE_MAX, max(0.0, idle)))
 
 
-class _Demand:
-    """A demand message: its values, and when its counter last moved."""
-
-    def __init__(self) -> None:
-        self.alive: float | None = None
-        self.moved_at = -math.inf
-
-    def seen(self, alive: float, now: float) -> None:
-        if alive != self.alive:
-            self.alive = alive
-            self.moved_at = now
-
-
 class Thermal:
     """Slow temperatures, °C; a bench is conditioned, so coolant and oil start warm."""
 
@@ -164,7 +134,7 @@ class Thermal:
 
 
 class EngineBench:
-    """Engine, elastic shaft, speed-controlled dynamometer and the bench's own sequence control.
+    """Engine, dynamometer and the bench's own sequence control.
 
     Parameters
     ----------
@@ -174,7 +144,7 @@ class EngineBench:
 
     #: Messages it listens to, with the signals it reads.
     receives: Mapping[str, tuple[str, ...]] = {
-        "DynoDemand": ("Speed", "Enable", "Alive"),
+        "DynoDemand": ("Speed", "Torque", "Mode", "Enable", "Alive"),
         "EngineDemand": ("Pedal", "Alive"),
     }
     #: Messages it sends, with the number of cycles between two of them.
@@ -185,37 +155,34 @@ class EngineBench:
         self._now = 0.0
         self._cycle = 0
         # set-points
-        self._dyno_demand = _Demand()
-        self._engine_demand = _Demand()
-        self._speed_demand = 0.0
+        self._dyno_demand = Demand()
+        self._engine_demand = Demand()
+        self._speed_demand = self._torque_demand = 0.0
+        self._mode = Mode.SPEED
         self._pedal = 0.0
         self._enable = False
-        # sequence
-        self.state = State.OFF
-        self.fault = FaultCause.NONE
-        self._entered = 0.0
-        # mechanics
-        self.engine_speed = 0.0
-        self.dyno_speed = 0.0
-        self._twist = 0.0
-        self.shaft_torque = 0.0
-        self.dyno_torque = 0.0
-        # engine
+        # state
+        self._sequence = BenchSequence()
+        self.dyno = Dynamometer(DYNO)
         self.indicated = 0.0
         self.fuel = 0.0
         self.thermal = Thermal()
-        # drive
-        self._driving = False
-        self._reference = 0.0
-        self._integral = 0.0
-        self._command = 0.0
-        self._lag = 1.0 - math.exp(-MICRO_S / DRIVE_LAG_S)
         self._intake = 1.0 - math.exp(-CYCLE_S / INTAKE_LAG_S)
 
     @property
     def enabled(self) -> bool:
         """Whether the bench follows its set-points."""
-        return self.state is State.ENABLED
+        return self._sequence.enabled
+
+    @property
+    def state(self) -> State:
+        """State of the sequence control."""
+        return self._sequence.state
+
+    @property
+    def fault(self) -> FaultCause:
+        """Why the bench is in FAULT."""
+        return FaultCause(self._sequence.fault)
 
     @property
     def requested(self) -> bool:
@@ -237,6 +204,8 @@ class EngineBench:
         if message == "DynoDemand":
             self._dyno_demand.seen(values["Alive"], now)
             self._speed_demand = values["Speed"]
+            self._torque_demand = values["Torque"]
+            self._mode = Mode(int(values["Mode"]))
             self._enable = values["Enable"] != 0
         elif message == "EngineDemand":
             self._engine_demand.seen(values["Alive"], now)
@@ -246,10 +215,18 @@ class EngineBench:
         """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
         self._now = now
         self._cycle += 1
-        self._sequence()
+        dyno, sequence = self.dyno, self._sequence
+        trip = FaultCause.OVERSPEED if abs(dyno.speed) > OVERSPEED else FaultCause.NONE
+        if sequence.advance(now, requested=self._enable, demand_age=self.demand_age(), trip=trip):
+            dyno.start()
         self._engine()
-        self._mechanics(self._command)
-        self._command = self._drive()
+        dyno.advance(
+            self.indicated - drag_torque(dyno.machine_speed),
+            enabled=sequence.enabled,
+            speed=self._speed_demand,
+            torque=self._torque_demand,
+            mode=self._mode,
+        )
         if self._cycle % 10 == 0:
             self.thermal.advance(10 * CYCLE_S, self.fuel)
 
@@ -258,58 +235,27 @@ class EngineBench:
         noise = self._noise
         if message == "EngineFast":
             return {
-                "ShaftSpeed": self.dyno_speed + noise(0.0, SPEED_NOISE),
+                "ShaftSpeed": self.dyno.speed + noise(0.0, SPEED_NOISE),
                 "ShaftTorque": max(
-                    -600.0, min(600.0, self.shaft_torque + noise(0.0, TORQUE_NOISE))
+                    -600.0, min(600.0, self.dyno.shaft_torque + noise(0.0, TORQUE_NOISE))
                 ),
-                "DynoTorque": self.dyno_torque,
+                "DynoTorque": self.dyno.torque,
             }
         thermal = self.thermal
         return {
             "Enabled": float(self.enabled),
             "State": float(self.state),
             "FaultCause": float(self.fault),
+            "Mode": float(self.dyno.mode),
             "FuelRate": self.fuel,
             "CoolantTemp": thermal.coolant + noise(0.0, TEMPERATURE_NOISE),
             "OilTemp": thermal.oil + noise(0.0, TEMPERATURE_NOISE),
             "ExhaustTemp": thermal.exhaust + noise(0.0, TEMPERATURE_NOISE),
         }
 
-    # ---- sequence control ----------------------------------------------------------------------
-
-    def _enter(self, state: State, fault: FaultCause = FaultCause.NONE) -> None:
-        self.state = state
-        self.fault = fault
-        self._entered = self._now
-        if state is State.ENABLED:
-            self._start_drive()
-
-    def _sequence(self) -> None:
-        """Enable handshake and the bench's own fallback."""
-        state = self.state
-        fresh = self.demand_age() <= DEMAND_TIMEOUT_S
-        if state is State.OFF:
-            if self._enable and fresh:
-                self._enter(State.STARTING)
-        elif state is State.FAULT:
-            if not self._enable:
-                self._enter(State.OFF)
-        elif not fresh:
-            self._enter(State.FAULT, FaultCause.DEMAND_LOST)
-        elif abs(self.dyno_speed) > OVERSPEED:
-            self._enter(State.FAULT, FaultCause.OVERSPEED)
-        elif not self._enable:
-            self._enter(State.OFF)
-        elif state is State.STARTING and self._now - self._entered >= STARTING_S:
-            self._enter(State.READY)
-        elif state is State.READY and self._now - self._entered >= READY_S:
-            self._enter(State.ENABLED)
-
-    # ---- engine --------------------------------------------------------------------------------
-
     def _engine(self) -> None:
         """Combustion over one cycle; it passes the intake lag, so once per cycle is enough."""
-        speed = self.engine_speed
+        speed = self.dyno.machine_speed
         if self.enabled and speed > FIRING_SPEED:
             target = indicated_torque(speed, self._pedal)
             self.indicated += self._intake * (target - self.indicated)
@@ -317,52 +263,3 @@ class EngineBench:
         else:
             self.indicated = 0.0
             self.fuel = 0.0
-
-    # ---- dynamometer drive ---------------------------------------------------------------------
-
-    def _start_drive(self) -> None:
-        """Take the speed control over without a bump."""
-        if not self._driving:
-            self._driving = True
-            self._integral = 0.0
-            self._reference = self.dyno_speed
-
-    def _drive(self) -> float:
-        """Torque command of the speed control [N m]: PI with the reference's slope fed forward."""
-        if self.enabled:
-            target, slew = self._speed_demand, DRIVE_SLEW
-        else:
-            target, slew = 0.0, BRAKE_SLEW
-        if not self._driving:
-            return 0.0
-        if not self.enabled and abs(self.dyno_speed) < STANDSTILL and self._reference == 0.0:
-            self._driving = False
-            return 0.0
-        # The slope is not filtered: its sum over the cycles is the demanded change of speed
-        # whether the demands come evenly or two in one cycle and none in the next.
-        step = max(-slew * CYCLE_S, min(slew * CYCLE_S, target - self._reference))
-        self._reference += step
-        error = self._reference - self.dyno_speed
-        wanted = DRIVE_GAIN * error + self._integral + DRIVE_FEED_FORWARD * step / CYCLE_S
-        command = max(-DYNO_TORQUE_MAX, min(DYNO_TORQUE_MAX, wanted))
-        if command == wanted:  # anti-windup: the integral stands while the torque is limited
-            self._integral += DRIVE_GAIN / DRIVE_RESET_S * CYCLE_S * error
-        return command
-
-    # ---- mechanics -----------------------------------------------------------------------------
-
-    def _mechanics(self, command: float) -> None:
-        """Engine, shaft and rotor over one cycle: symplectic Euler, twist last."""
-        engine, dyno, twist = self.engine_speed, self.dyno_speed, self._twist
-        torque, lag = self.dyno_torque, self._lag
-        drive = self.indicated - drag_torque(engine)
-        shaft = self.shaft_torque
-        for _ in range(MICRO_STEPS):
-            torque += lag * (command - torque)
-            shaft = SHAFT_STIFFNESS * twist + SHAFT_DAMPING * (engine - dyno)
-            engine += MICRO_S / ENGINE_INERTIA * (drive - shaft)
-            dyno += MICRO_S / DYNO_INERTIA * (shaft + torque - DYNO_FRICTION * dyno)
-            twist += MICRO_S * (engine - dyno)
-        self.engine_speed, self.dyno_speed, self._twist = engine, dyno, twist
-        self.dyno_torque = torque
-        self.shaft_torque = SHAFT_STIFFNESS * twist + SHAFT_DAMPING * (engine - dyno)

@@ -8,7 +8,9 @@ import cantools
 import pytest
 
 from hilrt.models import engine_bench as eb
-from hilrt.models.engine_bench import EngineBench, FaultCause, State
+from hilrt.models.bench_sequence import State
+from hilrt.models.dynamometer import Mode
+from hilrt.models.engine_bench import EngineBench, FaultCause
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 
@@ -19,7 +21,8 @@ class Rig:
     def __init__(self, seed: int = 0) -> None:
         self.bench = EngineBench(seed)
         self.n = 0
-        self.speed = 0.0
+        self.speed = self.torque = 0.0
+        self.mode = Mode.SPEED
         self.pedal = 0.0
         self.enable = True
         self.sending = True
@@ -30,7 +33,13 @@ class Rig:
         self.n += 1
         if self.sending:
             self._alive = (self._alive + self.counting) % 256
-            dyno = {"Speed": self.speed, "Enable": float(self.enable), "Alive": self._alive}
+            dyno = {
+                "Speed": self.speed,
+                "Torque": self.torque,
+                "Mode": float(self.mode),
+                "Enable": float(self.enable),
+                "Alive": self._alive,
+            }
             now = self.n * 1e-3
             self.bench.receive("DynoDemand", dyno, now)
             self.bench.receive("EngineDemand", {"Pedal": self.pedal, "Alive": self._alive}, now)
@@ -46,7 +55,7 @@ class Rig:
             step = rate * 1e-3
             self.speed += max(-step, min(step, to - self.speed))
             self.tick()
-            yield self.bench.dyno_speed - self.speed
+            yield self.bench.dyno.speed - self.speed
 
     def at(self, speed: float, pedal: float = 0.0, settle: float = 1.0) -> Rig:
         self.run(0.25)
@@ -65,8 +74,8 @@ class Rig:
 )
 def test_full_load_torque_is_delivered_at_the_shaft(speed: float, torque: float) -> None:
     rig = Rig().at(speed, pedal=100)
-    assert rig.bench.dyno_speed == pytest.approx(speed, abs=0.01)
-    assert rig.bench.shaft_torque == pytest.approx(torque, abs=0.2)
+    assert rig.bench.dyno.speed == pytest.approx(speed, abs=0.01)
+    assert rig.bench.dyno.shaft_torque == pytest.approx(torque, abs=0.2)
 
 
 def test_peak_torque_and_power_of_the_map() -> None:
@@ -83,15 +92,15 @@ def test_torque_rises_with_the_pedal(speed: float) -> None:
 
 
 def test_idle_governor_holds_idle_speed_from_both_sides() -> None:
-    assert Rig().at(80).bench.shaft_torque == pytest.approx(0.0, abs=0.1)
-    assert Rig().at(65).bench.shaft_torque == pytest.approx(30.0, abs=0.5)
-    assert Rig().at(120).bench.shaft_torque == pytest.approx(-eb.drag_torque(120), abs=0.5)
+    assert Rig().at(80).bench.dyno.shaft_torque == pytest.approx(0.0, abs=0.1)
+    assert Rig().at(65).bench.dyno.shaft_torque == pytest.approx(30.0, abs=0.5)
+    assert Rig().at(120).bench.dyno.shaft_torque == pytest.approx(-eb.drag_torque(120), abs=0.5)
 
 
 def test_engine_does_not_fire_below_firing_speed_or_when_disabled() -> None:
     cranked = Rig().at(30, pedal=100)
     assert cranked.bench.fuel == 0.0
-    assert cranked.bench.shaft_torque == pytest.approx(-eb.drag_torque(30), abs=0.1)
+    assert cranked.bench.dyno.shaft_torque == pytest.approx(-eb.drag_torque(30), abs=0.1)
     running = Rig().at(200, pedal=50)
     assert running.bench.fuel > 0.5
     running.enable = False
@@ -114,9 +123,9 @@ def test_shaft_torque_contains_the_reaction_of_the_engine_inertia() -> None:
     rig = Rig().at(100)
     for _ in rig.ramp(500):
         pass
-    motored = -eb.drag_torque(rig.bench.engine_speed)
+    motored = -eb.drag_torque(rig.bench.dyno.machine_speed)
     expected = motored - eb.ENGINE_INERTIA * 800.0
-    assert rig.bench.shaft_torque == pytest.approx(expected, abs=3.0)
+    assert rig.bench.dyno.shaft_torque == pytest.approx(expected, abs=3.0)
 
 
 def test_temperatures_move_slowly_towards_the_load() -> None:
@@ -143,9 +152,9 @@ def follow(rig: Rig, frequency: float, amplitude: float) -> tuple[float, float]:
         rig.speed = centre + amplitude * math.sin(phase)
         rig.tick()
         if n >= settle:
-            sine += (rig.bench.dyno_speed - centre) * math.sin(phase)
-            cosine += (rig.bench.dyno_speed - centre) * math.cos(phase)
-            worst = max(worst, abs(rig.bench.dyno_speed - rig.speed))
+            sine += (rig.bench.dyno.speed - centre) * math.sin(phase)
+            cosine += (rig.bench.dyno.speed - centre) * math.cos(phase)
+            worst = max(worst, abs(rig.bench.dyno.speed - rig.speed))
     return 2 * math.hypot(sine, cosine) / count / amplitude, worst
 
 
@@ -178,11 +187,11 @@ def test_dynamometer_torque_is_limited_and_recovers() -> None:
     worst = 0.0
     for _ in range(1000):
         rig.tick()
-        worst = max(worst, abs(rig.bench.dyno_torque))
+        worst = max(worst, abs(rig.bench.dyno.torque))
     assert worst <= eb.DYNO_TORQUE_MAX
     assert worst > 0.99 * eb.DYNO_TORQUE_MAX
     rig.run(1.0)
-    assert rig.bench.dyno_speed == pytest.approx(400.0, abs=0.05)
+    assert rig.bench.dyno.speed == pytest.approx(400.0, abs=0.05)
 
 
 def test_shaft_eigenfrequency_and_damping() -> None:
@@ -190,6 +199,21 @@ def test_shaft_eigenfrequency_and_damping() -> None:
     omega = math.sqrt(eb.SHAFT_STIFFNESS * inverse)
     assert 15.0 < omega / (2 * math.pi) < 30.0
     assert 0.1 < eb.SHAFT_DAMPING * inverse / (2 * omega) < 0.3
+
+
+def test_torque_mode_is_confirmed_and_leaves_the_speed_to_the_engine() -> None:
+    rig = Rig().at(200, pedal=30)
+    rig.mode, rig.torque = Mode.TORQUE, -60.0
+    rig.run(0.015)
+    assert rig.bench.measure("EngineSlow")["Mode"] == Mode.SPEED
+    rig.run(0.01)
+    assert rig.bench.measure("EngineSlow")["Mode"] == Mode.TORQUE
+    rig.run(1.0)
+    assert rig.bench.dyno.torque == pytest.approx(-60.0, abs=1e-6)
+    assert abs(rig.bench.dyno.speed - 200.0) > 10.0  # what the engine makes of that load
+    rig.mode = Mode.SPEED
+    rig.run(1.0)
+    assert rig.bench.dyno.speed == pytest.approx(200.0, abs=0.1)
 
 
 # ---- coupled to a virtual inertia --------------------------------------------------------------
@@ -204,7 +228,7 @@ def coupled(inertia: float, delay: int, drop: int = 0) -> tuple[float, float]:
     rig = Rig().at(200, pedal=20)
     omega = rigid = 200.0
     pending = [omega] * delay
-    load = rig.bench.shaft_torque
+    load = rig.bench.dyno.shaft_torque
     torques: list[float] = []
     deviation = 0.0
     for n in range(2500):
@@ -265,15 +289,15 @@ def test_withdrawn_enable_brakes_to_standstill() -> None:
     assert rig.bench.measure("EngineSlow")["Enabled"] == 0.0
     rig.run(1.5)
     assert rig.bench.state is State.OFF
-    assert rig.bench.dyno_speed == pytest.approx(0.0, abs=0.5)
-    assert rig.bench.dyno_torque == pytest.approx(0.0, abs=0.01)
+    assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
+    assert rig.bench.dyno.torque == pytest.approx(0.0, abs=0.01)
 
 
 def test_set_points_do_nothing_while_off() -> None:
     rig = Rig()
     rig.enable, rig.speed, rig.pedal = False, 300.0, 100.0
     rig.run(0.5)
-    assert rig.bench.dyno_speed == 0.0
+    assert rig.bench.dyno.speed == 0.0
     assert rig.bench.fuel == 0.0
 
 
@@ -288,7 +312,7 @@ def test_lost_demands_bring_the_bench_down_by_itself(how: str) -> None:
     assert (rig.bench.state, rig.bench.fault) == (State.FAULT, FaultCause.DEMAND_LOST)
     assert rig.bench.fuel == 0.0
     rig.run(1.5)
-    assert rig.bench.dyno_speed == pytest.approx(0.0, abs=0.5)
+    assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
 
 
 def test_a_stall_of_the_bench_itself_is_no_lost_demand() -> None:
@@ -323,7 +347,7 @@ def test_overspeed_is_a_fault() -> None:
 def test_a_motored_bench_needs_no_pedal_message() -> None:
     bench = EngineBench()
     for n in range(400):
-        demand = {"Speed": 0.0, "Enable": 1.0, "Alive": n % 256}
+        demand = {"Speed": 0.0, "Torque": 0.0, "Mode": 0.0, "Enable": 1.0, "Alive": n % 256}
         bench.receive("DynoDemand", demand, n * 1e-3)
         bench.advance(n * 1e-3)
     assert bench.enabled

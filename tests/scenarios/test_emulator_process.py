@@ -49,7 +49,8 @@ class StandIn:
 
     def exchange(self) -> None:
         self._alive = (self._alive + 1) % 256
-        self._send("DynoDemand", {"Speed": 0.0, "Enable": self.enable, "Alive": self._alive})
+        dyno = {"Speed": 0.0, "Torque": 0.0, "Mode": 0, "Enable": self.enable}
+        self._send("DynoDemand", {**dyno, "Alive": self._alive})
         self._send("EngineDemand", {"Pedal": 0.0, "Alive": self._alive})
         time.sleep(0.005)
         message = MESSAGES.get_message_by_name("EngineSlow")

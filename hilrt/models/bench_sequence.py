@@ -1,0 +1,95 @@
+"""Sequence control of an emulated bench: enable handshake, watch over the demands, faults."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+STARTING_S = 0.15
+READY_S = 0.05
+DEMAND_TIMEOUT_S = 0.1
+
+#: Fault causes that every bench has; a bench's own ones follow.
+NO_FAULT = 0
+DEMAND_LOST = 1
+
+
+class State(IntEnum):
+    """State of a bench, as it tells it."""
+
+    OFF = 0
+    STARTING = 1
+    READY = 2
+    ENABLED = 3
+    FAULT = 4
+
+
+class Demand:
+    """When the counter of a demand message last moved, s."""
+
+    def __init__(self) -> None:
+        self.alive: float | None = None
+        self.moved_at = -math.inf
+
+    def seen(self, alive: float, now: float) -> None:
+        """Take the counter of a message received by `now` [s]."""
+        if alive != self.alive:
+            self.alive = alive
+            self.moved_at = now
+
+
+class BenchSequence:
+    """OFF, STARTING, READY, ENABLED while enable is requested; FAULT until it is withdrawn.
+
+    Attributes
+    ----------
+    state : State
+    fault : int
+        Why the bench is in FAULT: `NO_FAULT`, `DEMAND_LOST` or one of the bench's own causes.
+    """
+
+    def __init__(self) -> None:
+        self.state = State.OFF
+        self.fault = NO_FAULT
+        self._entered = 0.0
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the bench follows its set-points."""
+        return self.state is State.ENABLED
+
+    def advance(self, now: float, *, requested: bool, demand_age: float, trip: int) -> bool:
+        """One cycle, ending at `now` [s]; True in the cycle in which the bench becomes enabled.
+
+        Parameters
+        ----------
+        requested : bool
+            Whether enable is requested.
+        demand_age : float
+            Time since the demands last moved, s.
+        trip : int
+            Cause of the bench's own for a fault, or `NO_FAULT`.
+        """
+        state, since = self.state, now - self._entered
+        fresh = demand_age <= DEMAND_TIMEOUT_S
+        if state is State.OFF:
+            if requested and fresh:
+                self._enter(State.STARTING, now)
+        elif state is State.FAULT:
+            if not requested:
+                self._enter(State.OFF, now)
+        elif not fresh:
+            self._enter(State.FAULT, now, DEMAND_LOST)
+        elif trip:
+            self._enter(State.FAULT, now, trip)
+        elif not requested:
+            self._enter(State.OFF, now)
+        elif state is State.STARTING and since >= STARTING_S:
+            self._enter(State.READY, now)
+        elif state is State.READY and since >= READY_S:
+            self._enter(State.ENABLED, now)
+            return True
+        return False
+
+    def _enter(self, state: State, now: float, fault: int = NO_FAULT) -> None:
+        self.state, self.fault, self._entered = state, fault, now

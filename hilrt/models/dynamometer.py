@@ -1,0 +1,185 @@
+"""An emulated dynamometer: a rotor on an elastic shaft, and its drive with two control modes.
+
+Speed-controlled it imposes the shaft's speed and leaves the torque to the machine under test;
+torque-controlled it is the other way round. Either mode takes over from the other without a bump.
+One call of `Dynamometer.advance` is one control cycle of 1 ms, integrated in four micro steps;
+everything is scalar because numpy costs more than it saves on three states.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+CYCLE_S = 0.001
+MICRO_STEPS = 4
+MICRO_S = CYCLE_S / MICRO_STEPS
+
+DRIVE_LAG_S = 0.002
+STANDSTILL = 1.0  # rad/s
+#: A request for the other mode must stand so long.
+MODE_SWITCH_CYCLES = 20
+
+
+class Mode(IntEnum):
+    """What the drive controls."""
+
+    SPEED = 0
+    TORQUE = 1
+
+
+@dataclass(frozen=True)
+class DynoData:
+    """Numbers of a dynamometer, its shaft and the machine at the other end.
+
+    Attributes
+    ----------
+    machine_inertia, inertia : float
+        Of the machine under test and of the rotor, kg m².
+    stiffness, damping : float
+        Of the shaft, N m/rad and N m s/rad.
+    friction : float
+        Of the rotor, N m s/rad.
+    torque_max : float
+        N m.
+    gain, reset : float
+        Of the speed control, N m s/rad and s.
+    feed_forward : float
+        Torque fed forward per acceleration of the reference, kg m².
+    slew, brake_slew : float
+        The drive's reference changes at most so fast, enabled and while it brakes, rad/s².
+    torque_slew : float
+        The same in the torque mode, N m/s.
+    """
+
+    machine_inertia: float
+    inertia: float
+    stiffness: float
+    damping: float
+    friction: float
+    torque_max: float
+    gain: float
+    reset: float
+    feed_forward: float
+    slew: float
+    brake_slew: float
+    torque_slew: float
+
+
+class Dynamometer:
+    """Shaft, rotor and drive.
+
+    Sign of the shaft torque: positive while the machine drives the dynamometer. It is the torque in
+    the shaft, so it contains the reaction of the machine's own inertia.
+
+    Attributes
+    ----------
+    machine_speed, speed : float
+        Of the machine's and the dynamometer's end, rad/s.
+    shaft_torque : float
+        N m.
+    torque : float
+        Air-gap torque, positive when it accelerates the shaft, N m.
+    mode : Mode
+        What the drive controls.
+    """
+
+    def __init__(self, data: DynoData) -> None:
+        self.data = data
+        self.machine_speed = self.speed = self.shaft_torque = self.torque = 0.0
+        self.mode = Mode.SPEED
+        self._twist = 0.0
+        self._lag = 1.0 - math.exp(-MICRO_S / DRIVE_LAG_S)
+        self._driving = False
+        self._reference = 0.0  # rad/s or N m
+        self._integral = 0.0
+        # A command acts one cycle after it is computed: the control's dead time.
+        self._command = 0.0
+        self._asking = 0  # cycles for which the other mode has been asked for
+
+    def start(self) -> None:
+        """Take the control over, of the speed at first, without a bump."""
+        if not self._driving:
+            self._driving = True
+            self._enter(Mode.SPEED)
+
+    def advance(
+        self, machine_torque: float, *, enabled: bool, speed: float, torque: float, mode: Mode
+    ) -> None:
+        """One control cycle.
+
+        Parameters
+        ----------
+        machine_torque : float
+            That accelerates the machine's inertia, N m.
+        enabled : bool
+            Otherwise the drive brakes to standstill.
+        speed, torque : float
+            Demands, rad/s and N m.
+        mode : Mode
+            Which of the two is asked for.
+        """
+        self._mechanics(machine_torque)
+        self._command = self._drive(enabled, speed, torque, mode)
+
+    def _mechanics(self, machine_torque: float) -> None:
+        """Both inertias over one cycle: symplectic Euler, twist last."""
+        data, command, lag = self.data, self._command, self._lag
+        machine, rotor, twist, torque = self.machine_speed, self.speed, self._twist, self.torque
+        stiffness, damping, friction = data.stiffness, data.damping, data.friction
+        machine_step, rotor_step = MICRO_S / data.machine_inertia, MICRO_S / data.inertia
+        for _ in range(MICRO_STEPS):
+            torque += lag * (command - torque)
+            shaft = stiffness * twist + damping * (machine - rotor)
+            machine += machine_step * (machine_torque - shaft)
+            rotor += rotor_step * (shaft + torque - friction * rotor)
+            twist += MICRO_S * (machine - rotor)
+        self.machine_speed, self.speed, self._twist, self.torque = machine, rotor, twist, torque
+        self.shaft_torque = stiffness * twist + damping * (machine - rotor)
+
+    def _drive(self, enabled: bool, speed: float, torque: float, mode: Mode) -> float:
+        """Torque command, N m."""
+        if not self._driving:
+            return 0.0
+        if not enabled:
+            if self.mode is not Mode.SPEED:
+                self._enter(Mode.SPEED)
+            if abs(self.speed) < STANDSTILL and self._reference == 0.0:
+                self._driving = False
+                return 0.0
+            return self._control_speed(0.0, self.data.brake_slew)
+        self._asking = self._asking + 1 if mode is not self.mode else 0
+        if self._asking >= MODE_SWITCH_CYCLES:
+            self._enter(mode)
+        if self.mode is Mode.TORQUE:
+            return self._control_torque(torque)
+        return self._control_speed(speed, self.data.slew)
+
+    def _enter(self, mode: Mode) -> None:
+        """Begin to control where the other mode has brought the shaft and the torque."""
+        self.mode = mode
+        self._asking = 0
+        self._integral = self._command
+        self._reference = self.speed if mode is Mode.SPEED else self._command
+
+    def _control_speed(self, target: float, slew: float) -> float:
+        """PI with the reference's slope fed forward."""
+        data = self.data
+        # The slope is not filtered: its sum over the cycles is the demanded change of speed
+        # whether the demands come evenly or two in one cycle and none in the next.
+        step = max(-slew * CYCLE_S, min(slew * CYCLE_S, target - self._reference))
+        self._reference += step
+        error = self._reference - self.speed
+        wanted = data.gain * error + self._integral + data.feed_forward * step / CYCLE_S
+        command = max(-data.torque_max, min(data.torque_max, wanted))
+        if command == wanted:  # anti-windup: the integral stands while the torque is limited
+            self._integral += data.gain / data.reset * CYCLE_S * error
+        return command
+
+    def _control_torque(self, target: float) -> float:
+        data = self.data
+        target = max(-data.torque_max, min(data.torque_max, target))
+        most = data.torque_slew * CYCLE_S
+        self._reference += max(-most, min(most, target - self._reference))
+        return self._reference
