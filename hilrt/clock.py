@@ -84,6 +84,10 @@ class Clock(abc.ABC):
     async def sleep_until(self, target_ns: int) -> None:
         """Return when the reading is at least `target_ns`; at once if it already is."""
 
+    def wake_ns(self, target_ns: int) -> int:
+        """When `sleep_until` wants the processor for that target, ns."""
+        return target_ns
+
     def close(self) -> None:
         """Free the timer. May be called twice."""
 
@@ -147,9 +151,13 @@ class WallClock(Clock):
         """Reading, ns."""
         return monotonic_ns()
 
+    def wake_ns(self, target_ns: int) -> int:
+        """See `Clock.wake_ns`."""
+        return target_ns - self.spin_ns - self.early_ns
+
     async def sleep_until(self, target_ns: int) -> None:
         """Wake `spin_ns` before `target_ns`, then busy-wait."""
-        wake_ns = target_ns - self.spin_ns - self.early_ns
+        wake_ns = self.wake_ns(target_ns)
         ahead_ns = wake_ns - monotonic_ns()
         if ahead_ns <= 0:
             await self._turn()

@@ -24,6 +24,7 @@ from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.record.snapshots import Snapshots
 from hilrt.signals import RowWriter
+from hilrt.slack import SlackBudget
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, StepState
 from hilrt.timeline import Marks, Timeline
@@ -65,6 +66,8 @@ class Progress:
         Tick to dispatch complete (real time only), and cut to dispatch complete.
     timeline : Timeline
         Where the time went, and who was late.
+    learning : SlackBudget
+        Time for identification.
     first_h, min_h, max_h : int
         Macro step sizes, ns.
     """
@@ -75,6 +78,7 @@ class Progress:
     lateness: Distribution = field(default_factory=Distribution)
     compute: Distribution = field(default_factory=Distribution)
     timeline: Timeline = field(default_factory=Timeline)
+    learning: SlackBudget = field(default_factory=SlackBudget)
     stretched_ns: int = 0
     first_h: int = 0
     min_h: int = 0
@@ -250,7 +254,7 @@ class Master:
     def _slack(self, given: StepInput, t_ns: int, h_ns: int, marks: Marks) -> None:
         """Everything that need not be done before the inputs are on the wire."""
         late_ns = marks.done - marks.target if self.clock is not None else 0
-        assess(self.plan, self.state, given)
+        self._assess(given, marks, h_ns)
         self.exchange.run_local()
         self.row.fill(
             self.state,
@@ -269,6 +273,17 @@ class Master:
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.step_ns - late_ns) // 2)
+
+    def _assess(self, given: StepInput, marks: Marks, h_ns: int) -> None:
+        """Judge the step; what is to be identified learns if that fits before the next tick."""
+        budget, begun = self.progress.learning, self._now()
+        given.learns = True
+        if self.clock is not None and self.state.model is not None:
+            ready_ns = self.clock.wake_ns(marks.target + round(h_ns / self.pace))
+            given.learns = budget.fits(ready_ns - begun)
+        assess(self.plan, self.state, given)
+        if given.learns:
+            budget.add(self._now() - begun)
 
     def _report_flags(self) -> None:
         changes = self.state.monitor.changes

@@ -36,7 +36,10 @@ MASTER_SIGNALS = (
 CONTROL_SIGNALS = (("error", ""), ("order", ""))
 PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
 #: The rest of the `StepInput`, so that a replay can make every decision again.
-CUT_SIGNALS = (("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", ""))
+CUT_SIGNALS = (
+    *(("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", "")),
+    ("learns", ""),
+)
 PEER_CUT_SIGNALS = (
     ("busy", ""),
     ("due", ""),
@@ -178,7 +181,14 @@ class RowWriter:
                 given.reached,
                 given.covered,
                 given.clock_error,
-                (given.tick, given.elapsed, given.apply, given.regular, given.has_middle),
+                (
+                    given.tick,
+                    given.elapsed,
+                    given.apply,
+                    given.regular,
+                    given.has_middle,
+                    given.learns,
+                ),
             ),
             out=self.row,
         )

@@ -54,9 +54,8 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
             control(plan, state, given)
     measure_bonds(plan, state, given)
     if state.model is not None:
-        state.model.learn(
-            given.tick, plan.sampled(given.fresh, given.t_valid, given.t), given.realised
-        )
+        sampled = plan.sampled(given.fresh, given.t_valid, given.t)
+        state.model.learn(sampled, given.realised, given.learns)
     state.monitor.update(plan, state, given)
     return state
 

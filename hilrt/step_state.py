@@ -53,6 +53,8 @@ class StepInput:
         Whether corrections act (False: shadow, or not yet armed).
     missed : bool
         Whether this tick missed its dispatch deadline; known in the slack.
+    learns : bool
+        Whether there is time left in the slack for a turn of the identification.
     """
 
     tick: int
@@ -74,6 +76,7 @@ class StepInput:
     regular: bool = True
     apply: bool = True
     missed: bool = False
+    learns: bool = True
 
     @classmethod
     def empty(

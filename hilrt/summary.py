@@ -83,6 +83,7 @@ def build_summary(
         "missed_because": dict(progress.timeline.causes),
         "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
         "missed_ticks": progress.missed,
+        "identification": _identification(state, progress),
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": {
             link.name: {"lost": int(exchange.lost[s] + link.lost), "late": int(exchange.late[s])}
@@ -94,6 +95,13 @@ def build_summary(
         "versions": host.pop("versions"),
         "host": host,
     }
+
+
+def _identification(state: StepState, progress: Progress) -> dict[str, int] | None:
+    """Turns of the identification that were made, and left out for lack of time."""
+    if state.model is None or state.model.learned is None:
+        return None
+    return {"turns": progress.learning.made, "skipped": progress.learning.skipped}
 
 
 def _order(state: StepState) -> dict[str, float]:

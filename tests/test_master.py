@@ -1,6 +1,9 @@
+import asyncio
+
 import numpy as np
 import pytest
 
+from hilrt import step
 from hilrt.clock import VirtualClock
 from hilrt.errors import SessionFault
 from hilrt.master import End, Master
@@ -8,6 +11,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import NullFeed
 from hilrt.signals import build_topics
 from hilrt.solver import Port
+from tests.coupling.test_model_corrector import H, Learning
 from tests.stepping import MemoryLink, Recorded, Stepping
 
 MS = 1_000_000
@@ -98,3 +102,34 @@ async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
     assert [asked.tick for asked in link.asked] == list(range(20))
     assert master.progress.stretched_ns == 0
     assert master.progress.missed == 2  # tick 4, and tick 5 that begins half a step late
+
+
+@pytest.mark.parametrize(("busy_ns", "made"), [(20_000, 300), (190_000, 0)])
+def test_identification_learns_only_where_it_fits_before_the_next_tick(monkeypatch, busy_ns, made):
+    """One turn takes 50 us; the rest of a tick of 200 us leaves room for it, or does not."""
+    clock, s = VirtualClock(EPOCH), Learning()
+    looks: list[bool] = []
+
+    def assess(plan, state, given):
+        looks.append(given.learns)
+        clock.advance(50_000 if given.learns else 1_000)
+        return step.assess(plan, state, given)
+
+    monkeypatch.setattr("hilrt.master.assess", assess)
+    dispatch = s.exchange.dispatch
+
+    def busy(*arguments):
+        dispatch(*arguments)
+        clock.advance(busy_ns)
+
+    monkeypatch.setattr(s.exchange, "dispatch", busy)
+    publisher = StatusPublisher(None, "test", 300 * H)
+    feed = NullFeed(build_topics(s.plan))
+    master = Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=MS)
+    asyncio.run(master.run(round(300 * H * 1e9), EPOCH))
+    budget = master.progress.learning
+    assert budget.made + budget.skipped == len(looks) == 301
+    assert budget.made == sum(looks)
+    assert made <= budget.made <= made + 12  # now and then it is tried again
+    chain = s.model.chain
+    assert (chain == 300).all()  # what was sampled is remembered in any case

@@ -34,6 +34,10 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
             rows.append([label, *cells])
     real_time = rows and summary.get("lateness_us")
     note = f"missed ticks: {missed_ticks(summary)}" if real_time else ""
+    learning = summary.get("identification") or {}
+    if learning.get("skipped"):
+        note += f"; turns of the identification: {learning['turns']:,}, and "
+        note += f"{learning['skipped']:,} left out for lack of time"
     return table("Timing", ["", "median", "p99", "p99.9", "max"], rows, note=note)
 
 

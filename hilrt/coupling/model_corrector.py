@@ -43,6 +43,8 @@ class ModelCorrector:
         Running mean square of the error of plain extrapolation, one step ahead.
     chain : ndarray of int, shape (identified subsystems,)
         Steps without a gap in the past that the regression has of each, predicted ones included.
+    turn : int
+        Identified subsystem that learns next.
     """
 
     h: float
@@ -61,6 +63,7 @@ class ModelCorrector:
     _parts: list[int]
     _predicted: Floats
     _realised: Floats
+    turn: int = 0
     _regular: bool = False
     _y: Floats = field(default_factory=lambda: np.zeros(0))
     _sent: Floats = field(default_factory=lambda: np.zeros(0))
@@ -121,7 +124,7 @@ class ModelCorrector:
             y[rows] = np.where(better, self._predicted[rows], np.nan)
         return y
 
-    def learn(self, tick: int, measured: Sequence[bool], realised: Floats) -> None:
+    def learn(self, measured: Sequence[bool], realised: Floats, turns: bool = True) -> None:
         """Take in the step that ended; subsystems learn in turn, one per tick.
 
         Parameters
@@ -130,6 +133,8 @@ class ModelCorrector:
             For every subsystem, whether its outputs were sampled at this communication point.
         realised : ndarray, shape (nu,)
             What a bench made of each input at this point; NaN where it is not measured.
+        turns : bool
+            False where there is no time to learn: samples are only noted as part of the past.
         """
         if self.learning is None or self.learned is None:
             return
@@ -141,12 +146,15 @@ class ModelCorrector:
             return
         acted = self._as_realised(realised)
         sampled = [measured[s] for s in self._parts]
-        turn = tick % len(self._parts)
         if not self._regular:
             self._go_on(acted, sampled)
             return
-        if sampled[turn]:
-            self._extrapolated(turn)
+        learn: list[int] = []
+        if turns:
+            learn = [self.turn]
+            if sampled[self.turn]:
+                self._extrapolated(self.turn)
+            self.turn = (self.turn + 1) % len(self._parts)
         changed = identify.identify(
             self.learned,
             self.learning,
@@ -154,7 +162,7 @@ class ModelCorrector:
             acted,
             correct_model.input_errors(self.state, self.plan, self._sent),
             measured=sampled,
-            learn=[turn],
+            learn=learn,
         )
         self.chain = np.where(sampled, self.chain + 1, 0)
         if changed:

@@ -211,6 +211,10 @@ def _steps(summary: Mapping[str, Any]) -> Table:
         table.add_row("missed ticks", missed_ticks(summary))
         for cause, count in sorted((summary.get("missed_because") or {}).items()):
             table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
+    learning = summary.get("identification") or {}
+    if learning.get("skipped"):
+        said = f"{learning['turns']:,} turns, {learning['skipped']:,} left out for lack of time"
+        table.add_row("identification", said)
     return table
 
 

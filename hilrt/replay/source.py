@@ -148,10 +148,10 @@ class Cuts:
     def cut(self, i: int, t_ns: int) -> StepInput:
         """The `StepInput` of row `i` of the chunk at session time `t_ns` [ns]; valid until next."""
         given, chunk = self.given, self._chunk
-        tick, elapsed, apply, regular, has_middle = chunk["cut"][i].tolist()
+        tick, elapsed, apply, regular, has_middle, learns = chunk["cut"][i].tolist()
         given.tick, given.t, given.elapsed = int(tick), t_ns * 1e-9, elapsed
         given.apply, given.regular, given.has_middle = bool(apply), bool(regular), bool(has_middle)
-        given.missed = bool(chunk["missed"][i, 0])
+        given.missed, given.learns = bool(chunk["missed"][i, 0]), bool(learns)
         given.y[:] = chunk["y"][i]
         given.t_valid[:] = chunk["t_valid"][i]
         given.fresh[:] = self._fresh[i]

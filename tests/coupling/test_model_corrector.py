@@ -158,10 +158,33 @@ def test_steps_of_another_length_are_no_past_to_predict_from():
     s.run(200 * H)
     assert s.model.chain.tolist() == [200, 200]
     s.model.restart(s.state.y)  # what a skipped tick does
-    s.model.learn(201, [True, True], np.full(3, np.nan))
+    s.model.learn([True, True], np.full(3, np.nan))
     assert s.model.chain.tolist() == [0, 0]
     sent = np.zeros((2, 3))
     assert np.isnan(s.model.predict(np.array([True, True]), sent)).all()
+
+
+def test_steps_without_time_to_learn_are_no_gap_and_cost_nobody_the_turn():
+    s = Learning()
+    turns = []
+    for tick in range(400):
+        s.exchange.given.learns = tick % 4 == 1  # always at odd ticks: both have their turn
+        before, turn = [model.theta.copy() for model in s.model.learned.models], s.model.turn
+        s.look()
+        after = [model.theta for model in s.model.learned.models]
+        moved = [not np.array_equal(a, b) for a, b in zip(after, before, strict=True)]
+        if tick % 4 == 1:
+            turns.append(turn)
+            assert not moved[1 - turn]
+        else:
+            assert moved == [False, False]
+            assert s.model.turn == turn
+        s.go()
+    assert turns == [0, 1] * 50
+    assert s.model.chain.tolist() == [399, 399]  # the first point has no step behind it
+    exact = [subsystem.jacobian(H, 1) for subsystem in CHAIN]
+    for model, gamma in zip(s.model.learned.models, exact, strict=True):
+        np.testing.assert_allclose(model.jacobian(), gamma, rtol=0.05)
 
 
 def test_a_bench_is_identified_by_what_it_made_of_its_inputs():

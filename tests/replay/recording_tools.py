@@ -193,6 +193,7 @@ def record_erratic(
     for tick in range(steps):
         given = exchange.cut(tick, t_ns, elapsed_ns)
         given.apply, given.missed = bool(rng.random() < 0.8), bool(rng.random() < 0.1)
+        given.learns = bool(rng.random() < 0.7)
         macro_step(plan, state, given)
         h_ns = round(state.h_next * 1e9)
         exchange.dispatch(state, t_ns, h_ns)
