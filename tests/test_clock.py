@@ -101,13 +101,16 @@ async def test_wall_clock_never_returns_early(wall):
 
 
 async def test_wall_clock_returns_at_once_for_the_past(wall, monkeypatch):
-    async def fail(*_):
-        raise AssertionError("it slept")
+    slept = []
+
+    async def sleep(*target):
+        slept.append(target)
 
     if wall._timer is not None:
-        monkeypatch.setattr(wall._timer, "wait_until", fail)
+        monkeypatch.setattr(wall._timer, "wait_until", sleep)
     await wall.sleep_until(wall.now_ns() - 1)
     await wall.sleep_until(-5)
+    assert slept == []
 
 
 async def test_wall_clock_sleeps_while_others_run(wall):
@@ -148,11 +151,13 @@ async def test_a_second_sleeper_is_refused():
 
 
 def test_a_clock_outlives_an_event_loop(wall):
-    async def sleep():
-        await wall.sleep_until(wall.now_ns() + MS)
+    async def overslept():
+        target = wall.now_ns() + MS
+        await wall.sleep_until(target)
+        return wall.now_ns() - target
 
-    asyncio.run(sleep())
-    asyncio.run(sleep())
+    assert asyncio.run(overslept()) >= 0
+    assert asyncio.run(overslept()) >= 0
     wall.close()
     wall.close()
 

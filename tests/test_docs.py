@@ -289,14 +289,23 @@ def test_own_sessions_have_no_errors(own_bench, name):
     assert [str(problem) for problem in problems if problem.level == "error"] == []
 
 
-def test_every_toml_snippet_is_toml():
+def snippets(language):
+    found = []
     for page in PAGES:
-        for block in re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S):
-            tomllib.loads(block)
+        blocks = re.findall(
+            rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), flags=re.M | re.S
+        )
+        found += [(f"{page.name} block {i}", block) for i, block in enumerate(blocks)]
+    return found
+
+
+def test_every_toml_snippet_is_toml():
+    tables = [tomllib.loads(block) for _, block in snippets("toml")]
+    assert len(tables) > 10
+    assert all(tables)
 
 
 def test_every_python_snippet_compiles():
-    for page in PAGES:
-        text = page.read_text("utf-8")
-        for i, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)):
-            compile(block, f"{page.name} block {i}", "exec")
+    names = [compile(block, name, "exec").co_names for name, block in snippets("python")]
+    assert len(names) > 3
+    assert all(names)

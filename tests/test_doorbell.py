@@ -23,7 +23,14 @@ async def test_a_readable_descriptor_ends_the_wait() -> None:
 
 async def test_nothing_is_waited_for_that_is_already_there() -> None:
     bell = Doorbell([], again_s=30.0)
-    await asyncio.wait_for(bell.wait(lambda: False), 5.0)
+    looks = []
+
+    def nothing() -> bool:
+        looks.append(1)
+        return False
+
+    await asyncio.wait_for(bell.wait(nothing), 5.0)
+    assert looks == [1]
     bell.close()
 
 

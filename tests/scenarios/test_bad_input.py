@@ -112,4 +112,5 @@ def test_the_runs_folder_cannot_be_made(refused: Refused, tmp_path: Path) -> Non
 
 def test_arguments(refused: Refused, tmp_path: Path) -> None:
     for options in (["--pace", "fast"], ["--duration", "-1"], ["--no-such-option"]):
-        refused(tmp_path, MASSES, *options)
+        said = refused(tmp_path, MASSES, *options)
+        assert any(options[0] in line for line in said)
