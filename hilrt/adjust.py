@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from hilrt.config import Session
@@ -35,6 +36,7 @@ def set_number(plan: Plan, what: str, value: float) -> float:
 
 def check_monitor(tables: Session, findings: Findings) -> None:
     """What is wrong with ``[monitor]``."""
+    _check_foxglove(tables.monitor.foxglove, findings)
     for action in tables.monitor.control:
         if action not in ACTIONS:
             remedy = f"choose from {', '.join(ACTIONS)}"
@@ -52,3 +54,16 @@ def check_monitor(tables: Session, findings: Findings) -> None:
             findings.error(
                 "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
             )
+
+
+def _check_foxglove(address: str | None, findings: Findings) -> None:
+    if address is None:
+        return
+    _, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:8765"'
+        findings.error("monitor", "foxglove", address, "is no address", remedy)
+    if find_spec("foxglove") is None:
+        findings.error(
+            "monitor", "foxglove", address, "needs foxglove-sdk", "install hilrt[foxglove]"
+        )

@@ -158,8 +158,20 @@ def watch(
 def monitor(
     address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
     page: Annotated[str, typer.Option(help="address and port of the page")] = "127.0.0.1:5006",
+    foxglove: Annotated[
+        str | None,
+        typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
+    ] = None,
 ) -> None:
     """Serve the web page of a running session, on this machine unless --page says otherwise."""
+    if foxglove is not None:
+        try:
+            from hilrt.monitor.foxglove import main as foxglove_main
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("hilrt"):
+                raise
+            _fail(f"the bridge needs {error.name}; install hilrt[foxglove]")
+        raise typer.Exit(foxglove_main(["--connect", address, "--foxglove", foxglove]))
     try:
         from hilrt.web.server import main as web_main
     except ModuleNotFoundError as error:

@@ -133,6 +133,10 @@ class Late(Table):
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
     #: Consecutive ticks without a sample after which the session goes safe.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
+    #: What a solver that was late gets: one step over all that it missed, or one after another.
+    steps: Literal["merged", "catch_up"] = "merged"
+    #: Whether a solver that was lost may come back while the session runs.
+    rejoin: bool = False
 
 
 class InputOptions(Table):
@@ -311,6 +315,8 @@ class MonitorTable(Table):
     commands: str | None = None
     #: Address and port of the web page.
     page: str = "127.0.0.1:5006"
+    #: Where Foxglove and Lichtblick may connect; left out: nowhere.
+    foxglove: str | None = None
     #: Messages per second of the decimated signals.
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
     #: What a token opens; empty: nothing, all views are read-only.

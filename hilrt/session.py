@@ -74,7 +74,7 @@ LONGEST_SPIN_REAL_TIME = 0.3
 #: Share of the macro step to wake early for a draft, without a real-time priority.
 DRAFT_SHARE = 0.45
 #: Processes that must not delay a tick.
-IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page"})
+IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page", "foxglove"})
 #: How often views are told that a waiting session is still there, s.
 HOLD_PERIOD = 0.5
 
@@ -507,7 +507,7 @@ class Session:
     def _child_ended(self, name: str, returncode: int) -> None:
         """A process that the session started has ended by itself."""
         child = self.children[name]
-        if self._closing or (name in ("view", "page", "relay") and returncode == 0):
+        if self._closing or (name in ("view", "page", "relay", "foxglove") and returncode == 0):
             return
         last = "".join(child.tail(1)).strip()
         text = child.describe_exit() + (f": {last}" if last else "")

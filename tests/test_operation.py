@@ -132,6 +132,7 @@ def test_cap_of_a_bond_is_set_in_place():
         (MonitorTable(adjust={"bonds.x.cap": Adjustable(min=0, max=1)}), "cannot be adjusted"),
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is no range"),
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=0, max=1)}), "flag"),
+        (MonitorTable(foxglove="8765"), "write it as ADDRESS:PORT"),
     ],
 )
 def test_check_names_what_cannot_be(table, words):

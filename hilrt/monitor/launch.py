@@ -1,4 +1,4 @@
-"""What a session starts so that it can be watched: relay and web page, with addresses and keys."""
+"""What a session starts so that it can be watched: relay, page, bridge; addresses and keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class Monitoring:
     @property
     def wanted(self) -> bool:
         """Whether anybody but the terminal view may watch."""
-        return self.web or self.table.listen is not None
+        table = self.table
+        return self.web or table.listen is not None or table.foxglove is not None
 
     def hints(self) -> list[str]:
         """What the operator is told at the start."""
@@ -98,12 +99,14 @@ class Monitoring:
             lines.append(f"page: http://{self.table.page}")
         if self.table.listen is not None:
             lines.append(f"telemetry: {self.table.listen}")
+        if self.table.foxglove is not None:
+            lines.append(f"foxglove: ws://{self.table.foxglove}")
         if self.wanted and self.token and TOKEN_VARIABLE not in os.environ:
             lines.append(f"token for {', '.join(self.table.control)}: {self.token}")
         return lines
 
     def start(self, children: Children, status: str, tables: SessionTables) -> None:
-        """Start relay and page, low in priority."""
+        """Start relay, page and bridge, low in priority."""
         if not self.wanted:
             return
         table = self.table
@@ -136,6 +139,9 @@ class Monitoring:
             argv = [sys.executable, "-m", "hilrt.web", "--connect", settings.telemetry]
             argv += ["--commands", settings.commands, "--page", table.page]
             children.start("page", argv, nice=NICE)
+        if table.foxglove is not None:
+            argv = [sys.executable, "-m", "hilrt.monitor.foxglove", "--connect", settings.telemetry]
+            children.start("foxglove", [*argv, "--foxglove", table.foxglove], nice=NICE)
 
     def view_environment(self) -> dict[str, str]:
         """What the terminal view needs to send commands."""

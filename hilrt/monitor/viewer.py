@@ -50,6 +50,8 @@ class Viewer:
         When the session was last heard, s.
     on_signals, on_full : callable, optional
         Told of every message of signals.
+    on_event : callable, optional
+        Told of every event once.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Viewer:
         self.received = 0
         self.on_signals: Callable[[Signals], None] | None = None
         self.on_full: Callable[[Full], None] | None = None
+        self.on_event: Callable[[Happening], None] | None = None
         self._clock, self._telemetry, self._commands = clock, telemetry, commands
         self.heard_at = clock()
         self._flags: dict[Flag, float] = {}
@@ -182,6 +185,8 @@ class Viewer:
         self.events[event.number] = event
         while len(self.events) > MAX_EVENTS:
             self.events.popitem(last=False)
+        if not known and self.on_event is not None:
+            self.on_event(event)
         newest = self.status.t if self.status is not None else 0.0
         if known or event.t <= newest:
             return

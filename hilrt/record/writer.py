@@ -1,4 +1,5 @@
-"""The recorder process: takes rows and events from the master and writes ``session.mcap``.
+"""The recorder process: takes rows and events from the master, CAN frames from the gateways, and
+writes ``session.mcap``.
 
 ``python -m hilrt.record.writer --connect ADDRESS``. It ends when the master says so, on SIGTERM, or
 when the connection to the master is gone; in each case what has arrived is written and the file is
@@ -17,7 +18,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,7 +27,11 @@ from mcap.writer import CompressionType, Writer
 from numpy.typing import NDArray
 
 from hilrt import __version__
-from hilrt.record import cdr
+from hilrt.logs import frames as coding
+from hilrt.record import cdr, log_entry
+from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
+from hilrt.record.frame_intake import FrameIntake
+from hilrt.record.gate import Gate, HeldFrame, Rows
 from hilrt.record.messages import (
     ASIDE,
     ASIDES,
@@ -35,14 +39,16 @@ from hilrt.record.messages import (
     BESIDE,
     EVENTS,
     FILE_NAME,
-    LEVELS,
     ROWS,
+    SNAPSHOTS,
     Attachment,
     Begin,
     End,
     Event,
+    Stretched,
     decode,
 )
+from hilrt.record.session_clock import SessionClock
 from hilrt.solver import Floats
 
 #: Chunks reach the file when they hold this much, or after this long: what kill -9 loses.
@@ -57,23 +63,6 @@ SYNC_S = 5.0
 QUEUE_BATCHES = 8
 #: Messages kept for a relay that does not take them; more are lost to it, not to the log.
 TAP_LENGTH = 256
-
-_EVENT_SCHEMA = {
-    "title": "foxglove.Log",
-    "type": "object",
-    "properties": {
-        "timestamp": {
-            "type": "object",
-            "title": "time",
-            "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}},
-        },
-        "level": {"type": "integer"},
-        "message": {"type": "string"},
-        "name": {"type": "string"},
-        "cause": {"type": "string"},
-        "t": {"type": "number"},
-    },
-}
 
 
 class Recording:
@@ -93,12 +82,19 @@ class Recording:
         self._columns = sum(len(topic.signals) for topic in begin.topics)
         self._next = 0
         self._last_ns = 0
+        self._written = 0  # number of the row after the newest one in the file
+        self._written_ns = 0
         self._pending = 0
         self._kept = 0
         self._syncing: threading.Thread | None = None
         self.missing = 0
         self.rows = 0
         self.events = 0
+        self.frames = self.frames_missing = 0
+        self.clock = SessionClock(begin.clock_ns)
+        self._intake = FrameIntake(begin.buses, self.clock)
+        trigger = begin.trigger
+        self._gate = None if trigger is None else Gate(trigger, begin.topics)
         self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
         try:
             # Chunks are closed by `flush` alone: the library would close one inside a row.
@@ -134,12 +130,20 @@ class Recording:
                 f"/{topic.name}", "cdr", schema, {"signals": json.dumps(names, ensure_ascii=False)}
             )
             self._channels.append((channel, slice(8 * columns.start, 8 * columns.stop)))
-        text = json.dumps(_EVENT_SCHEMA).encode()
-        schema = self._writer.register_schema("foxglove.Log", "jsonschema", text)
+        text = json.dumps(log_entry.SCHEMA).encode()
+        schema = self._writer.register_schema(log_entry.NAME, "jsonschema", text)
         self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
         self._asides = {
             topic.encode(): self._writer.register_channel(topic, "msgpack", 0) for topic in ASIDES
         }
+        self._buses = {}
+        for bus in begin.buses:
+            schema = self._writer.register_schema(
+                coding.SCHEMA_NAME, coding.SCHEMA_ENCODING, coding.SCHEMA
+            )
+            self._buses[bus] = self._writer.register_channel(
+                coding.topic(bus), coding.ENCODING, schema, {"frames": "can"}
+            )
         # A chunk needs a message, and the channels stand in the first one: a log that is cut off
         # early is then still one that says what it would have held.
         self.event(Event(0, "info", "recording", "recorder", f"recording {begin.session}"))
@@ -151,6 +155,19 @@ class Recording:
             return
         if first != self._next:
             self._note_gap(first, int(times[0]))
+        self._next = first + len(times)
+        self._last_ns = int(times[-1])
+        if self._gate is None:
+            self._write(Rows(first, times, rows))
+            return
+        for part in self._gate.rows(Rows(first, times, rows)):
+            self._write(part)
+        self._write_held()
+
+    def _write(self, part: Rows) -> None:
+        first, times, rows, opens = part
+        if opens and first > self._written:
+            self._note_pause(first, int(times[0]))
         size = rows.shape[1] * 8
         raw = rows.tobytes()
         add, header = self._writer.add_message, cdr.HEADER
@@ -162,9 +179,41 @@ class Recording:
             self._pending += size + 35 * len(self._channels)
             if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
                 self.flush()
-        self._next = first + len(times)
-        self._last_ns = int(times[-1])
+        self._written = first + len(times)
+        self._written_ns = int(times[-1])
         self.rows += len(times)
+
+    def _write_held(self) -> None:
+        """Write frames that waited and are wanted now."""
+        assert self._gate is not None
+        for t_ns, channel, data in self._gate.frames():
+            self._write_frame(t_ns, channel, data)
+
+    def raw_frames(self, data: bytes) -> None:
+        """Write a batch of CAN frames as it comes from a gateway; `ValueError` if it is none."""
+        taken = self._intake.take(data)
+        if taken.lost:
+            self.frames_missing += taken.lost
+            text = (
+                f"{taken.lost} CAN frames of {taken.bus} from {taken.since_ns * 1e-9:.6f} s to "
+                f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not follow"
+            )
+            event = Event(taken.since_ns, "warning", "frame_gap", "recorder", text)
+            self.event(event, until_ns=taken.until_ns)
+        channel, gate = self._buses[taken.bus], self._gate
+        for t_ns, record in taken.records:
+            if gate is None or gate.covers(t_ns):
+                self._write_frame(t_ns, channel, record)
+            else:
+                gate.hold(HeldFrame(t_ns, channel, record))
+        if self._pending >= CHUNK_BYTES:
+            self.flush()
+
+    def _write_frame(self, t_ns: int, channel: int, data: bytes) -> None:
+        log_time = self._begin.epoch_ns + t_ns
+        self._writer.add_message(channel, log_time, data, log_time, self.frames & 0xFFFFFFFF)
+        self.frames += 1
+        self._pending += len(data) + 35
 
     def raw_batch(self, index: bytes, times: bytes, rows: bytes) -> None:
         """Write rows as they come from the wire; `ValueError` if the frames do not fit together."""
@@ -182,6 +231,15 @@ class Recording:
         log_time = self._begin.epoch_ns + t_ns
         self._writer.add_message(self._asides[topic], log_time, data, log_time, index & 0xFFFFFFFF)
         self._pending += len(data)
+        if self._gate is not None and topic == SNAPSHOTS.encode():
+            self._gate.snapshot(index)
+
+    def _note_pause(self, first: int, t_ns: int) -> None:
+        """Rows that no trigger wanted."""
+        since, count = self._written_ns, first - self._written
+        text = f"{count} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are left out: "
+        text += "no trigger"
+        self.event(Event(since, "info", "record_pause", "recorder", text), until_ns=t_ns)
 
     def _note_gap(self, first: int, t_ns: int) -> None:
         lost = first - self._next
@@ -195,20 +253,13 @@ class Recording:
 
     def event(self, event: Event, until_ns: int | None = None) -> None:
         """Write an event; `until_ns` is the end of something that lasted."""
+        if self._gate is not None:
+            self._gate.event(event)
         log_time = self._begin.epoch_ns + event.t_ns
-        body: dict[str, Any] = {
-            "timestamp": {"sec": log_time // 10**9, "nsec": log_time % 10**9},
-            "level": LEVELS.get(event.level, LEVELS["info"]),
-            "message": event.text,
-            "name": event.source,
-            "file": "",
-            "line": 0,
-            "cause": event.cause,
-            "t": event.t_ns / 1e9,
-        }
-        if until_ns is not None:
-            body["until"] = until_ns / 1e9
-        data = json.dumps(body, ensure_ascii=False).encode()
+        until = None if until_ns is None else until_ns / 1e9
+        data = log_entry.entry(
+            log_time, event.t_ns / 1e9, event.level, event.cause, event.source, event.text, until
+        )
         self._writer.add_message(self._event_channel, log_time, data, log_time)
         self._pending += len(data)
         self.events += 1
@@ -242,14 +293,30 @@ class Recording:
             self.event(Event(self._last_ns, "error", "master_lost", "recorder", text))
         elif end.rows > self._next:
             self._note_gap(end.rows, self._last_ns)
+        if self._gate is not None:
+            self._finish_gate(self._gate)
         self.flush()
         if end is not None and end.summary:
             self._attach(Attachment("summary.json", "application/json", end.summary))
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
+        if self._buses:
+            counts |= {"frames": str(self.frames), "frames_missing": str(self.frames_missing)}
+        if self._gate is not None:
+            counts["rows_left_out"] = str(self._next - self.missing - self.rows)
         self._writer.add_metadata("hilrt.end", counts)
         self._writer.finish()  # type: ignore[no-untyped-call]
         self._wait_for_sync()
         self._file.close()
+
+    def _finish_gate(self, gate: Gate) -> None:
+        for part in gate.finish():
+            self._write(part)
+        self._write_held()
+        if self._next > self._written:
+            self._note_pause(self._next, self._last_ns)
+        if gate.shortened:
+            text = "the buffer before a trigger was full; it reached back less than asked for"
+            self.event(Event(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:
         """Give up after an `OSError`: keep what is whole, and close."""

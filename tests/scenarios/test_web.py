@@ -40,7 +40,8 @@ FLAGS = (
 class Browser:
     """A page, looked at and operated as a person would."""
 
-    def __init__(self, folder: Path, address: str) -> None:
+    def __init__(self, session: Run, folder: Path, address: str) -> None:
+        self.session = session
         options = webdriver.ChromeOptions()
         options.binary_location = BROWSER
         for flag in (*FLAGS, f"--user-data-dir={folder}"):
@@ -89,8 +90,18 @@ class Browser:
             return False
         return True
 
-    def until_shown(self, name: str, text: str) -> None:
-        until(lambda: text in self.text(name), f"{text!r} on the page, shown {self.text(name)!r}")
+    def until_shown(self, name: str, *texts: str) -> None:
+        """Wait until a part of the page shows one of the texts, as long as the session lives."""
+        seen = [""]
+
+        def shown() -> bool:
+            seen[0] = self.text(name)
+            return any(text in seen[0] for text in texts)
+
+        try:
+            self.session.until(shown, f"{texts} in {name!r} of the page")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; shown at last: {seen[0]!r}") from None
 
     def curves(self) -> list[dict[str, list[float]]]:
         """What every plot's line is drawn from."""
@@ -120,7 +131,7 @@ def watched_run(tmp_path: Path, *overrides: str) -> Iterator[tuple[Run, Browser]
     ):
         address = f"http://127.0.0.1:{port}/"
         until(lambda: "page:" in page_log(run), "page")
-        browser = Browser(tmp_path / "browser", address)
+        browser = Browser(run, tmp_path / "browser", address)
         try:
             yield run, browser
         finally:
@@ -146,7 +157,7 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         page.press("arm")
         page.until_shown("answer", "arming the benches")
         run.until_running()
-        page.until_shown("state", "RUNNING")
+        page.until_shown("state", "RUNNING", "DEGRADED")
         until(lambda: len(page.curves()) == 2 and len(page.curves()[0]["t"]) > 10, "curves")
 
         solver = run.children()["solver"]

@@ -1,0 +1,361 @@
+"""The bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
+
+``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. It is one more subscriber
+of the stream, in a process of its own, and read-only: it offers its clients nothing but channels.
+Topics and message types are those of the log, so that one layout serves the log and the live
+session (docs/telemetry.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import queue
+import signal
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+import foxglove
+import msgspec
+import zmq
+from foxglove import Channel, Context, Schema, StatusLevel
+from foxglove.websocket import ChannelView, Client, ServerListener
+
+from hilrt.monitor.broadcast import MAX_FULL
+from hilrt.monitor.stream import Full, Happening, Head, Signals, array
+from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.viewer import Viewer
+from hilrt.record import cdr, log_entry
+from hilrt.record.messages import EVENTS, Topic
+
+POLL_MS = 20
+STATE = "/state"
+#: How long the clients get to see a session's end, s.
+LAST_LOOK_S = 0.6
+#: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
+#: has one for every tick of every signal that is asked for.
+BACKLOG = 16_384
+LOOPBACK = "127.0.0.1"
+
+
+class BondState(msgspec.Struct):
+    """Power through a bond [W] and its energy ledger [J]."""
+
+    name: str
+    power_w: float
+    residual_energy_j: float
+    tracking_energy_j: float
+    corrected_energy_j: float
+
+
+class PeerState(msgspec.Struct):
+    """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms]."""
+
+    name: str
+    late: int
+    lost: int
+    age_ms: float
+
+
+class State(msgspec.Struct):
+    """What the channel ``/state`` says: a `Status` without values, and what was lost on the way.
+
+    `lost_ticks` never reached the stream; `missed_messages` of the stream never reached the bridge.
+    """
+
+    session: str
+    state: str
+    t: float
+    duration: float
+    tick: int
+    missed: int
+    lateness_p50_us: float
+    lateness_p99_us: float
+    lateness_max_us: float
+    verdict: str
+    message: str
+    shadow: bool
+    flags: list[Flag]
+    bonds: list[BondState]
+    peers: list[PeerState]
+    lost_ticks: int
+    missed_messages: int
+
+
+def json_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """JSON Schema of a struct without references, which viewers do not follow."""
+    (whole,), parts = msgspec.json.schema_components([struct], ref_template="{name}")
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            node = parts[node["$ref"]] if "$ref" in node else node
+            return {key: inline(value) for key, value in node.items()}
+        return [inline(value) for value in node] if isinstance(node, list) else node
+
+    schema: dict[str, Any] = inline(whole)
+    return schema
+
+
+class Subscriptions(ServerListener):
+    """Notes what clients ask for: the server calls from threads of its own."""
+
+    def __init__(self) -> None:
+        self._changes: queue.SimpleQueue[tuple[int, str, int]] = queue.SimpleQueue()
+
+    def on_subscribe(self, client: Client, channel: ChannelView) -> None:
+        """One client more."""
+        self._changes.put((client.id, channel.topic, 1))
+
+    def on_unsubscribe(self, client: Client, channel: ChannelView) -> None:
+        """One client less; also when it is gone, or the channel is."""
+        self._changes.put((client.id, channel.topic, -1))
+
+    def changes(self) -> list[tuple[int, str, int]]:
+        """Client, topic and +1 or -1, since the last call."""
+        return [self._changes.get() for _ in range(self._changes.qsize())]
+
+
+class Bridge:
+    """Serves what a `Viewer` hears; `RuntimeError` if the address cannot be used.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens.
+    stop : bool
+        Ends `run`, after a last look.
+    """
+
+    def __init__(self, viewer: Viewer, host: str, port: int) -> None:
+        self.stop = False
+        self._viewer = viewer
+        viewer.on_signals, viewer.on_full = self._take_signals, self._take_full
+        viewer.on_event = self._take_event
+        self._context = Context()
+        self._subscriptions = Subscriptions()
+        self._server = foxglove.start_server(
+            name="hilrt",
+            host=host,
+            port=port,
+            server_listener=self._subscriptions,
+            context=self._context,
+            message_backlog_size=BACKLOG,
+        )
+        self.port = self._server.port
+        self._state = self._channel(STATE, json_schema(State))
+        self._events = self._channel(EVENTS, log_entry.SCHEMA)
+        self._rows: list[tuple[slice, tuple[Channel, Channel, Channel]]] = []
+        self._full: dict[str, Channel] = {}
+        self._name_of: dict[str, str] = {}
+        self._asked: Counter[str] = Counter()
+        self._head: Head | None = None
+        self._shown: Status | None = None
+        self._silent = False
+        self._width = self._lost = 0
+
+    def run(self) -> None:
+        """Serve until `stop`; what has arrived by then still leaves."""
+        end = math.inf
+        while time.monotonic() < end:
+            self.turn(POLL_MS)
+            if self.stop and end == math.inf:
+                end = time.monotonic() + LAST_LOOK_S
+
+    def turn(self, wait_ms: int) -> None:
+        """Take what has arrived, waiting for at most `wait_ms` [ms], and pass it on."""
+        self._viewer.take(wait_ms)
+        self._follow_head()
+        for client, topic, change in self._subscriptions.changes():
+            self._serve(client, topic, change)
+        status = self._viewer.status
+        if status is not None and status is not self._shown:
+            self._shown = status
+            self._state.log(self._state_message(status), log_time=self._wall_ns(status.t))
+        self._tell_silence()
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.stop()
+
+    # -- channels ---------------------------------------------------------------------------------
+
+    def _channel(self, topic: str, schema: dict[str, Any]) -> Channel:
+        return Channel(topic, schema=schema, context=self._context)
+
+    def _follow_head(self) -> None:
+        """Another session, or its first word: other channels."""
+        head, before = self._viewer.head, self._head
+        if head is None or head is before:
+            return
+        self._head = head
+        if before is not None and before.signals == head.signals and before.topics == head.topics:
+            return
+        for channel in (*(c for _, three in self._rows for c in three), *self._full.values()):
+            channel.close()
+        for name in self._asked:
+            self._viewer.drop_full(name)
+        self._asked.clear()
+        self._rows, self._full, self._name_of = [], {}, {}
+        self._open_channels(head)
+
+    def _open_channels(self, head: Head) -> None:
+        first, topics = 0, []
+        for name, size in head.topics:
+            topics.append(Topic(name, head.signals[first : first + size]))
+            first += size
+        self._width = first
+        for topic, columns in zip(topics, cdr.signal_slices(topics), strict=True):
+            kind, text = cdr.schema_name(topic.name), cdr.schema_text(topic)
+            last, low, high = (
+                self._cdr_channel(f"/{topic.name}{suffix}", kind, text)
+                for suffix in ("", "/min", "/max")
+            )
+            self._rows.append((slice(8 * columns.start, 8 * columns.stop), (last, low, high)))
+            for found, path in zip(topic.signals, cdr.field_paths(topic), strict=True):
+                where = f"/full/{topic.name}/{path.replace('.', '/')}"
+                self._name_of[where] = found.name
+                about = {"signal": found.name, "unit": found.unit}
+                channel = self._cdr_channel(where, "hilrt/msg/Value", "float64 value\n", about)
+                self._full[found.name] = channel
+
+    def _cdr_channel(
+        self, topic: str, kind: str, text: str, about: dict[str, str] | None = None
+    ) -> Channel:
+        schema = Schema(name=kind, encoding="ros2msg", data=text.encode())
+        return Channel(
+            topic, schema=schema, message_encoding="cdr", metadata=about, context=self._context
+        )
+
+    def _serve(self, client: int, topic: str, change: int) -> None:
+        """A client has subscribed (`change` 1) or no longer does (-1)."""
+        if topic == EVENTS and change > 0:
+            # Clients are the only sinks of this process's context: their numbers are the same.
+            for event in self._viewer.events.values():
+                self._take_event(event, client)
+        name = self._name_of.get(topic)
+        if name is None or self._asked[name] + change < 0:  # a channel of the session before
+            return
+        self._asked[name] += change
+        if self._asked[name] == 0:
+            del self._asked[name]
+            self._viewer.drop_full(name)
+        elif self._asked[name] == 1 and change > 0:
+            self._viewer.want_full(name)
+            if len(self._asked) > MAX_FULL:
+                text = f"only {MAX_FULL} signals at full rate at a time: some stay without data"
+                self._server.publish_status(text, StatusLevel.Warning, "full")
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def _wall_ns(self, t: float) -> int:
+        """Session time [s] on the wall clock, ns since 1970; now, where the log has not begun."""
+        epoch_ns = self._head.epoch_ns if self._head is not None else 0
+        return epoch_ns + round(t * 1e9) if epoch_ns else time.time_ns()
+
+    def _take_signals(self, message: Signals) -> None:
+        self._follow_head()
+        columns = (message.last, message.minimum, message.maximum)
+        if any(len(data) != 8 * self._width for data in columns):
+            return
+        self._lost = message.lost
+        log_time = self._wall_ns(message.t_until)
+        for part, channels in self._rows:
+            for channel, data in zip(channels, columns, strict=True):
+                channel.log(cdr.HEADER + data[part], log_time=log_time)
+
+    def _take_full(self, message: Full) -> None:
+        channel = self._full.get(message.name)
+        if channel is None:
+            return
+        for i, t in enumerate(array(message.t).tolist()):
+            value = message.value[8 * i : 8 * i + 8]
+            channel.log(cdr.HEADER + value, log_time=self._wall_ns(t))
+
+    def _take_event(self, event: Happening, client: int | None = None) -> None:
+        log_time = self._wall_ns(event.t)
+        text = log_entry.entry(
+            log_time, event.t, event.level, event.cause, event.source, event.text
+        )
+        self._events.log(text, log_time=log_time, sink_id=client)
+
+    def _state_message(self, status: Status) -> bytes:
+        late, nan = status.lateness_us, math.nan
+        state = State(
+            session=status.session,
+            state=status.state,
+            t=status.t,
+            duration=status.duration,
+            tick=status.tick,
+            missed=status.missed,
+            lateness_p50_us=late.p50 if late is not None else nan,
+            lateness_p99_us=late.p99 if late is not None else nan,
+            lateness_max_us=late.max if late is not None else nan,
+            verdict=status.verdict,
+            message=status.message,
+            shadow=status.shadow,
+            flags=self._viewer.flags,
+            bonds=[BondState(n, **msgspec.structs.asdict(b)) for n, b in status.bonds.items()],
+            peers=[PeerState(n, **msgspec.structs.asdict(p)) for n, p in status.peers.items()],
+            lost_ticks=self._lost,
+            missed_messages=self._viewer.missed,
+        )
+        return msgspec.json.encode(state)
+
+    def _tell_silence(self) -> None:
+        silent = self._viewer.silent and not self._viewer.ended
+        if silent == self._silent:
+            return
+        self._silent = silent
+        if silent:
+            self._server.publish_status("the session is silent", StatusLevel.Error, "silent")
+        else:
+            self._server.remove_status(["silent"])
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``ADDRESS:PORT``, or ``PORT`` on this machine alone; `ValueError` if it is neither."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; exit status 2 for an address that cannot be used."""
+    parser = argparse.ArgumentParser(prog="hilrt monitor", description="Bridge to Foxglove.")
+    parser.add_argument("--connect", required=True, help="address of the telemetry stream")
+    parser.add_argument("--foxglove", required=True, help="address and port to listen at")
+    options = parser.parse_args(arguments)
+    try:
+        host, port = parse_address(options.foxglove)
+    except ValueError as error:
+        sys.stderr.write(f"--foxglove {error}\n")
+        return 2
+    try:
+        viewer = Viewer(options.connect)
+    except zmq.ZMQError as error:
+        sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
+        return 2
+    try:
+        bridge = Bridge(viewer, host, port)
+    except RuntimeError as error:
+        sys.stderr.write(f"foxglove: cannot use {options.foxglove}: {error}; choose another\n")
+        viewer.close()
+        return 2
+
+    def stop(*_: object) -> None:
+        bridge.stop = True
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    print(f"foxglove: ws://{host}:{bridge.port}", flush=True)
+    bridge.run()
+    bridge.close()
+    viewer.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
