@@ -24,6 +24,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from hilrt.compiled import compiled
+from hilrt.coupling.past import fill_regressors, shift_past, take_in
+from hilrt.coupling.square_root import foretold, potter
 from hilrt.solver import Floats
 
 #: Steps between looks at the scales.
@@ -248,7 +250,7 @@ def observe(
             _recall_prior(model)
     model.known += 1
     model.seen += 1
-    _take_in(
+    take_in(
         model.past_y,
         model.past_u,
         y,
@@ -273,7 +275,7 @@ def _finite(y: Floats, sent: Floats) -> bool:
 def regressors(model: Model, sent: Floats) -> Floats:
     """Scaled regressors for the inputs `sent` after the past at hand, shape (n,)."""
     phi: Floats = np.empty(len(model.S))
-    _regressors(
+    fill_regressors(
         model.past_y,
         model.past_u,
         sent,
@@ -286,39 +288,6 @@ def regressors(model: Model, sent: Floats) -> Floats:
     return phi
 
 
-@compiled
-def _regressors(
-    past_y: Floats,
-    past_u: Floats,
-    sent: Floats,
-    centre_y: Floats,
-    scale_y: Floats,
-    centre_u: Floats,
-    scale_u: Floats,
-    phi: Floats,
-) -> None:
-    k = 0
-    for lag in range(len(past_y)):
-        for i in range(len(scale_y)):
-            phi[k] = (past_y[lag, i] - centre_y[i]) / scale_y[i]
-            k += 1
-    for lag in range(len(past_u)):
-        for m in range(past_u.shape[1]):
-            for i in range(len(scale_u)):
-                centre = centre_u[i] if m == 0 else 0.0
-                phi[k] = (past_u[lag, m, i] - centre) / scale_u[i]
-                k += 1
-    phi[k] = 1.0
-    k += 1
-    m = 0
-    while k < len(phi):
-        for i in range(len(scale_u)):
-            value = sent[m, i] if m < len(sent) else 0.0
-            phi[k] = (value - (centre_u[i] if m == 0 else 0.0)) / scale_u[i]
-            k += 1
-        m += 1
-
-
 def predict(model: Model, sent: Floats) -> Floats:
     """Outputs after one more step under the inputs `sent` (m, nu), in the ports' units."""
     scaled: Floats = regressors(model, sent) @ model.theta
@@ -327,7 +296,7 @@ def predict(model: Model, sent: Floats) -> Floats:
 
 def assume(model: Model, y: Floats, sent: Floats) -> None:
     """Go on over a missing sample with `y`, predicted; nothing is learned from it."""
-    _shift_past(model.past_y, model.past_u, y, np.ascontiguousarray(sent))
+    shift_past(model.past_y, model.past_u, y, np.ascontiguousarray(sent))
     model.seen += 1
     model.known = 0
 
@@ -346,66 +315,9 @@ def forget(model: Model, factor: float = 100.0) -> None:
 
 def _learn(model: Model, phi: Floats, target: Floats) -> Step:
     """Potter's update with forgetting."""
-    step = Step(target - phi @ model.theta, *_foretold(model.S, phi, model.gammas))
-    _potter(model.S, model.theta, phi @ model.S, step.error, model.keep)
+    step = Step(target - phi @ model.theta, *foretold(model.S, phi, model.gammas))
+    potter(model.S, model.theta, phi @ model.S, step.error, model.keep)
     return step
-
-
-@compiled
-def _potter(S: Floats, theta: Floats, f: Floats, error: Floats, keep: float) -> None:
-    """Update with an observation that the regressors φ foretold with `error` (ny,); f = Sᵀ φ."""
-    n = len(f)
-    square = 0.0
-    for j in range(n):
-        square += f[j] * f[j]
-    beta = keep + square
-    share, root = 1.0 / (beta + math.sqrt(keep * beta)), math.sqrt(keep)
-    for i in range(n):
-        gain = 0.0
-        for j in range(n):
-            gain += S[i, j] * f[j]
-        for y in range(len(error)):
-            theta[i, y] += gain * (error[y] / beta)
-        for j in range(n):
-            S[i, j] = (S[i, j] - gain * (f[j] * share)) / root
-
-
-@compiled
-def _foretold(S: Floats, phi: Floats, gammas: int) -> tuple[Floats, Floats]:
-    """Innovation and covariance of `Step`.
-
-    The part of a that the rest does not foretell is, from the covariance alone, P_gg⁻¹ (P φ)_g.
-    P_gg may span more decades than a double has digits, its factor does not: the rows of S that
-    belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and Sᵀ φ with them.
-    """
-    n = len(phi)
-    rest, q = np.zeros(n), S[n - gammas :].copy()
-    for i in range(n):
-        for j in range(n):
-            rest[j] += phi[i] * S[i, j]
-    r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
-    singular = False
-    for k in range(gammas):
-        r[k, k] = math.sqrt((q[k] * q[k]).sum())
-        singular = singular or r[k, k] == 0.0
-        q[k] /= r[k, k]
-        for m in range(k + 1, gammas):
-            r[k, m] = (q[k] * q[m]).sum()
-            q[m] -= r[k, m] * q[k]
-        innovation[k] = (q[k] * rest).sum()
-        rest -= innovation[k] * q[k]
-    covariance = np.zeros((gammas, gammas))
-    for i in range(gammas):
-        for j in range(gammas):
-            for k in range(min(i, j) + 1):
-                covariance[i, j] += r[k, i] * r[k, j]
-    for k in range(gammas - 1, -1, -1):
-        for m in range(k + 1, gammas):
-            innovation[k] -= r[k, m] * innovation[m]
-        innovation[k] = 0.0 if singular else innovation[k] / r[k, k]
-    if singular:
-        innovation[:] = 0.0
-    return innovation, covariance
 
 
 def _recall_prior(model: Model) -> None:
@@ -419,40 +331,7 @@ def _show_prior(model: Model, i: int, weight: float) -> None:
     """Potter's update with the observation that parameter `i` is its prior."""
     root = math.sqrt(weight)
     error = root * (model.prior[i] - model.theta[i])
-    _potter(model.S, model.theta, root * model.S[i], error, 1.0)
-
-
-@compiled
-def _take_in(
-    past_y: Floats,
-    past_u: Floats,
-    y: Floats,
-    sent: Floats,
-    share: float,
-    centre_y: Floats,
-    mean_y: Floats,
-    square_y: Floats,
-    centre_u: Floats,
-    mean_u: Floats,
-    square_u: Floats,
-) -> None:
-    """Make a sample part of the past, and of the running statistics."""
-    _shift_past(past_y, past_u, y, sent)
-    _follow(y, centre_y, share, mean_y, square_y)
-    _follow(sent[0], centre_u, share, mean_u, square_u)
-
-
-@compiled
-def _shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
-    for lag in range(len(past_y) - 1, 0, -1):
-        past_y[lag] = past_y[lag - 1]
-    past_y[0] = y
-    for lag in range(len(past_u) - 1, 0, -1):
-        past_u[lag] = past_u[lag - 1]
-    if len(past_u):
-        past_u[0] = 0.0
-        for m in range(min(past_u.shape[1], len(sent))):
-            past_u[0, m] = sent[m]
+    potter(model.S, model.theta, root * model.S[i], error, 1.0)
 
 
 def _fit_scales(model: Model) -> None:
@@ -474,15 +353,6 @@ def _fit_scales(model: Model) -> None:
         _rescale(model, ratio_y, ratio_u)
     if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
         model.S = np.diag(1.0 / np.sqrt(model.weight))
-
-
-@compiled
-def _follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
-    """Running mean and mean square of a signal about its centre."""
-    for i in range(len(x)):
-        d = x[i] - centre[i]
-        mean[i] += share * (d - mean[i])
-        square[i] += share * (d * d - square[i])
 
 
 def _change(square: Floats, scale: Floats, centre: Floats) -> Floats:

@@ -1,0 +1,94 @@
+"""What a regression remembers of a subsystem's signals: last samples, and running statistics."""
+
+from __future__ import annotations
+
+from hilrt.compiled import compiled
+from hilrt.solver import Floats
+
+
+@compiled
+def fill_regressors(
+    past_y: Floats,
+    past_u: Floats,
+    sent: Floats,
+    centre_y: Floats,
+    scale_y: Floats,
+    centre_u: Floats,
+    scale_u: Floats,
+    phi: Floats,
+) -> None:
+    """Scaled regressors: past outputs, past inputs, 1, and the inputs of the step.
+
+    Parameters
+    ----------
+    past_y, past_u : ndarray, shape (lags_y, ny), (lags_u, coefficients, nu)
+        Newest first.
+    sent : ndarray, shape (m, nu)
+        Inputs over the step, normalised power basis; coefficients beyond m count as zero.
+    centre_y, scale_y, centre_u, scale_u : ndarray, shape (ny,), (ny,), (nu,), (nu,)
+    phi : ndarray, shape (n,)
+        Overwritten.
+    """
+    k = 0
+    for lag in range(len(past_y)):
+        for i in range(len(scale_y)):
+            phi[k] = (past_y[lag, i] - centre_y[i]) / scale_y[i]
+            k += 1
+    for lag in range(len(past_u)):
+        for m in range(past_u.shape[1]):
+            for i in range(len(scale_u)):
+                centre = centre_u[i] if m == 0 else 0.0
+                phi[k] = (past_u[lag, m, i] - centre) / scale_u[i]
+                k += 1
+    phi[k] = 1.0
+    k += 1
+    m = 0
+    while k < len(phi):
+        for i in range(len(scale_u)):
+            value = sent[m, i] if m < len(sent) else 0.0
+            phi[k] = (value - (centre_u[i] if m == 0 else 0.0)) / scale_u[i]
+            k += 1
+        m += 1
+
+
+@compiled
+def take_in(
+    past_y: Floats,
+    past_u: Floats,
+    y: Floats,
+    sent: Floats,
+    share: float,
+    centre_y: Floats,
+    mean_y: Floats,
+    square_y: Floats,
+    centre_u: Floats,
+    mean_u: Floats,
+    square_u: Floats,
+) -> None:
+    """Make a sample part of the past, and of the running statistics."""
+    shift_past(past_y, past_u, y, sent)
+    _follow(y, centre_y, share, mean_y, square_y)
+    _follow(sent[0], centre_u, share, mean_u, square_u)
+
+
+@compiled
+def shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
+    """Make outputs `y` (ny,) and inputs `sent` (m, nu) the newest of the past, in place."""
+    for lag in range(len(past_y) - 1, 0, -1):
+        past_y[lag] = past_y[lag - 1]
+    past_y[0] = y
+    for lag in range(len(past_u) - 1, 0, -1):
+        past_u[lag] = past_u[lag - 1]
+    if len(past_u):
+        past_u[0] = 0.0
+        for m in range(min(past_u.shape[1], len(sent))):
+            past_u[0, m] = sent[m]
+
+
+@compiled
+def _follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
+    """Running mean and mean square of a signal about its centre."""
+    for i in range(len(x)):
+        d = x[i] - centre[i]
+        mean[i] += share * (d - mean[i])
+        square[i] += share * (d * d - square[i])

@@ -1,0 +1,87 @@
+"""Recursive least squares on a factor of the covariance, P = S Sᵀ: the two things it is asked.
+
+METHODS section 5. Potter's update keeps P symmetric and positive
+semidefinite by construction, at O(n²) a sample.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hilrt.compiled import compiled
+from hilrt.solver import Floats
+
+
+@compiled
+def potter(S: Floats, theta: Floats, f: Floats, error: Floats, keep: float) -> None:
+    """Update with an observation.
+
+    Parameters
+    ----------
+    S, theta : ndarray, shape (n, n), (n, ny)
+        Factor and parameters, changed in place.
+    f : ndarray, shape (n,)
+        Sᵀ φ with the regressors φ.
+    error : ndarray, shape (ny,)
+        Observation less what φ foretold.
+    keep : float
+        λ, what the observation leaves of the past.
+    """
+    n = len(f)
+    square = 0.0
+    for j in range(n):
+        square += f[j] * f[j]
+    beta = keep + square
+    share, root = 1.0 / (beta + math.sqrt(keep * beta)), math.sqrt(keep)
+    for i in range(n):
+        gain = 0.0
+        for j in range(n):
+            gain += S[i, j] * f[j]
+        for y in range(len(error)):
+            theta[i, y] += gain * (error[y] / beta)
+        for j in range(n):
+            S[i, j] = (S[i, j] - gain * (f[j] * share)) / root
+
+
+@compiled
+def foretold(S: Floats, phi: Floats, gammas: int) -> tuple[Floats, Floats]:
+    """The part of the last `gammas` regressors that the others did not foretell, and P of theirs.
+
+    The part of a that the rest does not foretell is, from the covariance alone, P_gg⁻¹ (P φ)_g.
+    P_gg may span more decades than a double has digits, its factor does not: the rows of S that
+    belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and Sᵀ φ with them.
+
+    Returns
+    -------
+    innovation, covariance : ndarray, shape (gammas,), (gammas, gammas)
+    """
+    n = len(phi)
+    rest, q = np.zeros(n), S[n - gammas :].copy()
+    for i in range(n):
+        for j in range(n):
+            rest[j] += phi[i] * S[i, j]
+    r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
+    singular = False
+    for k in range(gammas):
+        r[k, k] = math.sqrt((q[k] * q[k]).sum())
+        singular = singular or r[k, k] == 0.0
+        q[k] /= r[k, k]
+        for m in range(k + 1, gammas):
+            r[k, m] = (q[k] * q[m]).sum()
+            q[m] -= r[k, m] * q[k]
+        innovation[k] = (q[k] * rest).sum()
+        rest -= innovation[k] * q[k]
+    covariance = np.zeros((gammas, gammas))
+    for i in range(gammas):
+        for j in range(gammas):
+            for k in range(min(i, j) + 1):
+                covariance[i, j] += r[k, i] * r[k, j]
+    for k in range(gammas - 1, -1, -1):
+        for m in range(k + 1, gammas):
+            innovation[k] -= r[k, m] * innovation[m]
+        innovation[k] = 0.0 if singular else innovation[k] / r[k, k]
+    if singular:
+        innovation[:] = 0.0
+    return innovation, covariance
