@@ -27,7 +27,9 @@ from hilrt.record.messages import (
     Event,
     Level,
     Signal,
+    Stretched,
     Topic,
+    Trigger,
     encode,
 )
 from hilrt.solver import Floats
@@ -125,10 +127,16 @@ class Feed:
         epoch_ns: int,
         attachments: Sequence[Attachment] = (),
         metadata: Mapping[str, str] | None = None,
+        *,
+        clock_ns: int = 0,
+        buses: Sequence[str] = (),
+        trigger: Trigger | None = None,
     ) -> None:
         """Start the log ``out_dir/session.mcap``; sent as soon as a recorder is connected.
 
-        `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0.
+        `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `clock_ns` the
+        monotonic clock then. Gateways hand the recorder frames of the `buses`; with a `trigger`
+        only what is around one is recorded.
         """
         head = Begin(
             out_dir=str(out_dir),
@@ -137,6 +145,9 @@ class Feed:
             topics=self.topics,
             attachments=list(attachments),
             metadata=dict(metadata or {}),
+            clock_ns=clock_ns,
+            buses=list(buses),
+            trigger=trigger,
         )
         self._head = encode(head)
         self.flush()
@@ -171,6 +182,13 @@ class Feed:
         frames = [BESIDE, topic.encode(), ASIDE.pack(row, t_ns), data]
         if self._head is not None or not self._send(frames):
             self.asides_dropped += 1
+
+    def stretched(self, since_ns: int, shift_ns: int) -> None:
+        """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock.
+
+        The recorder places frames by it; if it does not take the message, theirs alone are wrong.
+        """
+        self._send([encode(Stretched(since_ns, shift_ns))])
 
     def flush(self) -> None:
         """Hand over what is waiting, without blocking (or at most for the patience)."""
@@ -255,6 +273,9 @@ class NullFeed(Feed):
         self.events += 1
 
     def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
+        """Do nothing."""
+
+    def stretched(self, since_ns: int, shift_ns: int) -> None:
         """Do nothing."""
 
     def flush(self) -> None:

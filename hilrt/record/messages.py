@@ -71,8 +71,39 @@ class Attachment(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class Limit(msgspec.Struct, frozen=True):
+    """A signal that is watched: it triggers above `above` or below `below`, in its unit."""
+
+    signal: str
+    above: float | None = None
+    below: float | None = None
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """What is recorded: rows and frames from `before_ns` before to `after_ns` after a trigger.
+
+    Parameters
+    ----------
+    limits : list of Limit
+    alarms : list of str
+        Names of alarms; they trigger as long as they are active.
+    causes : list of str
+        Causes of events.
+    """
+
+    before_ns: int
+    after_ns: int
+    limits: list[Limit] = []
+    alarms: list[str] = []
+    causes: list[str] = []
+
+
 class Begin(msgspec.Struct, tag="begin"):
-    """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0."""
+    """Start a log. `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0.
+
+    `clock_ns` is the monotonic clock then; `buses` are those that gateways hand frames of, and
+    `trigger` says which rows and frames are wanted, if not all.
+    """
 
     out_dir: str
     session: str
@@ -80,6 +111,9 @@ class Begin(msgspec.Struct, tag="begin"):
     topics: list[Topic]
     attachments: list[Attachment]
     metadata: dict[str, str]
+    clock_ns: int = 0
+    buses: list[str] = []
+    trigger: Trigger | None = None
 
 
 class Event(msgspec.Struct, tag="event"):
@@ -92,6 +126,13 @@ class Event(msgspec.Struct, tag="event"):
     text: str
 
 
+class Stretched(msgspec.Struct, tag="stretched"):
+    """The grid was shifted by `shift_ns` at the reading `since_ns` of the monotonic clock."""
+
+    since_ns: int
+    shift_ns: int
+
+
 class End(msgspec.Struct, tag="end"):
     """Close the log. `rows` and `events` are what the session produced, recorded or not."""
 
@@ -101,15 +142,15 @@ class End(msgspec.Struct, tag="end"):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Begin | Event | End)
+_decoder = msgspec.msgpack.Decoder(Begin | Event | Stretched | End)
 
 
-def encode(message: Begin | Event | End) -> bytes:
+def encode(message: Begin | Event | Stretched | End) -> bytes:
     """One frame."""
     return _encoder.encode(message)
 
 
-def decode(frame: bytes) -> Begin | Event | End:
+def decode(frame: bytes) -> Begin | Event | Stretched | End:
     """Message in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
-    message: Begin | Event | End = _decoder.decode(frame)
+    message: Begin | Event | Stretched | End = _decoder.decode(frame)
     return message

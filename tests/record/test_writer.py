@@ -13,6 +13,7 @@ from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
 from hilrt.record import cdr, writer
+from hilrt.record import recording as file_writer
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import load_log
@@ -94,7 +95,7 @@ def test_missing_rows_leave_an_event_with_both_ends(tmp_path):
 
 
 def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(file_writer, "CHUNK_BYTES", 500)
     recording = Recording(begin_in(tmp_path))
     recording.batch(0, np.arange(200), np.zeros((200, 3)))
     recording.finish(End(b"", 200, 0))
@@ -144,7 +145,7 @@ class FullDisk:
 @pytest.mark.parametrize("room", [4000, 6000, 20_000])
 def test_full_disk_leaves_a_log_that_reads(tmp_path, monkeypatch, room):
     monkeypatch.setattr(
-        writer, "open", lambda path, mode: FullDisk(path, mode, room), raising=False
+        file_writer, "open", lambda path, mode: FullDisk(path, mode, room), raising=False
     )
     recording = Recording(begin_in(tmp_path))
     rng = np.random.default_rng(2)
@@ -241,7 +242,7 @@ def test_folder_that_cannot_be_made_is_named(master, tmp_path, capsys):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_disk_error_ends_recording_with_a_message(master, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
-        writer, "open", lambda *_: FullDisk("/dev/full", "wb", 1 << 20), raising=False
+        file_writer, "open", lambda *_: FullDisk("/dev/full", "wb", 1 << 20), raising=False
     )
     feed, recorder = master
     feed.begin(tmp_path, "demo", EPOCH_NS)
@@ -264,7 +265,7 @@ class SlowDisk:
 
 
 def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "open", SlowDisk, raising=False)
+    monkeypatch.setattr(file_writer, "open", SlowDisk, raising=False)
     wide = [Topic("outputs", [Signal(f"a.x{i}", "") for i in range(500)])]
     feed = Feed(wide, queue_bytes=1 << 20)
     recorder = Recorder(feed.address)

@@ -1,0 +1,108 @@
+"""The gateway's side of recording frames: batches straight to the recorder's process.
+
+Handing a frame over appends it to a list; every `BATCH_NS` the list leaves as one message. Nothing
+waits for the recorder: a batch that does not fit into the bounded queue is dropped and counted, and
+the recorder notes the gap from the number of the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from hilrt.clock import monotonic_ns
+from hilrt.record.frame_batch import FrameBatch, Pass, RawFrame, encode
+
+#: How often a batch leaves, ns, and how many frames it holds at most.
+BATCH_NS = 20_000_000
+BATCH_FRAMES = 512
+#: Batches that wait for the recorder: ten seconds, some megabytes on a full bus.
+QUEUE_BATCHES = 512
+#: How long the last batch may take to leave, ms.
+LINGER_MS = 200
+
+_NOBLOCK = int(zmq.NOBLOCK)
+
+
+class FrameFeed:
+    """Hands a bus's frames to the recorder.
+
+    Parameters
+    ----------
+    address : str
+        Where the recorder takes them.
+    bus : str
+        Name in the log.
+    context : zmq.Context
+        The process's own, so that no further thread is needed.
+    clock : callable
+        Monotonic clock, ns.
+
+    Attributes
+    ----------
+    frames : int
+        Frames handed over so far, recorded or not.
+    dropped : int
+        Those that the queue had no room for.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        bus: str,
+        context: zmq.Context[zmq.Socket[bytes]],
+        clock: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self.frames = 0
+        self.dropped = 0
+        self._bus = bus
+        self._clock = clock
+        self._passes: list[Pass] = []
+        self._waiting = 0
+        self._flushed_ns = clock()
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.PUSH)
+        self._socket.sndhwm = QUEUE_BATCHES
+        self._socket.linger = LINGER_MS
+        self._socket.connect(address)
+
+    def received(self, frames: Sequence[RawFrame]) -> None:
+        """Take frames that have just been read from the bus, at least one."""
+        self._take(Pass(False, self._clock(), time.time_ns(), frames), len(frames))
+
+    def sent(self, frame: RawFrame) -> None:
+        """Take a frame that has just been sent."""
+        self._take(Pass(True, self._clock(), 0, (frame,)), 1)
+
+    def _take(self, one: Pass, count: int) -> None:
+        self._passes.append(one)
+        self._waiting += count
+        if self._waiting >= BATCH_FRAMES:
+            self.flush()
+
+    def keep(self) -> None:
+        """Let a batch leave if it is time; to be called often."""
+        if self._waiting and self._clock() - self._flushed_ns >= BATCH_NS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what there is, without waiting."""
+        self._flushed_ns = self._clock()
+        batch = FrameBatch(self._bus, self.frames, self._passes)
+        self.frames += self._waiting
+        try:
+            self._socket.send(encode(batch), _NOBLOCK)
+        except zmq.ZMQError:
+            self.dropped += self._waiting
+        self._passes, self._waiting = [], 0
+
+    def close(self) -> None:
+        """Hand over the rest, and tell by an empty batch how many there were."""
+        if self._waiting:
+            self.flush()
+        if self.dropped:
+            self.flush()
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.close()

@@ -1,0 +1,240 @@
+"""Recording around triggers: what is kept until it is known whether it is wanted.
+
+Rows and CAN frames wait in bounded buffers. Around a trigger they are let through, in their order;
+what grows older than the time before a trigger is let go. A window of rows begins at a snapshot of
+the step's state where the buffer reaches back to one, so that a replay can make all of it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.record.messages import Event, Topic, Trigger
+from hilrt.solver import Floats
+
+#: Time beyond the one before a trigger that is kept, ns: snapshots are a second apart.
+MARGIN_NS = 1_100_000_000
+#: Bounds of the two buffers, bytes.
+ROWS_BYTES = 256 << 20
+FRAMES_BYTES = 64 << 20
+#: What a frame takes beside its record, bytes.
+_FRAME_OVERHEAD = 100
+_NEVER = -(1 << 62)
+
+
+class Rows(NamedTuple):
+    """Consecutive rows: number of the first, session times (n,) [ns], values (n, n_signals).
+
+    `opens` tells that a window begins here: what lies before was not wanted.
+    """
+
+    first: int
+    times: NDArray[np.int64]
+    values: Floats
+    opens: bool = False
+
+    def part(self, start: int, stop: int | None = None, opens: bool = False) -> Rows:
+        """Some of them."""
+        chosen = slice(start, stop)
+        return Rows(self.first + start, self.times[chosen], self.values[chosen], opens)
+
+
+class HeldFrame(NamedTuple):
+    """A CAN frame that waits: session time [ns], channel of the log, record."""
+
+    t_ns: int
+    channel: int
+    data: bytes
+
+
+class Gate:
+    """Decides what is recorded.
+
+    Parameters
+    ----------
+    trigger : Trigger
+    topics : sequence of Topic
+        What a row holds.
+
+    Attributes
+    ----------
+    shortened : bool
+        A buffer was full, so that it reaches back less than the time before a trigger.
+    """
+
+    def __init__(self, trigger: Trigger, topics: Sequence[Topic]) -> None:
+        self.shortened = False
+        self._trigger = trigger
+        columns = {s.name: i for i, s in enumerate(s for topic in topics for s in topic.signals)}
+        limits = [limit for limit in trigger.limits if limit.signal in columns]
+        index = [columns[limit.signal] for limit in limits]
+        self._columns = np.array(index, dtype=np.intp)
+        self._above = np.array([np.inf if x.above is None else x.above for x in limits])
+        self._below = np.array([-np.inf if x.below is None else x.below for x in limits])
+        self._held: deque[Rows] = deque()
+        self._held_bytes = 0
+        self._snapshots: deque[int] = deque()
+        self._moments: list[int] = []  # of events, until rows have come so far
+        self._active: set[str] = set()  # alarms
+        self._windows: deque[tuple[int, int]] = deque()  # newest last, session times [ns]
+        self._moved = False  # the windows, since frames were looked at
+        self._reach_ns = trigger.before_ns + MARGIN_NS
+        self._newest_ns = _NEVER
+        self._frames: deque[HeldFrame] = deque()
+        self._frames_bytes = 0
+
+    # -- what comes in ----------------------------------------------------------------------------
+
+    def rows(self, rows: Rows) -> list[Rows]:
+        """Take rows; those that are to be written now, in their order."""
+        self._held.append(rows)
+        self._held_bytes += rows.values.nbytes
+        self._newest_ns = int(rows.times[-1])
+        found = self._release(self._until_ns)
+        found += self._open(self._hits(rows))
+        self._let_go()
+        return found
+
+    def event(self, event: Event) -> None:
+        """Take an event: it may be a trigger, which takes effect with the rows of its time."""
+        trigger = self._trigger
+        hit = event.level in ("error", "fatal") or event.cause in trigger.causes
+        if event.cause == "alarm" and self._is_wanted(event.source):
+            hit = True
+            if event.level == "warning":
+                self._active.add(event.source)
+            else:
+                self._active.discard(event.source)
+        if hit:
+            self._moments.append(event.t_ns)
+
+    def snapshot(self, row: int) -> None:
+        """There is a snapshot of the state before this row."""
+        self._snapshots.append(row)
+
+    def finish(self) -> list[Rows]:
+        """Rows that the last events still want."""
+        moments, self._moments = self._moments, []
+        return self._open(moments)
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def covers(self, t_ns: int) -> bool:
+        """Whether frames of this session time [ns] are wanted, as far as is known."""
+        return any(start <= t_ns <= end for start, end in self._windows)
+
+    def hold(self, frame: HeldFrame) -> None:
+        """Keep a frame that is not wanted yet."""
+        self._frames.append(frame)
+        self._frames_bytes += len(frame.data) + _FRAME_OVERHEAD
+        while self._frames_bytes > FRAMES_BYTES:
+            self.shortened = True
+            self._drop_frame()
+
+    def frames(self) -> Iterator[HeldFrame]:
+        """Kept frames that are wanted by now; older ones are let go."""
+        if self._moved:
+            self._moved = False
+            kept, self._frames, self._frames_bytes = self._frames, deque(), 0
+            for frame in kept:
+                if self.covers(frame.t_ns):
+                    yield frame
+                elif frame.t_ns > self._until_ns:
+                    self.hold(frame)
+        newest = max(self._newest_ns, self._frames[-1].t_ns) if self._frames else self._newest_ns
+        while self._frames and self._frames[0].t_ns < newest - self._reach_ns:
+            self._drop_frame()
+
+    def _drop_frame(self) -> None:
+        self._frames_bytes -= len(self._frames.popleft().data) + _FRAME_OVERHEAD
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    @property
+    def _until_ns(self) -> int:
+        return self._windows[-1][1] if self._windows else _NEVER
+
+    def _is_wanted(self, source: str) -> bool:
+        """Whether an alarm's events are from one that triggers: the name stands first."""
+        return any(source.startswith(f"{name}: ") for name in self._trigger.alarms)
+
+    def _hits(self, rows: Rows) -> list[int]:
+        """Session times [ns] of what triggers up to the newest row."""
+        times = rows.times
+        due = [t for t in self._moments if t <= times[-1]]
+        self._moments = [t for t in self._moments if t > times[-1]]
+        if self._active:
+            due += times.tolist()
+        if len(self._columns):
+            values = rows.values[:, self._columns]
+            hit = ((values > self._above) | (values < self._below)).any(axis=1)
+            due += times[hit].tolist()
+        return sorted(due)
+
+    def _open(self, moments: list[int]) -> list[Rows]:
+        """Open a window around each moment, or let the newest one last longer."""
+        found: list[Rows] = []
+        self._moved |= bool(moments)
+        for t_ns in moments:
+            start, end = t_ns - self._trigger.before_ns, t_ns + self._trigger.after_ns
+            until = self._until_ns
+            if self._windows and start <= until:
+                if end > until:
+                    self._windows[-1] = (self._windows[-1][0], end)
+                found += self._release(end)
+                continue
+            row = self._first_row(start)
+            if row is None:  # in the future, or all of it is gone
+                self._windows.append((start, end))
+                continue
+            opened = self._release(end, row)
+            began = int(opened[0].times[0]) if opened else start
+            self._windows.append((min(began, start), end))
+            found += opened
+        return found
+
+    def _first_row(self, start_ns: int) -> int | None:
+        """Number of the row that a window begins with: at a snapshot, if one is kept."""
+        for rows in self._held:
+            if rows.times[-1] >= start_ns:
+                first = rows.first + int(np.searchsorted(rows.times, start_ns))
+                oldest = self._held[0].first
+                before = [row for row in self._snapshots if oldest <= row <= first]
+                return before[-1] if before else first
+        return None
+
+    def _release(self, until_ns: int, row: int | None = None) -> list[Rows]:
+        """Kept rows up to a session time; with `row`, a window opens at that number."""
+        found: list[Rows] = []
+        while self._held:
+            rows = self._held[0]
+            start = 0 if row is None else max(0, row - rows.first)
+            stop = int(np.searchsorted(rows.times, until_ns, side="right"))
+            if stop == 0:
+                break
+            self._held.popleft()
+            self._held_bytes -= rows.values.nbytes
+            if start < stop:
+                found.append(rows.part(start, stop, opens=row is not None and not found))
+            if stop < len(rows.times):
+                rest = rows.part(stop)
+                self._held.appendleft(rest)
+                self._held_bytes += rest.values.nbytes
+                break
+        return found
+
+    def _let_go(self) -> None:
+        """Forget what no window can reach any more."""
+        oldest = self._newest_ns - self._reach_ns
+        while self._held and (self._held[0].times[-1] < oldest or self._held_bytes > ROWS_BYTES):
+            self.shortened |= self._held[0].times[-1] >= oldest
+            self._held_bytes -= self._held.popleft().values.nbytes
+        while self._snapshots and self._held and self._snapshots[0] < self._held[0].first:
+            self._snapshots.popleft()
+        while len(self._windows) > 1 and self._windows[0][1] < oldest:
+            self._windows.popleft()

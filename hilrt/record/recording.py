@@ -1,0 +1,311 @@
+"""One log file: rows, events, CAN frames and what comes beside them, as MCAP."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+from mcap.writer import CompressionType, Writer
+from numpy.typing import NDArray
+
+from hilrt import __version__
+from hilrt.logs import frames as coding
+from hilrt.record import cdr, log_entry
+from hilrt.record.frame_intake import FrameIntake
+from hilrt.record.gate import Gate, HeldFrame, Rows
+from hilrt.record.messages import (
+    ASIDE,
+    ASIDES,
+    BATCH,
+    EVENTS,
+    FILE_NAME,
+    SNAPSHOTS,
+    Attachment,
+    Begin,
+    End,
+    Event,
+)
+from hilrt.record.session_clock import SessionClock
+from hilrt.solver import Floats
+
+#: A chunk reaches the file when it holds this much.
+CHUNK_BYTES = 1 << 20
+#: How long the end waits for the disk, s.
+SYNC_S = 5.0
+
+
+class Recording:
+    """One log file. Every method raises `OSError` when the disk does.
+
+    Parameters
+    ----------
+    begin : Begin
+        Where it goes, and what a row holds.
+    """
+
+    def __init__(self, begin: Begin) -> None:
+        folder = Path(begin.out_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / FILE_NAME
+        self._begin = begin
+        self._columns = sum(len(topic.signals) for topic in begin.topics)
+        self._next = 0
+        self._last_ns = 0
+        self._written = 0  # number of the row after the newest one in the file
+        self._written_ns = 0
+        self._pending = 0
+        self._kept = 0
+        self._syncing: threading.Thread | None = None
+        self.missing = 0
+        self.arrived = self.rows = 0  # rows that came, and those in the file
+        self.events = 0
+        self.frames = self.frames_missing = 0
+        self.clock = SessionClock(begin.clock_ns)
+        self._intake = FrameIntake(begin.buses, self.clock)
+        trigger = begin.trigger
+        self._gate = None if trigger is None else Gate(trigger, begin.topics)
+        self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
+        try:
+            # Chunks are closed by `flush` alone: the library would close one inside a row.
+            self._writer = Writer(
+                self._file,
+                chunk_size=1 << 40,
+                compression=CompressionType.ZSTD,
+                enable_data_crcs=True,
+            )
+            self._write_head()
+        except OSError:
+            self.abandon()
+            raise
+
+    def _write_head(self) -> None:
+        begin = self._begin
+        self._writer.start(library=f"hilrt {__version__}")
+        facts = {
+            **begin.metadata,
+            "session": begin.session,
+            "epoch_ns": str(begin.epoch_ns),
+            "hilrt": __version__,
+        }
+        self._writer.add_metadata("hilrt", facts)
+        for attachment in begin.attachments:
+            self._attach(attachment)
+        self._channels: list[tuple[int, slice]] = []
+        for topic, columns in zip(begin.topics, cdr.signal_slices(begin.topics), strict=True):
+            text = cdr.schema_text(topic).encode()
+            schema = self._writer.register_schema(cdr.schema_name(topic.name), "ros2msg", text)
+            names = [[s.name, s.unit, s.source] for s in topic.signals]
+            channel = self._writer.register_channel(
+                f"/{topic.name}", "cdr", schema, {"signals": json.dumps(names, ensure_ascii=False)}
+            )
+            self._channels.append((channel, slice(8 * columns.start, 8 * columns.stop)))
+        text = json.dumps(log_entry.SCHEMA).encode()
+        schema = self._writer.register_schema(log_entry.NAME, "jsonschema", text)
+        self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
+        self._asides = {
+            topic.encode(): self._writer.register_channel(topic, "msgpack", 0) for topic in ASIDES
+        }
+        self._buses = {}
+        if begin.buses:
+            schema = self._writer.register_schema(
+                coding.SCHEMA_NAME, coding.SCHEMA_ENCODING, coding.SCHEMA
+            )
+        for bus in begin.buses:
+            self._buses[bus] = self._writer.register_channel(
+                coding.topic(bus), coding.ENCODING, schema, {"frames": "can"}
+            )
+        # A chunk needs a message, and the channels stand in the first one: a log that is cut off
+        # early is then still one that says what it would have held.
+        self.event(Event(0, "info", "recording", "recorder", f"recording {begin.session}"))
+        self.flush()
+
+    def batch(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
+        """Write rows, shape (n, n_signals), at session times [ns]; `first` is the first's index."""
+        if len(times) == 0:
+            return
+        if first != self._next:
+            self._note_gap(first, int(times[0]))
+        self._next = first + len(times)
+        self._last_ns = int(times[-1])
+        self.arrived += len(times)
+        if self._gate is None:
+            self._write(Rows(first, times, rows))
+            return
+        for part in self._gate.rows(Rows(first, times, rows)):
+            self._write(part)
+        self._write_held()
+
+    def _write(self, part: Rows) -> None:
+        first, times, rows, opens = part
+        if opens and first > self._written:
+            self._note_pause(first, int(times[0]))
+        size = rows.shape[1] * 8
+        raw = rows.tobytes()
+        add, header = self._writer.add_message, cdr.HEADER
+        for i, t_ns in enumerate(times.tolist()):
+            log_time = self._begin.epoch_ns + t_ns
+            row = raw[i * size : (i + 1) * size]
+            for channel, columns in self._channels:
+                add(channel, log_time, header + row[columns], log_time, (first + i) & 0xFFFFFFFF)
+            self._pending += size + 35 * len(self._channels)
+            if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
+                self.flush()
+        self._written = first + len(times)
+        self._written_ns = int(times[-1])
+        self.rows += len(times)
+
+    def _write_held(self) -> None:
+        """Write frames that waited and are wanted now."""
+        assert self._gate is not None
+        for t_ns, channel, data in self._gate.frames():
+            self._write_frame(t_ns, channel, data)
+
+    def raw_frames(self, data: bytes) -> None:
+        """Write a batch of CAN frames as it comes from a gateway; `ValueError` if it is none."""
+        taken = self._intake.take(data)
+        if taken.lost:
+            self.frames_missing += taken.lost
+            text = (
+                f"{taken.lost} CAN frames of {taken.bus} from {taken.since_ns * 1e-9:.6f} s to "
+                f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not follow"
+            )
+            event = Event(taken.since_ns, "warning", "frame_gap", "recorder", text)
+            self.event(event, until_ns=taken.until_ns)
+        channel, gate = self._buses[taken.bus], self._gate
+        for t_ns, record in taken.records:
+            if gate is None or gate.covers(t_ns):
+                self._write_frame(t_ns, channel, record)
+            else:
+                gate.hold(HeldFrame(t_ns, channel, record))
+
+    def _write_frame(self, t_ns: int, channel: int, data: bytes) -> None:
+        log_time = self._begin.epoch_ns + t_ns
+        self._writer.add_message(channel, log_time, data, log_time, self.frames & 0xFFFFFFFF)
+        self.frames += 1
+        self._pending += len(data) + 35
+        if self._pending >= CHUNK_BYTES:
+            self.flush()
+
+    def raw_batch(self, index: bytes, times: bytes, rows: bytes) -> None:
+        """Write rows as they come from the wire; `ValueError` if the frames do not fit together."""
+        if len(index) != BATCH.size:
+            raise ValueError(f"row index of {len(index)} bytes")
+        t = np.frombuffer(times, "<i8")
+        shape = (len(t), self._columns)
+        self.batch(BATCH.unpack(index)[0], t, np.frombuffer(rows, "<f8").reshape(shape))
+
+    def aside(self, topic: bytes, stamp: bytes, data: bytes) -> None:
+        """Write what comes beside the rows; `ValueError` if it is none of ours."""
+        if topic not in self._asides or len(stamp) != ASIDE.size:
+            raise ValueError(f"data for {topic!r}")
+        index, t_ns = ASIDE.unpack(stamp)
+        log_time = self._begin.epoch_ns + t_ns
+        self._writer.add_message(self._asides[topic], log_time, data, log_time, index & 0xFFFFFFFF)
+        self._pending += len(data)
+        if self._gate is not None and topic == SNAPSHOTS.encode():
+            self._gate.snapshot(index)
+
+    def _note_pause(self, first: int, t_ns: int) -> None:
+        """Rows that no trigger wanted."""
+        since, count = self._written_ns, first - self._written
+        text = f"{count} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are left out: "
+        text += "no trigger"
+        self.event(Event(since, "info", "record_pause", "recorder", text), until_ns=t_ns)
+
+    def _note_gap(self, first: int, t_ns: int) -> None:
+        lost = first - self._next
+        self.missing += lost
+        since = self._last_ns if self._next else 0
+        text = (
+            f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: "
+            "the recorder did not follow"
+        )
+        self.event(Event(since, "warning", "record_gap", "recorder", text), until_ns=t_ns)
+
+    def event(self, event: Event, until_ns: int | None = None) -> None:
+        """Write an event; `until_ns` is the end of something that lasted."""
+        if self._gate is not None:
+            self._gate.event(event)
+        log_time = self._begin.epoch_ns + event.t_ns
+        until = None if until_ns is None else until_ns / 1e9
+        data = log_entry.entry(
+            log_time, event.t_ns / 1e9, event.level, event.cause, event.source, event.text, until
+        )
+        self._writer.add_message(self._event_channel, log_time, data, log_time)
+        self._pending += len(data)
+        self.events += 1
+
+    def flush(self) -> None:
+        """Bring everything to the file, as one chunk."""
+        if self._pending:
+            self._writer.flush()  # type: ignore[no-untyped-call]
+            self._pending = 0
+            self._kept = self._file.tell()
+
+    def sync(self) -> None:
+        """Bring what was flushed to the disk itself, so that a power cut does not take it.
+
+        In a thread: a disk may take seconds for it, and rows keep coming. At most one at a time.
+        """
+        if self._syncing is not None and self._syncing.is_alive():
+            return
+        self._syncing = threading.Thread(target=_sync, args=(self._file.fileno(),), daemon=True)
+        self._syncing.start()
+
+    def _wait_for_sync(self) -> None:
+        if self._syncing is not None:
+            self._syncing.join(SYNC_S)
+            self._syncing = None
+
+    def finish(self, end: End | None) -> None:
+        """Write the summary and the index, and close; without `end` the session was cut off."""
+        if end is None:
+            text = "the log was closed without a word from the master: it vanished or was killed"
+            self.event(Event(self._last_ns, "error", "master_lost", "recorder", text))
+        elif end.rows > self._next:
+            self._note_gap(end.rows, self._last_ns)
+        if self._gate is not None:
+            self._finish_gate(self._gate)
+        self.flush()
+        if end is not None and end.summary:
+            self._attach(Attachment("summary.json", "application/json", end.summary))
+        counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
+        if self._buses:
+            counts |= {"frames": str(self.frames), "frames_missing": str(self.frames_missing)}
+        if self._gate is not None:
+            counts["rows_left_out"] = str(self.arrived - self.rows)
+        self._writer.add_metadata("hilrt.end", counts)
+        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._wait_for_sync()
+        self._file.close()
+
+    def _finish_gate(self, gate: Gate) -> None:
+        for part in gate.finish():
+            self._write(part)
+        self._write_held()
+        if self._next > self._written:
+            self._note_pause(self._next, self._last_ns)
+        if gate.shortened:
+            text = "the buffer before a trigger was full; it reached back less than asked for"
+            self.event(Event(self._last_ns, "warning", "record_buffer", "recorder", text))
+
+    def abandon(self) -> None:
+        """Give up after an `OSError`: keep what is whole, and close."""
+        self._wait_for_sync()
+        with contextlib.suppress(OSError):  # it tries to write what is buffered
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.truncate(self.path, self._kept)
+
+    def _attach(self, file: Attachment) -> None:
+        epoch = self._begin.epoch_ns
+        self._writer.add_attachment(epoch, epoch, file.name, file.media_type, file.data)
+
+
+def _sync(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # what cannot be written shows where it is written
+        os.fsync(descriptor)
