@@ -21,22 +21,15 @@ from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
-from hilrt.before_tick import BeforeTick
 from hilrt.check import check
 from hilrt.check_listen import unguarded
-from hilrt.clock import Clock, WallClock, measure_spin_ns, monotonic_ns
+from hilrt.check_record import build_trigger
+from hilrt.clock import monotonic_ns
 from hilrt.config import SessionFile
 from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
-from hilrt.host import (
-    available_cpus,
-    freeze_gc,
-    move_other_threads,
-    other_cpus,
-    run_in_leftover_time,
-    set_affinity,
-)
+from hilrt.host import freeze_gc
 from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
@@ -48,10 +41,13 @@ from hilrt.monitor.launch import Monitoring, topology
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
+from hilrt.pacemaker import Pacemaker
 from hilrt.procedure import Procedure
-from hilrt.realtime import awake, enter_real_time, leave_real_time
+from hilrt.realtime import awake
+from hilrt.record import frame_batch
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
+from hilrt.record.messages import Trigger
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.signals import build_topics
@@ -67,12 +63,6 @@ STOP_TIMEOUT = 5.0
 PROCESS_END = 0.1
 #: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
 RECORDER_PATIENCE = 10.0
-#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
-LONGEST_SPIN = 0.7
-#: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
-LONGEST_SPIN_REAL_TIME = 0.3
-#: Share of the macro step to wake early for a draft, without a real-time priority.
-DRAFT_SHARE = 0.45
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page", "foxglove"})
 #: How often views are told that a waiting session is still there, s.
@@ -97,6 +87,7 @@ class Session:
         self.links: list[Link] = []
         self.armed: list[Link] = []
         self._attachments: list[Attachment] = []
+        self._trigger: Trigger | None = None
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
@@ -125,6 +116,7 @@ class Session:
             doorkeeper=doorkeeper,
         )
         self.monitoring = Monitoring(self.tables.monitor, self.options.web)
+        self.frames = self.monitoring.local.get("frames") if self.options.record else ""
         watched = self.options.view or self.real_time or self.monitoring.wanted
         telemetry = Telemetry() if watched else None
         self.publisher = StatusPublisher(telemetry, self.name, self.duration)
@@ -156,14 +148,13 @@ class Session:
             task.cancel()
 
     async def _run(self, telemetry: Telemetry | None) -> None:
-        affinity, allowed = self.tables.master.pacing.affinity, available_cpus()
+        master = self.tables.master
+        self.pacemaker = Pacemaker(master.pacing, master.step, self.real_time)
         self.children = Children(self.folder / "logs", self._child_ended)
-        clock: WallClock | None = None
         commands: CommandPort | None = None
         try:
             if telemetry is not None:
                 commands = self._start_monitoring(telemetry.address)
-            self.cpus_for_children = other_cpus(affinity)
             self.publisher.announce(self.journal.state, "preparing the numerics")
             await asyncio.to_thread(warm_up)
             await self._connect()
@@ -173,17 +164,12 @@ class Session:
             numerics = await build_numerics(self.links, self.tables, initialized, shadow)
             refuse_alarms(numerics.plan.alarms, numerics.state.y)
             await self._open_log(numerics, initialized)
-            if affinity and (problem := set_affinity(affinity)):
-                self.journal.note("warning", "host", problem)
-            if affinity:
-                move_other_threads(self.cpus_for_children)
-            clock = await self._make_clock() if self.real_time else None
+            self._note_host(await self.pacemaker.take_place())
             await self._arm(initialized, numerics)
-            draft: Draft | None = None
-            if clock is not None:
-                draft = self._prepare_ticks(clock, numerics)
-                self._prepare_host(clock.spin_ns)
-            await self._loop(numerics, clock, draft)
+            waiting = [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
+            draft = self.pacemaker.prepare_ticks(numerics, waiting)
+            self._note_host(self.pacemaker.enter_real_time())
+            await self._loop(numerics, draft)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -198,12 +184,7 @@ class Session:
             if commands is not None:
                 commands.close()
             self.monitoring.close()
-            if clock is not None:
-                clock.close()
-                leave_real_time()
-            if affinity:  # whoever called may go on
-                set_affinity(allowed)
-                move_other_threads(allowed)
+            self.pacemaker.release()
             if telemetry is not None:
                 telemetry.close()
 
@@ -220,14 +201,15 @@ class Session:
             if isinstance(link, RemoteLink):
                 self.hub.add(link)
             self.links.append(link)
+        environment = {**self.keys_for_children, frame_batch.VARIABLE: self.frames}
         for link in self.links:
             for command in link.commands(self.file):
                 self.children.start(
                     command.name,
                     command.argv,
                     cwd=self.file.folder,
-                    affinity=self.cpus_for_children,
-                    env=self.keys_for_children,
+                    affinity=self.pacemaker.cpus_for_children,
+                    env=environment,
                 )
         limit = self.tables.master.connect_timeout
         async with asyncio.timeout(limit + 1.0):
@@ -269,53 +251,25 @@ class Session:
         self._note_reports(numerics.exchange)
         self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
-    async def _make_clock(self) -> WallClock:
-        master = self.tables.master
-        if master.pacing.spin != "auto":
-            return WallClock(round(master.pacing.spin * 1e3))
-        share = LONGEST_SPIN_REAL_TIME if master.pacing.priority else LONGEST_SPIN
-        return WallClock(min(await measure_spin_ns(), round(share * master.step * 1e9)))
-
     async def _open_log(self, numerics: Numerics, initialized: Initialized) -> None:
         plan, state, _ = numerics
         topics = build_topics(plan)
         if not self.options.record:
             self.feed = NullFeed(topics)
             return
+        self._trigger = build_trigger(self.tables, topics)
         facts = collect_facts(self.links, plan, state, initialized.samples, initialized.u0)
         self._attachments = attachments_of(self.file, self.links, facts)
         self.feed = Feed(topics, patience_s=0.0 if self.real_time else RECORDER_PATIENCE)
         argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
         argv += ["--tap", self.monitoring.rows] if self.monitoring.rows else []
-        self.children.start("recorder", argv, affinity=self.cpus_for_children, nice=5)
+        argv += ["--frames", self.frames] if any(link.buses for link in self.links) else []
+        self.children.start("recorder", argv, affinity=self.pacemaker.cpus_for_children, nice=5)
         deadline = time.monotonic() + max(START_TIMEOUT, self.tables.master.connect_timeout)
         while not self.feed.ready:
             if time.monotonic() > deadline or "recorder" not in self.children.running():
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
             await asyncio.sleep(0.01)
-
-    def _prepare_ticks(self, clock: WallClock, numerics: Numerics) -> Draft | None:
-        """Keep what can wait from delaying ticks; use the wait before one."""
-        for child in self.children:
-            if child.name in IN_LEFTOVER_TIME:
-                run_in_leftover_time(child.pid, self.cpus_for_children)
-        plan, state, exchange = numerics
-        draft = Draft(plan, state, exchange) if self._drafts(numerics) else None
-        share = 0.0 if self.tables.master.pacing.priority else DRAFT_SHARE
-        latch = self.tables.master.pacing.latch
-        latch_ns = None if latch == "auto" else round(latch * 1e3)
-        BeforeTick(clock, exchange, draft, round(share * plan.step * 1e9), latch_ns)
-        return draft
-
-    def _drafts(self, numerics: Numerics) -> bool:
-        """Whether steps are drafted: not with a model corrector, which is too much to copy."""
-        return self.tables.master.pacing.draft and numerics.state.model is None
-
-    def _prepare_host(self, spin_ns: int) -> None:
-        """Priority and memory, as the session file asks; what this host refuses is a warning."""
-        pacing, step = self.tables.master.pacing, self.tables.master.step
-        busy = spin_ns * 1e-9 / step
-        self._note_host(enter_real_time(pacing, busy))
 
     def _note_host(self, problems: list[str]) -> None:
         for problem in problems:
@@ -324,8 +278,9 @@ class Session:
 
     # -- run --------------------------------------------------------------------------------------
 
-    async def _loop(self, numerics: Numerics, clock: Clock | None, draft: Draft | None) -> None:
+    async def _loop(self, numerics: Numerics, draft: Draft | None) -> None:
         assert self.feed is not None
+        clock = self.pacemaker.clock
         plan, state, exchange = numerics
         factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
         self.master = master = Master(
@@ -415,7 +370,16 @@ class Session:
                 ]
             ),
         }
-        self.feed.begin(self.folder, self.name, wall_epoch_ns, self._attachments, metadata)
+        self.feed.begin(
+            self.folder,
+            self.name,
+            wall_epoch_ns,
+            self._attachments,
+            metadata,
+            clock_ns=self._epoch_ns,
+            buses=[bus for link in self.links for bus in link.buses],
+            trigger=self._trigger,
+        )
 
     # -- end --------------------------------------------------------------------------------------
 
@@ -491,6 +455,8 @@ class Session:
         """The grid has moved, and so has what benches' clock readings are compared with."""
         self._epoch_ns += shift_ns
         self.hub.epoch_ns += shift_ns
+        if self.feed is not None:
+            self.feed.stretched(monotonic_ns(), shift_ns)
 
     def _degraded(self, degraded: bool, cause: str) -> None:
         if degraded:

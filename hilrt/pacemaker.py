@@ -1,0 +1,109 @@
+"""A session's place on the host: processors, clock, and the wait before a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hilrt.assembly import Numerics
+from hilrt.before_tick import BeforeTick
+from hilrt.clock import WallClock, measure_spin_ns
+from hilrt.config import Pacing
+from hilrt.draft import Draft
+from hilrt.host import (
+    available_cpus,
+    move_other_threads,
+    other_cpus,
+    run_in_leftover_time,
+    set_affinity,
+)
+from hilrt.realtime import enter_real_time, leave_real_time
+
+#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
+LONGEST_SPIN = 0.7
+#: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
+LONGEST_SPIN_REAL_TIME = 0.3
+#: Share of the macro step to wake early for a draft, without a real-time priority.
+DRAFT_SHARE = 0.45
+
+
+class Pacemaker:
+    """``[master.pacing]`` put into effect, and undone.
+
+    Parameters
+    ----------
+    pacing : Pacing
+    step : float
+        Base macro step, s.
+    real_time : bool
+        Without it there is no clock.
+
+    Attributes
+    ----------
+    cpus_for_children : list of int
+        Processors that the master leaves to the processes it starts.
+    clock : WallClock or None
+        Made by `take_place`.
+    """
+
+    def __init__(self, pacing: Pacing, step: float, real_time: bool) -> None:
+        self.cpus_for_children = other_cpus(pacing.affinity)
+        self.clock: WallClock | None = None
+        self._pacing, self._step, self._real_time = pacing, step, real_time
+        self._allowed = available_cpus()
+
+    async def take_place(self) -> list[str]:
+        """Go to the master's processors and measure their timer; what did not take effect."""
+        problem = set_affinity(self._pacing.affinity)
+        if self._pacing.affinity:
+            move_other_threads(self.cpus_for_children)
+        if self._real_time:
+            self.clock = WallClock(await self._spin_ns())
+        return [problem] if problem else []
+
+    async def _spin_ns(self) -> int:
+        if self._pacing.spin != "auto":
+            return round(self._pacing.spin * 1e3)
+        share = LONGEST_SPIN_REAL_TIME if self._pacing.priority else LONGEST_SPIN
+        return min(await measure_spin_ns(), round(share * self._step * 1e9))
+
+    def prepare_ticks(self, numerics: Numerics, in_leftover_time: Iterable[int]) -> Draft | None:
+        """Use the wait before a tick, and keep processes that can wait from delaying one.
+
+        Parameters
+        ----------
+        numerics : Numerics
+        in_leftover_time : iterable of int
+            Processes that get only what nobody else wants.
+
+        Returns
+        -------
+        Draft or None
+            Not with a model corrector, which is too much to copy.
+        """
+        if self.clock is None:
+            return None
+        for pid in in_leftover_time:
+            run_in_leftover_time(pid, self.cpus_for_children)
+        plan, state, exchange = numerics
+        wanted = self._pacing.draft and state.model is None
+        draft = Draft(plan, state, exchange) if wanted else None
+        share = 0.0 if self._pacing.priority else DRAFT_SHARE
+        latch = self._pacing.latch
+        latch_ns = None if latch == "auto" else round(latch * 1e3)
+        BeforeTick(self.clock, exchange, draft, round(share * self._step * 1e9), latch_ns)
+        return draft
+
+    def enter_real_time(self) -> list[str]:
+        """Priority and memory; what this host refuses."""
+        if self.clock is None:
+            return []
+        return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
+
+    def release(self) -> None:
+        """Give everything back: whoever ran the session may go on."""
+        if self.clock is not None:
+            self.clock.close()
+            leave_real_time()
+        if self._pacing.affinity:
+            set_affinity(self._allowed)
+            move_other_threads(self._allowed)
