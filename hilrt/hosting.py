@@ -197,6 +197,8 @@ class HostedSolver:
     ----------
     n_inputs, n_outputs : int
         Scalar inputs and outputs.
+    keeps : bool
+        Whether the state before each step is kept, for `go_back`.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -207,6 +209,13 @@ class HostedSolver:
         self.n_outputs = sum(port.size for port in self.outputs)
         self._y_shape = (self.n_outputs,)
         self._stopped = False
+        self.keeps = False
+        self._before: tuple[Any, float, Floats] | None = None
+
+    @property
+    def can_go_back(self) -> bool:
+        """Whether a step can be undone and made again, shorter."""
+        return self.solver.can_restore() and self.solver.any_step
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
@@ -223,6 +232,8 @@ class HostedSolver:
 
         The sample's `compute_us` is measured here unless the solver gave its own.
         """
+        if self.keeps:
+            self._before = (self._save(t), t, coefficients)
         u = InputPolynomial(t, coefficients)
         start_ns = time.perf_counter_ns()
         try:
@@ -236,6 +247,27 @@ class HostedSolver:
         if not sample.compute_us:
             sample.compute_us = compute_us
         return sample
+
+    def go_back(self, h: float) -> Sample:
+        """Undo the last step, and make it again with the same inputs and the length `h` [s]."""
+        if self._before is None:
+            raise SolverError("go_back without a step whose state before was kept")
+        state, t, coefficients = self._before
+        try:
+            self.solver.restore_state(state)
+        except SolverError:
+            raise
+        except Exception as error:
+            raise self._failure("restore_state", t, error) from error
+        return self.advance(t, h, coefficients)
+
+    def _save(self, t: float) -> Any:
+        try:
+            return self.solver.save_state()
+        except SolverError:
+            raise
+        except Exception as error:
+            raise self._failure("save_state", t, error) from error
 
     def jacobian(self, source: str, t: float, h: float, order: int, u: Floats) -> Floats | None:
         """Γ_0 … Γ_order, shape (order + 1, n_outputs, n_inputs); None if there are none.
@@ -304,6 +336,11 @@ class HostedSolver:
                 sample.dy = _array(sample.dy)
                 if sample.dy.ndim != 2 or sample.dy.shape[1] != n:
                     raise ValueError(f"has the shape {sample.dy.shape}, it needs (n, {n})")
+            if sample.event_t is not None:
+                name = "event_t"
+                sample.event_t = float(sample.event_t)
+                if not math.isfinite(sample.event_t):
+                    raise ValueError(f"is {sample.event_t}; it is a time, or None")
             if sample.y_mid is not None:
                 name = "y_mid"
                 sample.y_mid = _array(sample.y_mid)

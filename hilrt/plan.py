@@ -99,6 +99,29 @@ class Plan:
         """Whether any connection uses output derivatives."""
         return bool(self.network.connections.taylor.any())
 
+    @cached_property
+    def fed(self) -> Bools:
+        """Inputs that a subsystem gives to another one, shape (nu, n subsystems)."""
+        net = self.network
+        own = np.arange(len(net.subsystems))
+        from_subsystem = (net.L != 0.0).astype(np.intp) @ (net.outputs.owner[:, None] == own)
+        fed: Bools = (from_subsystem > 0) & (net.inputs.owner[:, None] != own)
+        return fed
+
+    @cached_property
+    def passes(self) -> Bools:
+        """Outputs that depend directly on inputs that another subsystem gives, shape (ny, n)."""
+        through: Bools = self.network.feedthrough @ self.fed
+        return through
+
+    @cached_property
+    def receives(self) -> Bools:
+        """Subsystems with an input that another subsystem gives, shape (n, n)."""
+        net = self.network
+        own = np.arange(len(net.subsystems))
+        receives: Bools = (net.inputs.owner[:, None] == own).T @ self.fed
+        return receives
+
     @property
     def variable_step(self) -> bool:
         """Whether each step depends on the one before."""

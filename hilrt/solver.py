@@ -122,6 +122,8 @@ class Sample:
         First to n-th time derivative of the outputs.
     y_mid : ndarray, shape (n_outputs,), optional
         Outputs in the middle of the step, for the output defect.
+    event_t : float, optional
+        Session time of the first discontinuity inside the step, or at its end, s.
     realised : ndarray, shape (n_inputs,), optional
         What a bench made of each input; NaN where it is not measured.
     compute_us : float
@@ -134,6 +136,7 @@ class Sample:
     t_valid: Floats | None = None
     dy: Floats | None = None
     y_mid: Floats | None = None
+    event_t: float | None = None
     realised: Floats | None = None
     compute_us: float = 0.0
     info: dict[str, Any] = field(default_factory=dict)
@@ -154,6 +157,10 @@ class Solver(abc.ABC):
 
     inputs: Sequence[Port] = ()
     outputs: Sequence[Port] = ()
+    #: Whether samples may tell of discontinuities (`Sample.event_t`).
+    tells_events: bool = False
+    #: Whether a step may have any length.
+    any_step: bool = True
 
     @abc.abstractmethod
     def initialize(self, t0: float, u0: Floats) -> Sample:

@@ -13,7 +13,6 @@ import msgspec
 
 from hilrt.config import NonNegative, Positive, SubsystemOptions
 from hilrt.fmu.solver import FmuSolver
-from hilrt.hosting import HostedSolver
 from hilrt.link import Ports
 from hilrt_adapters.inprocess import InProcessLink
 
@@ -70,6 +69,4 @@ class FmuLink(InProcessLink):
 
     async def open(self) -> None:
         """Read the model description; the binary is loaded by `initialize`."""
-        self.solver = load(cast(Options, self.options), self.folder)
-        self._hosted = HostedSolver(self.solver)
-        self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
+        self.host(load(cast(Options, self.options), self.folder))

@@ -48,7 +48,9 @@ class InProcessLink(Link):
 
     solver: Solver
     _hosted: HostedSolver
-    _job: tuple[int, float, float, Floats] | None = None
+    #: Tick, start, length and coefficients; without these, the last step again.
+    _job: tuple[int, float, float, Floats | None] | None = None
+    _t: float = 0.0  # start of the last step
     _lost: str | None = None
 
     @classmethod
@@ -59,9 +61,13 @@ class InProcessLink(Link):
 
     async def open(self) -> None:
         """Import the module and make the solver; `ConfigError` if that cannot be done."""
-        self.solver = load(cast(Options, self.options), self.folder)
-        self._hosted = HostedSolver(self.solver)
+        self.host(load(cast(Options, self.options), self.folder))
+
+    def host(self, solver: Solver) -> None:
+        """Take a solver that has been made, as `open` does."""
+        self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
+        self.tells_events, self.can_go_back = solver.tells_events, self._hosted.can_go_back
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """See `Link.initialize`; the solver runs here and now, whatever time it takes."""
@@ -89,6 +95,15 @@ class InProcessLink(Link):
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Note the inputs; the step runs in `poll`."""
         self._job = (tick, t, h, coefficients.copy())
+        self._t = t
+
+    def keep_states(self) -> None:
+        """See `Link.keep_states`."""
+        self._hosted.keeps = True
+
+    def go_back(self, tick: int, h: float) -> None:
+        """See `Link.go_back`; like a dispatch, it runs in `poll`."""
+        self._job = (tick, self._t, h, None)
 
     def poll(self) -> Sequence[Arrival]:
         """Run the step that was dispatched, if there is one; it counts as arriving at its end."""
@@ -99,7 +114,10 @@ class InProcessLink(Link):
         tick, t, h, coefficients = self._job
         self._job = None
         try:
-            sample = self._hosted.advance(t, h, coefficients)
+            if coefficients is None:
+                sample = self._hosted.go_back(h)
+            else:
+                sample = self._hosted.advance(t, h, coefficients)
         except SolverError as error:
             raise self._lose(error) from error
         return (Arrival(tick, sample, t + h),)

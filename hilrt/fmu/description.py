@@ -76,6 +76,11 @@ class Fmu:
         """Whether steps may differ in length."""
         return bool(self.co.canHandleVariableCommunicationStepSize)
 
+    @property
+    def event_mode(self) -> bool:
+        """Whether it stops at its events and has them handled from outside (FMI 3)."""
+        return self.major == 3 and bool(self.co.hasEventMode)
+
     def named(self, causality: str) -> list[Any]:
         """Variables of a causality, in the order of the description."""
         return [v for v in self.variables.values() if v.causality == causality]

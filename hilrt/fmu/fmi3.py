@@ -11,7 +11,7 @@ import numpy as np
 from fmpy.fmi3 import FMU3Slave
 
 from hilrt.fmu.description import Fmu, flows
-from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance
+from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance, SavedState
 from hilrt.fmu.values import TYPES, Values
 from hilrt.solver import Floats
 
@@ -43,7 +43,7 @@ class Instance3(Instance):
         events: bool,
         intermediate: bool,
     ) -> None:
-        self.event_mode = bool(events and fmu.co.hasEventMode)
+        self.event_mode = events and fmu.event_mode
         provided = bool(intermediate and fmu.co.providesIntermediateUpdate)
         every = provided and all(v.intermediateUpdate for v, _ in outputs)
         flowing = [v for v, _ in inputs if flows(v)]
@@ -113,6 +113,11 @@ class Instance3(Instance):
             return
         numbers = np.array(_list(value), dtype=TYPES[3][variable.type][2]).astype(np.float64)
         Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
+
+    def restore(self, saved: SavedState) -> None:
+        """See `Instance.restore`; the discrete inputs are those of then, too."""
+        super().restore(saved)
+        self._switched = np.empty(0)
 
     def enter_initialization(self, experiment: Experiment) -> None:
         """See `Instance.enter_initialization`."""

@@ -100,7 +100,8 @@ class FmuSolver(Solver):
         self._debug = debug
         self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
-        self._variable = self.fmu.variable_step
+        self._variable = self.any_step = self.fmu.variable_step
+        self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.
         self._hands_on = input_derivatives and bool(self.fmu.co.canInterpolateInputs)
         self._hands_on &= self.fmu.major == 2
@@ -186,7 +187,7 @@ class FmuSolver(Solver):
         if self._order_out:
             sample.dy = instance.derivatives(self._order_out)
         if events:
-            sample.info["events"] = [event - self._offset for event in events]
+            sample.event_t = events[0] - self._offset
         return sample
 
     def _hold(self, instance: Instance, t: float, h: float, u: InputPolynomial) -> Sample:
@@ -197,7 +198,7 @@ class FmuSolver(Solver):
         self._time, self._last = t + h, u
         sample = Sample(instance.read())
         if events:
-            sample.info["events"] = [event - self._offset for event in events]
+            sample.event_t = events[0] - self._offset
         return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
