@@ -13,8 +13,9 @@ from mcap.records import Channel
 from mcap.records import Metadata as MetadataRecord
 
 from hilrt.errors import RecordError
-from hilrt.logs.log_file import DAMAGE, Batch, LogFile
+from hilrt.logs.log_file import Batch, LogFile
 from hilrt.record.messages import Attachment, Signal
+from hilrt.record.record_file import DAMAGE
 
 
 @dataclass

@@ -6,40 +6,19 @@ cutting, joining and looking. A file that was cut off is read as far as it is wh
 
 from __future__ import annotations
 
-import io
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-import zstandard
 from mcap import records
-from mcap.data_stream import ReadDataStream
-from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
 
-from hilrt.errors import RecordError
 from hilrt.logs import frames
 from hilrt.logs.frames import Frame
+from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
 
-_MAGIC = b"\x89MCAP0\r\n"
-_RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<BQHIQQ")
-#: A larger record was not written by us.
-_MAX_RECORD = 1 << 31
-DAMAGE = (
-    McapError,
-    CRCValidationError,
-    zstandard.ZstdError,
-    struct.error,
-    ValueError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-)
 
 
 class Message(NamedTuple):
@@ -61,7 +40,7 @@ class Batch(NamedTuple):
 Piece = Batch | records.Metadata | records.Attachment
 
 
-class LogFile:
+class LogFile(RecordFile):
     """A log read from front to back.
 
     Parameters
@@ -82,12 +61,11 @@ class LogFile:
     """
 
     def __init__(self, path: Path, start_ns: int | None = None, end_ns: int | None = None) -> None:
-        self.path = path
+        super().__init__(path)
         self.channels: dict[int, records.Channel] = {}
         self.schemas: dict[int, records.Schema] = {}
         self.chunks = 0
         self.uncompressed = 0
-        self.damage = ""
         self._start = -1 if start_ns is None else start_ns
         self._end = 1 << 63 if end_ns is None else end_ns
 
@@ -99,15 +77,7 @@ class LogFile:
         RecordError
             If the file cannot be read, or is no MCAP file.
         """
-        try:
-            with self.path.open("rb") as file:
-                if file.read(len(_MAGIC)) != _MAGIC:
-                    raise RecordError(f"{self.path}: is not an MCAP file; give a session.mcap")
-                yield from self._read(file)
-        except OSError as error:
-            raise RecordError(
-                f"{self.path}: cannot be read: {error.strerror}; check the path"
-            ) from None
+        return self.read(self._pieces)
 
     def messages(self) -> Iterator[Message]:
         """All messages."""
@@ -127,59 +97,27 @@ class LogFile:
             if bus:
                 yield frames.decode(message.log_time, bus, message.data)
 
-    def _read(self, file: BinaryIO) -> Iterator[Piece]:
-        while True:
-            start = file.tell()
-            head = file.read(_RECORD.size)
-            if len(head) < _RECORD.size:
-                self.damage = f"cut off after {start} bytes"
-                return
-            kind, length = _RECORD.unpack(head)
-            if kind == Opcode.MESSAGE_INDEX and length < _MAX_RECORD:
-                file.seek(length, io.SEEK_CUR)
-                continue
-            body = file.read(length) if length <= _MAX_RECORD else b""
-            if len(body) < length:
-                self.damage = f"cut off after {start} bytes"
-                return
-            if kind in (Opcode.DATA_END, Opcode.FOOTER):
-                return
-            try:
-                piece = self._piece(kind, head, body)
-            except DAMAGE as error:
-                self.damage = f"damaged after {start} bytes: {error}"
-                return
-            if piece is not None:
-                yield piece
-
-    def _piece(self, kind: int, head: bytes, body: bytes) -> Piece | None:
-        stream = ReadDataStream(io.BytesIO(body))
-        if kind == Opcode.CHUNK:
-            chunk = records.Chunk.read(stream)
+    def _pieces(self, kind: int, body: bytes | Chunk) -> list[Piece]:
+        if isinstance(body, Chunk):
             self.chunks += 1
-            self.uncompressed += chunk.uncompressed_size
-            data, length = get_chunk_data_stream(chunk, validate_crc=True)
-            inside = chunk.message_start_time <= self._end and chunk.message_end_time >= self._start
-            return self._batch(data.read(length), inside)
+            self.uncompressed += len(body.data)
+            inside = body.start_ns <= self._end and body.end_ns >= self._start
+            return self._batch(body.data, inside)
         if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # a file without chunks
-            return self._batch(head + body, True)
+            return self._batch(HEAD.pack(kind, len(body)) + body, True)
         if kind == Opcode.METADATA:
-            metadata: records.Metadata = records.Metadata.read(stream)
-            return metadata
+            return [records.Metadata.read(stream_of(body))]
         if kind == Opcode.ATTACHMENT:
-            if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
-                raise ValueError("an attachment does not match its checksum")
-            attachment: records.Attachment = records.Attachment.read(stream)
-            return attachment
-        return None
+            return [read_attachment(body)]
+        return []
 
-    def _batch(self, data: bytes, inside: bool) -> Batch | None:
+    def _batch(self, data: bytes, inside: bool) -> list[Piece]:
         """Messages of a chunk; schemas and channels are noted also where none is wanted."""
         messages: list[Message] = []
         position, low, high = 0, self._start, self._end
-        unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, _RECORD.size
+        unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, HEAD.size
         while position < len(data):
-            kind, size = _RECORD.unpack_from(data, position)
+            kind, size = HEAD.unpack_from(data, position)
             end = position + header + size
             if end > len(data):
                 raise ValueError("a chunk that ends inside a record")
@@ -192,15 +130,11 @@ class LogFile:
             elif kind == Opcode.CHANNEL:
                 self._note_channel(data[position + header : end])
             elif kind == Opcode.SCHEMA:
-                found = records.Schema.read(_stream(data[position + header : end]))
+                found = records.Schema.read(stream_of(data[position + header : end]))
                 self.schemas[found.id] = found
             position = end
-        return Batch(messages) if messages else None
+        return [Batch(messages)] if messages else []
 
     def _note_channel(self, body: bytes) -> None:
-        found = records.Channel.read(_stream(body))
+        found = records.Channel.read(stream_of(body))
         self.channels[found.id] = found
-
-
-def _stream(body: bytes) -> ReadDataStream:
-    return ReadDataStream(io.BytesIO(body))

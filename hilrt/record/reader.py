@@ -5,51 +5,29 @@ A log that was cut off (power, kill -9, full disk) is read as far as it is whole
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-import zlib
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import zstandard
 from mcap import records
-from mcap.data_stream import ReadDataStream
-from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
-from hilrt.record import cdr
+from hilrt.record.chunk import Run, find_messages, gather, record_type
 from hilrt.record.messages import EVENTS, FILE_NAME, LEVELS, Signal
+from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
 from hilrt.solver import Floats
 
-_MAGIC = b"\x89MCAP0\r\n"
-_RECORD = struct.Struct("<BQ")
-_MESSAGE = struct.Struct("<BQH")
 #: Where things stand in a message record, bytes from its start.
-_SEQUENCE, _LOG_TIME, _DATA = 11, 15, 31
+_SEQUENCE, _DATA = 11, 31
 _STAMP = struct.Struct("<IQ")
-#: A larger chunk was not written by us.
-_MAX_CHUNK = 1 << 30
 _LEVEL_NAMES = {number: name for name, number in LEVELS.items()}
-#: What reading a damaged record may raise.
-DAMAGE = (
-    McapError,
-    CRCValidationError,
-    zstandard.ZstdError,
-    struct.error,
-    ValueError,
-    LookupError,
-    TypeError,
-    OverflowError,
-    MemoryError,
-)
 
 
 @dataclass(frozen=True)
@@ -211,7 +189,7 @@ def find_log(path: str | Path) -> Path:
     return file
 
 
-class LogStream:
+class LogStream(RecordFile):
     """A log read piece by piece, for files larger than memory.
 
     Everything that is not a row is collected in the attributes while `blocks` runs.
@@ -236,7 +214,7 @@ class LogStream:
     """
 
     def __init__(self, path: Path, asides: Collection[str] = ()) -> None:
-        self.path = path
+        super().__init__(path)
         self.asides: deque[Aside] = deque()
         self._wanted = asides
         self._aside_channels: dict[int, str] = {}
@@ -244,7 +222,6 @@ class LogStream:
         self.events: list[LogEvent] = []
         self.attachments: dict[str, bytes] = {}
         self.metadata: dict[str, str] = {}
-        self.damage = ""
         self._event_channels: set[int] = set()
 
     def blocks(self) -> Iterator[Block]:
@@ -255,90 +232,42 @@ class LogStream:
         RecordError
             If the file cannot be read or holds no signals of ours.
         """
-        try:
-            with self.path.open("rb") as file:
-                if file.read(len(_MAGIC)) != _MAGIC:
-                    raise RecordError(f"{self.path}: is not an MCAP file; give a {FILE_NAME}")
-                yield from self._read(file)
-        except OSError as error:
-            raise RecordError(f"{self.path}: cannot be read: {error.strerror}") from None
+        yield from self.read(self._read_record)
         if not self.channels:
             raise RecordError(
                 f"{self.path}: holds no signals; it was not written by hilrt, or it was cut off "
                 "before the first"
             )
 
-    def _read(self, file: BinaryIO) -> Iterator[Block]:
-        checksum = zlib.crc32(_MAGIC)
-        while True:
-            start = file.tell()
-            head = file.read(_RECORD.size)
-            kind, length = _RECORD.unpack(head) if len(head) == _RECORD.size else (0, 1)
-            body = file.read(length) if length <= 2 * _MAX_CHUNK else b""
-            if len(body) < length:
-                self.damage = f"cut off after {start} bytes"
-                return
-            if kind == Opcode.DATA_END:
-                expected = int.from_bytes(body, "little")
-                if expected not in (0, checksum):
-                    self.damage = "does not match its checksum: some of it is wrong or missing"
-                return
-            checksum = zlib.crc32(body, zlib.crc32(head, checksum))
-            try:
-                blocks = self._read_record(kind, body)
-            except DAMAGE as error:
-                self.damage = f"damaged after {start} bytes: {error}"
-                return
-            yield from blocks
-
-    def _read_record(self, kind: int, body: bytes) -> list[Block]:
-        stream = ReadDataStream(io.BytesIO(body))
-        if kind == Opcode.CHUNK:
-            return self._read_chunk(records.Chunk.read(stream))
+    def _read_record(self, kind: int, body: bytes | Chunk) -> list[Block]:
+        if isinstance(body, Chunk):
+            return self._read_chunk(body.data)
         if kind == Opcode.METADATA:
-            self.metadata.update(records.Metadata.read(stream).metadata)
+            self.metadata.update(records.Metadata.read(stream_of(body)).metadata)
         elif kind == Opcode.ATTACHMENT:
-            attachment = records.Attachment.read(stream)
-            if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
-                raise ValueError(f"attachment {attachment.name} does not match its checksum")
+            attachment = read_attachment(body)
             self.attachments[attachment.name] = attachment.data
         return []
 
-    def _read_chunk(self, chunk: records.Chunk) -> list[Block]:
-        if chunk.uncompressed_size > _MAX_CHUNK:
-            raise ValueError(f"a chunk of {chunk.uncompressed_size} bytes")
-        stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-        data = stream.read(length)
-        starts: dict[int, list[int]] = {}
-        position = 0
-        while position < length:  # only the positions: the numbers are gathered by numpy
-            kind, size, channel_id = _MESSAGE.unpack_from(data, position)
-            if kind == Opcode.MESSAGE:
-                starts.setdefault(channel_id, []).append(position)
-            elif kind == Opcode.CHANNEL:
-                self._read_channel(data[position + _RECORD.size :][:size])
-            position += _RECORD.size + size
-        if position != length:
-            raise ValueError("a chunk that ends inside a record")
+    def _read_chunk(self, data: bytes) -> list[Block]:
+        runs, others = find_messages(data)
+        for kind, begin, end in others:
+            if kind == Opcode.CHANNEL:
+                self._read_channel(data[begin:end])
         epoch_ns = int(self.metadata["epoch_ns"])
-        for channel_id in self._event_channels & starts.keys():
-            for start in starts[channel_id]:
-                size = _MESSAGE.unpack_from(data, start)[1]
-                self.events.append(_event(data[start + _DATA : start + _RECORD.size + size]))
+        for channel_id in self._event_channels & runs.keys():
+            self.events += [_event(body) for _, _, body in _messages(data, runs[channel_id])]
         for channel_id, topic in self._aside_channels.items():
-            for start in starts.get(channel_id, ()):
-                size = _MESSAGE.unpack_from(data, start)[1]
-                row, log_time = _STAMP.unpack_from(data, start + _SEQUENCE)
-                body = data[start + _DATA : start + _RECORD.size + size]
+            for row, log_time, body in _messages(data, runs.get(channel_id, [])):
                 self.asides.append(Aside(topic, row, log_time - epoch_ns, body))
         return [
-            _gather(data, np.array(starts[channel_id]), channel, epoch_ns)
+            _block(data, runs[channel_id], channel, epoch_ns)
             for channel_id, channel in self.channels.items()
-            if channel_id in starts
+            if channel_id in runs
         ]
 
     def _read_channel(self, body: bytes) -> None:
-        channel = records.Channel.read(ReadDataStream(io.BytesIO(body)))
+        channel = records.Channel.read(stream_of(body))
         if "signals" in channel.metadata:
             signals = [Signal(*entry) for entry in json.loads(channel.metadata["signals"])]
             self.channels[channel.id] = Channel(channel.topic.removeprefix("/"), signals)
@@ -348,22 +277,26 @@ class LogStream:
             self._aside_channels[channel.id] = channel.topic
 
 
-def _gather(data: bytes, starts: NDArray[np.int64], channel: Channel, epoch_ns: int) -> Block:
-    """Times and values of the messages that start at these positions."""
-    raw = np.frombuffer(data, np.uint8)
-    width = len(cdr.HEADER) + 8 * len(channel.signals)
-    sizes = np.lib.stride_tricks.sliding_window_view(raw, 8)[starts + 1].view("<u8").ravel()
-    if np.any(sizes != _DATA - _RECORD.size + width):
-        raise ValueError(f"a message of {channel.topic} that does not fit its signals")
-    log_times = np.lib.stride_tricks.sliding_window_view(raw, 8)[starts + _LOG_TIME].view("<i8")
-    numbers = np.lib.stride_tricks.sliding_window_view(raw, 4)[starts + _SEQUENCE].view("<u4")
-    records_ = np.lib.stride_tricks.sliding_window_view(raw, width)[starts + _DATA]
-    values = np.ascontiguousarray(records_[:, len(cdr.HEADER) :]).view("<f8")
+def _messages(data: bytes, runs: list[Run]) -> Iterator[tuple[int, int, bytes]]:
+    """Number, time and content of each message."""
+    for run in runs:
+        for start in (run.first + i * run.period for i in range(run.number)):
+            size = HEAD.unpack_from(data, start)[1]
+            row, log_time = _STAMP.unpack_from(data, start + _SEQUENCE)
+            yield row, log_time, data[start + _DATA : start + HEAD.size + size]
+
+
+def _block(data: bytes, runs: list[Run], channel: Channel, epoch_ns: int) -> Block:
+    """Times and values of a topic's messages."""
+    parts = gather(data, runs, record_type(len(channel.signals)))
+    times, values, numbers = (
+        np.concatenate([part[key] for part in parts]) for key in ("log_time", "values", "sequence")
+    )
     return Block(
         channel,
-        log_times.ravel() - epoch_ns,
+        times.astype(np.int64, copy=False) - epoch_ns,
         values.astype(np.float64, copy=False),
-        numbers.ravel().astype(np.int64),
+        numbers.astype(np.int64),
     )
 
 

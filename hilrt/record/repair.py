@@ -8,11 +8,9 @@ lacks.
 
 from __future__ import annotations
 
-import io
 import json
 import mmap
 import struct
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,19 +19,14 @@ from typing import IO, Any
 from mcap import records
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
-from mcap.stream_reader import get_chunk_data_stream
 from mcap.writer import CompressionType, Writer
 
 from hilrt import __version__
 from hilrt.errors import RecordError
 from hilrt.record.messages import EVENTS, LEVELS
-from hilrt.record.reader import DAMAGE
+from hilrt.record.record_file import DAMAGE, HEAD, MAGIC, read_attachment, stream_of, unpack
 
-_MAGIC = b"\x89MCAP0\r\n"
-_RECORD = struct.Struct("<BQ")
 _OPCODES = {int(code) for code in Opcode}
-#: A larger record was not written by us.
-_MAX_RECORD = 1 << 31
 
 
 @dataclass
@@ -79,7 +72,7 @@ def repair(source: Path, target: Path) -> Repaired:
             if source.stat().st_size == 0:
                 raise RecordError(f"{source}: is empty; there is nothing to repair")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                if data[: len(_MAGIC)] != _MAGIC:
+                if data[: len(MAGIC)] != MAGIC:
                     raise RecordError(f"{source}: is not an MCAP file; give a session.mcap")
                 _Copy(out, done).run(_scan(data, done))
     except OSError as error:
@@ -92,15 +85,15 @@ def repair(source: Path, target: Path) -> Repaired:
 
 def _scan(data: mmap.mmap, done: Repaired) -> Iterator[tuple[int, bytes]]:
     """Kind and body of every record up to the end of the data; notes what is damaged."""
-    at, size = len(_MAGIC), len(data)
+    at, size = len(MAGIC), len(data)
     while at < size:
-        if size - at >= _RECORD.size:
-            kind, length = _RECORD.unpack_from(data, at)
-            end = at + _RECORD.size + length
+        if size - at >= HEAD.size:
+            kind, length = HEAD.unpack_from(data, at)
+            end = at + HEAD.size + length
             if kind in _OPCODES and end <= size:
-                body = data[at + _RECORD.size : end]
+                body = data[at + HEAD.size : end]
                 if kind == Opcode.DATA_END:
-                    if data[-len(_MAGIC) :] != _MAGIC:
+                    if data[-len(MAGIC) :] != MAGIC:
                         done.lost.append(f"cut off in its index, after {end} bytes")
                     done.whole = not done.lost
                     return
@@ -120,10 +113,10 @@ def _next_chunk(data: mmap.mmap, at: int) -> int | None:
     mark = struct.pack("<I", 4) + b"zstd"
     while (found := data.find(mark, at)) >= 0:
         # Before the name of the compression: opcode, length, two times, size and checksum.
-        start = found - (_RECORD.size + 28)
+        start = found - (HEAD.size + 28)
         if start >= at:
-            kind, length = _RECORD.unpack_from(data, start)
-            if kind == Opcode.CHUNK and start + _RECORD.size + length <= len(data):
+            kind, length = HEAD.unpack_from(data, start)
+            if kind == Opcode.CHUNK and start + HEAD.size + length <= len(data):
                 return start
         at = found + 1
     return None
@@ -166,30 +159,24 @@ class _Copy:
         self._writer.finish()  # type: ignore[no-untyped-call]
 
     def _record(self, kind: int, body: bytes) -> None:
-        stream = ReadDataStream(io.BytesIO(body))
         if kind == Opcode.CHUNK:
-            self._chunk(records.Chunk.read(stream))
+            self._chunk(unpack(body).data)
         elif kind == Opcode.METADATA:
-            metadata = records.Metadata.read(stream)
+            metadata = records.Metadata.read(stream_of(body))
             self._epoch_ns = int(metadata.metadata.get("epoch_ns", self._epoch_ns))
             self._ended |= metadata.name == "hilrt.end"
             self._writer.add_metadata(metadata.name, metadata.metadata)
         elif kind == Opcode.ATTACHMENT:
-            if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
-                raise ValueError("does not match its checksum")
-            a = records.Attachment.read(stream)
+            a = read_attachment(body)
             self._writer.add_attachment(a.create_time, a.log_time, a.name, a.media_type, a.data)
 
-    def _chunk(self, chunk: records.Chunk) -> None:
-        if chunk.uncompressed_size > _MAX_RECORD:
-            raise ValueError(f"of {chunk.uncompressed_size} bytes")
-        stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-        data, at = stream.read(length), 0
-        while at < length:
-            kind, size = _RECORD.unpack_from(data, at)
-            body = data[at + _RECORD.size : at + _RECORD.size + size]
-            self._in_chunk(kind, ReadDataStream(io.BytesIO(body)), size)
-            at += _RECORD.size + size
+    def _chunk(self, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            kind, size = HEAD.unpack_from(data, at)
+            body = data[at + HEAD.size : at + HEAD.size + size]
+            self._in_chunk(kind, stream_of(body), size)
+            at += HEAD.size + size
         self._writer.flush()  # type: ignore[no-untyped-call]
 
     def _in_chunk(self, kind: int, stream: ReadDataStream, size: int) -> None:

@@ -1,0 +1,159 @@
+"""An MCAP file from front to back, record by record, as far as it is whole.
+
+What every reader of a log here stands on. Reading, checksums and unpacking happen in a thread, one
+record ahead of whoever uses them: they are half of the work, and none of it is Python's.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar
+
+import zstandard
+from mcap import records
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import McapError
+from mcap.opcode import Opcode
+from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
+
+from hilrt.errors import RecordError
+
+MAGIC = b"\x89MCAP0\r\n"
+#: Kind and length of a record.
+HEAD = struct.Struct("<BQ")
+#: A larger record, or a chunk that unpacks to more, was not written by us.
+MAX_RECORD = 1 << 31
+MAX_CHUNK = 1 << 30
+#: What reading a damaged record may raise.
+DAMAGE = (
+    McapError,
+    CRCValidationError,
+    zstandard.ZstdError,
+    struct.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    MemoryError,
+)
+
+T = TypeVar("T")
+
+
+class Chunk(NamedTuple):
+    """Records of a chunk, unpacked, and its first and last time, wall clock [ns]."""
+
+    data: bytes
+    start_ns: int
+    end_ns: int
+
+
+class Record(NamedTuple):
+    """A record that begins after `start` bytes of the file; what it holds, without its head."""
+
+    start: int
+    kind: int
+    body: bytes | Chunk
+
+
+class RecordFile:
+    """An MCAP file read once.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    damage : str
+        Why reading ended early; empty at a whole file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage = ""
+
+    def read(self, take: Callable[[int, bytes | Chunk], Iterable[T]]) -> Iterator[T]:
+        """What `take` makes of kind and content of every record up to the end of the data.
+
+        Raises
+        ------
+        RecordError
+            If the file cannot be read, or is no MCAP file.
+        """
+        try:
+            with self.path.open("rb") as file:
+                if file.read(len(MAGIC)) != MAGIC:
+                    raise RecordError(f"{self.path}: is not an MCAP file; give a session.mcap")
+                for record in _one_ahead(self._records(file)):
+                    try:
+                        found = take(record.kind, record.body)
+                    except DAMAGE as error:
+                        self.damage = f"damaged after {record.start} bytes: {error}"
+                        return
+                    yield from found
+        except OSError as error:
+            raise RecordError(
+                f"{self.path}: cannot be read: {error.strerror}; check the path"
+            ) from None
+
+    def _records(self, file: BinaryIO) -> Iterator[Record]:
+        """Records as they come; the index of a chunk is left out."""
+        checksum = zlib.crc32(MAGIC)
+        while True:
+            start = file.tell()
+            head = file.read(HEAD.size)
+            kind, length = HEAD.unpack(head) if len(head) == HEAD.size else (0, 1)
+            body = file.read(length) if length <= MAX_RECORD else b""
+            if len(body) < length:
+                self.damage = f"cut off after {start} bytes"
+                return
+            if kind == Opcode.DATA_END:
+                if int.from_bytes(body, "little") not in (0, checksum):
+                    self.damage = "does not match its checksum: some of it is wrong or missing"
+                return
+            checksum = zlib.crc32(body, zlib.crc32(head, checksum))
+            if kind == Opcode.MESSAGE_INDEX:
+                continue
+            try:
+                content = unpack(body) if kind == Opcode.CHUNK else body
+            except DAMAGE as error:
+                self.damage = f"damaged after {start} bytes: {error}"
+                return
+            yield Record(start, kind, content)
+
+
+def _one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """The items, each made in a thread while the one before is in use."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
+
+
+def unpack(body: bytes) -> Chunk:
+    """A chunk's records; raises one of `DAMAGE` if it does not match its checksum."""
+    chunk = records.Chunk.read(stream_of(body))
+    if chunk.uncompressed_size > MAX_CHUNK:
+        raise ValueError(f"a chunk of {chunk.uncompressed_size} bytes")
+    stream, length = get_chunk_data_stream(chunk, validate_crc=True)
+    return Chunk(stream.read(length), chunk.message_start_time, chunk.message_end_time)
+
+
+def read_attachment(body: bytes) -> records.Attachment:
+    """A file inside the log; `ValueError` if it does not match its checksum."""
+    found: records.Attachment = records.Attachment.read(stream_of(body))
+    if zlib.crc32(body[:-4]) != int.from_bytes(body[-4:], "little"):
+        raise ValueError(f"attachment {found.name} does not match its checksum")
+    return found
+
+
+def stream_of(body: bytes) -> ReadDataStream:
+    """What the library reads records from."""
+    return ReadDataStream(io.BytesIO(body))
