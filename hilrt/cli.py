@@ -234,7 +234,7 @@ def emulate(
 
     if list_:
         for name, text in emulator.list_benches():
-            typer.echo(f"{name:12} {text}")
+            typer.echo(f"{name:15} {text}")
         return
     if bench is None:
         _fail("which bench? `hilrt emulate --list` shows what there is")

@@ -43,7 +43,15 @@ class _Entry(NamedTuple):
 BENCHES: dict[str, _Entry] = {
     "engine": _Entry(
         "hilrt.models.engine_bench:EngineBench",
-        "engine on a speed-controlled dynamometer (bench_configs/engine_bench.dbc)",
+        "engine on a dynamometer (bench_configs/engine_bench.dbc)",
+    ),
+    "hydraulic_axis": _Entry(
+        "hilrt.models.hydraulic_axis_bench:HydraulicAxisBench",
+        "hydraulic axis against a specimen (bench_configs/hydraulic_axis_bench.dbc)",
+    ),
+    "motor": _Entry(
+        "hilrt.models.motor_bench:MotorBench",
+        "electric motor on a dynamometer (bench_configs/motor_bench.dbc)",
     ),
 }
 

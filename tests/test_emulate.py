@@ -82,7 +82,7 @@ def loop(on_bus: BenchOnBus, clock: Clock, **options: Any) -> tuple[int, int]:
 
 def test_every_listed_bench_can_be_made() -> None:
     names = [name for name, description in emulate.list_benches() if description]
-    assert names == ["engine"]
+    assert names == ["engine", "hydraulic_axis", "motor"]
     for name in names:
         assert emulate.make_bench(name).sends
 
@@ -293,7 +293,7 @@ def test_main_runs_on_a_real_bus_and_restores_the_signals(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"name": "motor"}, "no emulated bench 'motor'"),
+        ({"name": "pump"}, "no emulated bench 'pump'"),
         ({"database": Path("missing.dbc")}, "missing.dbc cannot be read"),
         ({"fault": "x"}, "--fault x"),
         ({"bus": {"interface": "socketcann"}}, "no interface 'socketcann'"),

@@ -17,7 +17,6 @@ MICRO_STEPS = 4
 MICRO_S = CYCLE_S / MICRO_STEPS
 
 DRIVE_LAG_S = 0.002
-STANDSTILL = 1.0  # rad/s
 #: A request for the other mode must stand so long.
 MODE_SWITCH_CYCLES = 20
 
@@ -51,6 +50,8 @@ class DynoData:
         The drive's reference changes at most so fast, enabled and while it brakes, rad/s².
     torque_slew : float
         The same in the torque mode, N m/s.
+    standstill : float
+        Below, a drive that brakes lets go, rad/s.
     """
 
     machine_inertia: float
@@ -65,6 +66,7 @@ class DynoData:
     slew: float
     brake_slew: float
     torque_slew: float
+    standstill: float
 
 
 class Dynamometer:
@@ -145,7 +147,7 @@ class Dynamometer:
         if not enabled:
             if self.mode is not Mode.SPEED:
                 self._enter(Mode.SPEED)
-            if abs(self.speed) < STANDSTILL and self._reference == 0.0:
+            if abs(self.speed) < self.data.standstill and self._reference == 0.0:
                 self._driving = False
                 return 0.0
             return self._control_speed(0.0, self.data.brake_slew)

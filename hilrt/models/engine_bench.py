@@ -56,6 +56,7 @@ DYNO = DynoData(
     slew=2500.0,
     brake_slew=400.0,
     torque_slew=5000.0,
+    standstill=1.0,
 )
 OVERSPEED = 720.0  # rad/s
 

@@ -1,0 +1,177 @@
+"""An electric motor with its inverter on a dynamometer: physics and sensors of the emulated bench.
+
+Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.emulate` puts
+it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+from hilrt.models.bench_sequence import BenchSequence, Demand
+from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, Mode
+
+# ---- motor and inverter ------------------------------------------------------------------------
+
+PEAK_TORQUE = 120.0  # N m
+PEAK_POWER = 48e3  # W: above 400 rad/s the torque falls with the speed
+SPEED_MAX = 1200.0  # rad/s; the inverter gives no torque beyond
+CURRENT_LAG_S = 0.003
+COPPER_LOSS = 0.15  # W/(N m)²
+IRON_LOSS = 0.6  # W s/rad
+DRAG = 0.001  # N m s/rad
+DC_VOLTAGE = 400.0  # V, without load
+DC_RESISTANCE = 0.08  # Ω
+HEAT_CAPACITY = 4000.0  # J/K, of the winding
+COOLING = 12.0  # W/K
+COOLANT = 25.0  # °C
+WINDING_MAX = 155.0  # °C
+
+# ---- dynamometer -------------------------------------------------------------------------------
+
+# Small inertias on a stiff shaft: 60 Hz between them.
+DYNO = DynoData(
+    machine_inertia=0.02,
+    inertia=0.05,
+    stiffness=2000.0,
+    damping=2.2,
+    friction=0.002,
+    torque_max=150.0,
+    gain=8.0,
+    reset=0.06,
+    feed_forward=0.06,
+    slew=4000.0,
+    brake_slew=600.0,
+    torque_slew=20000.0,
+    standstill=0.02,
+)
+OVERSPEED = 1250.0  # rad/s
+
+# ---- sensors -----------------------------------------------------------------------------------
+
+SPEED_NOISE = 0.01  # rad/s, standard deviation
+TORQUE_NOISE = 0.1  # N m
+TEMPERATURE_NOISE = 0.05  # K
+
+
+class FaultCause(IntEnum):
+    """Values of ``MotorSlow.FaultCause``."""
+
+    NONE = 0
+    DEMAND_LOST = 1
+    OVERSPEED = 2
+    OVERHEATED = 3
+
+
+def torque_limit(speed: float) -> float:
+    """Largest torque of the motor [N m] at a speed [rad/s], in either direction."""
+    speed = abs(speed)
+    if speed >= SPEED_MAX:
+        return 0.0
+    return min(PEAK_TORQUE, PEAK_POWER / speed) if speed > 0.0 else PEAK_TORQUE
+
+
+class MotorBench:
+    """Motor with inverter, dynamometer and the bench's own sequence control.
+
+    Parameters
+    ----------
+    seed : int
+        Of the sensor noise.
+    """
+
+    #: Messages it listens to, with the signals it reads.
+    receives: Mapping[str, tuple[str, ...]] = {
+        "DynoDemand": ("Speed", "Torque", "Mode", "Enable", "Alive"),
+        "MotorDemand": ("Torque", "Alive"),
+    }
+    #: Messages it sends, with the number of cycles between two of them.
+    sends: Mapping[str, int] = {"MotorFast": 1, "MotorSlow": 10}
+
+    def __init__(self, seed: int = 0) -> None:
+        self._noise: Callable[[float, float], float] = random.Random(seed).gauss
+        # set-points
+        self._dyno_demand = Demand()
+        self._motor_demand = Demand()
+        self._speed_demand = self._dyno_torque_demand = self._motor_torque_demand = 0.0
+        self._mode = Mode.SPEED
+        self._enable = False
+        # state
+        self.sequence = BenchSequence()
+        self.dyno = Dynamometer(DYNO)
+        self.motor_torque = 0.0
+        self.winding = COOLANT
+        self.dc_current = 0.0
+        self._lag = 1.0 - math.exp(-CYCLE_S / CURRENT_LAG_S)
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asks the bench to be enabled."""
+        return self._enable
+
+    def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
+        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        if message == "DynoDemand":
+            self._dyno_demand.seen(values["Alive"], now)
+            self._speed_demand = values["Speed"]
+            self._dyno_torque_demand = values["Torque"]
+            self._mode = Mode(int(values["Mode"]))
+            self._enable = values["Enable"] != 0
+        elif message == "MotorDemand":
+            self._motor_demand.seen(values["Alive"], now)
+            self._motor_torque_demand = values["Torque"]
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
+        dyno, sequence = self.dyno, self.sequence
+        age = now - min(self._dyno_demand.moved_at, self._motor_demand.moved_at)
+        if sequence.advance(now, requested=self._enable, demand_age=age, trip=self._trip()):
+            dyno.start()
+        self._motor()
+        dyno.advance(
+            self.motor_torque - DRAG * dyno.machine_speed,
+            enabled=sequence.enabled,
+            speed=self._speed_demand,
+            torque=self._dyno_torque_demand,
+            mode=self._mode,
+        )
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message as the sensors see them, without the counter."""
+        noise, dyno = self._noise, self.dyno
+        if message == "MotorFast":
+            return {
+                "ShaftSpeed": dyno.speed + noise(0.0, SPEED_NOISE),
+                "ShaftTorque": dyno.shaft_torque + noise(0.0, TORQUE_NOISE),
+                "DynoTorque": dyno.torque,
+            }
+        return {
+            "Enabled": float(self.sequence.enabled),
+            "State": float(self.sequence.state),
+            "Mode": float(dyno.mode),
+            "FaultCause": float(self.sequence.fault),
+            "DcVoltage": DC_VOLTAGE - DC_RESISTANCE * self.dc_current,
+            "DcCurrent": self.dc_current,
+            "WindingTemp": self.winding + noise(0.0, TEMPERATURE_NOISE),
+        }
+
+    def _trip(self) -> FaultCause:
+        if abs(self.dyno.speed) > OVERSPEED:
+            return FaultCause.OVERSPEED
+        return FaultCause.OVERHEATED if self.winding > WINDING_MAX else FaultCause.NONE
+
+    def _motor(self) -> None:
+        """Torque, losses and temperature over one cycle."""
+        speed = self.dyno.machine_speed
+        target = 0.0
+        if self.sequence.enabled:
+            most = torque_limit(speed)
+            target = max(-most, min(most, self._motor_torque_demand))
+        self.motor_torque += self._lag * (target - self.motor_torque)
+        loss = COPPER_LOSS * self.motor_torque**2
+        power = self.motor_torque * speed + loss + IRON_LOSS * abs(speed)
+        self.dc_current = power / (DC_VOLTAGE - DC_RESISTANCE * self.dc_current)
+        self.winding += CYCLE_S * (loss - COOLING * (self.winding - COOLANT)) / HEAT_CAPACITY
