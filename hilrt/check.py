@@ -15,6 +15,7 @@ from hilrt.adjust import check_monitor
 from hilrt.check_alarms import check_alarms, check_procedures
 from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
+from hilrt.check_record import check_record
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
 from hilrt.errors import ConfigError
@@ -92,6 +93,7 @@ def check(
     check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     check_monitor(tables, findings)
+    check_record(topology, findings)
     check_mu(topology, findings)
     return findings.problems
 

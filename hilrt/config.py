@@ -299,6 +299,31 @@ class Match(Table):
     timeout: Positive = 20.0
 
 
+class TriggerTable(Table):
+    """``[[record.trigger]]``: something around which the session is recorded; one of the four."""
+
+    #: Flag of the reliability; triggers as long as it is up.
+    flag: str | None = None
+    #: Recorded signal; triggers as long as it is beyond `above` or `below`.
+    signal: str | None = None
+    above: float | None = None
+    below: float | None = None
+    #: Name of an alarm; triggers as long as it is active.
+    alarm: str | None = None
+    #: Cause of an event, such as "mark".
+    event: str | None = None
+
+
+class RecordTable(Table):
+    """``[record]``: what of a session goes into its log."""
+
+    #: Record only around these; empty: everything.
+    trigger: list[TriggerTable] = []
+    #: Time before and after a trigger that is recorded, s.
+    before: NonNegative = 5.0
+    after: NonNegative = 5.0
+
+
 class Adjustable(Table):
     """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
 
@@ -339,6 +364,7 @@ class Session(Table):
     stop: list[Step] = []
     reliability: Reliability = msgspec.field(default_factory=Reliability)
     monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
+    record: RecordTable = msgspec.field(default_factory=RecordTable)
 
 
 class SessionFile(msgspec.Struct, frozen=True):

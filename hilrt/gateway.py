@@ -29,6 +29,8 @@ from hilrt.errors import ConfigError, HilrtError, ProtocolError
 from hilrt.guardian import DRIVING, NS, SILENT, BenchView, Guardian, Notice, State
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.peer import Peer
+from hilrt.record import frame_batch
+from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 from hilrt_adapters.can_bus import CanBus, open_bus
@@ -79,6 +81,8 @@ class Gateway:
         Process whose end is a reason to end; None: nobody's.
     clock : callable
         Monotonic clock, ns.
+    frames : FrameFeed, optional
+        Records what is on the bus.
     """
 
     def __init__(
@@ -89,8 +93,10 @@ class Gateway:
         idle_timeout: float = 2.0,
         parent: int | None = None,
         clock: Callable[[], int] = time.monotonic_ns,
+        frames: FrameFeed | None = None,
     ) -> None:
         self.bench = bench
+        self.frames = frames
         self.bus = bus
         self.peer = peer
         self.parent = parent
@@ -147,6 +153,8 @@ class Gateway:
                 # the safe profile, without what may raise again.
                 traceback.print_exc()
                 return self._secure_blind(f"{type(error).__name__}: {error}")
+        if self.frames is not None:
+            self.frames.flush()  # before the master hears that this is all
         if self._stop_asked:
             self.peer.send(wire.Stopped())
         return 0
@@ -184,8 +192,10 @@ class Gateway:
         if house:
             self._house_at = now + HOUSEKEEPING_NS
             self._watch_over(now)
+            if self.frames is not None:
+                self.frames.keep()
         self._demand(now)
-        if (bench or house) and self.receiver.take(self.bus.drain()):
+        if (bench or house) and self.receiver.take(self._drain()):
             self._realised = self.bench.realised(self.receiver.y)
             if now - self._master_seen < MASTER_READS_NS:
                 self._measurements()
@@ -199,6 +209,12 @@ class Gateway:
         if now - self._collected_at > COLLECT_EVERY_NS:
             self._collected_at = now
             self.collect(COLLECT_WITHIN_NS)
+
+    def _drain(self) -> list[Frame]:
+        frames = self.bus.drain()
+        if frames and self.frames is not None:
+            self.frames.received(frames if self.bus.system_clock else self.receiver.timed(frames))
+        return frames
 
     def _demand(self, now: int) -> None:
         """Send what the guardian says, when each message is due."""
@@ -314,6 +330,8 @@ class Gateway:
     def _send(self, frame: Frame) -> None:
         try:
             self.bus.send(frame)
+            if self.frames is not None:
+                self.frames.sent(frame)
             self.bus_watch.sent(0, ok=True)
         except (can.CanError, OSError) as error:
             self.bus_watch.sent(self.clock(), ok=False)
@@ -333,6 +351,7 @@ class Gateway:
             "receive_errors": self.bus.errors,
             "send_errors": self._send_errors,
             "malformed": self._malformed,
+            "frames_unrecorded": 0 if self.frames is None else self.frames.dropped,
         }
 
     # ---- to the master ---------------------------------------------------------------------
@@ -418,9 +437,12 @@ def main(
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
         peer.connect()
         bus = open_bus(options.bus, bench.received, f"[subsystems.{subsystem}] bus")
+        frames = _open_frames(subsystem, bench, peer)
         try:
-            return _serve(bench, bus, peer, parent)
+            return _serve(bench, bus, peer, parent, frames)
         finally:
+            if frames is not None:
+                frames.close()
             bus.close()
     except ConfigError as error:
         print(error, file=sys.stderr, flush=True)
@@ -435,9 +457,17 @@ def main(
             peer.close()
 
 
-def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int) -> int:
+def _open_frames(subsystem: str, bench: Bench, peer: Peer) -> FrameFeed | None:
+    """Where the session says that frames are recorded; None if they are not."""
+    address = os.environ.get(frame_batch.VARIABLE)
+    if not address or not bench.options.record_frames:
+        return None
+    return FrameFeed(address, subsystem, peer.socket.context)
+
+
+def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int, frames: FrameFeed | None) -> int:
     idle = bench.options.idle_timeout or IDLE_HEARTBEATS * peer.heartbeat_s
-    gateway = Gateway(bench, bus, peer, idle, parent)
+    gateway = Gateway(bench, bus, peer, idle, parent, frames=frames)
 
     def terminate(number: int, frame: object) -> None:
         gateway.terminated = True

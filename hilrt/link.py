@@ -73,6 +73,8 @@ class Link(abc.ABC):
     actuation_delay: float = 0.0
     #: Newest outputs of a bench, also while no session runs; None where they are not known.
     latest: Floats | None = None
+    #: Buses whose frames the subsystem's process hands to the recorder.
+    buses: Sequence[str] = ()
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf

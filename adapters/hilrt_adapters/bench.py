@@ -87,6 +87,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
     #: What is particular about single messages, a table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
+    #: Record the frames on the bus beside the decoded values.
+    record_frames: bool = True
 
 
 @dataclass(frozen=True)

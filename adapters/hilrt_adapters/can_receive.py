@@ -245,6 +245,11 @@ class Receiver:
                 self.counters["unknown"] += 1
         return new
 
+    def timed(self, frames: Sequence[Frame]) -> list[Frame]:
+        """The same frames with times of this machine's clock instead of a device's."""
+        mono, real = self._clock(), time.time_ns()
+        return [f._replace(t_ns=real - self._age(f.t_ns, mono, real)) for f in frames]
+
     def _age(self, stamp: int, mono: int, real: int) -> int:
         """How long a frame has been waiting to be read, ns."""
         if not stamp:

@@ -53,6 +53,7 @@ class GatewayLink(RemoteLink):
         super().__init__(name, options, folder)
         self.bench_options = cast(BenchOptions, options)
         self.actuation_delay = self.bench_options.actuation_delay
+        self.buses = (name,) if self.bench_options.record_frames else ()
         steps = len(self.bench_options.inputs)
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
         self.stop_timeout = self.safe_timeout

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import can
+from can.util import channel2int
 
 from hilrt.logs.export_file import Exported
 from hilrt.logs.source import Source
@@ -18,15 +19,22 @@ def export_can(
     """All frames between the times, in the order of the log."""
     result = Exported(out)
     epoch = source.epoch_ns
+    numbers: dict[str, int] = {}  # of buses that have none in their name; candump keeps names
     with can.Logger(out) as logger:
         for frame in source.frames():
             epoch = epoch or frame.time_ns
             if span[0] <= frame.time_ns - epoch <= span[1]:
-                logger.on_message_received(to_message(frame))
+                message = to_message(frame)
+                if out.suffix != ".log" and channel2int(message.channel) is None:
+                    message.channel = numbers.setdefault(frame.bus, len(numbers))
+                logger.on_message_received(message)
                 result.frames += 1
     if not result.frames:
         raise source.fail(
             "holds no CAN frames in this time; sessions record them where a gateway owns a bus, "
             "imports of CAN logs always"
         )
+    if len(numbers) > 1:
+        named = ", ".join(f"{bus or 'without a name'}: {n + 1}" for bus, n in numbers.items())
+        result.notes.append(f"names of the buses; they are the channels {named}")
     return result

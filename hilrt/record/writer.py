@@ -130,13 +130,13 @@ class Recorder:
         while self._end is None:
             ready = [source for source, _ in zmq_poll(self._sources, POLL_MS)]
             now = time.monotonic()
-            if self._frames in ready:
-                self._take_frames(self._frames.recv())
-            if self._socket in ready:
+            if self._socket in ready:  # first: frames are of a session that has begun
                 self._heard_at = now
                 self._take(self._socket.recv_multipart())
             elif now - self._heard_at >= QUIET_S and (self.stop or self._master_is_gone()):
                 break  # drained
+            if self._frames in ready:
+                self._take_frames(self._frames.recv())
             if self._recording is not None and now - flushed >= CHUNK_S:
                 self._recording.flush()
                 self._recording.sync()

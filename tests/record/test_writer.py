@@ -12,10 +12,25 @@ import zmq
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
+from hilrt.logs.contents import read_contents
+from hilrt.logs.frames import Flag
+from hilrt.logs.log_file import LogFile
 from hilrt.record import cdr, writer
 from hilrt.record import recording as file_writer
 from hilrt.record.feed import Feed
-from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.frame_batch import FrameBatch, Pass, encode
+from hilrt.record.frame_feed import FrameFeed
+from hilrt.record.messages import (
+    ASIDE,
+    Attachment,
+    Begin,
+    End,
+    Event,
+    Limit,
+    Signal,
+    Topic,
+    Trigger,
+)
 from hilrt.record.reader import load_log
 from hilrt.record.writer import Recorder, Recording
 
@@ -26,6 +41,8 @@ TOPICS = [
     Topic("sent", [Signal("vehicle.engine_torque:sent", "N*m")]),
 ]
 EPOCH_NS = 1_780_000_000_000_000_000
+CLOCK_NS = 77_000_000_000
+MS = 1_000_000
 
 
 def begin_in(folder, topics=TOPICS):
@@ -92,6 +109,84 @@ def test_missing_rows_leave_an_event_with_both_ends(tmp_path):
     assert "5 rows" in gaps[1].text
     assert log.metadata["rows"] == "20"
     assert log.metadata["rows_missing"] == "25"
+
+
+def frame_batch(first, at_ms, count, sent=False):
+    """A batch of the bus `engine`; identifiers count on, times are session time."""
+    frames = [(first + i, bytes([i]), 0, False) for i in range(count)]
+    return encode(FrameBatch("engine", first, [Pass(sent, CLOCK_NS + at_ms * MS, 0, frames)]))
+
+
+def with_frames(folder, trigger=None):
+    begin = begin_in(folder)
+    begin.buses, begin.clock_ns, begin.trigger = ["engine"], CLOCK_NS, trigger
+    return Recording(begin)
+
+
+def test_frames_stand_beside_the_rows(tmp_path):
+    recording = with_frames(tmp_path)
+    recording.batch(0, np.arange(10) * MS, np.zeros((10, 3)))
+    recording.raw_frames(frame_batch(0, 4, 2))
+    recording.raw_frames(frame_batch(2, 6, 1, sent=True))
+    recording.raw_frames(frame_batch(8, 9, 1))
+    recording.finish(End(b"", 10, 0))
+    found = list(LogFile(recording.path).frames())
+    assert [(f.time_ns - EPOCH_NS, f.bus, f.identifier, f.flags) for f in found] == [
+        (4 * MS, "engine", 0, 0),
+        (4 * MS, "engine", 1, 0),
+        (6 * MS, "engine", 2, Flag.SENT),
+        (9 * MS, "engine", 8, 0),
+    ]
+    log = load_log(tmp_path)
+    assert (log.metadata["frames"], log.metadata["frames_missing"]) == ("4", "5")
+    (gap,) = [event for event in log.events if event.cause == "frame_gap"]
+    assert (gap.level, gap.t, gap.until) == ("warning", 0.006, 0.009)
+    assert "5 CAN frames of engine" in gap.text
+    assert len(log.t) == 10
+
+
+def test_a_bus_without_a_frame_is_in_the_log(tmp_path):
+    recording = with_frames(tmp_path)
+    recording.finish(End(b"", 0, 0))
+    (topic,) = [topic for topic in read_contents(recording.path).topics if topic.frames]
+    assert (topic.name, topic.messages) == ("can/engine", 0)
+
+
+def test_around_a_trigger_rows_and_frames_are_written_and_what_is_left_out_is_named(tmp_path):
+    trigger = Trigger(10 * MS, 20 * MS, [Limit("engine.torque", above=1.0)])
+    recording = with_frames(tmp_path, trigger)
+    rows = np.zeros((300, 3))
+    rows[[100, 250], 0] = 2.0
+    for first in range(0, 300, 50):
+        if first == 150:
+            continue  # lost on the way, and not for want of a trigger
+        recording.raw_frames(frame_batch(first, first, 1))
+        times = np.arange(first, first + 50) * MS
+        recording.batch(first, times, rows[first : first + 50])
+    recording.aside(b"/snapshots", ASIDE.pack(300, 299 * MS), b"\x80")
+    recording.event(Event(299 * MS, "info", "session", "session", "the end"))
+    recording.finish(End(b"", 300, 1))
+    log = load_log(tmp_path)
+    kept = [*range(90, 121), *range(240, 271)]
+    np.testing.assert_array_equal(np.round(log.t * 1000), kept)
+    frames = LogFile(recording.path).frames()
+    assert [(f.time_ns - EPOCH_NS) // MS for f in frames] == [100, 250]
+    pauses = [(e.t, e.until) for e in log.events if e.cause == "record_pause"]
+    assert pauses == [(0.0, 0.09), (0.12, 0.24), (0.27, 0.299)]
+    assert [(e.t, e.until) for e in log.events if e.cause == "record_gap"] == [(0.149, 0.2)]
+    assert log.metadata["rows"] == "62"
+    assert log.metadata["rows_missing"] == "50"
+    assert log.metadata["rows_left_out"] == str(250 - 62)
+    assert log.events[-1].text == "the end"
+    contents = {topic.name: topic.messages for topic in read_contents(recording.path).topics}
+    assert contents["snapshots"] == 1
+
+
+def test_a_master_that_vanished_leaves_what_came_before(tmp_path):
+    recording = with_frames(tmp_path, Trigger(10 * MS, 0))
+    recording.batch(0, np.arange(50) * MS, np.zeros((50, 3)))
+    recording.finish(None)
+    np.testing.assert_array_equal(np.round(load_log(tmp_path).t * 1000), range(39, 50))
 
 
 def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
@@ -191,6 +286,42 @@ def test_recorder_ends_when_told(master, tmp_path):
     np.testing.assert_array_equal(log["engine.torque"], np.arange(100.0))
     assert log.attachments["summary.json"] == b'{"steps": 100}'
     assert not log.truncated
+
+
+def test_frames_of_a_gateway_that_ended_are_in_the_log(tmp_path):
+    feed = Feed(TOPICS)
+    address = f"ipc://{tmp_path}/frames"
+    recorder = Recorder(feed.address, frames=address)
+    frames = FrameFeed(address, "engine", feed._context, lambda: CLOCK_NS + 5 * MS)
+    assert feed._socket.poll(5000, zmq.POLLOUT)
+    feed.begin(tmp_path / "run", "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
+    feed.end()
+    for i in range(100):
+        frames.sent((i, b"", 0, False))
+        if i % 10 == 9:
+            frames.flush()
+    frames.close()
+    assert recorder._frames.poll(5000)
+    assert recorder.run() == 0
+    feed.close()
+    found = list(LogFile(tmp_path / "run" / "session.mcap").frames())
+    assert [frame.identifier for frame in found] == list(range(100))
+    assert {frame.time_ns - EPOCH_NS for frame in found} == {5 * MS}
+
+
+def test_frames_follow_a_grid_that_was_stretched(master, tmp_path):
+    feed, recorder = master
+    feed.begin(tmp_path, "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
+    feed.stretched(CLOCK_NS + 4 * MS, 2 * MS)
+    feed.end()
+    recorder._take_frames(frame_batch(0, 3, 1))  # before the session: of no interest
+    for _ in range(2):
+        recorder._take(recorder._socket.recv_multipart())
+    for i, at in enumerate((3, 5, 9)):
+        recorder._take_frames(frame_batch(i, at, 1))
+    assert recorder.run() == 0
+    times = [f.time_ns - EPOCH_NS for f in LogFile(tmp_path / "session.mcap").frames()]
+    assert times == [3 * MS, 4 * MS, 7 * MS]
 
 
 def test_recorder_closes_the_log_when_the_master_is_gone(master, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ import numpy as np
 
 from hilrt import registry
 from hilrt.assembly import build_numerics, initialize
+from hilrt.check_record import build_trigger
 from hilrt.config import SessionFile, load_session
 from hilrt.jacobians import JacobianKeeper
 from hilrt.link import Ports
@@ -19,7 +20,7 @@ from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import NullFeed
-from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic
+from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
 from hilrt.record.snapshots import Snapshots
 from hilrt.record.writer import Recording
 from hilrt.signals import RowWriter, build_topics
@@ -45,10 +46,16 @@ class DirectFeed(NullFeed):
         self.lost = set(lost)
         self.recording: Recording | None = None
 
-    def open(self, folder: Path, attachments: list[Attachment], metadata: dict[str, str]) -> None:
-        self.recording = Recording(
-            Begin(str(folder), "test", EPOCH_NS, list(self.topics), attachments, metadata)
-        )
+    def open(
+        self,
+        folder: Path,
+        attachments: list[Attachment],
+        metadata: dict[str, str],
+        trigger: Trigger | None = None,
+    ) -> None:
+        head = Begin(str(folder), "test", EPOCH_NS, list(self.topics), attachments, metadata)
+        head.trigger = trigger
+        self.recording = Recording(head)
 
     def commit(self, t_ns: int) -> None:
         assert self.recording is not None
@@ -93,7 +100,8 @@ async def _record(file: SessionFile, folder: Path, duration: float, lost: Sequen
     plan, state, exchange = await build_numerics(links, tables, initialized, shadow=False)
     feed = DirectFeed(build_topics(plan), lost=lost)
     facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
-    feed.open(folder, attachments_of(file, links, facts), head_of(file))
+    trigger = build_trigger(tables, feed.topics)
+    feed.open(folder, attachments_of(file, links, facts), head_of(file), trigger)
     master = Master(plan, state, exchange, None, feed, StatusPublisher(None, "test", duration))
     if state.model is not None:
         master.jacobians = JacobianKeeper(plan.network, tables, links, state.model)

@@ -70,6 +70,36 @@ def test_a_gap_is_named_and_the_replay_goes_on_from_the_next_snapshot(tmp_path):
     assert any("resumed from the snapshot at 0.075" in line for line in describe(outcome))
 
 
+def test_what_was_recorded_around_triggers_is_replayed_from_the_snapshots_before(tmp_path):
+    whole = load_log(record_file("two_mass.toml", tmp_path / "whole", duration=0.5))
+    speed = whole["mass1.v"]
+    crossed = float(np.quantile(speed, 0.98))
+    hit = whole.time_ns("mass1.v")[speed > crossed]
+    path = record_file(
+        "two_mass.toml",
+        tmp_path / "part",
+        f'record.trigger=[{{signal="mass1.v", above={crossed}}}]',
+        "record.before=0.02",
+        "record.after=0.03",
+        duration=0.5,
+    )
+    log = load_log(path)
+    kept = log.time_ns("mass1.v")
+    wanted = [t for t in whole.time_ns("mass1.v") if np.any((hit - 2e7 <= t) & (t <= hit + 3e7))]
+    assert set(wanted) <= set(kept)
+    assert len(kept) < len(whole.t)
+    assert log.metadata["rows_left_out"] == str(len(whole.t) - len(kept))
+    assert log.metadata["rows_missing"] == "0"
+    outcome = replay(path)
+    assert outcome.difference is None
+    assert outcome.skipped == 0  # each part begins where the state is known
+    assert outcome.steps == len(kept)
+    pauses = [event for event in log.events if event.cause == "record_pause"]
+    assert [(gap.begin, gap.end) for gap in outcome.gaps] == pytest.approx(
+        [(pause.t, pause.until) for pause in pauses if pause.until < 0.5]
+    )
+
+
 def test_a_gap_without_a_snapshot_after_it_ends_the_replay(tmp_path):
     path = record_file("two_mass.toml", tmp_path, duration=0.1, lost=[98])
     outcome = replay(path)
