@@ -105,6 +105,7 @@ async def build_numerics(
         plan.step,
         [options.late.max_misses for options in tables.subsystems.values()],
         derivatives=plan.rows - 1 if plan.taylor else 0,
+        catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
     )
     exchange.start(0.0, samples)
     return Numerics(plan, start(plan, 0.0, y0, u0, model), exchange)

@@ -17,7 +17,7 @@ from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_record import check_record
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
-from hilrt.config import InputOptions, Session, SessionFile, nearest, read_session
+from hilrt.config import InputOptions, Late, Session, SessionFile, nearest, read_session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports
 from hilrt.problems import Findings, Problem
@@ -81,6 +81,7 @@ def check(
                 f"is not used by the adapter {tables.subsystems[name].adapter!r}",
                 'leave it out, or set adapter = "zeromq"',
             )
+        _check_rejoin(name, tables.subsystems[name].late, link_class, findings)
     topology = Topology(tables, ports, physical)
     for name, known in ports.items():
         if known is not None:
@@ -96,6 +97,17 @@ def check(
     check_record(topology, findings)
     check_mu(topology, findings)
     return findings.problems
+
+
+def _check_rejoin(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
+    """Only a solver in a process of its own can come back."""
+    if not late.rejoin or (issubclass(link_class, RemoteLink) and not link_class.physical):
+        return
+    if link_class.physical:
+        reason = "is a bench, which is never armed again by itself"
+    else:
+        reason = "runs in the master's process, which it cannot leave without ending the session"
+    findings.error(f"subsystems.{name}.late", "rejoin", True, reason, "leave it out")
 
 
 def _check_time(tables: Session, findings: Findings) -> None:

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hilrt.backlog import Backlog
 from hilrt.clock import monotonic_ns
 from hilrt.doorbell import Doorbell
 from hilrt.errors import PeerLost, SolverError
 from hilrt.link import Arrival, Link
 from hilrt.network import Network
+from hilrt.peer_times import AnswerTimes, PeerTimes
+from hilrt.rejoin import Returns
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Sample
 from hilrt.step_state import StepInput, StepState
@@ -40,6 +43,8 @@ class Exchange:
         Consecutive due ticks without a sample after which each subsystem counts as lost.
     derivatives : int
         Number of output derivatives to keep.
+    catch_up : sequence of bool
+        Subsystems that get what they missed in steps of their own length, not merged into one.
 
     Attributes
     ----------
@@ -53,8 +58,15 @@ class Exchange:
         Samples taken in so far.
     latched : bool
         Whether the next cut leaves what arrives from now on for the one after it.
-    age, compute_us : ndarray, shape (n,)
-        Age of the newest sample at the cut [s], and what the subsystem took for its step.
+    rest_ns : int
+        `StepInput.rest` of the next cut, ns.
+    age, compute_us, wire_us : ndarray, shape (n,)
+        Age of the newest sample at the cut [s]; what the subsystem took for its step; and its time
+        on the wire (`PeerTimes.wire`), NaN where unknown.
+    rejoined : ndarray of int, shape (n,)
+        How often each subsystem has come back.
+    times : list of PeerTimes
+        Of all answers noted by `note_times`.
     """
 
     def __init__(
@@ -64,6 +76,7 @@ class Exchange:
         step: float,
         max_misses: Sequence[int],
         derivatives: int = 0,
+        catch_up: Sequence[bool] = (),
     ) -> None:
         n = len(links)
         self.network = network
@@ -75,6 +88,11 @@ class Exchange:
         self.lost = np.zeros(n, dtype=np.intp)
         self.age = np.zeros(n)
         self.compute_us = np.zeros(n)
+        self.wire_us = np.full(n, np.nan)
+        self.rejoined = np.zeros(n, dtype=np.intp)
+        self.times = [PeerTimes() for _ in links]
+        self._answers: list[tuple[PeerTimes, AnswerTimes]] = []
+        self._waits_from = np.nan  # session time at which `collect` began
         # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
         self._physical = [link.physical for link in links]
         self.benches = {link.name for link in links if link.physical}
@@ -91,14 +109,18 @@ class Exchange:
         self._busy = [False] * n
         self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
+        self._backlogs = [Backlog() if own else None for own in catch_up or [False] * n]
+        self._measured = np.zeros((1, len(network.inputs)))
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
         self._last_words: dict[str, str] = {}
         self._doorbell: Doorbell | None = None
         self._next_ns = 0
         self.taken = 0
+        self.rest_ns = 0
         self.latched = False
         self._open = True  # `start` puts the first samples in
         self._reporting = [link for link in links if isinstance(link, RemoteLink)]
+        self._returns = Returns(network, links)
         #: All remote links share it: one look at its socket serves them all.
         self._hub = self._reporting[0].hub if self._reporting else None
 
@@ -141,10 +163,10 @@ class Exchange:
     def _look(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
         """Who is due, who is late, and how old everything is at a communication point."""
         given, t = self.given, t_ns * 1e-9
-        given.regular = True
+        given.regular, given.rest = True, self.rest_ns * 1e-9
         given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
         for s in range(len(self.links)):
-            due = tick % self._every[s] == 0
+            due = tick % self._every[s] == 0 and not self._ahead(s, t_ns)
             age = t - self._newest[s]
             if self._physical[s]:
                 given.reached[s] = t
@@ -152,22 +174,33 @@ class Exchange:
                 given.regular &= due
                 late = missing = age > self._patience[s]
             else:
-                given.busy[s] = self._busy[s]
-                missing = due and self._busy[s]
-                # An answer that came after its tick is there, but still behind by that much.
-                late = due and (missing or given.reached[s] != t)
-                given.regular &= due and not late
+                backlog = self._backlogs[s]
+                if backlog is None:
+                    given.busy[s] = self._busy[s]
+                    missing = due and self._busy[s]
+                    # An answer that came after its tick is there, but still behind by that much.
+                    late = due and (missing or given.reached[s] != t)
+                else:  # it gets every interval, in its turn
+                    given.reached[s] = backlog.end_ns * 1e-9
+                    late = missing = due and self._newest[s] != t
+                given.regular &= due and not late and not given.rejoined[s]
             given.due[s] = due
             given.late[s] = late
             self.age[s] = age
             self._missing[s] = missing
         return given
 
+    def _ahead(self, s: int, t_ns: int) -> bool:
+        """Whether a stepped solver is under way to a point beyond `t_ns`, having stepped across."""
+        return self._busy[s] and self._answer_ns[s] > t_ns
+
     def _take_arrivals(self, t_ns: int) -> None:
         """Put what has arrived, and is for the cut at `t_ns` [ns], into `given`."""
         if not self._open:  # the first look at a new interval
-            self.given.fresh[:] = False
+            self.given.fresh[:] = self.given.event[:] = False
             self.given.has_middle = False
+            if self._returns:
+                self.given.rejoined[:] = False
             self._open = True
         if self._hub is not None:
             self._hub.drain()
@@ -184,7 +217,30 @@ class Exchange:
             return
         for _, sample, t_arrived in self._parked[s]:
             self._take(s, sample, t_arrived if self._physical[s] else self._answer_ns[s] * 1e-9)
+            link = self.links[s]
+            if s in self._returns.restarted:
+                self._returns.restarted.remove(s)
+                self.given.rejoined[s] = self.given.event[s] = True
+                self.rejoined[s] += 1
+            elif isinstance(link, RemoteLink) and not link.physical:
+                self._keep_times(s, link, sample.compute_us, t_arrived)
         self._parked[s].clear()
+
+    def _keep_times(self, s: int, link: RemoteLink, compute_us: float, t_arrived: float) -> None:
+        """How long an answer took and why, for `note_times` to count in the slack."""
+        wire, wait = link.way_us, np.nan
+        if self._waits_from == self._waits_from:  # as fast as possible
+            wait = max(0.0, t_arrived - self._waits_from) * 1e6
+            # One that was there before anybody looked has a round trip of unknown length.
+            wire = link.round_trip_us - compute_us if wait else np.nan
+        self.wire_us[s] = wire
+        self._answers.append((self.times[s], AnswerTimes(compute_us, wire, wait)))
+
+    def note_times(self) -> None:
+        """Count the times of the answers taken since the last call; for the slack."""
+        for times, answer in self._answers:
+            times.add(answer)
+        self._answers.clear()
 
     def _take(self, s: int, sample: Sample, t_end: float) -> None:
         given = self.given
@@ -214,15 +270,15 @@ class Exchange:
             given.dy[:n, part] = sample.dy[:n]
         if sample.realised is not None:
             given.realised[inputs] = sample.realised
+        given.event[s] |= sample.event_t is not None
         self.compute_us[s] = sample.compute_us
         if self._physical[s]:
             valid = given.t_valid[part]
             newest = np.fmax.reduce(valid, initial=self._newest[s]) if len(valid) else t_end
             self._newest[s] = float(newest)
         else:
-            self._newest[s] = t_end
-            given.covered[s] = t_end - given.reached[s]
-            given.reached[s] = t_end
+            given.covered[s] = t_end - self._newest[s]
+            self._newest[s] = given.reached[s] = t_end
             self._busy[s] = False
 
     def _count_miss(self, s: int, due: bool, missing: bool) -> None:
@@ -233,8 +289,10 @@ class Exchange:
         self._misses[s] += 1
         if self._misses[s] > self._max_misses[s]:
             self.reports()
-            words = self._last_words.get(self.links[s].name)
+            words, link = self._last_words.get(self.links[s].name), self.links[s]
             said = f"; it said: {words}" if words else ""
+            if isinstance(link, RemoteLink) and link.absent:
+                said = f"; it has not come back: {link.absent}"
             raise PeerLost(
                 self.links[s].name,
                 f"no sample for {self._misses[s]} ticks (late.max_misses is "
@@ -244,30 +302,92 @@ class Exchange:
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         tick, self._next_ns = self.given.tick, t_ns + h_ns
+        if self._returns:
+            self._measured = state.measured
         leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
         # Messages leave together: each would wake the thread that sends it anew.
         ready: list[tuple[RemoteLink, bytes]] = []
         for s, link in enumerate(self.links):
             if leaves[s]:
                 coefficients = state.sent[:, self._slices[s][1]]
-                if isinstance(link, RemoteLink):
-                    ready.append((link, link.encoded(tick, starts[s], steps[s], coefficients)))
-                else:
+                own_ns, backlog = self._every[s] * h_ns, self._backlogs[s]
+                if backlog is not None:
+                    backlog.add(tick, starts[s], steps[s], coefficients, t_ns + own_ns, own_ns)
+                    continue
+                if not isinstance(link, RemoteLink):
                     link.dispatch(tick, starts[s], steps[s], coefficients)
+                elif not link.absent:
+                    ready.append((link, link.encoded(tick, starts[s], steps[s], coefficients)))
                 if not self._physical[s]:
                     self._busy[s] = True
-                    self._answer_ns[s] = t_ns + self._every[s] * h_ns
+                    self._answer_ns[s] = t_ns + own_ns
         for remote, data in ready:
+            remote.sent_ns = remote.hub.clock()
             remote.hub.send(remote, data)
+        self._send_waiting()  # after all others
+
+    def _send_waiting(self) -> None:
+        """Send the next interval to every solver that has one waiting and is not busy."""
+        for s, backlog in enumerate(self._backlogs):
+            if backlog is None or not backlog.waiting or self._busy[s]:
+                continue
+            link, interval = self.links[s], backlog.waiting.popleft()
+            if isinstance(link, RemoteLink):
+                link.sent_ns = link.hub.clock()
+            if not isinstance(link, RemoteLink) or not link.absent:
+                link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
+            self._busy[s] = True
+            self._answer_ns[s] = interval.end_ns
+
+    @property
+    def behind(self) -> bool:
+        """Whether intervals wait for a solver to answer the one before."""
+        return any(backlog is not None and backlog.waiting for backlog in self._backlogs)
+
+    async def catch_up(self, until_ns: int) -> None:
+        """Send solvers that are `behind` what waits as fast as they answer, until `until_ns`.
+
+        A reading of the monotonic clock; for the time in which the master sleeps.
+        """
+
+        def nothing_new() -> bool:
+            before = self.taken
+            if monotonic_ns() < until_ns:
+                self.prefetch()
+            return self.taken == before
+
+        doorbell = Doorbell([] if self._hub is None else [self._hub.fileno()])
+        try:
+            while self.behind and monotonic_ns() < until_ns:
+                await doorbell.wait(nothing_new)
+        finally:
+            doorbell.close()
 
     def prefetch(self) -> None:
         """Take what has already arrived, shortly before the tick, to have less to do at it."""
         self._take_arrivals(self._next_ns)
+        self._send_waiting()
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
         for s in self._local:
             self._parked[s].extend(self.links[s].poll())
+            backlog = self._backlogs[s]
+            while backlog is not None and backlog.waiting:  # the master has left ticks out
+                self._parked[s].clear()
+                self._newest[s], self._busy[s] = self._answer_ns[s] * 1e-9, False
+                self._send_waiting()
+                self._parked[s].extend(self.links[s].poll())
+
+    def readmit(self) -> None:
+        """Have solvers that came back initialize at the next communication point; never waits."""
+        for s in self._returns.readmit(self._measured, self.given.t, self._next_ns * 1e-9):
+            self._parked[s].clear()
+            backlog = self._backlogs[s]
+            if backlog is not None:
+                backlog.restart(self._next_ns)
+            self._busy[s] = True
+            self._answer_ns[s] = self._next_ns
 
     def reports(self) -> list[tuple[str, Event]]:
         """Subsystem and event: what they have told for people since the last call, some of it."""
@@ -289,12 +409,43 @@ class Exchange:
                 complete &= bool(self._parked[s])
         return complete
 
+    def told_event(self) -> float | None:
+        """Session time [s] of the first discontinuity in the answers that wait for the next cut.
+
+        Only of those who can go back to it.
+        """
+        told = [
+            arrival.sample.event_t
+            for s, link in enumerate(self.links)
+            if link.can_go_back
+            for arrival in self._parked[s]
+            if arrival.sample.event_t is not None
+        ]
+        return min(told, default=None)
+
+    def send_back(self, t_ns: int) -> None:
+        """Have all that can go back end the step that has been answered at `t_ns` instead.
+
+        The others' answers wait for the point that they have stepped to.
+        """
+        for s, link in enumerate(self.links):
+            if link.can_go_back and self._parked[s]:
+                length_ns = t_ns - round(self.given.t * 1e9)
+                self._parked[s].clear()
+                self._answer_ns[s] = t_ns
+                backlog = self._backlogs[s]
+                if backlog is not None:
+                    backlog.end_ns = t_ns
+                link.go_back(self.given.tick, length_ns * 1e-9)
+
     def _owes(self, s: int, t_ns: int) -> bool:
         """Whether a stepped solver has yet to answer an advance that leads to `t_ns` or before."""
         return self._busy[s] and self._answer_ns[s] <= t_ns and not self._parked[s]
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
+        if self._hub is not None:
+            self._waits_from = self._hub.session_time()
         if self.answered(t_ns):
             return
         deadline = monotonic_ns() + int(timeout * 1e9)
@@ -302,6 +453,7 @@ class Exchange:
             fds = (link.fileno() for link in self.links)
             self._doorbell = Doorbell(fd for fd in fds if fd is not None)
         while not stopping():
+            self.readmit()
             await self._doorbell.wait(lambda: not self.answered(t_ns))
             if self.answered(t_ns):
                 return

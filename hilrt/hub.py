@@ -30,7 +30,9 @@ from hilrt.remote_link import RemoteLink
 from hilrt.wire import (
     MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
+    Error,
     Hello,
+    Message,
     Reject,
     Welcome,
     decode_from_peer,
@@ -121,7 +123,7 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
-        self._closed_links: list[RemoteLink] = []
+        self._closed_links: list[tuple[RemoteLink, bytes | None]] = []
         self._watchers = 0
         self._watching_fd = False
         self._context = zmq.Context()
@@ -198,12 +200,22 @@ class Hub:
 
     def _unreachable(self, link: RemoteLink) -> None:
         """A connection has closed; what the peer said before, such as why, is still to be read."""
-        if not self._draining:
-            self.drain()
-        elif link not in self._closed_links:
-            self._closed_links.append(link)
+        closed = (link, link.identity)
+        if self._draining:
+            if closed not in self._closed_links:
+                self._closed_links.append(closed)
             return
-        link.gone("its connection closed")
+        self.drain()
+        self._closed(*closed)
+
+    def _closed(self, link: RemoteLink, identity: bytes | None) -> None:
+        if link.identity is identity:  # else the peer is back already
+            link.gone("its connection closed")
+
+    def forget(self, link: RemoteLink) -> None:
+        """What still comes from a link's connection is a stranger's from now on."""
+        if link.identity is not None:
+            self._by_identity.pop(link.identity, None)
 
     def drain(self) -> None:
         """Hand everything that has arrived to the links, and see to heartbeats; never blocks."""
@@ -225,7 +237,7 @@ class Hub:
                 self._receive(identity, frame.bytes)
         self._draining = False
         while self._closed_links:
-            self._closed_links.pop().gone("its connection closed")
+            self._closed(*self._closed_links.pop())
         now = self.clock()
         if now >= self._keep_ns:
             self._keep(now)
@@ -272,16 +284,23 @@ class Hub:
         try:
             self._check_hello(link, hello)
             assert link is not None
+            before = link.identity
             link.accept(identity, hello, self.clock())
         except ProtocolError as error:
             name = STRANGER if link is None else link.name
             self.count(name, "rejected", str(error))
-            with contextlib.suppress(zmq.ZMQError):
-                self._socket.send(identity, _NOBLOCK_MORE)
-                self._socket.send(encode(Reject(reason=str(error))), _NOBLOCK)
+            self._tell(identity, Reject(reason=str(error)))
             return
         self._by_identity[identity] = link
+        if before is not None:
+            self._tell(before, Error(text="another connection under its name took its place"))
         self.send(link, encode(Welcome(session=self.session, heartbeat_s=self.heartbeat_s)))
+
+    def _tell(self, identity: bytes, message: Message) -> None:
+        """Send to a connection that is, or is no more, nobody's."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.send(identity, _NOBLOCK_MORE)
+            self._socket.send(encode(message), _NOBLOCK)
 
     def _check_hello(self, link: RemoteLink | None, hello: Hello) -> None:
         if hello.version != PROTOCOL_VERSION:
@@ -298,11 +317,8 @@ class Hub:
             raise ProtocolError(
                 f"subsystem {hello.name!r} is to be a {link.role}, not a {hello.role}"
             )
-        if link.identity is not None:
-            raise ProtocolError(
-                f"subsystem {hello.name!r} is already connected; "
-                "end the other process or use another name"
-            )
+        if refused := link.why_not():
+            raise ProtocolError(refused)
 
     # --- heartbeats ---------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
 from hilrt.draft import Draft
 from hilrt.errors import SessionFault
+from hilrt.event_points import EventPoints
 from hilrt.exchange import Exchange
 from hilrt.jacobians import JacobianKeeper
 from hilrt.monitor.status import StatusPublisher
@@ -36,6 +37,8 @@ CHANGES_PER_TICK = 20
 GARBAGE_TICKS = 64
 #: Most that is skipped at once, so that a long stall shows in the log at least once a second.
 LONGEST_SKIP_NS = 1_000_000_000
+#: Nothing is begun for solvers that are behind so shortly before the master wakes for a tick.
+QUIET_NS = 100_000
 #: How long the samples of all benches must be there before the session is no longer degraded.
 RECOVER_NS = 1_000_000_000
 
@@ -135,6 +138,10 @@ class Master:
         self.jacobians: JacobianKeeper | None = None
         #: Makes the step in the wait for its tick.
         self.draft: Draft | None = None
+        #: Puts communication points at discontinuities.
+        self.events: EventPoints | None = None
+        if clock is None and EventPoints.possible(exchange, plan):
+            self.events = EventPoints(exchange, plan)
         #: Told when a bench's samples stay away, and when they are back.
         self.on_degraded: Callable[[bool, str], None] | None = None
         self._degrading: set[str] = set()
@@ -169,9 +176,13 @@ class Master:
             if self.clock is not None:
                 if self.draft is not None:
                     self.draft.announce(tick, t_ns, elapsed_ns)
-                await self.clock.sleep_until(grid.clock_ns(t_ns))
+                await self._sleep_until(self.clock, grid.clock_ns(t_ns))
             else:
                 await self.exchange.collect(t_ns, self.step_timeout, self.stopping)
+                if self.events is not None and elapsed_ns and not self.stopping():
+                    before = t_ns - elapsed_ns
+                    t_ns = await self.events.stop(before, t_ns, self.step_timeout, self.stopping)
+                    elapsed_ns = t_ns - before
                 if self.jacobians is not None and not self.stopping():
                     await self.jacobians.look(tick, t_ns * 1e-9, self.state.measured[0])
                 await self._breathe(tick)
@@ -200,8 +211,23 @@ class Master:
             if self.clock is not None:
                 grid, t_ns = self._overrun(self.clock, grid, t_ns, duration_ns)
             elapsed_ns = t_ns - before
-            tick += elapsed_ns // self.step_ns if not self.plan.variable_step else 1
+            # Event points count, too: there is one rate then, and no use of the grid's numbers.
+            tick += 1 if self.plan.variable_step else max(1, elapsed_ns // self.step_ns)
             self.progress.count_step(elapsed_ns)
+
+    async def _sleep_until(self, clock: Clock, target_ns: int) -> None:
+        """Sleep; solvers that are behind get what they missed meanwhile."""
+        if not self.exchange.behind:
+            await clock.sleep_until(target_ns)
+            return
+        until_ns = clock.wake_ns(target_ns) - QUIET_NS
+        pursuit = asyncio.ensure_future(self.exchange.catch_up(until_ns))
+        try:
+            await clock.sleep_until(target_ns)
+        finally:
+            pursuit.cancel()
+        if pursuit.done() and not pursuit.cancelled():
+            pursuit.result()  # raises what it has found out
 
     def _note_timing(self, given: StepInput, marks: Marks) -> None:
         progress, late = self.progress, marks.done - marks.target
@@ -265,6 +291,8 @@ class Master:
             marks.done - marks.begun,
             self.progress.timeline.parts_us,
         )
+        self.exchange.note_times()
+        self.exchange.readmit()
         self.snapshots.look(self.state, t_ns)
         self.feed.commit(t_ns)
         self._report_flags()

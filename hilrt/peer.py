@@ -40,6 +40,9 @@ log = logging.getLogger("hilrt.peer")
 #: The master is lost when it is silent for this long [s], or for this many heartbeats.
 MASTER_SILENCE_S = 5.0
 MASTER_SILENCE_HEARTBEATS = 10
+#: A solver says hello again when it has not heard the master for that many heartbeats: its
+#: connection may be another one since then.
+HELLO_AGAIN_HEARTBEATS = 5
 #: Messages taken by one `Peer.receive`.
 MAX_PER_RECEIVE = 1000
 _QUEUE_MESSAGES = 1000
@@ -104,7 +107,8 @@ class Peer:
             software=f"hilrt {__version__}",
             pid=os.getpid(),
         )
-        self._heard_ns = self._sent_ns = self._looked_ns = clock()
+        self._heard_ns = self._sent_ns = self._looked_ns = self._hello_ns = clock()
+        self._greets_again = False
         self._timeout_ms = -1
         self._context = zmq.Context()
         self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
@@ -195,6 +199,11 @@ class Peer:
         self._keep()
         return [] if message is None else [message]
 
+    @property
+    def heard_ns(self) -> int:
+        """When the newest message was taken from the socket, on this process's clock."""
+        return self._heard_ns
+
     def silence(self) -> float:
         """How long nothing has been heard from the master, s.
 
@@ -235,8 +244,11 @@ class Peer:
         if isinstance(message, Heartbeat) and message.echo_ns == 0:
             self.send(Heartbeat(sent_ns=self.clock(), echo_ns=message.sent_ns))
         elif isinstance(message, (Welcome, Reject)) and self.welcome is not None:
-            self.unexpected(message)
-            return None
+            if not self._greets_again:
+                self.unexpected(message)
+                return None
+            self._greets_again = False
+            return message if isinstance(message, Reject) else None
         return message
 
     def _keep(self) -> None:
@@ -247,7 +259,13 @@ class Peer:
         self._looked_ns = now
         if away > 4 * heartbeat_ns:
             self._heard_ns = max(self._heard_ns, now - 2 * heartbeat_ns)
-        if self.welcome is not None and now - self._sent_ns >= heartbeat_ns:
+        if self.welcome is None:
+            return
+        patience_ns = HELLO_AGAIN_HEARTBEATS * heartbeat_ns
+        if now - max(self._heard_ns, self._hello_ns) > patience_ns and self._hello.role == "solver":
+            self._hello_ns, self._greets_again = now, True
+            self.send(self._hello)
+        elif now - self._sent_ns >= heartbeat_ns:
             self.send(Heartbeat(sent_ns=now))
 
     def _count(self, kind: str, text: str) -> None:

@@ -54,6 +54,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "sample_late": Cause(
         "sample late, carried on by prediction, extrapolation or hold", 0.005, 0.1
     ),
+    "rejoined": Cause("came back after it was lost, without its state", 0.0, 1.1),
     "sample_implausible": Cause("value is not a finite number", 0.0, 0.01),
     "connection_defect": Cause("input as sent differs from the output it stands for", 0.05, 0.5),
     "output_defect": Cause("output inside the step differs from its polynomial", 0.05, 0.5),
@@ -71,6 +72,9 @@ CAUSES: Final[dict[str, Cause]] = {
     "correction_capped": Cause("energy correction at its cap", 0.2, 1.1),
     "correction_shadow": Cause("energy correction computed, not applied", 0.2, 1.1),
     "model_untrusted": Cause("model correction inactive: its Jacobian is not trusted", 0.2, 1.1),
+    "event_inside_step": Cause(
+        "stepped across a discontinuity of a subsystem that gives it inputs", 0.02, 0.2
+    ),
     "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
     "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
     "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
@@ -132,6 +136,7 @@ def build_checks(
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
         "sample_late": network.subsystems,
+        "rejoined": network.subsystems,
         "sample_implausible": network.outputs.names,
         "connection_defect": network.inputs.names,
         "output_defect": network.outputs.names,
@@ -142,6 +147,7 @@ def build_checks(
         "correction_capped": bonds,
         "correction_shadow": bonds,
         "model_untrusted": network.outputs.names,
+        "event_inside_step": network.subsystems,
         "input_limited": network.inputs.names,
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
@@ -293,7 +299,9 @@ class Monitor:
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
         part["sample_late"][:] = given.late
+        part["rejoined"][:] = given.rejoined
         part["sample_implausible"][:] = state.implausible
+        part["event_inside_step"][:] = stepped_across(plan, given)
         part["input_limited"][:] = state.limited
         part["step_minimum"][:] = plan.at_minimum(state.h_next)
         part["deadline_missed"][:] = given.missed
@@ -335,6 +343,17 @@ class Monitor:
             (checks.causes[checks.cause_of(int(i))], checks.where[i])
             for i in np.flatnonzero(self.active)
         ]
+
+
+def stepped_across(plan: Plan, given: StepInput) -> Bools:
+    """Subsystems that did not stop at the discontinuity of one that gives them inputs, shape (n,).
+
+    At a point that was put there, that is who is still under way to the next one.
+    """
+    if not given.event.any():
+        return given.event
+    across: Bools = plan.receives[:, given.event].any(axis=1)
+    return across & given.busy if given.rest else across
 
 
 @compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -71,6 +72,14 @@ class RemoteLink(Link):
         count then, the caller's own deadline does.
     events : deque of Event
         What the peer reported for people; the session takes and logs them.
+    absent : str
+        Why the peer cannot be given steps, if it was lost and may come back: until it has been
+        told to initialize again.
+    returned : bool
+        A peer that was lost is connected again, and waits for `initialize_again`.
+    sent_ns, round_trip_us, way_us : int, float, float
+        When the outstanding step was sent, on the hub's clock; of the newest answer, the time from
+        then until it was read, and until the peer took the step, by the peer's clock [µs].
     """
 
     #: What the peer must say it is.
@@ -89,6 +98,11 @@ class RemoteLink(Link):
         self.computing = False
         self.heard_ns = 0
         self.events: deque[Event] = deque(maxlen=INBOX)
+        self.absent = ""
+        self.returned = False
+        self.sent_ns = 0
+        self.round_trip_us = self.way_us = math.nan
+        self._restarting = False
         self._inbox: deque[Arrival] = deque()
         self._lost: str | None = None
         self._stopped = False
@@ -137,18 +151,58 @@ class RemoteLink(Link):
         kind = type(message).__name__
         self.hub.count(self.name, "unexpected", f"{kind} at the wrong time")
 
-    def gone(self, reason: str) -> None:
+    def gone(self, reason: str, *, for_good: bool = False) -> None:
         """The peer is no more, for example because its process ended; `poll` says so from now on.
 
-        The first reason is kept.
+        The first reason is kept. A peer that `may_return` is only absent, unless it `for_good`.
         """
-        if self._lost is None:
+        if self.may_return and not for_good and not self._stopped and self._lost is None:
+            self._leave(reason)
+        elif self._lost is None:
             self._lost = reason
             if not self._stopped:
                 log.info("subsystem %r is lost: %s", self.name, reason)  # `poll` says it aloud
         for future in self._pending.values():
             if not future.done():
-                future.set_exception(PeerLost(self.name, self._lost))
+                future.set_exception(PeerLost(self.name, self._lost or reason))
+
+    @property
+    def may_return(self) -> bool:
+        """Whether a peer that is lost now may take its place again: a solver, on request.
+
+        Never a bench: one that comes back must not be armed by itself.
+        """
+        return self.options.late.rejoin and not self.physical and self.hub.epoch_ns != 0
+
+    def why_not(self) -> str:
+        """Why another hello under this name is refused; empty if it is not."""
+        if self.hello is None or (self.may_return and self._lost is None):
+            return ""
+        if self.physical:
+            return (
+                f"bench {self.name!r} is connected already, or was lost: one that comes back is "
+                "never armed by itself; end this session and start another one"
+            )
+        if self._lost is None:
+            return (
+                f"subsystem {self.name!r} is already connected; "
+                "end the other process or use another name"
+            )
+        return (
+            f"subsystem {self.name!r} was lost ({self._lost}); while a session runs it may come "
+            "back only with late = { rejoin = true } in its table"
+        )
+
+    def initialize_again(self, t0: float, u0: Floats) -> None:
+        """Have a peer that came back initialize at `t0` [s]; its answer will be an arrival.
+
+        Never waits. `u0` has the shape (n_inputs,).
+        """
+        self.absent, self.returned, self._restarting = "", False, True
+        self.computing = True  # may load for long; its missing samples are counted
+        self.send(Initialize(t0=t0, u0=pack(u0)))
+        text = f"is back and initializes again at t = {t0:g} s; what it knew before is lost"
+        self.events.append(Event(level="warning", cause="rejoined", text=text))
 
     # --- Link ---------------------------------------------------------------------------------
 
@@ -235,7 +289,10 @@ class RemoteLink(Link):
 
     def accept(self, identity: bytes, hello: Hello, now: int) -> None:
         """Take the peer's hello; `ProtocolError` rejects it."""
-        self.accept_ports(hello)
+        if self.hello is None:
+            self.accept_ports(hello)
+        else:
+            self._take_back(hello)
         self.identity = identity
         self.hello = hello
         self.heard_ns = now
@@ -261,10 +318,14 @@ class RemoteLink(Link):
         if isinstance(message, Heartbeat):
             self._heartbeat(message, now)
         elif isinstance(message, Error):
-            self.gone(f"reported an error: {message.text}")
+            self.gone(f"reported an error: {message.text}", for_good=not message.leaving)
         elif isinstance(message, Event):
             self.events.append(message)
-        else:
+        elif isinstance(message, Initialized) and self._restarting:
+            sample = self.initialized(message)
+            self._restarting = self.computing = False
+            self._inbox.append(Arrival(-1, sample, (now - self.hub.epoch_ns) * 1e-9))
+        elif message != self.hello:  # who has not heard us for a while says hello again
             self.unexpected(message)
 
     def keep(self, now: int, silence_ns: int) -> None:
@@ -284,6 +345,30 @@ class RemoteLink(Link):
             self._ask(self.hub.clock())
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _leave(self, reason: str) -> None:
+        """Wait for the peer to come back, which it was told it may; nobody else waits for it."""
+        if self.absent and self.identity is None:
+            return
+        self.hub.forget(self)
+        self.absent, self.identity = reason, None
+        self.returned = self._restarting = self.computing = False
+        text = f"{reason}; it may come back until its samples have been missing for too long"
+        self.events.append(Event(level="warning", cause="peer_lost", text=text))
+
+    def _take_back(self, hello: Hello) -> None:
+        """A peer is back, or another one in its place; `ProtocolError` if it has other ports."""
+        inputs = ports_from_infos(hello.inputs, "input")
+        outputs = ports_from_infos(hello.outputs, "output")
+        if (inputs, outputs) != (self.inputs, self.outputs):
+            raise ProtocolError(
+                f"subsystem {self.name!r} has other ports than before; start the same model"
+            )
+        self._leave("another connection has taken its place")
+        self.returned = True
+        self.clock, self._offset_exchanges = ClockOffset(), OFFSET_EXCHANGES
+        self._questions.clear()
+        self._inbox.clear()
 
     def _ask(self, now: int) -> None:
         self._questions.append(now)

@@ -34,11 +34,11 @@ MASTER_SIGNALS = (
 )
 #: Only where step or order are controlled, or the error is tested: what was acted on, and how.
 CONTROL_SIGNALS = (("error", ""), ("order", ""))
-PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("late", ""))
+PEER_SIGNALS = (("age", "s"), ("compute", "us"), ("wire", "us"), ("late", ""))
 #: The rest of the `StepInput`, so that a replay can make every decision again.
 CUT_SIGNALS = (
     *(("tick", ""), ("elapsed", "s"), ("apply", ""), ("regular", ""), ("has_middle", "")),
-    ("learns", ""),
+    *(("learns", ""), ("rest", "s")),
 )
 PEER_CUT_SIGNALS = (
     ("busy", ""),
@@ -46,16 +46,22 @@ PEER_CUT_SIGNALS = (
     ("reached", "s"),
     ("covered", "s"),
     ("clock_error", "s"),
+    ("event", ""),
+    ("rejoined", ""),
 )
 #: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
-CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "late", *STAGES)
+CIRCUMSTANCES = ("lateness", "compute", "missed", "age", "wire", "late", *STAGES)
 
 
 class Peers(Protocol):
-    """What is known of the subsystems at a tick: age of the samples [s], time to compute [us]."""
+    """What is known of the subsystems at a tick.
+
+    Age of the samples [s], time to compute and time on the wire [us].
+    """
 
     age: Floats
     compute_us: Floats
+    wire_us: Floats
 
 
 def build_topics(plan: Plan) -> list[Topic]:
@@ -172,6 +178,7 @@ class RowWriter:
                 (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *parts_us, *control),
                 exchange.age,
                 exchange.compute_us,
+                exchange.wire_us,
                 given.late,
                 np.where(arrived, given.t_valid, nan),
                 given.y_mid if given.has_middle else self._unknown,
@@ -181,6 +188,8 @@ class RowWriter:
                 given.reached,
                 given.covered,
                 given.clock_error,
+                given.event,
+                given.rejoined,
                 (
                     given.tick,
                     given.elapsed,
@@ -188,6 +197,7 @@ class RowWriter:
                     given.regular,
                     given.has_middle,
                     given.learns,
+                    given.rest,
                 ),
             ),
             out=self.row,

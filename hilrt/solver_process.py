@@ -118,7 +118,9 @@ def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _host(solver: HostedSolver, connect: str, name: str) -> int:
-    peer = Peer(connect, name, "solver", solver.inputs, solver.outputs)
+    offers = [("events", solver.solver.tells_events), ("go_back", solver.can_go_back)]
+    capabilities = [word for word, there in offers if there]
+    peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
     reason = "the solver process ends"
     try:
         peer.connect(CONNECT_TIMEOUT_S)
@@ -136,7 +138,7 @@ def _host(solver: HostedSolver, connect: str, name: str) -> int:
         return EXIT_MASTER
     except Terminated:
         reason = "SIGTERM"
-        peer.send(wire.Error(text="the solver process received SIGTERM"))
+        peer.send(wire.Error(text="the solver process received SIGTERM", leaving=True))
         return EXIT_TERMINATED
     finally:
         solver.stop(reason)
@@ -170,9 +172,11 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
         for message in peer.wait(peer.heartbeat_s):
             try:
                 if isinstance(message, wire.Advance):
+                    received_ns = peer.heard_ns
                     u = wire.unpack(message.coefficients, -1, n_inputs)
+                    solver.keeps = message.keep
                     sample = solver.advance(message.t, message.h, u)
-                    peer.send(_advanced(message.tick, sample))
+                    peer.send(_advanced(message.tick, sample, received_ns))
                 elif isinstance(message, wire.Stop):
                     # Released before the answer: after it the process may be killed.
                     solver.stop(message.reason)
@@ -180,10 +184,14 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
                     return message.reason
                 elif isinstance(message, wire.Initialize):
                     _initialize(peer, solver, message)
+                elif isinstance(message, wire.GoBack):
+                    peer.send(_advanced(message.tick, solver.go_back(message.h)))
                 elif isinstance(message, wire.Probe):
                     _probe(peer, solver, message)
                 elif isinstance(message, wire.Error):
                     raise MasterGone(f"the master reported an error: {message.text}")
+                elif isinstance(message, wire.Reject):
+                    raise MasterGone(f"the master does not take it back: {message.reason}")
                 elif not isinstance(message, wire.Heartbeat):
                     peer.unexpected(message)
             except ProtocolError as error:
@@ -214,13 +222,15 @@ def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
     peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
 
 
-def _advanced(tick: int, sample: Sample) -> wire.Advanced:
+def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
     return wire.Advanced(
         tick=tick,
         y=wire.pack(sample.y),
         dy=None if sample.dy is None else wire.pack(sample.dy),
         y_mid=None if sample.y_mid is None else wire.pack(sample.y_mid),
         compute_us=sample.compute_us,
+        received_ns=received_ns,
+        event_t=sample.event_t,
     )
 
 

@@ -45,6 +45,13 @@ class StepInput:
     clock_error : ndarray, shape (n subsystems,)
         Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
         solvers, whose samples need no clock, NaN where it is not known yet.
+    event : ndarray of bool, shape (n subsystems,)
+        Has told of a discontinuity inside, or at the end of, the interval of its newest sample.
+    rejoined : ndarray of bool, shape (n subsystems,)
+        Its newest sample is the first one after it was lost and has initialized again.
+    rest : float
+        Where the communication point was put at a discontinuity: the macro step that leads from it
+        back to the grid, s; 0 at all others.
     has_middle : bool
         Whether any `y_mid` is known.
     regular : bool
@@ -72,6 +79,9 @@ class StepInput:
     reached: Floats
     covered: Floats
     clock_error: Floats
+    event: Bools
+    rejoined: Bools
+    rest: float = 0.0
     has_middle: bool = False
     regular: bool = True
     apply: bool = True
@@ -99,6 +109,8 @@ class StepInput:
             reached=np.zeros(n_subsystems),
             covered=np.zeros(n_subsystems),
             clock_error=np.zeros(n_subsystems),
+            event=np.zeros(n_subsystems, dtype=bool),
+            rejoined=np.zeros(n_subsystems, dtype=bool),
         )
 
 
@@ -131,6 +143,8 @@ class StepState:
         Previous communication point of each bond [s]; transmitted and tracking power, W.
     u_defect, y_defect : ndarray, shape (nu,), (ny,)
         RMS defects of the interval that ended; NaN where unknown. Over the run: `defects`.
+    jumps : ndarray of bool, shape (ny,)
+        Outputs that will show another subsystem's discontinuity at the next point, by feedthrough.
     limited, implausible : ndarray of bool, shape (nu,), (ny,)
     control, monitor, alarms, model
         State of step and order control, flags, alarms and model-based corrector.
@@ -173,6 +187,7 @@ class StepState:
     u_defect: Floats
     y_defect: Floats
     defects: defect.DefectTotals
+    jumps: Bools
     limited: Bools
     implausible: Bools
     control: ControlState
@@ -222,6 +237,7 @@ def start(
         u_defect=np.zeros(nu),
         y_defect=np.full(len(y0), np.nan),
         defects=defect.DefectTotals.start(nu, len(y0)),
+        jumps=np.zeros(len(y0), dtype=bool),
         limited=np.zeros(nu, dtype=bool),
         implausible=np.zeros(len(y0), dtype=bool),
         control=ControlState.start(plan.controls, plan.first_step, nu, nb),

@@ -86,7 +86,12 @@ def build_summary(
         "identification": _identification(state, progress),
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": {
-            link.name: {"lost": int(exchange.lost[s] + link.lost), "late": int(exchange.late[s])}
+            link.name: {
+                "lost": int(exchange.lost[s] + link.lost),
+                "late": int(exchange.late[s]),
+                "rejoined": int(exchange.rejoined[s]),
+                **exchange.times[s].summary(),
+            }
             for s, link in enumerate(exchange.links)
         },
         "recorder": {"dropped_rows": dropped_rows},

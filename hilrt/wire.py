@@ -122,22 +122,43 @@ class Probed(Message):
 
 
 class Advance(Message):
-    """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`."""
+    """Master → solver: integrate over ``[t, t + h]`` with the Taylor `coefficients` about `t`.
+
+    With `keep`, the state before is kept for `GoBack`.
+    """
 
     tick: int
     t: float
     h: float
     coefficients: bytes
+    keep: bool = False
+
+
+class GoBack(Message):
+    """Master → solver: undo the last advance and make it again with the length `h`.
+
+    Only after an advance with `keep`, to a solver with the capability ``go_back``; it is answered
+    like an advance.
+    """
+
+    tick: int
+    h: float
 
 
 class Advanced(Message):
-    """Solver → master: outputs at ``t + h`` of the advance with the same `tick`."""
+    """Solver → master: outputs at ``t + h`` of the advance with the same `tick`.
+
+    `received_ns` is when the solver took the advance from its socket, on its own monotonic clock;
+    `event_t` is when the first discontinuity inside the step happened.
+    """
 
     tick: int
     y: bytes
     dy: bytes | None = None
     y_mid: bytes | None = None
     compute_us: float = 0.0
+    received_ns: int = 0
+    event_t: float | None = None
 
 
 class SetPoints(Message):
@@ -217,9 +238,13 @@ class Event(Message):
 
 
 class Error(Message):
-    """Either way: the sender cannot go on; the session ends in the safe state."""
+    """Either way: the sender cannot go on; the session ends in the safe state.
+
+    `leaving`: a peer was told from outside to end; one that takes its place may go on.
+    """
 
     text: str
+    leaving: bool = False
 
 
 FromPeer = (
@@ -240,6 +265,7 @@ FromMaster = (
     | Reject
     | Initialize
     | Advance
+    | GoBack
     | Probe
     | SetPoints
     | Arm

@@ -6,6 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+#: Times of a subsystem's answers, keys of `summary.json`, in words.
+PEER_TIMES = {
+    "compute_us": "computing",
+    "wire_us": "on the wire",
+    "collect_wait_us": "waited for",
+}
+
 
 def number(value: float | None, digits: int = 4) -> str:
     """A number that keeps its width while it changes; a dash for none."""

@@ -48,7 +48,7 @@ class Scripted(Link):
         self.inbox.append(Arrival(tick, Sample(np.array(y, float), **sample), t))
 
 
-def make_exchange(*links: Link, every=None, max_misses=3, derivatives=0) -> Exchange:
+def make_exchange(*links: Link, every=None, max_misses=3, derivatives=0, catch_up=()) -> Exchange:
     network, _ = make_network(
         {link.name: Ports(link.inputs, link.outputs) for link in links},
         subsystems={
@@ -56,7 +56,8 @@ def make_exchange(*links: Link, every=None, max_misses=3, derivatives=0) -> Exch
             for link, n in zip(links, every or [1] * len(links), strict=True)
         },
     )
-    exchange = Exchange(network, links, 1e-3, [max_misses] * len(links), derivatives)
+    misses = [max_misses] * len(links)
+    exchange = Exchange(network, links, 1e-3, misses, derivatives, catch_up)
     exchange.start(0.0, [Sample(np.zeros(len(link.outputs))) for link in links])
     return exchange
 
@@ -146,6 +147,98 @@ def test_a_late_solver_is_busy_then_gets_what_it_missed():
     assert given.regular
     assert not given.late[0]
     assert exchange.late[0] == 2
+
+
+def test_catching_up_sends_what_was_missed_one_after_another():
+    link = Scripted()
+    exchange = make_exchange(link, catch_up=[True])
+    for tick in (0, 1, 2):
+        given = turn(exchange, tick)
+        assert not given.busy[0]  # an interval is made for it at every tick
+        assert given.late[0] == (tick > 0)
+    assert [sent[0] for sent in link.sent] == [0]  # one outstanding at most
+    for missed in (1, 2):
+        assert exchange.behind
+        link.answers(float(missed))
+        exchange.prefetch()
+        tick, t, h, _ = link.sent[-1]
+        assert (tick, t, h) == (missed, pytest.approx(missed * 1e-3), pytest.approx(1e-3))
+        assert exchange.given.t_valid[0] == pytest.approx(missed * 1e-3)
+        assert exchange.given.covered[0] == pytest.approx(1e-3)
+    assert not exchange.behind
+    link.answers(3.0)
+    given = turn(exchange, 3)
+    assert given.regular
+    assert (given.y[0], given.t_valid[0]) == (3.0, 0.003)
+    assert exchange.late[0] == 2
+
+
+def test_each_missed_interval_keeps_the_inputs_that_were_meant_for_it():
+    link = Scripted()
+    exchange = make_exchange(link, catch_up=[True])
+    meant = [np.array([[tick], [10.0 * tick]]) for tick in range(3)]
+    for tick in range(3):
+        given = exchange.cut(tick, tick * MS, MS if tick else 0)
+        state = SimpleNamespace(
+            dispatch=given.due & ~given.busy,
+            t_start=given.reached.copy(),
+            h=1e-3 + given.t - given.reached,
+            sent=meant[tick].copy(),
+        )
+        exchange.dispatch(state, tick * MS, MS)
+    for _ in range(2):
+        link.answers(0.0)
+        exchange.prefetch()
+    for (*_, coefficients), expected in zip(link.sent, meant, strict=True):
+        np.testing.assert_array_equal(coefficients, expected)
+
+
+def test_a_solver_that_never_catches_up_is_lost():
+    link = Scripted()
+    exchange = make_exchange(link, catch_up=[True], max_misses=3)
+    turn(exchange, 0)
+    turn(exchange, 1)
+    for tick in (2, 3):
+        link.answers(0.0)  # always one behind
+        turn(exchange, tick)
+    link.answers(0.0)
+    with pytest.raises(PeerLost, match="no sample for 4 ticks"):
+        turn(exchange, 4)
+
+
+def test_ticks_that_the_master_left_out_are_caught_up_with_in_the_slack():
+    link = Scripted()
+    exchange = make_exchange(link, catch_up=[True])
+    turn(exchange, 0)
+    link.answers(1.0)
+    exchange.run_local()
+    exchange.cut(4, 4 * MS, 4 * MS)  # three ticks have passed
+    dispatch(exchange, 4)
+    replies = iter([[Arrival(4, Sample(np.array([y])), 0.0)] for y in (2.0, 3.0, 4.0, 5.0)])
+    link.poll = lambda: next(replies)
+    exchange.run_local()
+    assert [t for _, t, *_ in link.sent] == pytest.approx([0.0, 1e-3, 2e-3, 3e-3, 4e-3])
+    link.poll = list
+    given = exchange.cut(5, 5 * MS, MS)
+    assert given.regular
+    assert given.y[0] == 5.0
+
+
+def test_who_is_behind_comes_after_everybody_else():
+    order = []
+    slow, other = Scripted("slow"), Scripted("other")
+    slow.dispatch = lambda *a: order.append("slow")
+    other.dispatch = lambda *a: order.append("other")
+    exchange = make_exchange(slow, other, catch_up=[True, False])
+    turn(exchange, 0)
+    assert order == ["other", "slow"]
+    other.answers(1.0)
+    assert not turn(exchange, 1).late[1]
+    assert order == ["other", "slow", "other"]  # nobody waited for the slow one
+    slow.answers(1.0)
+    other.answers(1.0)
+    turn(exchange, 2)
+    assert order[3:] == ["other", "slow"]
 
 
 def test_an_answer_of_a_longer_step_waits_for_its_time():

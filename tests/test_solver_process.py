@@ -46,6 +46,7 @@ class FakePeer:
     """Hands out prepared messages; keeps what is sent. Empty lists stand for timeouts."""
 
     heartbeat_s = 0.2
+    heard_ns = 7
     unexpected_messages = 0
     malformed_messages = 0
     lost_reason = None

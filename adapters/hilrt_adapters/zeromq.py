@@ -9,11 +9,24 @@ from typing import Literal
 import numpy as np
 
 from hilrt.config import SubsystemOptions
+from hilrt.errors import ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
 from hilrt.link import Arrival, Ports
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Floats, Sample
-from hilrt.wire import Advance, Advanced, FromPeer, Initialized, Probe, Probed, pack, unpack
+from hilrt.wire import (
+    Advance,
+    Advanced,
+    FromPeer,
+    GoBack,
+    Hello,
+    Initialized,
+    Probe,
+    Probed,
+    encode,
+    pack,
+    unpack,
+)
 
 
 class Options(SubsystemOptions):
@@ -29,6 +42,7 @@ class ZeroMQLink(RemoteLink):
     step_message = Advance
 
     _tick: int | None = None
+    _keep = False
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
@@ -65,7 +79,25 @@ class ZeroMQLink(RemoteLink):
         """See `RemoteLink.encoded`."""
         self._tick = tick
         self.computing = True
-        return super().encoded(tick, t, h, coefficients)
+        if not self._keep:
+            return super().encoded(tick, t, h, coefficients)
+        return encode(Advance(tick=tick, t=t, h=h, coefficients=pack(coefficients), keep=True))
+
+    def accept_ports(self, hello: Hello) -> None:
+        """See `RemoteLink.accept_ports`; and what else the solver can do."""
+        super().accept_ports(hello)
+        self.tells_events = "events" in hello.capabilities
+        self.can_go_back = "go_back" in hello.capabilities
+
+    def keep_states(self) -> None:
+        """See `Link.keep_states`."""
+        self._keep = True
+
+    def go_back(self, tick: int, h: float) -> None:
+        """See `Link.go_back`."""
+        self._tick = tick
+        self.computing = True
+        self.send(GoBack(tick=tick, h=h))
 
     def initialized(self, message: Initialized) -> Sample:
         """Outputs at the start."""
@@ -79,16 +111,26 @@ class ZeroMQLink(RemoteLink):
             self.unexpected(message)
             return None
         n = self.n_outputs
+        if message.event_t is not None and not math.isfinite(message.event_t):
+            raise ProtocolError(f"advanced of tick {message.tick}: event_t is {message.event_t}")
         sample = Sample(
             y=unpack(message.y, n),
             dy=None if message.dy is None else unpack(message.dy, -1, n),
             y_mid=None if message.y_mid is None else unpack(message.y_mid, n),
             compute_us=message.compute_us,
+            event_t=message.event_t,
         )
         self._tick = None
         self.computing = False
+        self._note_times(message, round(t_arrived * 1e9) + self.hub.epoch_ns)
         self._finite(sample.y, f"advanced of tick {message.tick}")
         return Arrival(message.tick, sample, t_arrived)
+
+    def _note_times(self, message: Advanced, read_ns: int) -> None:
+        self.round_trip_us = (read_ns - self.sent_ns) * 1e-3
+        if message.received_ns and self.clock.round_trip_ns is not None:
+            taken_ns = self.clock.to_master_ns(message.received_ns)
+            self.way_us = max(0.0, (taken_ns - self.sent_ns) * 1e-3)
 
     def _finite(self, y: Floats, where: str) -> None:
         """A solver that returns NaN cannot go on: `poll` raises `PeerLost` from now on."""
@@ -96,4 +138,4 @@ class ZeroMQLink(RemoteLink):
             return
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
-        self.gone(f"{where}: its outputs {bad} are not finite")
+        self.gone(f"{where}: its outputs {bad} are not finite", for_good=True)

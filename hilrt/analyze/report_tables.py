@@ -9,9 +9,10 @@ from typing import Any
 from hilrt.analyze.page import table
 from hilrt.analyze.tally import Tally, WorstStep
 from hilrt.record.reader import LogStream
-from hilrt.wording import missed_ticks, number, words
+from hilrt.wording import PEER_TIMES, missed_ticks, number, words
 
 MAX_EVENTS = 200
+_PEER_COUNTS = ("late", "lost", "rejoined")
 _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
 
@@ -88,10 +89,26 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
 
 def _peer_table(summary: Mapping[str, Any]) -> str:
     rows = [
-        [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in ("late", "lost"))]
+        [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in _PEER_COUNTS)]
         for name, peer in (summary.get("peers") or {}).items()
     ]
-    return table("Subsystems", ["", "late", "lost"], rows)
+    return table("Subsystems", ["", "late", "lost", "came back"], rows) + _peer_times(summary)
+
+
+def _peer_times(summary: Mapping[str, Any]) -> str:
+    """Where the time of the subsystems' answers went; who made the master wait."""
+    rows = [
+        [
+            name,
+            label,
+            *(number(peer[key].get(q), 3) for q in ("p50", "p99", "p999", "p9999", "max")),
+        ]
+        for name, peer in (summary.get("peers") or {}).items()
+        for key, label in PEER_TIMES.items()
+        if peer.get(key)
+    ]
+    columns = ["", "", "median", "p99", "p99.9", "p99.99", "max"]
+    return table("Answers of subsystems, µs", columns, rows, text=(1,))
 
 
 def _worst_table(steps: Sequence[WorstStep]) -> str:

@@ -33,7 +33,7 @@ from hilrt.monitor.keys import Keys, typing
 from hilrt.monitor.telemetry import Flag, Status, decode
 from hilrt.monitor.viewer import merged
 from hilrt.timeline import WHY
-from hilrt.wording import missed_ticks, number, words
+from hilrt.wording import PEER_TIMES, missed_ticks, number, words
 
 SILENCE_S = 30.0
 POLL_MS = 100
@@ -170,7 +170,7 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
         Contents of ``summary.json``; ``files`` may list what was written.
     """
     parts: list[RenderableType] = [_verdict(summary), _steps(summary)]
-    for part in (_ledger(summary), _flag_times(summary), _losses(summary)):
+    for part in (_ledger(summary), _answers(summary), _flag_times(summary), _losses(summary)):
         if part is not None:
             parts.append(part)
     for file in summary.get("files") or ():
@@ -237,6 +237,20 @@ def _ledger(summary: Mapping[str, Any]) -> Table | None:
     return table
 
 
+def _answers(summary: Mapping[str, Any]) -> Table | None:
+    """Where the time of the subsystems' answers went."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("answers, time in µs")
+    table.add_column("")
+    for _, heading in _PERCENTILES:
+        table.add_column(heading, justify="right")
+    for name, peer in (summary.get("peers") or {}).items():
+        for key, label in PEER_TIMES.items():
+            if spread := peer.get(key):
+                table.add_row(name, label, *(number(spread.get(q), 3) for q, _ in _PERCENTILES))
+    return table if table.row_count else None
+
+
 def _flag_times(summary: Mapping[str, Any]) -> Table | None:
     flags: Mapping[str, Mapping[str, Any]] = summary.get("flags") or {}
     raised = {cause: flag for cause, flag in flags.items() if flag.get("count")}
@@ -254,9 +268,12 @@ def _flag_times(summary: Mapping[str, Any]) -> Table | None:
 def _losses(summary: Mapping[str, Any]) -> Text | None:
     peers: Mapping[str, Mapping[str, int]] = summary.get("peers") or {}
     lines = [
-        f"{name}: {peer.get('late') or 0:,} late, {peer.get('lost') or 0:,} lost"
+        ", ".join(
+            [f"{name}: {peer.get('late') or 0:,} late", f"{peer.get('lost') or 0:,} lost"]
+            + ([f"came back {peer['rejoined']:,} times"] if peer.get("rejoined") else [])
+        )
         for name, peer in peers.items()
-        if peer.get("late") or peer.get("lost")
+        if peer.get("late") or peer.get("lost") or peer.get("rejoined")
     ]
     return Text("\n".join(lines), style="yellow") if lines else None
 

@@ -148,7 +148,7 @@ class Cuts:
     def cut(self, i: int, t_ns: int) -> StepInput:
         """The `StepInput` of row `i` of the chunk at session time `t_ns` [ns]; valid until next."""
         given, chunk = self.given, self._chunk
-        tick, elapsed, apply, regular, has_middle, learns = chunk["cut"][i].tolist()
+        tick, elapsed, apply, regular, has_middle, learns, rest = chunk["cut"][i].tolist()
         given.tick, given.t, given.elapsed = int(tick), t_ns * 1e-9, elapsed
         given.apply, given.regular, given.has_middle = bool(apply), bool(regular), bool(has_middle)
         given.missed, given.learns = bool(chunk["missed"][i, 0]), bool(learns)
@@ -165,4 +165,7 @@ class Cuts:
         given.reached[:] = chunk["reached"][i]
         given.covered[:] = chunk["covered"][i]
         given.clock_error[:] = chunk["clock_error"][i]
+        given.event[:] = chunk["event"][i]
+        given.rejoined[:] = chunk["rejoined"][i]
+        given.rest = rest
         return given

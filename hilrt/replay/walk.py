@@ -27,7 +27,7 @@ class Engine:
 
     Attributes
     ----------
-    age, compute_us : ndarray, shape (n subsystems,)
+    age, compute_us, wire_us : ndarray, shape (n subsystems,)
         What the row writer asks for and a replay does not know.
     """
 
@@ -40,7 +40,7 @@ class Engine:
         self._row: Floats = np.full(len(self.names), np.nan)
         self._writer = RowWriter(plan, self._row)
         n = len(plan.network.subsystems)
-        self.age, self.compute_us = np.zeros(n), np.zeros(n)
+        self.age, self.compute_us, self.wire_us = np.zeros(n), np.zeros(n), np.zeros(n)
 
     def load(self, values: Floats) -> None:
         """Take the rows of a chunk, shape (n, signals)."""
