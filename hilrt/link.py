@@ -73,6 +73,9 @@ class Link(abc.ABC):
     actuation_delay: float = 0.0
     #: Newest outputs of a bench, also while no session runs; None where they are not known.
     latest: Floats | None = None
+    #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
+    tells_events: bool = False
+    can_go_back: bool = False
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
@@ -88,6 +91,11 @@ class Link(abc.ABC):
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
         """Ports as far as they are known without connecting, for `hilrt check`; else None."""
         return None
+
+    @classmethod
+    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """What is worth a warning of `hilrt check`, as far as it is known without connecting."""
+        return []
 
     def commands(self, session: SessionFile) -> list[Command]:
         """Processes to start before `open`, in this order; they end in the opposite one."""
@@ -142,6 +150,17 @@ class Link(abc.ABC):
 
         Raises `PeerLost` when the subsystem is known to be gone.
         """
+
+    def keep_states(self) -> None:
+        """From now on keep the state before each step, for `go_back`."""
+        raise NotImplementedError
+
+    def go_back(self, tick: int, h: float) -> None:
+        """Undo the step of the last dispatch and make it again with the length `h` [s].
+
+        Never blocks; `poll` has the answer. Only where `can_go_back`, and after `keep_states`.
+        """
+        raise NotImplementedError
 
     def fileno(self) -> int | None:
         """File descriptor that is readable when `poll` has something; None: poll again at once."""

@@ -39,8 +39,7 @@ def macro_step(plan: Plan, state: StepState, given: StepInput) -> StepState:
     build_polynomials(plan, state, given)
     if plan.variable_step:
         measure_defects(plan, state, given)
-        if control(plan, state, given):
-            build_polynomials(plan, state, given)
+    choose_length(plan, state, given)
     add_energy_correction(plan, state, given)
     send(plan, state, given)
     return state
@@ -50,7 +49,7 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
     """The slack: how good was the interval that ended, and what is to be said of it."""
     if not plan.variable_step:
         measure_defects(plan, state, given)
-        if plan.controls.any:
+        if plan.controls.any and not given.rest:
             control(plan, state, given)
     measure_bonds(plan, state, given)
     if state.model is not None:
@@ -58,6 +57,20 @@ def assess(plan: Plan, state: StepState, given: StepInput) -> StepState:
         state.model.learn(sampled, given.realised, given.learns)
     state.monitor.update(plan, state, given)
     return state
+
+
+def choose_length(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Length of the macro step that begins; from a discontinuity it leads back to the grid.
+
+    No control acts on the shortened step that led there: its length was nobody's choice.
+    """
+    if given.rest:
+        h = min(given.rest, state.control.h) if plan.variable_step else given.rest
+        state.h_next = round(h * 1e9) * 1e-9  # time is integer nanoseconds
+    elif not plan.variable_step:
+        state.h_next = plan.first_step
+    elif control(plan, state, given):
+        build_polynomials(plan, state, given)
 
 
 def turn_over(state: StepState) -> None:
@@ -87,6 +100,9 @@ def compensate(plan: Plan, state: StepState, given: StepInput) -> None:
         state.control.output_order,
         plan.network.outputs.owner,
         plan.holds_when_late,
+        given.event,
+        plan.passes,
+        state.jumps,
         state.history.t,
         state.history.y,
         state.history.count,
@@ -174,7 +190,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
         state.added[:] = 0.0
         return
     correct_energy.correct_bonds(
-        given.tick,
+        -1 if given.rest else given.tick,
         given.t,
         state.h_next,
         state.y,
@@ -267,6 +283,8 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
         return
     then = poly.shift(state.flown, given.t - state.flown_t0)
     state.u_defect = defect.connection_defect(then, state.measured, given.elapsed)
+    if given.rest:  # what jumps here was right until here
+        state.u_defect[plan.fed[:, given.event].any(axis=1)] = 0.0
     if given.has_middle:
         # Divided differences do not depend on where the polynomial is evaluated; the nodes do.
         order = np.minimum(state.control.output_order, state.degree)

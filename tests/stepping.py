@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from hilrt.plan import Plan, build_plan
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, start
+from hilrt_adapters.inprocess import InProcessLink
 
 
 def make_session(tables: Mapping[str, Any]) -> Session:
@@ -101,6 +103,13 @@ class MemoryLink(Link):
         return (arrival,)
 
 
+def hosted(name: str, solver: Solver) -> InProcessLink:
+    """An in-process link, opened, to a solver made already."""
+    link = InProcessLink(name, SubsystemOptions(adapter="inprocess"), Path())
+    link.host(solver)
+    return link
+
+
 class Stepping:
     """A session's numerics at their communication points, as fast as they go.
 
@@ -117,15 +126,14 @@ class Stepping:
 
     def __init__(
         self,
-        solvers: Mapping[str, Solver | MemoryLink],
+        solvers: Mapping[str, Solver | MemoryLink | InProcessLink],
         *,
         shadow: bool = False,
         lead: Mapping[str, float] | None = None,
         **tables: Any,
     ) -> None:
         self.links = {
-            name: s if isinstance(s, MemoryLink) else MemoryLink(name, s)
-            for name, s in solvers.items()
+            name: MemoryLink(name, s) if isinstance(s, Solver) else s for name, s in solvers.items()
         }
         ports = {name: Ports(link.inputs, link.outputs) for name, link in self.links.items()}
         net, session = make_network(ports, **tables)

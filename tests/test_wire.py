@@ -37,6 +37,7 @@ port_infos = st.builds(
 BY_TYPE = {
     int: int64,
     float: st.floats(allow_nan=False),
+    float | None: optional_float,
     str: text,
     bytes: st.binary(max_size=64),
     bool: st.booleans(),

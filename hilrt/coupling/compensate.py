@@ -26,6 +26,9 @@ def take_samples(
     order: Ints,
     owner: Ints,
     holds: Bools,
+    event: Bools,
+    passes: Bools,
+    jumps: Bools,
     t_past: Floats,
     y_past: Floats,
     count: Ints,
@@ -37,7 +40,9 @@ def take_samples(
 ) -> None:
     """Samples into the history, Newton's form of the polynomials through it, and the outputs now.
 
-    A sample that is not a finite number does not act: the output counts as not arrived.
+    A sample that is not a finite number does not act: the output counts as not arrived. Where an
+    output has jumped, the samples before are forgotten: a polynomial through both sides of a
+    discontinuity is that of neither.
 
     Parameters
     ----------
@@ -51,6 +56,12 @@ def take_samples(
     spacing, wanted, order, owner : ndarray, shape (ny,)
         As in `extrapolate.push`; degree wanted of the polynomials; degree that the outputs are
         brought to `now` with; the subsystem of each.
+    event, passes : ndarray of bool, shape (n subsystems,), (ny, n subsystems)
+        Subsystems with a discontinuity in the interval that ended; outputs that depend directly on
+        inputs that another subsystem gives.
+    jumps : ndarray of bool, shape (ny,)
+        Outputs that jump at this point because another one did at the point before; overwritten
+        with those of the next point.
     t_past, y_past, count : ndarray
         The `History`, changed in place.
     implausible, differences, nodes, degree, y_now : ndarray
@@ -62,9 +73,23 @@ def take_samples(
         implausible[i] = fresh[i] and not finite
         fresh[i] = fresh[i] and finite
     ex.push(t_valid, y, fresh, spacing, t_past, y_past, count)
+    forget_before_jumps(event, passes, fresh, owner, jumps, count)
     ex.newton_form(t_past, y_past, now, differences, nodes)
     ex.usable_degrees(wanted, count, owner, holds, late, degree)
     outputs_at(differences, nodes, order, degree, y_now)
+
+
+@compiled
+def forget_before_jumps(
+    event: Bools, passes: Bools, fresh: Bools, owner: Ints, jumps: Bools, count: Ints
+) -> None:
+    """Leave one sample, the newest, of outputs that have jumped; parameters as above."""
+    for i in range(len(fresh)):
+        if fresh[i] and (event[owner[i]] or jumps[i]):
+            count[i] = 1
+        jumps[i] = False
+        for s in range(len(event)):
+            jumps[i] |= event[s] and passes[i, s]
 
 
 @compiled

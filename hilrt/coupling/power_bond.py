@@ -49,7 +49,8 @@ def at_point(
     Parameters
     ----------
     tick, t, h_next : int, float, float
-        Number and time [s] of the point, and the base macro step from it, s.
+        Number and time [s] of the point, and the base macro step from it, s; at a point between
+        those of the grid the number is -1, and no bond is due.
     y : ndarray, shape (ny,)
         Outputs; `effort`, `more`, `more_of`, `flow`, `every` as in `Bonds`.
     bond_time : ndarray, shape (nb,)
@@ -65,7 +66,7 @@ def at_point(
         e[more_of[m]] += y[more[m]]
     for b in range(len(every)):
         elapsed[b], ahead[b] = t - bond_time[b], every[b] * h_next
-        due[b] = tick % every[b] == 0
+        due[b] = tick >= 0 and tick % every[b] == 0
         if due[b]:
             bond_time[b] = t
 

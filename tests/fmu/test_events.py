@@ -1,14 +1,18 @@
 """A bouncing ball: event mode and early return find the impact; without them it is seen late."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
+import hilrt
+from hilrt import RunOptions
 from hilrt.fmu.solver import FmuSolver
 from hilrt.solver import InputPolynomial, Port
 from tests.fmu.build import mass, needs_compiler
 from tests.stepping import Recorded, Stepping
+from tests.test_event_points import Integral
 
 G, HEIGHT, RESTITUTION = 9.81, 1.0, 0.8
 IMPACT = math.sqrt(2 * HEIGHT / G)
@@ -25,7 +29,7 @@ def fall(solver, duration=1.0):
     for i in range(round(duration / STEP)):
         t = i * STEP
         sample = solver.advance(t, STEP, InputPolynomial(t, np.zeros((1, 0))))
-        events += sample.info.get("events", [])
+        events += [] if sample.event_t is None else [sample.event_t]
         points.append((t + STEP, sample.y[0], sample.y[1]))
     solver.stop("done")
     return events, np.array(points)
@@ -80,3 +84,60 @@ def test_who_cannot_stop_at_the_impact_is_flagged(told):
     times = [t for t, up in raised if up]
     assert times
     assert IMPACT < times[0] <= IMPACT + 2 * STEP
+
+
+class Place(Integral):
+    """Where something is that moves at the given speed."""
+
+    inputs = (Port("u", "m/s"),)
+    outputs = (Port("x", "m"), Port("through", "m/s", feedthrough=("u",)))
+
+
+def session(path, hosted):
+    """A ball that gives its speed to an integrator, which has its place."""
+    ball = f'adapter = "fmu"\nfmu = "{path}"\nparams = {toml(BALL)}\noutputs = ["v"]'
+    if hosted:
+        argv = ["hilrt", "solver", str(path), "--option", 'outputs=["v"]']
+        argv += [word for key, value in BALL.items() for word in ("--param", f"{key}={value}")]
+        ball = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+    return f"""
+[session]
+name = "ball"
+duration = 0.6
+pace = "asap"
+[master]
+step = {STEP}
+[subsystems.ball]
+{ball}
+[subsystems.other]
+adapter = "inprocess"
+model = "tests.fmu.test_events:Place"
+[[connections]]
+from = "ball.v"
+to = "other.u"
+order = 1
+"""
+
+
+def toml(params):
+    return "{ " + ", ".join(f"{key} = {value}" for key, value in params.items()) + " }"
+
+
+@needs_compiler
+@pytest.mark.parametrize("hosted", [False, True])
+def test_the_impact_is_a_communication_point_of_the_session(tmp_path, hosted):
+    path = mass(3, canGetAndSetFMUState="true", **EVENTS)
+    file = tmp_path / "session.toml"
+    file.write_text(session(path, hosted))
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert not result.fault, result.fault
+    assert "event_inside_step" not in result.summary["flags"]
+    log = hilrt.load_log(result.folder)
+    at = np.flatnonzero(log["ball:event"] == 1.0)
+    assert log.t[at] == pytest.approx([IMPACT], abs=1e-6)
+    assert log["ball.v"][at] == pytest.approx([RESTITUTION * G * IMPACT], rel=1e-6)
+    assert len(log.t) == 62
+    # Held for one step after the impact, and of order 1 otherwise, which is exact here.
+    held = STEP * math.ceil(IMPACT / STEP) - IMPACT
+    missed = 0.5 * G * held**2 + 0.5 * G * STEP**2  # at the start, too
+    assert log["other.x"][-1] + HEIGHT == pytest.approx(height(0.6) + missed, abs=1e-6)
