@@ -1,16 +1,24 @@
 """Time of one exchange with solver processes: send all inputs, receive all outputs.
 
-Compares three, in alternating blocks of one run, because the machine's mood changes the times more
-than the code does:
+Compares, in alternating blocks of one run, because the machine's mood changes the times more than
+the code does:
 
 * ``floor_us``: blocking pyzmq sockets and processes that only echo messages of the same size;
 * ``solvers_us``: blocking pyzmq sockets and real solver processes, so the codec and the solver's
   checks are in, the hub is not;
 * ``exchange_us``: the hub and its links in the event loop, and the same solver processes.
 
-    python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--json]
+After each round of these, in processes of their own:
 
-Prints medians and p99, µs, and ``ratio`` = ``exchange_us / floor_us``.
+* ``full_us``: a session with every stage, recording and telemetry on (`bench_full.py`), from tick
+  to all replies in and the slack done;
+* ``helics_zmq_us``, ``helics_ipc_us``, ``mosaik_us``: the same exchange with HELICS and mosaik
+  (`other_masters.py`; ``pip install hilrt[benchmarks]``, null where that is missing).
+
+    python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--rounds 3] [--scaling] [--json]
+
+Prints medians and p99, µs, and their ratios: ``exchange`` and ``full`` over the floor, the others
+over the exchange. ``--scaling`` does so for 1, 2, 4 … 32 solvers.
 """
 
 from __future__ import annotations
@@ -19,14 +27,17 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import statistics
+import os
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
+import bench_full
 import numpy as np
+import other_masters
 import zmq
 
 from hilrt import InputPolynomial, Port, Sample, Solver
@@ -40,6 +51,7 @@ from hilrt_adapters.zeromq import Options, ZeroMQLink
 PORTS = 4
 ORDER = 1
 BLOCK = 100
+SCALING = (1, 2, 4, 8, 16, 32)
 
 
 class Null(Solver):
@@ -179,7 +191,8 @@ def start(target: Callable[..., None], *args: object) -> BaseProcess:
     return process
 
 
-async def measure(peers: int, exchanges: int) -> dict[str, float]:
+async def measure_hub(peers: int, exchanges: int) -> dict[str, list[float]]:
+    """Times of floor, solvers and exchange, in alternating blocks."""
     floor, through = Floor(peers), Through(peers)
     await through.open()
     times: dict[str, list[float]] = {"floor": [], "solvers": [], "exchange": []}
@@ -192,26 +205,55 @@ async def measure(peers: int, exchanges: int) -> dict[str, float]:
     floor.close()
     for process in floor.processes + through.processes:
         process.join(5)
-    result: dict[str, float] = {"peers": peers}
+    return times
+
+
+def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
+    """Everything, with one number of solvers."""
+    each = max(BLOCK, exchanges // rounds)
+    names = ("floor", "solvers", "exchange", "full", *other_masters.NEEDS)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, some in asyncio.run(measure_hub(peers, each)).items():
+            times[name] += some
+        times["full"] += bench_full.measure(peers, each)
+        for name in other_masters.NEEDS:
+            if not other_masters.missing(name):
+                times[name] += other_masters.measure(name, peers, each)
+    result: dict[str, Any] = {"peers": peers, "load_average": os.getloadavg()[0]}
     for name, values in times.items():
-        result[f"{name}_us"] = statistics.median(values)
-        result[f"{name}_p99_us"] = float(np.percentile(values, 99))
-    result["ratio"] = result["exchange_us"] / result["floor_us"]
+        result[f"{name}_us"] = float(np.median(values)) if values else None
+        result[f"{name}_p99_us"] = float(np.percentile(values, 99)) if values else None
+    for name in ("exchange", "full"):
+        result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
+    for name in other_masters.NEEDS:
+        if result[f"{name}_us"]:
+            result[f"{name}_over_exchange"] = result[f"{name}_us"] / result["exchange_us"]
     return result
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--peers", type=int, default=4)
     parser.add_argument("--exchanges", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scaling", action="store_true", help=f"for {SCALING} solvers")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result = asyncio.run(measure(options.peers, options.exchanges))
+    for problem in filter(None, map(other_masters.missing, other_masters.NEEDS)):
+        print(problem, file=sys.stderr)
+    results = []
+    for peers in SCALING if options.scaling else (options.peers,):
+        results.append(measure(peers, options.exchanges, options.rounds))
+        if not options.json:
+            for key, value in results[-1].items():
+                print(f"{key:24} {'-' if value is None else f'{value:.2f}':>10}", flush=True)
     if options.json:
-        print(json.dumps({key: round(value, 3) for key, value in result.items()}))
-    else:
-        for key, value in result.items():
-            print(f"{key:16} {value:10.2f}")
+        rounded = [
+            {key: value if value is None else round(value, 3) for key, value in result.items()}
+            for result in results
+        ]
+        print(json.dumps(rounded if options.scaling else rounded[0]))
     return 0
 
 
