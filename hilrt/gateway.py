@@ -34,6 +34,7 @@ from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 from hilrt_adapters.can_bus import CanBus, open_bus
+from hilrt_adapters.can_company import refuse_company
 from hilrt_adapters.can_faults import BusWatch
 from hilrt_adapters.can_frame import Frame
 from hilrt_adapters.can_receive import Receiver
@@ -222,15 +223,13 @@ class Gateway:
         u = guardian.step(now, self._view(now))
         if guardian.state in SILENT:
             if before is State.WITHDRAWING:
-                for frame in self.sender.last(guardian.sent):
-                    self._send(frame)
+                self._send(self.sender.last(guardian.sent))
             return
         if u is not None and guardian.state is State.WITHDRAWING:
             frames = self.sender.frames(u, guardian.enable)
         else:
             frames = self.sender.due(now, guardian.sent, guardian.enable, u is not None)
-        for frame in frames:
-            self._send(frame)
+        self._send(frames)
 
     def _secure_blind(self, reason: str) -> int:
         """Bring the bench down on knowledge of the demands alone, then end with status 1."""
@@ -327,11 +326,15 @@ class Gateway:
         ratio, text = self.receiver.overdue(now)
         return BenchView(self._realised, self.receiver.enabled, ratio, text)
 
-    def _send(self, frame: Frame) -> None:
+    def _send(self, frames: list[Frame]) -> None:
+        left = [frame for frame in frames if self._leaves(frame)]
+        if left and self.frames is not None:
+            self.frames.sent(left)
+
+    def _leaves(self, frame: Frame) -> bool:
+        """Send a frame; whether it left."""
         try:
             self.bus.send(frame)
-            if self.frames is not None:
-                self.frames.sent(frame)
             self.bus_watch.sent(0, ok=True)
         except (can.CanError, OSError) as error:
             self.bus_watch.sent(self.clock(), ok=False)
@@ -341,6 +344,8 @@ class Gateway:
                 self._error_kinds.add(kind)
                 text = f"frame {frame.text} did not leave: {kind}; check the bus"
                 self.peer.send(wire.Event(level="error", cause="send_error", text=text))
+            return False
+        return True
 
     def counters(self) -> dict[str, int]:
         """Everything counted since the start."""
@@ -436,6 +441,7 @@ def main(
             raise
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
         peer.connect()
+        refuse_company(bench, subsystem)
         bus = open_bus(options.bus, bench.received, f"[subsystems.{subsystem}] bus")
         frames = _open_frames(subsystem, bench, peer)
         try:

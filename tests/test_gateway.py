@@ -7,17 +7,20 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import can
 import cantools
 import numpy as np
 import pytest
+import zmq
 
 from hilrt import gateway as module
 from hilrt import wire
 from hilrt.gateway import Gateway
 from hilrt.guardian import NS, State
+from hilrt.record import frame_batch
 from hilrt.tables import build
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 from hilrt_adapters.can_frame import ERROR, Frame
@@ -351,6 +354,84 @@ def test_a_defect_of_the_gateway_still_brings_the_bench_down(
     assert rig.bus.last("DynoDemand")["Enable"] == 0
     assert rig.bus.last("EngineDemand")["Pedal"] == 0.0
     assert "oops" in rig.peer.all(wire.Error)[0].text
+
+
+class ScriptedFrames:
+    """Stands in for the recorder's side of the frames."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bool, Frame]] = []
+        self.dropped = 3
+        self.kept = 0
+
+    def received(self, frames: list[Frame]) -> None:
+        self.seen += [(False, frame) for frame in frames]
+
+    def sent(self, frames: list[Frame]) -> None:
+        self.seen += [(True, frame) for frame in frames]
+
+    def keep(self) -> None:
+        self.kept += 1
+
+
+def test_every_frame_that_came_or_left_is_recorded(rig: Rig) -> None:
+    frames = ScriptedFrames()
+    rig.gateway.frames = cast(Any, frames)
+    rig.arm()
+    frames.seen.clear()
+    rig.drive(3, 100.0, 20.0)
+    names = [
+        (sent, PLAIN.get_message_by_frame_id(frame.can_id).name) for sent, frame in frames.seen
+    ]
+    assert (
+        names
+        == [
+            (True, "DynoDemand"),
+            (True, "EngineDemand"),
+            (False, "Fast"),
+            (False, "Slow"),
+        ]
+        * 3
+    )
+    assert frames.kept > 10
+    assert rig.gateway.counters()["frames_unrecorded"] == 3
+
+
+def test_a_frame_that_did_not_leave_is_not_recorded_as_sent(rig: Rig) -> None:
+    frames = ScriptedFrames()
+    rig.gateway.frames = cast(Any, frames)
+    rig.arm()
+    frames.seen.clear()
+    rig.bus.fails = OSError("network down")
+    rig.drive(3, 100.0, 20.0)
+    assert not [frame for sent, frame in frames.seen if sent]
+
+
+def test_a_devices_times_are_recorded_as_this_machines(rig: Rig) -> None:
+    frames = ScriptedFrames()
+    rig.gateway.frames = cast(Any, frames)
+    rig.bus.system_clock = False
+    before = time.time_ns()
+    rig.cycles(1)
+    assert frames.seen
+    assert all(before <= frame.t_ns <= time.time_ns() for _, frame in frames.seen)
+
+
+@pytest.mark.parametrize(
+    ("address", "wanted", "opened"),
+    [("", True, False), ("inproc://f", False, False), ("inproc://f", True, True)],
+)
+def test_frames_are_handed_to_the_recorder_where_there_is_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, address: str, wanted: bool, opened: bool
+) -> None:
+    monkeypatch.setenv(frame_batch.VARIABLE, address)
+    bench.options.record_frames = wanted
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        peer = SimpleNamespace(socket=socket)
+        feed = module._open_frames("engine", bench, cast(Any, peer))
+        assert (feed is not None) is opened
+        if feed is not None:
+            feed.close()
 
 
 class RecordingPeer(ScriptedPeer):

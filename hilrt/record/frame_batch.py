@@ -47,9 +47,11 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(FrameBatch)
 
 
-def encode(batch: FrameBatch) -> bytes:
-    """One message."""
-    return _encoder.encode(batch)
+def encode(
+    bus: str, first: int, passes: Sequence[tuple[bool, int, int, Sequence[RawFrame]]]
+) -> bytes:
+    """Message of a `FrameBatch`, of plain tuples: they cost the gateway a third of named ones."""
+    return _encoder.encode((bus, first, passes))
 
 
 def decode(data: bytes) -> FrameBatch:

@@ -1,6 +1,6 @@
 """The gateway's side of recording frames: batches straight to the recorder's process.
 
-Handing a frame over appends it to a list; every `BATCH_NS` the list leaves as one message. Nothing
+Handing frames over appends them to a list; every `BATCH_NS` the list leaves as one message. Nothing
 waits for the recorder: a batch that does not fit into the bounded queue is dropped and counted, and
 the recorder notes the gap from the number of the next one.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import zmq
 
 from hilrt.clock import monotonic_ns
-from hilrt.record.frame_batch import FrameBatch, Pass, RawFrame, encode
+from hilrt.record.frame_batch import RawFrame, encode
 
 #: How often a batch leaves, ns, and how many frames it holds at most.
 BATCH_NS = 20_000_000
@@ -60,7 +60,7 @@ class FrameFeed:
         self.dropped = 0
         self._bus = bus
         self._clock = clock
-        self._passes: list[Pass] = []
+        self._passes: list[tuple[bool, int, int, Sequence[RawFrame]]] = []
         self._waiting = 0
         self._flushed_ns = clock()
         self._socket: zmq.Socket[bytes] = context.socket(zmq.PUSH)
@@ -70,15 +70,15 @@ class FrameFeed:
 
     def received(self, frames: Sequence[RawFrame]) -> None:
         """Take frames that have just been read from the bus, at least one."""
-        self._take(Pass(False, self._clock(), time.time_ns(), frames), len(frames))
+        self._passes.append((False, self._clock(), time.time_ns(), frames))
+        self._waiting += len(frames)
+        if self._waiting >= BATCH_FRAMES:
+            self.flush()
 
-    def sent(self, frame: RawFrame) -> None:
-        """Take a frame that has just been sent."""
-        self._take(Pass(True, self._clock(), 0, (frame,)), 1)
-
-    def _take(self, one: Pass, count: int) -> None:
-        self._passes.append(one)
-        self._waiting += count
+    def sent(self, frames: Sequence[RawFrame]) -> None:
+        """Take frames that have just been sent, at least one."""
+        self._passes.append((True, self._clock(), 0, frames))
+        self._waiting += len(frames)
         if self._waiting >= BATCH_FRAMES:
             self.flush()
 
@@ -90,19 +90,19 @@ class FrameFeed:
     def flush(self) -> None:
         """Hand over what there is, without waiting."""
         self._flushed_ns = self._clock()
-        batch = FrameBatch(self._bus, self.frames, self._passes)
+        batch = encode(self._bus, self.frames, self._passes)
         self.frames += self._waiting
         try:
-            self._socket.send(encode(batch), _NOBLOCK)
+            self._socket.send(batch, _NOBLOCK)
         except zmq.ZMQError:
             self.dropped += self._waiting
         self._passes, self._waiting = [], 0
 
     def close(self) -> None:
-        """Hand over the rest, and tell by an empty batch how many there were."""
+        """Hand over the rest, and tell by an empty batch how many there were, if some were lost."""
         if self._waiting:
             self.flush()
-        if self.dropped:
+        if self.dropped and self._socket.poll(LINGER_MS, zmq.POLLOUT):
             self.flush()
         with contextlib.suppress(zmq.ZMQError):
             self._socket.close()

@@ -46,7 +46,7 @@ def rig() -> Iterator[Rig]:
 def test_a_batch_leaves_every_so_often_and_numbers_its_frames(rig: Rig) -> None:
     rig.listen()
     rig.feed.received([FRAME, FRAME])
-    rig.feed.sent(FRAME)
+    rig.feed.sent([FRAME])
     rig.feed.keep()
     assert not rig.socket.poll(0)
     rig.now += 20 * MS
@@ -59,7 +59,7 @@ def test_a_batch_leaves_every_so_often_and_numbers_its_frames(rig: Rig) -> None:
     rig.now += 20 * MS
     rig.feed.keep()  # nothing to say
     assert not rig.socket.poll(0)
-    rig.feed.sent(FRAME)
+    rig.feed.sent([FRAME])
     rig.feed.flush()
     assert rig.batch().first == 3
 
@@ -67,7 +67,7 @@ def test_a_batch_leaves_every_so_often_and_numbers_its_frames(rig: Rig) -> None:
 def test_a_flood_does_not_wait_for_the_clock(rig: Rig) -> None:
     rig.listen()
     for _ in range(frame_feed.BATCH_FRAMES):
-        rig.feed.sent(FRAME)
+        rig.feed.sent([FRAME])
     assert len(rig.batch().passes) == frame_feed.BATCH_FRAMES
 
 

@@ -10,7 +10,6 @@ from hilrt.record.frame_batch import (
     ERROR,
     EXTENDED,
     REMOTE,
-    FrameBatch,
     Pass,
     RawFrame,
     encode,
@@ -32,7 +31,7 @@ def received(at: int, *frames: RawFrame) -> Pass:
 
 
 def take(intake: FrameIntake, first: int, *passes: Pass, bus: str = "engine") -> Taken:
-    return intake.take(encode(FrameBatch(bus, first, list(passes))))
+    return intake.take(encode(bus, first, passes))
 
 
 def frames_of(taken: Taken) -> list[Frame]:
@@ -97,7 +96,7 @@ def test_a_jump_of_the_number_is_a_gap_of_that_bus(intake: FrameIntake) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"nonsense", encode(FrameBatch("other", 0, []))], ids=["empty", "bad", "bus"]
+    "data", [b"", b"nonsense", encode("other", 0, [])], ids=["empty", "bad", "bus"]
 )
 def test_nonsense_is_an_error(intake: FrameIntake, data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of msgspec, or ours

@@ -18,7 +18,7 @@ from hilrt.logs.log_file import LogFile
 from hilrt.record import cdr, writer
 from hilrt.record import recording as file_writer
 from hilrt.record.feed import Feed
-from hilrt.record.frame_batch import FrameBatch, Pass, encode
+from hilrt.record.frame_batch import Pass, encode
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.record.messages import (
     ASIDE,
@@ -114,7 +114,7 @@ def test_missing_rows_leave_an_event_with_both_ends(tmp_path):
 def frame_batch(first, at_ms, count, sent=False):
     """A batch of the bus `engine`; identifiers count on, times are session time."""
     frames = [(first + i, bytes([i]), 0, False) for i in range(count)]
-    return encode(FrameBatch("engine", first, [Pass(sent, CLOCK_NS + at_ms * MS, 0, frames)]))
+    return encode("engine", first, [Pass(sent, CLOCK_NS + at_ms * MS, 0, frames)])
 
 
 def with_frames(folder, trigger=None):
@@ -297,7 +297,7 @@ def test_frames_of_a_gateway_that_ended_are_in_the_log(tmp_path):
     feed.begin(tmp_path / "run", "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
     feed.end()
     for i in range(100):
-        frames.sent((i, b"", 0, False))
+        frames.sent([(i, b"", 0, False)])
         if i % 10 == 9:
             frames.flush()
     frames.close()
