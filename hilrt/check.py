@@ -230,6 +230,8 @@ def _ports(
             table, "", None, f"its ports cannot be determined: {text}", "correct the model"
         )
         return None
+    for text in link_class.remarks(name, options, session.folder):
+        findings.warn(table, "", None, text, "")
     if ports is None:
         findings.info(table, "tells its ports when it connects; what concerns them is checked then")
     return ports

@@ -353,7 +353,9 @@ def stepped_across(plan: Plan, given: StepInput) -> Bools:
     if not given.event.any():
         return given.event
     across: Bools = plan.receives[:, given.event].any(axis=1)
-    return across & given.busy if given.rest else across
+    if given.rest:
+        across &= given.busy
+    return across
 
 
 @compiled

@@ -67,6 +67,11 @@ class FmuLink(InProcessLink):
         solver = load(cast(Options, options), folder)
         return Ports(tuple(solver.inputs), tuple(solver.outputs))
 
+    @classmethod
+    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """Clocks that are not driven."""
+        return load(cast(Options, options), folder).remarks
+
     async def open(self) -> None:
         """Read the model description; the binary is loaded by `initialize`."""
         self.host(load(cast(Options, self.options), self.folder))

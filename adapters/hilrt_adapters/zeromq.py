@@ -52,6 +52,13 @@ class ZeroMQLink(RemoteLink):
         solver = spawned_fmu(options.spawn, folder)
         return Ports(tuple(solver.inputs), tuple(solver.outputs))
 
+    @classmethod
+    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """Of an FMU that the session hosts."""
+        if options.spawn is None or not is_fmu_command(options.spawn):
+            return []
+        return spawned_fmu(options.spawn, folder).remarks
+
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:

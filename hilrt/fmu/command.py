@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hilrt import registry
 from hilrt.errors import ConfigError
-from hilrt.solver import Solver
 from hilrt.tables import build
+
+if TYPE_CHECKING:
+    from hilrt.fmu.solver import FmuSolver  # FMPy is an extra
 
 
 def is_fmu_command(argv: Sequence[str]) -> bool:
@@ -21,7 +23,7 @@ def _is_fmu(target: str) -> bool:
     return target.lower().endswith(".fmu")
 
 
-def spawned_fmu(argv: Sequence[str], folder: Path) -> Solver:
+def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
     """Solver that a ``spawn`` command would host, for its ports; the binary is not loaded.
 
     Parameters
@@ -52,7 +54,7 @@ def load_fmu(
     params: Mapping[str, Any],
     options: Mapping[str, Any],
     folder: Path | None = None,
-) -> Solver:
+) -> FmuSolver:
     """Solver of an FMU.
 
     Parameters

@@ -14,6 +14,7 @@ from fmpy.model_description import ValidationError, read_model_description
 from lxml import etree
 
 from hilrt.errors import ConfigError
+from hilrt.fmu.clocks import Clock, read_clocks
 
 #: Types that a port can carry, as a number.
 _WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -44,6 +45,8 @@ class Fmu:
         Every variable by name.
     directional : bool
         Whether it provides directional derivatives.
+    clocks : tuple of Clock
+        FMI 3: its clocks.
     notes : list of str
         What is wrong with the description without keeping the FMU from being used.
     """
@@ -54,6 +57,7 @@ class Fmu:
     platforms: tuple[str, ...]
     variables: dict[str, Any]
     directional: bool = False
+    clocks: tuple[Clock, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -137,7 +141,8 @@ def read_fmu(path: str | Path) -> Fmu:
     directional = any(
         flags.get(f"providesDirectionalDerivative{s}") in ("true", "1") for s in ("", "s")
     )
-    return Fmu(path, model, model.fmiMajorVersion, platforms, variables, directional, notes)
+    clocks = read_clocks(root)
+    return Fmu(path, model, model.fmiMajorVersion, platforms, variables, directional, clocks, notes)
 
 
 def _root(xml: bytes, where: str) -> Any:

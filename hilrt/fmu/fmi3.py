@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from fmpy.fmi3 import FMU3Slave
 
+from hilrt.fmu.clocks import not_driven, ticks
 from hilrt.fmu.description import Fmu, flows
 from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance, SavedState
 from hilrt.fmu.values import TYPES, Values
+from hilrt.network import Ints
 from hilrt.solver import Floats
+
+log = logging.getLogger("hilrt.fmu")
 
 #: Events in one step after which the FMU is taken to make no progress.
 MAX_EVENTS = 1000
@@ -56,12 +63,31 @@ class Instance3(Instance):
         self._seen: list[tuple[float, Floats]] = []
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
-        mask = [flows(v) for v, size in inputs for _ in range(size)]
-        self._flowing = np.flatnonzero(mask)
-        self._switching = np.flatnonzero(np.logical_not(mask))
+        self._sort_inputs(inputs)
+        self._clocks = () if not_driven(fmu, events) else tuple(c for c in fmu.clocks if c.periodic)
+        self._told = [clock for clock in fmu.clocks if clock.tells and self.event_mode]
+        #: Ticks of the output clocks, by name.
+        self.ticked = Counter[str]()
+
+    def _sort_inputs(self, inputs: Sequence[tuple[Any, int]]) -> None:
+        """Which inputs are set in step mode, in event mode only, and at the ticks of a clock."""
+
+        def some(wanted: Callable[[Any], bool]) -> _Some:
+            mask = [wanted(v) for v, size in inputs for _ in range(size)]
+            chosen = [(v, size) for v, size in inputs if wanted(v)]
+            values = Values(self.fmi.dll, 3, chosen, self.check, self.c)
+            return _Some(np.flatnonzero(mask), values)
+
+        self._flow = some(flows)
+        self._switching = some(lambda v: not flows(v) and not v.clocks).where
         self._switched = np.empty(0)
-        some = [(v, size) for v, size in inputs if flows(v)]
-        self._flow = Values(self.fmi.dll, 3, some, self.check, self.c)
+        #: Set whatever no clock holds.
+        self._write_free: Callable[[Floats], None] = self._ins.write
+        self._clocked: dict[int, _Some] = {}
+        for reference in {r for v, _ in inputs for r in _clocks_of(v)}:
+            self._clocked[reference] = some(partial(_is_clocked_by, reference))
+        if self._clocked:
+            self._write_free = self.write = some(lambda v: not v.clocks).write
         if self.event_mode and len(self._switching):
             self.write = self._write_apart
 
@@ -121,6 +147,7 @@ class Instance3(Instance):
 
     def enter_initialization(self, experiment: Experiment) -> None:
         """See `Instance.enter_initialization`."""
+        self._started = experiment.start
         self._guard(
             self.fmi.enterInitializationMode,
             experiment.tolerance,
@@ -139,19 +166,46 @@ class Instance3(Instance):
         """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only."""
         switched = u[self._switching]
         if self._initialized and np.array_equal(switched, self._switched):
-            self._flow.write(u[self._flowing])
+            self._flow.write(u)
             return
         self._switched = switched
         if self._initialized:
             self._guard(self.fmi.enterEventMode)
-        self._ins.write(u)
+        self._write_free(u)
         if self._initialized:
             self._settle()
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
-        """See `Instance.step`; events are handled when the FMU stops at them."""
+        """See `Instance.step`; events are handled when the FMU stops at them, ticks at theirs.
+
+        A tick inside the step is an event, too; one at its beginning has the inputs of then.
+        """
         self._u = u
         self.inside = self._seen = []
+        if not self._clocks:
+            return self._run(t, h, u)
+        events: list[float] = []
+        end = t + h
+        for at, references in ticks(self._clocks, self._started, t, end):
+            if at > t:
+                events += [*self._run(t, at - t, u), at]
+            self._tick(at, references, u)
+            t = at
+        return events + self._run(t, end - t, u)
+
+    def _tick(self, t: float, references: list[int], u: Inputs) -> None:
+        """Let clocks tick at `t` [s], where the FMU stands, with the inputs that wait for them."""
+        self._guard(self.fmi.enterEventMode)
+        self._guard(self.fmi.setClock, references, [True] * len(references))
+        inputs = u(t)
+        self._write_free(inputs)
+        for reference in references:
+            if reference in self._clocked:
+                self._clocked[reference].write(inputs)
+        self._settle()
+
+    def _run(self, t: float, h: float, u: Inputs) -> list[float]:
+        """A step without ticks; times of the FMU's own events, s."""
         events: list[float] = []
         end = t + h
         while True:
@@ -169,8 +223,8 @@ class Instance3(Instance):
             if self._event.value and self.event_mode:
                 events.append(reached)
                 self._guard(self.fmi.enterEventMode)
-                self._ins.write(u(reached))
-                self._settle()
+                self._write_free(u(reached))
+                self._settle(reached)
             elif self._early.value and reached <= t:
                 raise FmuError(f"{self.fmu.path.name} returned at {reached:g} s without a step")
             if end - reached <= 1e-12 * max(abs(end), h):
@@ -181,9 +235,11 @@ class Instance3(Instance):
             if not self._event.value:
                 self.write(u(t))
 
-    def _settle(self) -> None:
-        """Event iteration, and back to step mode."""
+    def _settle(self, t: float | None = None) -> None:
+        """Event iteration, and back to step mode; output clocks tick in its rounds."""
         for _ in range(_MAX_ROUNDS):
+            if self._told:
+                self._note_ticks(t)
             again, ends, *_ = self._guard(self.fmi.updateDiscreteStates)
             if ends:
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
@@ -191,6 +247,15 @@ class Instance3(Instance):
                 self._guard(self.fmi.enterStepMode)
                 return
         raise FmuError(f"{self.fmu.path.name}: its event iteration does not end")
+
+    def _note_ticks(self, t: float | None) -> None:
+        active = self._guard(self.fmi.getClock, [clock.reference for clock in self._told])
+        for clock, ticks_now in zip(self._told, active, strict=True):
+            if ticks_now:
+                self.ticked[clock.name] += 1
+                level = logging.INFO if self.ticked[clock.name] == 1 else logging.DEBUG
+                when = "" if t is None else f" at {t:.9g} s"
+                log.log(level, "%s: clock %s ticks%s", self.fmu.path.name, clock.name, when)
 
     def _intermediate_update(
         self,
@@ -209,7 +274,7 @@ class Instance3(Instance):
             if get_allowed and self.reads_inside:
                 self._seen.append((t, self.read()))
             if set_requested and self.sets_inside and self._u is not None:
-                self._flow.write(self._u(t)[self._flowing])
+                self._flow.write(self._u(t))
         except BaseException as error:
             self._raised = error
 
@@ -226,10 +291,38 @@ class Instance3(Instance):
         return dy
 
     def _release(self) -> None:
+        for name, count in self.ticked.items():
+            log.info("%s: clock %s ticked %d times", self.fmu.path.name, name, count)
         if self._initialized:
             self._guard(self.fmi.terminate)
         self.fmi.fmi3FreeInstance(self.fmi.component)
         self._unload()
+
+
+class _Some:
+    """Some of the inputs.
+
+    Attributes
+    ----------
+    where : ndarray of int
+        Their places among all.
+    """
+
+    def __init__(self, where: Ints, values: Values) -> None:
+        self.where, self._values = where, values
+
+    def write(self, u: Floats) -> None:
+        """Set them; `u` (n_inputs,) is of all."""
+        self._values.write(u[self.where])
+
+
+def _is_clocked_by(reference: int, variable: Any) -> bool:
+    return reference in _clocks_of(variable)
+
+
+def _clocks_of(variable: Any) -> list[int]:
+    """Value references of the clocks at whose ticks a variable is active."""
+    return [clock.valueReference for clock in variable.clocks or ()]
 
 
 def _list(value: Any) -> list[Any]:

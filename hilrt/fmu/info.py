@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hilrt import units
+from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
 from hilrt.fmu.ports import Selection, select
 
@@ -102,6 +103,7 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
     yield from _ports("Outputs", fmu, chosen.outputs, chosen.output_ports)
     yield from _parameters(fmu)
     yield from _left_out(fmu)
+    yield from _clocks(fmu)
     yield "Capabilities"
     rows = capabilities(fmu)
     width = max(len(row.name) for row in rows)
@@ -157,10 +159,25 @@ def _parameters(fmu: Fmu) -> Iterator[str]:
     yield ""
 
 
+def _clocks(fmu: Fmu) -> Iterator[str]:
+    """What the clocks do here."""
+    if not fmu.clocks:
+        return
+    yield f"Clocks ({len(fmu.clocks)})"
+    undriven = not_driven(fmu, True)
+    for clock in fmu.clocks:
+        if clock.periodic and not any(repr(clock.name) in line for line in undriven):
+            shift = f", first after {clock.shift:g} s" if clock.shift else ""
+            yield f"  {clock.name}  ticks every {clock.interval:g} s{shift}, driven from here"
+        elif clock.tells:
+            yield f"  {clock.name}  its ticks are events, and are logged"
+    for line in undriven:
+        yield f"  {line.partition(': ')[2]}"
+    yield ""
+
+
 def _left_out(fmu: Fmu) -> Iterator[str]:
     """Inputs and outputs that no port can carry."""
     some = [*fmu.named("input"), *fmu.named("output")]
-    for v in (v for v in some if v.type not in NUMERIC):
+    for v in (v for v in some if v.type not in (*NUMERIC, "Clock")):
         yield f"  {v.name} ({v.type} {v.causality}) is no number, and no port"
-    if any(v.type == "Clock" for v in fmu.variables.values()):
-        yield "  its clocks are not driven; clocked variables keep their start values"

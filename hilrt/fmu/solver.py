@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import ConfigError, SolverError
+from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
@@ -100,6 +101,8 @@ class FmuSolver(Solver):
         self._debug = debug
         self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
+        #: What is worth a warning of `hilrt check`.
+        self.remarks = not_driven(self.fmu, events)
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.

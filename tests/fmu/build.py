@@ -132,6 +132,23 @@ def description(major, **changed):
     return _description(major, FLAGS[major] | changed, False, True)
 
 
+def clocked(sample, **changed):
+    """The model description of the FMU of FMI 3 with clocks; `sample`: attributes of the input."""
+    clocks = (
+        f'<Clock name="sample" valueReference="90" causality="input" {sample}/>'
+        '<Clock name="bounced" valueReference="91" causality="output" '
+        'intervalVariability="triggered"/>'
+        '<Float64 name="sampled" valueReference="92" causality="output" variability="discrete" '
+        'clocks="90"/>'
+        '<Float64 name="demand" valueReference="93" causality="input" variability="discrete" '
+        'clocks="90" start="0"/>'
+    )
+    flags = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"} | changed
+    text = description(3, **flags)
+    text = text.replace("</ModelVariables>", f"{clocks}</ModelVariables>")
+    return text.replace("<ModelStructure>", '<ModelStructure><Output valueReference="92"/>')
+
+
 def _description(major, capabilities, types, states):
     flags = " ".join(f"{key}={quoteattr(value)}" for key, value in capabilities.items())
     variables, order = _variables(major, capabilities, types)

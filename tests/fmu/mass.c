@@ -21,6 +21,7 @@ enum { OK, WARNING, DISCARD, ERROR, FATAL };
 enum { X2 = 1, V2, F, FORCE, X, V, DX, DV, M = 10, K, C, KC, CC, MICRO, G, E, REALS };
 enum { GEAR = 30, GEAR_OUT, FAULT, ON = 40, ON_OUT, MODE = 50, MODE_OUT, LABEL = 60 };
 enum { ARRAY = 70, TWICE, SHORT, SHORT_OUT, SIZE = 80 };
+enum { SAMPLE = 90, BOUNCED, SAMPLED, DEMAND };
 enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY };
 
 static char trace[1 << 16];
@@ -42,7 +43,8 @@ typedef struct {
     float single;
     int gear, fault, on, mode, size;
     double set_at, time, reached;
-    bool impact;
+    bool impact, ticks;
+    double sampled, demand; /* clocked by SAMPLE: the place then, and an input */
 } State;
 
 typedef struct {
@@ -268,20 +270,31 @@ int fmi3UpdateDiscreteStates(void *c, bool *again, bool *ends, bool *nominals, b
     State *s = &((Fmu *)c)->s;
     note(" update");
     *again = s->impact;
+    if (s->ticks) s->sampled = s->r[X] + s->demand;
+    s->ticks = false;
     if (s->impact) s->r[V] *= -s->r[E];
     s->impact = *ends = *nominals = *values = *next = false;
     return OK;
 }
+int fmi3SetClock(void *c, const ref *vr, size_t n, const bool *x) {
+    EACH { note(" clock(%d)", (int)vr[i]); if (vr[i] == SAMPLE) ((Fmu *)c)->s.ticks = x[i]; }
+    return OK;
+}
+int fmi3GetClock(void *c, const ref *vr, size_t n, bool *x) { EACH x[i] = ((Fmu *)c)->s.impact; return OK; }
 int fmi3GetFloat64(void *c, const ref *vr, size_t n, double *y, size_t ny) {
     State *s = &((Fmu *)c)->s;
     note(" get");
-    EACH if (vr[i] == TWICE) for (int j = 0; j < s->size; j++) *y++ = 2 * s->array[j];
+    EACH if (vr[i] == SAMPLED) *y++ = s->sampled;
+    else if (vr[i] == TWICE) for (int j = 0; j < s->size; j++) *y++ = 2 * s->array[j];
     else *y++ = value(s, vr[i]);
     return OK;
 }
 int fmi3SetFloat64(void *c, const ref *vr, size_t n, const double *x, size_t nx) {
     State *s = &((Fmu *)c)->s;
-    EACH if (vr[i] == ARRAY) { memcpy(s->array, x, s->size * sizeof *x); x += s->size; }
+    EACH if (vr[i] == DEMAND) {
+        if (!s->ticks) return ERROR; /* active at the ticks of its clock only */
+        s->demand = *x++;
+    } else if (vr[i] == ARRAY) { memcpy(s->array, x, s->size * sizeof *x); x += s->size; }
     else if (set_reals(c, vr + i, 1, x++)) return ERROR;
     return OK;
 }
