@@ -86,7 +86,7 @@ def test_what_cannot_be_sent_says_why(words: list[str], text: str) -> None:
 
 def test_generate_writes_once(tmp_path: Path) -> None:
     path = tmp_path / "new.toml"
-    assert "6 choices" in run("generate", str(path), "--database", DATABASE)
+    assert "12 choices" in run("generate", str(path), "--database", DATABASE)
     with pytest.raises(ConfigError, match="exists already"):
         run("generate", str(path), "--database", DATABASE)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import cantools
 from cantools.database.can import Database, Message, Signal
+from cantools.database.utils import start_bit
 
 from hilrt.config import nearest
 from hilrt.errors import ConfigError
 from hilrt.units import UNSTATED
+from hilrt_adapters.can_salvage import salvage
 
 # ---- the database ------------------------------------------------------------------------------
 
@@ -30,6 +35,9 @@ class SignalRef(NamedTuple):
 
 def load_database(path: Path, label: str) -> Database:
     """Read a CAN database (DBC, ARXML, KCD, SYM).
+
+    Of a DBC file with statements that cannot be read, the others are loaded; each that is left out
+    is one line on standard error.
 
     Parameters
     ----------
@@ -50,6 +58,9 @@ def load_database(path: Path, label: str) -> Database:
             "give the database's path, relative to the session file"
         ) from None
     except Exception as error:  # the parsers of the formats raise all kinds
+        saved = _salvaged(path)
+        if saved is not None:
+            return saved
         reason = getattr(error, "e_dbc", None) or error
         raise ConfigError(
             f"{label}: {path} is not a CAN database: {' '.join(str(reason).split())}; "
@@ -60,8 +71,25 @@ def load_database(path: Path, label: str) -> Database:
     return database
 
 
+def _salvaged(path: Path) -> Database | None:
+    """What can be read of a broken DBC file; what cannot goes to standard error."""
+    if path.suffix.lower() != ".dbc":
+        return None
+    text = path.read_text(encoding="cp1252", errors="replace")
+    load = partial(cantools.database.load_string, database_format="dbc", strict=False)
+    saved = salvage(text, load)  # type: ignore[arg-type]
+    if saved is None:
+        return None
+    for problem in saved[1]:
+        print(f"{path.name} is read without {problem}", file=sys.stderr)
+    return saved[0]
+
+
 def find_signal(database: Database, ref: str, label: str) -> SignalRef:
-    """Signal of ``Message.Signal``; `ConfigError` with the nearest names if there is none."""
+    """Signal of ``Message.Signal``; `ConfigError` with the nearest names if there is none.
+
+    So it is if there is one that cannot be coded.
+    """
     message_name, dot, signal_name = ref.partition(".")
     if not dot:
         raise ConfigError(f"{label} = {ref!r}: write it as Message.Signal")
@@ -78,7 +106,33 @@ def find_signal(database: Database, ref: str, label: str) -> SignalRef:
             f"{label} = {ref!r}: message {message_name} has no signal {signal_name!r}"
             f"{nearest(signal_name, signals)}"
         )
+    for problem in _unusable(database.messages, message, signals[signal_name]):
+        raise ConfigError(f"{label} = {ref!r}: {problem}; correct the database")
     return SignalRef(message, signals[signal_name])
+
+
+def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> list[str]:
+    """Why a signal cannot be coded, or not be told from another one."""
+    problems = []
+    if sum(other.name == message.name for other in messages) > 1:
+        problems.append(f"the database has several messages {message.name}")
+    problems += [
+        f"messages {message.name} and {other.name} have the same identifier {other.frame_id:#x}"
+        for other in messages
+        if other.name != message.name
+        and (other.frame_id, other.is_extended_frame)
+        == (message.frame_id, message.is_extended_frame)
+    ]
+    if not message.is_container:
+        first = start_bit(signal)
+        if first + signal.length > 8 * message.length:
+            problems.append(f"the signal goes beyond the message's {message.length} bytes")
+        problems += [
+            f"signal {other.name} of its message has the scale 0"
+            for other in message.signals
+            if not other.scale
+        ]
+    return problems
 
 
 def representable(signal: Signal) -> tuple[float, float]:

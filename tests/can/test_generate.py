@@ -23,10 +23,10 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     path = tmp_path / "session.toml"
     text = generate(DATABASE, None, BUS, tmp_path)
     path.write_text(text)
-    assert text.count(f"= {CHOOSE}") == 6
+    assert text.count(f"= {CHOOSE}") == 12
     found = errors(path)
     for key in ("max_rate", "safe", "start"):
-        for port in ("speed", "pedal"):
+        for port in ("speed", "mode", "torque", "pedal"):
             assert any(f"inputs.{port}] {key}" in text for text in found), found
     filled = text.replace(f"max_rate = {CHOOSE}", "max_rate = 100.0").replace(CHOOSE, "0.0")
     path.write_text(filled)

@@ -22,6 +22,7 @@ def slow(count: int, state: int = 3) -> Frame:
         "Enabled": 1,
         "State": state,
         "FaultCause": 0,
+        "Mode": 0,
         "FuelRate": 1.5,
         "CoolantTemp": 80,
         "OilTemp": 90,

@@ -1,0 +1,162 @@
+"""Databases in other formats than DBC, and ones that are not whole."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hilrt.config import build
+from hilrt.errors import ConfigError
+from hilrt.units import conversion
+from hilrt_adapters.bench import BenchOptions, read_bench
+from hilrt_adapters.can import find_signal, load_database
+from hilrt_adapters.can_codec import codec
+from hilrt_adapters.can_frame import Frame
+from hilrt_adapters.can_receive import Receiver
+from hilrt_adapters.can_salvage import MAX_LEFT_OUT
+
+DATA = Path(__file__).parents[1] / "data"
+#: Databases that say the same, and what each calls the demanded speed (short names of ARXML are
+#: unique within their package).
+FORMATS = [("kcd", "Speed"), ("sym", "Speed"), ("arxml", "SpeedDemand")]
+TABLE: dict[str, Any] = {
+    "adapter": "can",
+    "bus": {"interface": "virtual", "channel": "drive"},
+    "enable": {"request": "Demand.Enable", "state": "Status.Enabled"},
+    "outputs": {
+        "torque": "Status.Torque",
+        "speed": "Status.Speed",
+        "temperature": "Status.Temperature",
+    },
+    "inputs": {
+        "speed_demand": {
+            "realised": "speed",
+            "min": 0.0,
+            "max": 3000.0,
+            "max_rate": 1000.0,
+            "safe": 0.0,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(("suffix", "demand"), FORMATS)
+def test_ports_of_every_format(suffix: str, demand: str) -> None:
+    table = copy.deepcopy(TABLE)
+    table["database"] = f"drive.{suffix}"
+    table["inputs"]["speed_demand"]["signal"] = f"Demand.{demand}"
+    problems: list[str] = []
+    options = build(BenchOptions, table, "subsystems.motor", problems)
+    assert options is not None, problems
+    bench = read_bench("motor", options, DATA)
+    assert [(p.name, p.unit) for p in bench.ports.outputs] == [
+        ("torque", "N*m"),
+        ("speed", "rpm"),
+        ("temperature", "degC"),
+    ]
+    assert bench.ports.inputs[0].unit == "rpm"
+    assert conversion("rpm", "rad/s")[0] == pytest.approx(0.10472, rel=1e-4)
+    with pytest.raises(ConfigError, match="dimensions differ"):
+        conversion("N*m", "V")
+    # −1.5 N m, 600 rpm, 21.5 °C (big-endian), enabled
+    payload = bytes.fromhex("6aff b004 0267 01 00")
+    rx = Receiver(bench.outputs, bench.state, "Alive", 0.02)
+    assert rx.take([Frame(0x200, payload)])
+    assert rx.y == pytest.approx([-1.5, 600.0, 21.5])
+    assert rx.enabled
+    assert codec(bench.inputs["speed_demand"].message, [demand]).encode([600.0])[:2] == b"\xb0\x04"
+
+
+@pytest.mark.parametrize("suffix", ["kcd", "sym", "arxml"])
+def test_broken_files_of_every_format_are_named(suffix: str, tmp_path: Path) -> None:
+    whole = (DATA / f"drive.{suffix}").read_text(encoding="utf-8")
+    (tmp_path / f"cut.{suffix}").write_text(whole[: len(whole) // 2].replace("[", "[["))
+    with pytest.raises(ConfigError, match=rf"t: .*cut\.{suffix} is not a CAN database: ."):
+        load_database(tmp_path / f"cut.{suffix}", "t")
+
+
+# ---- DBC files that are not whole --------------------------------------------------------------
+
+GOOD = """VERSION ""
+BU_: Bench Gateway
+BO_ 256 Fast: 8 Bench
+ SG_ Speed : 0|16@1+ (0.1,0) [0|0] "rad/s" Gateway
+ SG_ Torque : 16|16@1- (0.1,0) [0|0] "N*m" Gateway
+BO_ 512 Slow: 8 Bench
+ SG_ Temp : 0|8@1+ (1,-40) [0|0] "degC" Gateway
+BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;
+BA_DEF_DEF_ "GenMsgCycleTime" 0;
+BA_ "GenMsgCycleTime" BO_ 512 100;
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "other.dbc"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("0|16@1+ (0.1,0)", "0|16@1+ (0.1,0", "line 3: message Fast: Invalid syntax"),
+        ("16|16@1-", "16|0@1-", "line 3: message Fast: The signal Torque length 0"),
+        ("BA_DEF_ BO", 'VAL_ 512 Nobody 0 "x" ;\nBA_DEF_ BO', "line 8: VAL_ 512 Nobody"),
+        ("BA_DEF_ BO", 'BA_ "Nowhere" BO_ 256 1;\nBA_DEF_ BO', 'line 8: BA_ "Nowhere" BO_ 256'),
+    ],
+)
+def test_what_can_be_read_is_loaded_and_the_rest_is_named(
+    old: str, new: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = load_database(written(tmp_path, GOOD.replace(old, new)), "t")
+    ref = find_signal(database, "Slow.Temp", "t")
+    assert (ref.unit, ref.message.cycle_time) == ("degC", 100)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"other.dbc is read without {told}")
+    if "message Fast" in told:
+        with pytest.raises(ConfigError, match="no message 'Fast'; there is Slow"):
+            find_signal(database, "Fast.Speed", "t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD + "SIG_VALTYPE_ 256 Speed : nonsense;\n",  # what kind of number is it?
+        GOOD + 'BA_ "Nowhere" BO_ 256 1;\n' * (MAX_LEFT_OUT + 1),
+        GOOD.replace("BO_ ", "BO "),
+    ],
+)
+def test_files_with_too_little_sense_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"other\.dbc is not a CAN database"):
+        load_database(written(tmp_path, text), "t")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("16|16@1-", "56|16@1-", "goes beyond the message's 8 bytes"),
+        ("16|16@1-", "56|16@0-", "goes beyond the message's 8 bytes"),
+        ("16|16@1- (0.1", "16|16@1- (0", "signal Torque of its message has the scale 0"),
+        ("BO_ 512 Slow", "BO_ 512 Fast", "has several messages Fast"),
+        ("BO_ 512 Slow", "BO_ 256 Slow", "Fast and Slow have the same identifier 0x100"),
+    ],
+)
+def test_signals_that_cannot_be_coded_are_named_when_they_are_used(
+    old: str, new: str, text: str, tmp_path: Path
+) -> None:
+    changed = GOOD.replace(old, new).replace("BA_ ", "//BA_ ") if "BO_" in old else GOOD
+    database = load_database(written(tmp_path, changed.replace(old, new)), "t")
+    name = "Fast.Temp" if "several" in text else "Fast.Torque"
+    with pytest.raises(ConfigError, match=rf"t = '{name}': .*{text}; correct the database"):
+        find_signal(database, name, "t")
+
+
+def test_overlapping_signals_are_read_each_for_itself(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD.replace("16|16@1-", "8|16@1-"))
+    database = load_database(path, "t")
+    message = find_signal(database, "Fast.Torque", "t").message
+    values = codec(message, ["Speed", "Torque"]).decode(bytes([0, 1, 2, 0, 0, 0, 0, 0]))
+    assert values == pytest.approx((25.6, 51.3))
