@@ -60,6 +60,8 @@ SECTIONS = {
     "`[reliability]`": config.Reliability,
     "`[monitor]`": config.MonitorTable,
     "`[monitor.adjust.NAME]`": config.Adjustable,
+    "`[record]`": config.RecordTable,
+    "`[[record.trigger]]`": config.TriggerTable,
 }
 
 
