@@ -202,7 +202,7 @@ class RemoteLink(Link):
         self.computing = True  # may load for long; its missing samples are counted
         self.send(Initialize(t0=t0, u0=pack(u0)))
         text = f"is back and initializes again at t = {t0:g} s; what it knew before is lost"
-        self.events.append(Event(level="warning", cause="rejoined", text=text))
+        self.events.append(Event(level="warning", cause="peer_back", text=text))
 
     # --- Link ---------------------------------------------------------------------------------
 

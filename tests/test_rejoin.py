@@ -128,7 +128,7 @@ def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     assert given.regular
     assert given.y[0] == 8.0
     assert rig.exchange.rejoined[0] == 1
-    assert rig.causes() == ["peer_lost", "rejoined"]
+    assert rig.causes() == ["peer_lost", "peer_back"]
 
 
 def test_the_inputs_it_starts_from_keep_their_bounds(rig):

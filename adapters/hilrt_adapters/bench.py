@@ -124,6 +124,12 @@ class Bench:
         refs = [*self.outputs.values(), *([self.state] if self.state else [])]
         return list({ref.message.name: ref.message for ref in refs}.values())
 
+    @property
+    def driven(self) -> list[Message]:
+        """Messages that the gateway sends to the bench."""
+        refs = [*self.inputs.values(), *([self.request] if self.request else [])]
+        return list({ref.message.name: ref.message for ref in refs}.values())
+
     def realised(self, y: Sequence[float]) -> list[float]:
         """What the bench made of each input, from the values of the outputs.
 
