@@ -6,7 +6,7 @@ larger than memory is read once, and a spike of a single tick stays visible.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,29 @@ from numpy.typing import NDArray
 from hilrt.record.reader import Block, LogStream
 from hilrt.solver import Floats
 
+#: Rows of a topic that are taken together: a numpy call costs more than a hundred values.
+ROWS_AT_ONCE = 4096
+
 
 class Curve(NamedTuple):
     """Points of a signal: session times (n,) [s] and values (n,); gaps of NaN are left out."""
 
     t: Floats
     y: Floats
+
+
+class _Groups(NamedTuple):
+    """Intervals of rows: first and last time (n,) [ns]; smallest, largest, first and last values.
+
+    Values have the shape (n, signals).
+    """
+
+    first_ns: NDArray[np.int64]
+    last_ns: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    first: Floats
+    last: Floats
 
 
 class Envelope:
@@ -39,21 +56,18 @@ class Envelope:
         self._group = 1
         self._tail_t = np.empty(0, np.int64)
         self._tail = np.empty((0, columns))
-        self.first_ns = np.empty(0, np.int64)
-        self.last_ns = np.empty(0, np.int64)
-        self.low: Floats = np.empty((0, columns))
-        self.high: Floats = np.empty((0, columns))
-        self._first: Floats = np.empty((0, columns))
-        self._last: Floats = np.empty((0, columns))
+        self._parts: list[_Groups] = []
+        self._count = 0
 
     def add(self, block: Block) -> None:
         """Take the next rows."""
-        t = np.concatenate([self._tail_t, block.times_ns])
-        values = np.concatenate([self._tail, block.values])
+        t, values = block.times_ns, block.values
+        if len(self._tail_t):
+            t, values = np.concatenate([self._tail_t, t]), np.concatenate([self._tail, values])
         whole = len(t) - len(t) % self._group
-        self._tail_t, self._tail = t[whole:], values[whole:]
+        self._tail_t, self._tail = t[whole:].copy(), values[whole:].copy()
         self._append(t[:whole].reshape(-1, self._group), values[:whole])
-        while len(self.first_ns) >= 2 * self._limit:
+        while self._count >= 2 * self._limit:
             self._merge()
 
     def finish(self) -> None:
@@ -64,43 +78,63 @@ class Envelope:
 
     def curve(self, column: int) -> Curve:
         """Points of one signal: its extremes, in the order in which the signal went."""
-        low, high = self.low[:, column], self.high[:, column]
-        falls = self._first[:, column] > self._last[:, column]
+        if not self._count:
+            return Curve(np.empty(0), np.empty(0))
+        groups = self._all()
+        low, high = groups.low[:, column], groups.high[:, column]
+        falls = groups.first[:, column] > groups.last[:, column]
         low, high = np.where(falls, high, low), np.where(falls, low, high)
-        t = np.column_stack([self.first_ns, self.last_ns]).ravel() / 1e9
+        t = np.column_stack([groups.first_ns, groups.last_ns]).ravel() / 1e9
         y = np.column_stack([low, high]).ravel()
         keep = ~np.isnan(y)
-        if len(self.first_ns) and np.array_equal(self.first_ns, self.last_ns):
+        if np.array_equal(groups.first_ns, groups.last_ns):
             keep[1::2] = False  # one row per interval: both are the same
         return Curve(t[keep], y[keep])
 
     def _append(self, t: NDArray[np.int64], values: Floats) -> None:
         if t.size == 0:
             return
-        groups = values.reshape(*t.shape, values.shape[1])
-        self.first_ns = np.concatenate([self.first_ns, t[:, 0]])
-        self.last_ns = np.concatenate([self.last_ns, t[:, -1]])
-        self.low = np.concatenate([self.low, np.fmin.reduce(groups, axis=1)])
-        self.high = np.concatenate([self.high, np.fmax.reduce(groups, axis=1)])
-        self._first = np.concatenate([self._first, groups[:, 0]])
-        self._last = np.concatenate([self._last, groups[:, -1]])
+        n, rows = t.shape
+        flat = values.reshape(n, -1)
+        columns = flat.shape[1] // rows
+        low, high = _fold(flat, columns, np.fmin), _fold(flat, columns, np.fmax)
+        ends = flat[:, :columns].copy(), flat[:, -columns:].copy()
+        self._parts.append(_Groups(t[:, 0].copy(), t[:, -1].copy(), low, high, *ends))
+        self._count += n
+
+    def _all(self) -> _Groups:
+        """All intervals so far, in one piece."""
+        if len(self._parts) > 1:
+            columns = zip(*self._parts, strict=True)
+            self._parts = [_Groups(*(np.concatenate(parts) for parts in columns))]
+        return self._parts[0]
 
     def _merge(self) -> None:
+        groups = self._all()
         # An odd interval out goes back to the rows that wait; its extremes stand for them.
-        odd = len(self.first_ns) % 2
+        odd = self._count % 2
         if odd:
-            self._tail_t = np.concatenate([self._spread(self.first_ns, self.last_ns), self._tail_t])
-            falls = self._first[-1:] > self._last[-1:]
+            self._tail_t = np.concatenate(
+                [self._spread(groups.first_ns, groups.last_ns), self._tail_t]
+            )
+            falls = groups.first[-1:] > groups.last[-1:]
             ends = (
-                np.where(falls, self.high[-1:], self.low[-1:]),
-                np.where(falls, self.low[-1:], self.high[-1:]),
+                np.where(falls, groups.high[-1:], groups.low[-1:]),
+                np.where(falls, groups.low[-1:], groups.high[-1:]),
             )
             self._tail = np.concatenate([self._spread(*ends), self._tail])
-        end = len(self.first_ns) - odd
-        self.first_ns, self.last_ns = self.first_ns[0:end:2], self.last_ns[1:end:2]
-        self._first, self._last = self._first[0:end:2], self._last[1:end:2]
-        self.low = np.fmin(self.low[0:end:2], self.low[1:end:2])
-        self.high = np.fmax(self.high[0:end:2], self.high[1:end:2])
+        even, uneven = slice(0, self._count - odd, 2), slice(1, self._count - odd, 2)
+        self._parts = [
+            _Groups(
+                first_ns=groups.first_ns[even],
+                last_ns=groups.last_ns[uneven],
+                low=np.fmin(groups.low[even], groups.low[uneven]),
+                high=np.fmax(groups.high[even], groups.high[uneven]),
+                first=groups.first[even],
+                last=groups.last[uneven],
+            )
+        ]
+        self._count //= 2
         self._group *= 2
 
     def _spread(self, first: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
@@ -108,6 +142,48 @@ class Envelope:
         rows = np.repeat(last[-1:], self._group, axis=0)
         rows[0] = first[-1]
         return rows
+
+
+def _fold(rows: Floats, columns: int, extreme: np.ufunc) -> Floats:
+    """Extreme of each of the `columns` of rows that stand one behind the other; NaN is none.
+
+    Halves are laid on each other: long contiguous operations are several times as fast as a
+    reduction over short rows, and do not trip over NaN.
+    """
+    while rows.shape[1] > columns:
+        count = rows.shape[1] // columns
+        half = count // 2 * columns
+        folded = extreme(rows[:, :half], rows[:, half : 2 * half])
+        if count % 2:
+            folded[:, :columns] = extreme(folded[:, :columns], rows[:, 2 * half :])
+        rows = folded
+    return rows if rows.base is None else rows.copy()
+
+
+def extremes(values: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each column, shapes (n, signals) to (signals,); NaN is none."""
+    flat, columns = values.reshape(1, -1), values.shape[1]
+    return _fold(flat, columns, np.fmin)[0], _fold(flat, columns, np.fmax)[0]
+
+
+def joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The same rows in fewer blocks, with those of one time still handed out together."""
+    waiting: dict[str, list[Block]] = {}
+    for block in blocks:
+        topic = block.channel.topic
+        if sum(len(b.times_ns) for b in waiting.get(topic, [])) >= ROWS_AT_ONCE:
+            yield from map(_join, waiting.values())
+            waiting = {}
+        waiting.setdefault(topic, []).append(block)
+    yield from map(_join, waiting.values())
+
+
+def _join(blocks: list[Block]) -> Block:
+    times, values, rows = (
+        np.concatenate(parts)
+        for parts in zip(*((b.times_ns, b.values, b.rows) for b in blocks), strict=True)
+    )
+    return Block(blocks[0].channel, times, values, rows)
 
 
 def read_curves(
@@ -122,10 +198,10 @@ def read_curves(
     limit : int
         A curve has at most four times as many points.
     also : callable, optional
-        Called with every block.
+        Called with all rows, topic by topic.
     """
     envelopes: dict[str, Envelope] = {}
-    for block in stream.blocks():
+    for block in joined(stream.blocks()):
         topic = block.channel.topic
         if topic not in envelopes:
             envelopes[topic] = Envelope(len(block.channel.signals), limit)

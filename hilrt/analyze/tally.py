@@ -15,10 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.analyze.decimate import extremes
 from hilrt.record.reader import Block
 from hilrt.solver import Floats
 
 WORST = 10
+#: Topics with signals that are up or not: flags, and what is marked at each tick.
+MARKS = ("flags", "timing")
 #: Bins of times in µs: 0.1 µs to 1000 s, 1 % wide.
 _EDGES = np.geomspace(0.1, 1e9, 2314)
 
@@ -37,9 +40,9 @@ class Stats:
     seconds : float
         ∫ dt over the values.
     above : float
-        ∫ dt where x > 0: how long a flag was up, s.
+        ∫ dt where x > 0, s: how long a mark was up; of the topics in `MARKS`.
     rises : int
-        How often x went above 0.
+        How often such a mark went up.
     """
 
     count: int = 0
@@ -139,25 +142,35 @@ class _Columns:
         self.first, self.last = np.full((2, n), np.nan)
         self.low, self.high = np.full(n, np.inf), np.full(n, -np.inf)
         self.square, self.seconds, self.above = np.zeros((3, n))
+        self._up = np.zeros(n, bool)
 
-    def add(
-        self, values: Floats, dt: Floats, above: NDArray[np.bool_], rises: NDArray[np.bool_]
-    ) -> None:
+    def add(self, values: Floats, dt: Floats) -> None:
         """Take rows, shape (n, n_signals), with the intervals before them, shape (n,), s."""
-        keep = ~np.isnan(values)
-        counts = keep.sum(axis=0)
-        some, each = counts > 0, np.arange(len(self.names))
-        fresh = some & (self.count == 0)
-        self.first[fresh] = values[keep.argmax(axis=0), each][fresh]
-        self.last[some] = values[len(values) - 1 - keep[::-1].argmax(axis=0), each][some]
-        self.count += counts
-        self.low = np.fmin(self.low, np.fmin.reduce(values))
-        self.high = np.fmax(self.high, np.fmax.reduce(values))
+        missing = np.isnan(values)
+        low, high = extremes(values)
+        self.low, self.high = np.fmin(self.low, low), np.fmax(self.high, high)
+        if missing.any():
+            keep, squares = ~missing, np.where(missing, 0.0, values)
+            counts = keep.sum(axis=0)
+            self.seconds += dt @ keep
+        else:
+            squares, counts = values, len(values)
+            self.seconds += dt.sum()
         with np.errstate(over="ignore", invalid="ignore"):  # infinite values, infinite squares
-            self.square += dt @ np.where(keep, values, 0.0) ** 2
-        self.seconds += dt @ keep
-        self.above += dt @ above
-        self.rises += rises.sum(axis=0)
+            self.square += dt @ (squares * squares)
+        for i in np.flatnonzero((self.count == 0) & (counts > 0)):
+            self.first[i] = values[missing[:, i].argmin(), i]
+        self.count += counts
+        np.copyto(self.last, values[-1], where=~missing[-1])
+        for i in np.flatnonzero(missing[-1] & (counts > 0)):
+            self.last[i] = values[len(values) - 1 - missing[::-1, i].argmin(), i]
+
+    def add_marks(self, values: Floats, dt: Floats) -> None:
+        """Take how long and how often values are above 0, of the same rows."""
+        up = values > 0.0
+        self.above += dt @ up
+        self.rises += (up & ~np.vstack([self._up, up[:-1]])).sum(axis=0)
+        self._up = up[-1]
 
     def stats(self) -> dict[str, Stats]:
         """By signal."""
@@ -191,7 +204,7 @@ class Tally:
     end_ns: int = -(1 << 62)
     _columns: dict[str, _Columns] = field(default_factory=dict)
     _stats: dict[str, Stats] | None = None
-    _last: dict[str, tuple[int, NDArray[np.bool_]]] = field(default_factory=dict)
+    _last_ns: dict[str, int] = field(default_factory=dict)
     _worst: dict[str, list[tuple[float, int, Floats, Block]]] = field(default_factory=dict)
     _flags: Block | None = None
     _efforts: Block | None = None
@@ -213,21 +226,19 @@ class Tally:
         self.start_ns = min(self.start_ns, int(block.times_ns[0]))
         self.end_ns = max(self.end_ns, int(block.times_ns[-1]))
         names = [signal.name for signal in block.channel.signals]
-        before, up = self._last.get(
-            block.channel.topic, (int(block.times_ns[0]), np.zeros(len(names), bool))
-        )
+        before = self._last_ns.get(block.channel.topic, int(block.times_ns[0]))
         dt = np.diff(block.times_ns, prepend=before) / 1e9
-        above = block.values > 0.0
-        rises = above & ~np.vstack([up, above[:-1]])
         columns = self._columns.get(block.channel.topic)
         if columns is None:
             columns = self._columns[block.channel.topic] = _Columns(names)
-        columns.add(block.values, dt, above, rises)
+        columns.add(block.values, dt)
+        if block.channel.topic in MARKS:
+            columns.add_marks(block.values, dt)
         self._stats = None
         for i, signal in enumerate(block.channel.signals):
             if signal.unit == "us":
                 self.spreads.setdefault(signal.name, Spread()).add(block.values[:, i])
-        self._last[block.channel.topic] = int(block.times_ns[-1]), above[-1]
+        self._last_ns[block.channel.topic] = int(block.times_ns[-1])
         if block.channel.topic == "flags":
             self._flags = block
         elif block.channel.topic == "corrected":

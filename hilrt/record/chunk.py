@@ -8,6 +8,7 @@ over message by message.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any, NamedTuple
 
@@ -41,7 +42,6 @@ class Layout(NamedTuple):
 
 def find_messages(data: bytes) -> Layout:
     """Where everything in a chunk stands; `ValueError` if it ends inside a record."""
-    raw = np.frombuffer(data, np.uint8)
     found = Layout({}, [])
     lap: dict[int, int] = {}  # where the messages since the last repetition begin, by channel
     at = 0
@@ -64,8 +64,8 @@ def find_messages(data: bytes) -> Layout:
         if lap[channel] != first:  # not yet the whole pattern
             _note(found, lap, 0, 1)
             continue
-        period, heads = at - first, np.array(list(lap.values())) - first
-        count = _repetitions(raw[first:], period, heads)
+        period = at - first
+        count = _repetitions(data, first, period, list(lap.values()))
         _note(found, lap, period, count)
         at = first + count * period
     _note(found, lap, 0, 1)
@@ -78,19 +78,23 @@ def _note(found: Layout, lap: dict[int, int], period: int, count: int) -> None:
     lap.clear()
 
 
-def _repetitions(raw: NDArray[np.uint8], period: int, heads: NDArray[np.intp]) -> int:
+def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
     """How often the pattern of these heads comes, one after the other; at least once."""
-    columns = (heads[:, None] + np.arange(_MESSAGE.size)).ravel()
-    most, count, window = len(raw) // period, 1, _FEW
+    most, count, window = (len(data) - first) // period, 1, _FEW
     while count < most:
-        laps = raw[count * period : min(count + window, most) * period].reshape(-1, period)
-        same = (laps[:, columns] == raw[columns]).all(axis=1)
+        laps = min(window, most - count)
+        same = np.ones(laps, bool)
+        for at in (part for head in heads for part in (head, head + _MESSAGE.size - 8)):
+            # The eleven bytes of a head as two numbers of eight that overlap.
+            found = np.ndarray((laps,), "<u8", data, at + count * period, (period,))
+            same &= found == int.from_bytes(data[at : at + 8], "little")
         if not same.all():
             return count + int(same.argmin())
-        count, window = count + len(laps), window * _GROWTH
+        count, window = count + laps, window * _GROWTH
     return count
 
 
+@functools.cache
 def record_type(signals: int) -> np.dtype[Any]:
     """A message with that many float64, as it stands in a chunk."""
     return np.dtype(

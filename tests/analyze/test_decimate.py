@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from hilrt.analyze.decimate import Envelope
+from hilrt.analyze import decimate
+from hilrt.analyze.decimate import Envelope, extremes
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, Channel
 
@@ -62,3 +64,33 @@ def test_slow_signal_between_missing_values_stays_connected():
     envelope = envelope_of(values, [], 1000)
     np.testing.assert_array_equal(envelope.curve(0).y, np.arange(10.0))
     assert len(envelope.curve(1).t) == 0
+
+
+@given(
+    values=hnp.arrays(
+        np.float64,
+        st.tuples(st.integers(1, 40), st.integers(1, 5)),
+        elements=st.floats(width=64),
+    )
+)
+def test_extremes_are_those_of_numpy(values):
+    low, high = extremes(values)
+    np.testing.assert_array_equal(low, np.fmin.reduce(values))
+    np.testing.assert_array_equal(high, np.fmax.reduce(values))
+
+
+def test_rows_of_one_time_stay_together_when_blocks_are_joined(monkeypatch):
+    monkeypatch.setattr(decimate, "ROWS_AT_ONCE", 30)
+    other = Channel("flags", [Signal("flag:x")])
+    times, blocks = np.arange(100, dtype=np.int64), []
+    for i in range(0, 100, 7):
+        part = times[i : i + 7]
+        blocks += [Block(CHANNEL, part, np.column_stack([part, -part]) * 1.0, part)]
+        blocks += [Block(other, part, part[:, None] * 1.0, part)]
+    found = list(decimate.joined(blocks))
+    for a, b in zip(found[::2], found[1::2], strict=True):
+        assert (a.channel, b.channel) == (CHANNEL, other)
+        np.testing.assert_array_equal(a.times_ns, b.times_ns)
+        assert len(a.times_ns) <= 36
+    np.testing.assert_array_equal(np.concatenate([b.times_ns for b in found[::2]]), times)
+    np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in found[1::2]]), times)
