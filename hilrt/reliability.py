@@ -354,7 +354,7 @@ def stepped_across(plan: Plan, given: StepInput) -> Bools:
         return given.event
     across: Bools = plan.receives[:, given.event].any(axis=1)
     if given.rest:
-        across &= given.busy
+        np.logical_and(across, given.busy, out=across)
     return across
 
 
