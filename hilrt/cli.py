@@ -361,7 +361,7 @@ def _finish(result: Result, quiet: bool) -> None:
         return
     from rich.console import Console
 
-    from hilrt.monitor.terminal import closing_table
+    from hilrt.monitor.closing_table import closing_table
 
     console = Console()
     console.print(closing_table(result.summary))

@@ -1,4 +1,4 @@
-"""The terminal view: a process that shows a running session, and the table at its end.
+"""The terminal view: a process that shows a running session.
 
 ``python -m hilrt.monitor.terminal --connect ADDRESS``. On a terminal it draws a live panel;
 anywhere else (a pipe, a log file, a narrow window) it prints a line every two seconds. It ends with
@@ -15,8 +15,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import zmq
@@ -28,12 +28,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.keys import Keys, typing
+from hilrt.monitor.sparkline import LENGTH, Traces
 from hilrt.monitor.telemetry import Flag, Status, decode
 from hilrt.monitor.viewer import merged
-from hilrt.timeline import WHY
-from hilrt.wording import PEER_TIMES, missed_ticks, number, words
+from hilrt.wording import number, words
 
 SILENCE_S = 30.0
 POLL_MS = 100
@@ -41,21 +42,25 @@ POLL_MS = 100
 CONNECT_S = 60.0
 PLAIN_PERIOD_S = 2.0
 MIN_WIDTH, MIN_HEIGHT = 80, 16
+#: Columns of a terminal that has room for small plots.
+PLOT_WIDTH = 96
 MAX_VALUES = 12
 FINAL_STATES = {"STOPPED", "FAULT"}
-_COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 
 
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def live_view(status: Status, line: str = "") -> RenderableType:
-    """The panel that is redrawn while a session runs; `line` stands below everything."""
+def live_view(status: Status, line: str = "", traces: Traces | None = None) -> RenderableType:
+    """The panel that is redrawn while a session runs.
+
+    `line` stands below everything; `traces` are plotted beside the values.
+    """
     parts: list[RenderableType] = [_progress(status), _timing(status)]
     body = Table.grid(padding=(0, 3), expand=True)
     body.add_column(ratio=1)
-    body.add_column(ratio=1)
-    body.add_row(_values(status), Group(_bonds(status), Text(), _peers(status)))
+    body.add_column()
+    body.add_row(_values(status, traces), Group(_bonds(status), Text(), _peers(status)))
     parts += [Text(), body, _flags(status.flags)]
     if status.message:
         parts.append(Text(status.message, style="bold"))
@@ -117,17 +122,20 @@ def _timing(status: Status) -> Text:
         text.append(f"{status.tick:,} steps")
     if status.verdict:
         text.append("   so far ")
-        text.append(status.verdict, style=f"bold {_COLOURS.get(status.verdict, '')}")
+        text.append(status.verdict, style=f"bold {COLOURS.get(status.verdict, '')}")
     return text
 
 
-def _values(status: Status) -> Table:
+def _values(status: Status, traces: Traces | None) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("signal")
-    table.add_column("value", justify="right", min_width=9)
-    table.add_column("unit", style="dim")
+    table.add_column("signal", overflow="ellipsis")
+    table.add_column("value", justify="right", min_width=8, no_wrap=True)
+    table.add_column("unit", style="dim", no_wrap=True)
+    if traces is not None:
+        table.add_column("", style="cyan", min_width=LENGTH, no_wrap=True)
     for name, value in list(status.values.items())[:MAX_VALUES]:
-        table.add_row(name, number(value), status.units.get(name, ""))
+        plot = [traces.plot(name)] if traces is not None else []
+        table.add_row(name, number(value), status.units.get(name, ""), *plot)
     return table
 
 
@@ -156,126 +164,6 @@ def _flags(flags: Sequence[Flag]) -> Text:
     if not flags:
         return Text("no flags", style="green")
     return Text(f"flags: {flag_words(flags)}", style="yellow")
-
-
-# -- the table at the end ------------------------------------------------------------------------
-
-
-def closing_table(summary: Mapping[str, Any]) -> RenderableType:
-    """What `summary.json` says, for the terminal; missing parts are left out.
-
-    Parameters
-    ----------
-    summary : mapping
-        Contents of ``summary.json``; ``files`` may list what was written.
-    """
-    parts: list[RenderableType] = [_verdict(summary), _steps(summary)]
-    for part in (_ledger(summary), _answers(summary), _flag_times(summary), _losses(summary)):
-        if part is not None:
-            parts.append(part)
-    for file in summary.get("files") or ():
-        parts.append(Text(f"  {file}", style="dim"))
-    return Group(*parts)
-
-
-def _verdict(summary: Mapping[str, Any]) -> Text:
-    verdict = str(summary.get("verdict", "unknown"))
-    text = Text.assemble(
-        (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {_COLOURS.get(verdict, '')}")
-    )
-    for reason in summary.get("reasons") or ():
-        text.append(f"\n  {reason}")
-    return text
-
-
-def _steps(summary: Mapping[str, Any]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column()
-    steps = int(summary.get("steps") or 0)
-    time_s, wall_s = number(summary.get("time_s")), number(summary.get("wall_s"))
-    table.add_row("steps", f"{steps:,} over {time_s} s, in {wall_s} s on the clock")
-    size = summary.get("step_size_s") or {}
-    if size.get("min") != size.get("max"):
-        table.add_row("step size", f"{number(size.get('min'))} … {number(size.get('max'))} s")
-    for key, label in (("lateness_us", "lateness"), ("compute_us", "computing")):
-        spread = summary.get(key)
-        if spread:
-            cells = (f"{number(spread.get(q), 3)} {name}" for q, name in _PERCENTILES)
-            table.add_row(label, f"{', '.join(cells)} µs")
-    stages = summary.get("timeline_us") or {}
-    if summary.get("lateness_us"):
-        if stages:
-            cells = (f"{words(k)} {number(v.get('p50'), 3)}" for k, v in stages.items())
-            table.add_row("of a tick", f"{', '.join(cells)} µs (medians)")
-        table.add_row("missed ticks", missed_ticks(summary))
-        for cause, count in sorted((summary.get("missed_because") or {}).items()):
-            table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
-    learning = summary.get("identification") or {}
-    if learning.get("skipped"):
-        said = f"{learning['turns']:,} turns, {learning['skipped']:,} left out for lack of time"
-        table.add_row("identification", said)
-    return table
-
-
-_PERCENTILES = (("p50", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
-_LEDGER = ("residual_energy_j", "tracking_energy_j", "corrected_energy_j", "uncorrected_energy_j")
-
-
-def _ledger(summary: Mapping[str, Any]) -> Table | None:
-    bonds: Mapping[str, Mapping[str, Any]] = summary.get("bonds") or {}
-    if not bonds:
-        return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("bond, energy in J")
-    for heading in ("exchange", "tracking", "removed", "left", "at cap"):
-        table.add_column(heading, justify="right")
-    for name, bond in bonds.items():
-        share = bond.get("cap_share")
-        cap = "–" if share is None else f"{100 * share:.1f} %"
-        table.add_row(name, *(number(bond.get(key)) for key in _LEDGER), cap)
-    return table
-
-
-def _answers(summary: Mapping[str, Any]) -> Table | None:
-    """Where the time of the subsystems' answers went."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("answers, time in µs")
-    table.add_column("")
-    for _, heading in _PERCENTILES:
-        table.add_column(heading, justify="right")
-    for name, peer in (summary.get("peers") or {}).items():
-        for key, label in PEER_TIMES.items():
-            if spread := peer.get(key):
-                table.add_row(name, label, *(number(spread.get(q), 3) for q, _ in _PERCENTILES))
-    return table if table.row_count else None
-
-
-def _flag_times(summary: Mapping[str, Any]) -> Table | None:
-    flags: Mapping[str, Mapping[str, Any]] = summary.get("flags") or {}
-    raised = {cause: flag for cause, flag in flags.items() if flag.get("count")}
-    if not raised:
-        return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    table.add_column("flag")
-    table.add_column("times", justify="right")
-    table.add_column("seconds", justify="right")
-    for cause, flag in sorted(raised.items(), key=lambda item: -float(item[1].get("seconds") or 0)):
-        table.add_row(words(cause), f"{flag['count']:,}", number(flag.get("seconds")))
-    return table
-
-
-def _losses(summary: Mapping[str, Any]) -> Text | None:
-    peers: Mapping[str, Mapping[str, int]] = summary.get("peers") or {}
-    lines = [
-        ", ".join(
-            [f"{name}: {peer.get('late') or 0:,} late", f"{peer.get('lost') or 0:,} lost"]
-            + ([f"came back {peer['rejoined']:,} times"] if peer.get("rejoined") else [])
-        )
-        for name, peer in peers.items()
-        if peer.get("late") or peer.get("lost") or peer.get("rejoined")
-    ]
-    return Text("\n".join(lines), style="yellow") if lines else None
 
 
 # -- the process ---------------------------------------------------------------------------------
@@ -372,6 +260,7 @@ def run(source: Source, console: Console, plain: bool = False) -> None:
 
 def _run_live(source: Source, console: Console) -> None:
     keys: Keys | None = None
+    traces = Traces()
     with typing() as typed, Live(console=console, auto_refresh=False, transient=True) as live:
 
         def turn() -> bool:
@@ -388,7 +277,9 @@ def _run_live(source: Source, console: Console) -> None:
         def show() -> None:
             if source.status is not None:
                 line = keys.line if keys is not None else ""
-                live.update(live_view(source.status, line), refresh=True)
+                traces.add(source.status)
+                plotted = traces if console.width >= PLOT_WIDTH else None
+                live.update(live_view(source.status, line, plotted), refresh=True)
 
         watch(source, show, turn)
 

@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from hilrt.monitor import terminal
+from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import (
     BondStatus,
     Flag,
@@ -23,7 +25,6 @@ from hilrt.monitor.telemetry import (
 )
 from hilrt.monitor.terminal import (
     Watcher,
-    closing_table,
     flag_words,
     live_view,
     plain_line,
@@ -75,6 +76,21 @@ def test_live_view_shows_the_session():
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_live_view_fits_into_80_columns():
+    lines = text_of(live_view(RUNNING), width=80).splitlines()
+    assert max(map(len, lines)) == 80
+    assert any("N*m" in line and "123.5" in line for line in lines)
+
+
+def test_small_plots_stand_beside_the_values():
+    traces = Traces()
+    for i in range(4):
+        values = {"engine.torque": float(i)}
+        traces.add(msgspec.structs.replace(RUNNING, t=float(i), values=values))
+    (line,) = (s for s in text_of(live_view(RUNNING, traces=traces)).splitlines() if "123.5" in s)
+    assert "▁▃▆█" in line
+
+
 def test_plain_line_is_one_line():
     line = plain_line(RUNNING)
     assert "12.3 of 30 s (41 %)" in line
@@ -97,65 +113,6 @@ def test_announcement_keeps_the_values():
     assert merged(None, STOPPED) == STOPPED
     both = merged(RUNNING, STOPPED)
     assert (both.state, both.message, both.t) == ("STOPPED", "finished", 12.34)
-
-
-SUMMARY = {
-    "session": "engine-in-the-loop",
-    "steps": 30_000,
-    "time_s": 30.0,
-    "wall_s": 30.002,
-    "step_size_s": {"first": 1e-3, "min": 1e-3, "mean": 1e-3, "max": 1e-3},
-    "bonds": {
-        "shaft": {
-            "residual_energy_j": -12.5,
-            "tracking_energy_j": 120.3,
-            "corrected_energy_j": -3.2,
-            "uncorrected_energy_j": 0.1,
-            "cap_share": 0.034,
-        }
-    },
-    "flags": {
-        "sample_late": {"count": 12, "seconds": 0.31},
-        "step_minimum": {"count": 0, "seconds": 0.0},
-    },
-    "lateness_us": {"p50": 62.0, "p99": 180.0, "p999": 400.2, "max": 1234.5},
-    "compute_us": {"p50": 52.0, "p99": 80.0, "p999": 100.0, "max": 300.0},
-    "missed_ticks": 123,
-    "peers": {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0}},
-    "verdict": "degraded",
-    "reasons": ["late samples on 1.2 % of the steps"],
-    "files": ["runs/x/session.mcap"],
-}
-
-
-def test_closing_table_sums_up():
-    text = text_of(closing_table(SUMMARY))
-    for part in (
-        "engine-in-the-loop: degraded",
-        "late samples on 1.2 % of the steps",
-        "30,000 over 30.00 s",
-        "123 (0.41 %)",
-        "62.0 median, 180 p99, 400 p99.9",
-        "3.4 %",
-        "sample late",
-        "vehicle: 12 late, 0 lost",
-        "runs/x/session.mcap",
-    ):
-        assert part in text
-    assert "step minimum" not in text
-    assert "step size" not in text
-
-
-def test_closing_table_of_a_variable_step_in_virtual_time():
-    sizes = {"first": 1e-3, "min": 5e-4, "mean": 2e-3, "max": 1e-2}
-    summary = {**SUMMARY, "step_size_s": sizes, "lateness_us": None, "compute_us": None}
-    text = text_of(closing_table(summary))
-    assert "step size" in text
-    assert "missed ticks" not in text
-
-
-def test_closing_table_of_almost_nothing():
-    assert "unknown" in text_of(closing_table({}))
 
 
 class Clock:
@@ -254,6 +211,36 @@ def test_view_in_a_terminal_gives_the_cursor_back(way):
     assert b"\x1b[?25l" in shown  # the cursor was hidden
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # and is back
     assert b"Traceback" not in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_view_follows_the_size_of_its_terminal():
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    def resize(columns):
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    ours, theirs = pty.openpty()
+    resize(80)
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    with publishing(STOPPED) as (address, stop):
+        process = subprocess.Popen(
+            command(address), stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        )
+        narrow = read_pty(ours, b"deadline missed").decode()
+        resize(120)
+        wide = read_pty(ours, ("─" * 100).encode()).decode()
+        stop.set()
+        read_pty(ours, b"\x1b[?25h")
+        assert process.wait(timeout=20) == 0
+    os.close(theirs)
+    os.close(ours)
+    assert "─" * 50 in narrow
+    assert "─" * 80 not in narrow
+    assert "─" * 100 in wide
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts too slowly there")

@@ -1,0 +1,134 @@
+"""The table at the end of a session: what `summary.json` says, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hilrt.timeline import WHY
+from hilrt.wording import PEER_TIMES, missed_ticks, number, words
+
+#: The colour of each verdict.
+COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
+
+
+def closing_table(summary: Mapping[str, Any]) -> RenderableType:
+    """What `summary.json` says, for the terminal; missing parts are left out.
+
+    Parameters
+    ----------
+    summary : mapping
+        Contents of ``summary.json``; ``files`` may list what was written.
+    """
+    parts: list[RenderableType] = [_verdict(summary), _steps(summary)]
+    for part in (_ledger(summary), _answers(summary), _flag_times(summary), _losses(summary)):
+        if part is not None:
+            parts.append(part)
+    for file in summary.get("files") or ():
+        parts.append(Text(f"  {file}", style="dim"))
+    return Group(*parts)
+
+
+def _verdict(summary: Mapping[str, Any]) -> Text:
+    verdict = str(summary.get("verdict", "unknown"))
+    text = Text.assemble(
+        (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")
+    )
+    for reason in summary.get("reasons") or ():
+        text.append(f"\n  {reason}")
+    return text
+
+
+def _steps(summary: Mapping[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    steps = int(summary.get("steps") or 0)
+    time_s, wall_s = number(summary.get("time_s")), number(summary.get("wall_s"))
+    table.add_row("steps", f"{steps:,} over {time_s} s, in {wall_s} s on the clock")
+    size = summary.get("step_size_s") or {}
+    if size.get("min") != size.get("max"):
+        table.add_row("step size", f"{number(size.get('min'))} … {number(size.get('max'))} s")
+    for key, label in (("lateness_us", "lateness"), ("compute_us", "computing")):
+        spread = summary.get(key)
+        if spread:
+            cells = (f"{number(spread.get(q), 3)} {name}" for q, name in _PERCENTILES)
+            table.add_row(label, f"{', '.join(cells)} µs")
+    stages = summary.get("timeline_us") or {}
+    if summary.get("lateness_us"):
+        if stages:
+            cells = (f"{words(k)} {number(v.get('p50'), 3)}" for k, v in stages.items())
+            table.add_row("of a tick", f"{', '.join(cells)} µs (medians)")
+        table.add_row("missed ticks", missed_ticks(summary))
+        for cause, count in sorted((summary.get("missed_because") or {}).items()):
+            table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
+    learning = summary.get("identification") or {}
+    if learning.get("skipped"):
+        said = f"{learning['turns']:,} turns, {learning['skipped']:,} left out for lack of time"
+        table.add_row("identification", said)
+    return table
+
+
+_PERCENTILES = (("p50", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
+_LEDGER = ("residual_energy_j", "tracking_energy_j", "corrected_energy_j", "uncorrected_energy_j")
+
+
+def _ledger(summary: Mapping[str, Any]) -> Table | None:
+    bonds: Mapping[str, Mapping[str, Any]] = summary.get("bonds") or {}
+    if not bonds:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("bond, energy in J")
+    for heading in ("exchange", "tracking", "removed", "left", "at cap"):
+        table.add_column(heading, justify="right")
+    for name, bond in bonds.items():
+        share = bond.get("cap_share")
+        cap = "–" if share is None else f"{100 * share:.1f} %"
+        table.add_row(name, *(number(bond.get(key)) for key in _LEDGER), cap)
+    return table
+
+
+def _answers(summary: Mapping[str, Any]) -> Table | None:
+    """Where the time of the subsystems' answers went."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("answers, time in µs")
+    table.add_column("")
+    for _, heading in _PERCENTILES:
+        table.add_column(heading, justify="right")
+    for name, peer in (summary.get("peers") or {}).items():
+        for key, label in PEER_TIMES.items():
+            if spread := peer.get(key):
+                table.add_row(name, label, *(number(spread.get(q), 3) for q, _ in _PERCENTILES))
+    return table if table.row_count else None
+
+
+def _flag_times(summary: Mapping[str, Any]) -> Table | None:
+    flags: Mapping[str, Mapping[str, Any]] = summary.get("flags") or {}
+    raised = {cause: flag for cause, flag in flags.items() if flag.get("count")}
+    if not raised:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("flag")
+    table.add_column("times", justify="right")
+    table.add_column("seconds", justify="right")
+    for cause, flag in sorted(raised.items(), key=lambda item: -float(item[1].get("seconds") or 0)):
+        table.add_row(words(cause), f"{flag['count']:,}", number(flag.get("seconds")))
+    return table
+
+
+def _losses(summary: Mapping[str, Any]) -> Text | None:
+    peers: Mapping[str, Mapping[str, int]] = summary.get("peers") or {}
+    lines = [
+        ", ".join(
+            [f"{name}: {peer.get('late') or 0:,} late", f"{peer.get('lost') or 0:,} lost"]
+            + ([f"came back {peer['rejoined']:,} times"] if peer.get("rejoined") else [])
+        )
+        for name, peer in peers.items()
+        if peer.get("late") or peer.get("lost") or peer.get("rejoined")
+    ]
+    return Text("\n".join(lines), style="yellow") if lines else None

@@ -1,0 +1,72 @@
+"""The table at the end of a session says what the summary says."""
+
+import io
+
+from rich.console import Console
+
+from hilrt.monitor.closing_table import closing_table
+
+
+def text_of(renderable):
+    console = Console(width=100, file=io.StringIO(), color_system=None)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+SUMMARY = {
+    "session": "engine-in-the-loop",
+    "steps": 30_000,
+    "time_s": 30.0,
+    "wall_s": 30.002,
+    "step_size_s": {"first": 1e-3, "min": 1e-3, "mean": 1e-3, "max": 1e-3},
+    "bonds": {
+        "shaft": {
+            "residual_energy_j": -12.5,
+            "tracking_energy_j": 120.3,
+            "corrected_energy_j": -3.2,
+            "uncorrected_energy_j": 0.1,
+            "cap_share": 0.034,
+        }
+    },
+    "flags": {
+        "sample_late": {"count": 12, "seconds": 0.31},
+        "step_minimum": {"count": 0, "seconds": 0.0},
+    },
+    "lateness_us": {"p50": 62.0, "p99": 180.0, "p999": 400.2, "max": 1234.5},
+    "compute_us": {"p50": 52.0, "p99": 80.0, "p999": 100.0, "max": 300.0},
+    "missed_ticks": 123,
+    "peers": {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0}},
+    "verdict": "degraded",
+    "reasons": ["late samples on 1.2 % of the steps"],
+    "files": ["runs/x/session.mcap"],
+}
+
+
+def test_closing_table_sums_up():
+    text = text_of(closing_table(SUMMARY))
+    for part in (
+        "engine-in-the-loop: degraded",
+        "late samples on 1.2 % of the steps",
+        "30,000 over 30.00 s",
+        "123 (0.41 %)",
+        "62.0 median, 180 p99, 400 p99.9",
+        "3.4 %",
+        "sample late",
+        "vehicle: 12 late, 0 lost",
+        "runs/x/session.mcap",
+    ):
+        assert part in text
+    assert "step minimum" not in text
+    assert "step size" not in text
+
+
+def test_closing_table_of_a_variable_step_in_virtual_time():
+    sizes = {"first": 1e-3, "min": 5e-4, "mean": 2e-3, "max": 1e-2}
+    summary = {**SUMMARY, "step_size_s": sizes, "lateness_us": None, "compute_us": None}
+    text = text_of(closing_table(summary))
+    assert "step size" in text
+    assert "missed ticks" not in text
+
+
+def test_closing_table_of_almost_nothing():
+    assert "unknown" in text_of(closing_table({}))
