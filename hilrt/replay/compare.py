@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,6 +37,11 @@ STAGES = (
 def decisions(names: Sequence[str]) -> list[str]:
     """Names of the signals that the step decides, in the order of its stages."""
     return sorted((name for name in names if is_decision(name)), key=stage_of)
+
+
+def shared(mine: Sequence[str], theirs: Container[str]) -> list[str]:
+    """Decisions that both sides have, in the order of the stages."""
+    return [name for name in decisions(mine) if name in theirs]
 
 
 def is_decision(name: str) -> bool:

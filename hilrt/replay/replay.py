@@ -17,11 +17,10 @@ import numpy as np
 from hilrt.errors import RecordError
 from hilrt.record.facts import build_report
 from hilrt.record.reader import find_log
-from hilrt.replay.compare import ELSEWHERE, Comparison, Difference, decisions, stage_name
+from hilrt.replay.compare import ELSEWHERE, Comparison, Difference, shared, stage_name
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.source import Steps
-from hilrt.replay.walk import Gap, Walk
-from hilrt.signals import build_topics
+from hilrt.replay.walk import Gap, Walk, signal_names
 
 
 @dataclass
@@ -106,48 +105,20 @@ def replay(
     """
     begun = time.monotonic()
     steps = Steps(find_log(path))
-    numerics = rebuild(steps.recorded)
     other = other_build(steps.recorded.build)
     if tolerance is None:
         tolerance = ELSEWHERE if other else 0.0
-    mine = [signal.name for topic in build_topics(numerics.plan) for signal in topic.signals]
-    names = [name for name in decisions(mine) if name in steps.columns]
-    theirs = np.array([steps.columns[name] for name in names], dtype=np.intp)
-    comparison = Comparison(names, tolerance)
-    until_ns = None if until is None else round(until * 1e9)
+    numerics = rebuild(steps.recorded)
+    comparison = Comparison(shared(signal_names(numerics.plan), steps.columns), tolerance)
     walk = Walk(
         steps,
         numerics,
-        names,
+        comparison.names,
         start_ns=round(start * 1e9),
-        until_ns=until_ns,
+        until_ns=None if until is None else round(until * 1e9),
         compare_snapshots=tolerance == 0.0,
     )
-    difference = None
-    for chunk in steps.chunks():
-        made, values = walk.run(chunk)
-        found = comparison.first(chunk.values[made][:, theirs], values[made])
-        if found is not None:
-            k, differing, count = found
-            i = int(np.flatnonzero(made)[k])
-            walk.made -= int(made.sum()) - k
-            difference = Difference(
-                row=int(chunk.rows[i]),
-                tick=int(chunk.values[i, steps.columns["cut:tick"]]),
-                t=float(chunk.times_ns[i]) * 1e-9,
-                stage=stage_name(differing[0].name),
-                values=differing,
-                count=count,
-                causes=causes(other),
-            )
-            break
-        if walk.ended:
-            break
-        progress(walk.end)
-    if difference is None and walk.strayed is not None:
-        row, t, fields = walk.strayed
-        stage = f"what the state remembers: {', '.join(fields[:6])}"
-        difference = Difference(row, row, t, stage, [], len(fields), causes(other))
+    difference = _first_difference(walk, steps.columns, comparison, causes(other), progress)
     outcome = Outcome(
         path=steps.stream.path,
         steps=walk.made,
@@ -167,6 +138,38 @@ def replay(
     if outcome.steps == 0 and difference is None:
         raise RecordError(f"{outcome.path}: no step could be replayed: {_nothing(start)}")
     return outcome
+
+
+def _first_difference(
+    walk: Walk,
+    columns: dict[str, int],
+    comparison: Comparison,
+    why: list[str],
+    progress: Callable[[float], None],
+) -> Difference | None:
+    """Walk until a step comes out otherwise, or the state does; None if neither ever does."""
+    theirs = np.array([columns[name] for name in comparison.names], dtype=np.intp)
+    for chunk, made, values in walk.chunks(progress):
+        found = comparison.first(chunk.values[made][:, theirs], values[made])
+        if found is None:
+            continue
+        k, differing, count = found
+        i = int(np.flatnonzero(made)[k])
+        walk.made -= int(made.sum()) - k
+        return Difference(
+            row=int(chunk.rows[i]),
+            tick=int(chunk.values[i, columns["cut:tick"]]),
+            t=float(chunk.times_ns[i]) * 1e-9,
+            stage=stage_name(differing[0].name),
+            values=differing,
+            count=count,
+            causes=why,
+        )
+    if walk.strayed is None:
+        return None
+    row, t, fields = walk.strayed
+    stage = f"what the state remembers: {', '.join(fields[:6])}"
+    return Difference(row, row, t, stage, [], len(fields), why)
 
 
 def _nothing(start: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.adjust import set_number
+from hilrt.plan import Plan
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.reader import Aside
 from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
@@ -20,6 +21,11 @@ from hilrt.signals import RowWriter, build_topics
 from hilrt.solver import Floats
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepState
+
+
+def signal_names(plan: Plan) -> list[str]:
+    """Signals of a row, in its order."""
+    return [signal.name for topic in build_topics(plan) for signal in topic.signals]
 
 
 class Engine:
@@ -36,7 +42,7 @@ class Engine:
         self.plan, self.state = plan, numerics.state
         derivatives = plan.rows - 1 if plan.taylor else 0
         self._cuts = Cuts(steps.columns, plan.network, derivatives, steps.recorded.where)
-        self.names = [signal.name for topic in build_topics(plan) for signal in topic.signals]
+        self.names = signal_names(plan)
         self._row: Floats = np.full(len(self.names), np.nan)
         self._writer = RowWriter(plan, self._row)
         n = len(plan.network.subsystems)
@@ -123,6 +129,7 @@ class Walk:
         compare_snapshots: bool = True,
         changes: Sequence[str] = (),
     ) -> None:
+        self._steps = steps
         self.engine = Engine(steps, numerics)
         index = {name: i for i, name in enumerate(self.engine.names)}
         self._columns = np.array([index[name] for name in columns], dtype=np.intp)
@@ -141,6 +148,19 @@ class Walk:
         self._changes: deque[Aside] = deque()
         model = numerics.state.model
         self._first_plan = None if model is None else model.plan
+
+    def chunks(
+        self, progress: Callable[[float], None]
+    ) -> Iterator[tuple[Chunk, NDArray[np.bool_], Floats]]:
+        """Every chunk of the log with what `run` makes of it, as far as there is to walk.
+
+        `progress` is told the session time [s] that was reached.
+        """
+        for chunk in self._steps.chunks():
+            yield chunk, *self.run(chunk)
+            progress(self.end)
+            if self.ended:
+                return
 
     def run(self, chunk: Chunk) -> tuple[NDArray[np.bool_], Floats]:
         """Make the steps of a chunk again.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,10 +25,10 @@ from hilrt.record.messages import Attachment, Begin, End
 from hilrt.record.reader import find_log
 from hilrt.record.writer import Recording
 from hilrt.reliability import verdict
-from hilrt.replay.compare import decisions
+from hilrt.replay.compare import decisions, shared
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.source import Chunk, Steps
-from hilrt.replay.walk import Gap, Walk
+from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.signals import build_topics
 from hilrt.solver import Floats
 
@@ -157,42 +157,44 @@ def what_if(
     numerics = rebuild(steps.recorded, changes)
     plan = numerics.plan
     _refuse_other_grid(before, plan)
-    until_ns = None if until is None else round(until * 1e9)
-    mine = [signal.name for topic in build_topics(plan) for signal in topic.signals]
-    walk = Walk(steps, numerics, mine, until_ns=until_ns, exact=False, changes=changes)
-    names = [name for name in decisions(mine) if name in steps.columns]
-    tally = _Tally(names, _columns(mine, names), _columns(list(steps.columns), names))
-    elapsed_at = steps.columns["cut:elapsed"]
-    log = None if out is None else _open(out, steps, plan, changes)
-    found = WhatIf(steps.stream.path, list(changes))
-    for chunk in steps.chunks():
-        made, values = walk.run(chunk)
+    walk = Walk(
+        steps,
+        numerics,
+        signal_names(plan),
+        until_ns=None if until is None else round(until * 1e9),
+        exact=False,
+        changes=changes,
+    )
+    tally = _Tally(walk.engine.names, steps.columns, round(start * 1e9))
+    log = None if out is None else _Log(out, steps, plan, changes)
+    for chunk, made, values in walk.chunks(progress):
         if log is not None:
-            _write(log, steps, mine, chunk, made, values)
-        late = made & (chunk.times_ns >= round(start * 1e9))
-        tally.add(
-            chunk.times_ns[late],
-            chunk.values[late],
-            values[late],
-            chunk.values[late][:, elapsed_at],
-        )
-        progress(walk.end)
-        if walk.ended:
-            break
-    if log is not None:
-        log.finish(End(b"", log.rows, 0))
-        found.written = log.path
-    units = {signal.name: signal.unit for signal in steps.signals}
-    found.steps, found.compared = walk.made, tally.count
-    found.begin, found.end = max(walk.begin, start), walk.end
-    found.signals, found.flags = tally.changes(units), tally.flags()
-    found.unchanged = len(names) - len(found.signals)
-    found.added = [name for name in decisions(mine) if name not in steps.columns]
-    found.gone = [name for name in decisions(list(steps.columns)) if name not in mine]
-    found.verdicts = _recorded_verdict(steps), _verdict(walk)
-    found.gaps, found.damage = walk.gaps, steps.damage
-    found.wall_s = time.monotonic() - begun
-    return found
+            log.write(chunk, made, values)
+        tally.add(chunk, made, values)
+    signals = tally.changes({signal.name: signal.unit for signal in steps.signals})
+    return WhatIf(
+        path=steps.stream.path,
+        changes=list(changes),
+        steps=walk.made,
+        compared=tally.count,
+        begin=max(walk.begin, start),
+        end=walk.end,
+        signals=signals,
+        unchanged=len(tally.names) - len(signals),
+        added=_without(walk.engine.names, steps.columns),
+        gone=_without(list(steps.columns), walk.engine.names),
+        flags=tally.flags(),
+        verdicts=(_recorded_verdict(steps), _verdict(walk)),
+        gaps=walk.gaps,
+        damage=steps.damage,
+        written=None if log is None else log.finish(),
+        wall_s=time.monotonic() - begun,
+    )
+
+
+def _without(names: list[str], others: Container[str]) -> list[str]:
+    """Decisions among the names that the others lack."""
+    return [name for name in decisions(names) if name not in others]
 
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:
@@ -207,11 +209,6 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
             "--set subsystems.NAME.every: the samples in the log came at the recorded intervals; "
             "run the session again for others"
         )
-
-
-def _columns(where: list[str], names: list[str]) -> NDArray[np.intp]:
-    column = {name: i for i, name in enumerate(where)}
-    return np.array([column[name] for name in names], dtype=np.intp)
 
 
 def _verdict(walk: Walk) -> str:
@@ -230,9 +227,12 @@ def _recorded_verdict(steps: Steps) -> str:
 class _Tally:
     """Adds up differences signal by signal, chunk by chunk."""
 
-    def __init__(self, names: list[str], mine: NDArray[np.intp], theirs: NDArray[np.intp]) -> None:
+    def __init__(self, mine: list[str], theirs: dict[str, int], start_ns: int) -> None:
+        self.names = names = shared(mine, theirs)
+        self._mine = np.array([mine.index(name) for name in names], dtype=np.intp)
+        self._theirs = np.array([theirs[name] for name in names], dtype=np.intp)
+        self._elapsed, self._start_ns = theirs["cut:elapsed"], start_ns
         n = len(names)
-        self.names, self._mine, self._theirs = names, mine, theirs
         self.count = 0
         self._differing = np.zeros(n, dtype=np.int64)
         self._largest, self._t = np.zeros(n), np.full(n, np.nan)
@@ -241,17 +241,17 @@ class _Tally:
         self._flag = np.array([name.startswith("flag:") for name in names], dtype=bool)
         self._up = np.zeros((2, int(self._flag.sum())))
 
-    def add(
-        self,
-        times_ns: NDArray[np.int64],
-        recorded: Floats,
-        recomputed: Floats,
-        elapsed: Floats,
-    ) -> None:
-        """Take rows: times (n,), values (n, signals) of the log and of the engine."""
+    def add(self, chunk: Chunk, made: NDArray[np.bool_], values: Floats) -> None:
+        """Take the rows of a chunk that were made again, as `values` (n, signals)."""
+        late = made & (chunk.times_ns >= self._start_ns)
+        times_ns, recorded = chunk.times_ns[late], chunk.values[late]
         if not len(times_ns):
             return
-        a, b = recorded[:, self._theirs], recomputed[:, self._mine]
+        a, b, elapsed = (
+            recorded[:, self._theirs],
+            values[late][:, self._mine],
+            recorded[:, self._elapsed],
+        )
         self.count += len(a)
         self._differing += ((a != b) & ~(np.isnan(a) & np.isnan(b))).sum(axis=0)
         apart = np.abs(a - b)
@@ -293,40 +293,39 @@ class _Tally:
         ]
 
 
-# -- the recomputed decisions as a log ------------------------------------------------------------
+class _Log:
+    """The recomputed decisions as a log, and beside them the samples as they were recorded."""
 
+    def __init__(self, out: Path, steps: Steps, plan: Plan, changes: Sequence[str]) -> None:
+        metadata = dict(steps.stream.metadata)
+        epoch_ns = int(metadata.pop("epoch_ns", "0"))
+        metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
+        name = f"{metadata.get('session', 'session')} (what if)"
+        recorded = steps.recorded
+        files = [Attachment(recorded.name, "application/toml", recorded.text.encode())]
+        begin = Begin(str(out), name, epoch_ns, build_topics(plan), files, metadata)
+        try:
+            self._recording = Recording(begin)
+        except FileExistsError:
+            raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
+        except OSError as error:
+            raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
+        mine = signal_names(plan)
+        decided = set(decisions(mine))
+        copied = [name for name in mine if name not in decided and name in steps.columns]
+        self._mine = np.array([mine.index(name) for name in copied], dtype=np.intp)
+        self._theirs = np.array([steps.columns[name] for name in copied], dtype=np.intp)
 
-def _open(out: Path, steps: Steps, plan: Plan, changes: Sequence[str]) -> Recording:
-    metadata = dict(steps.stream.metadata)
-    epoch_ns = int(metadata.pop("epoch_ns", "0"))
-    metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
-    name = f"{metadata.get('session', 'session')} (what if)"
-    recorded = steps.recorded
-    files = [Attachment(recorded.name, "application/toml", recorded.text.encode())]
-    try:
-        return Recording(Begin(str(out), name, epoch_ns, build_topics(plan), files, metadata))
-    except FileExistsError:
-        raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
+    def write(self, chunk: Chunk, made: NDArray[np.bool_], values: Floats) -> None:
+        """Take the rows of a chunk that were made again, as `values` (n, signals)."""
+        rows, numbers, times = values[made], chunk.rows[made], chunk.times_ns[made]
+        rows[:, self._mine] = chunk.values[made][:, self._theirs]
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers) != 1) + 1):
+            if len(part):
+                self._recording.batch(int(numbers[part[0]]), times[part], rows[part])
+        self._recording.flush()
 
-
-def _write(
-    log: Recording,
-    steps: Steps,
-    mine: list[str],
-    chunk: Chunk,
-    made: NDArray[np.bool_],
-    values: Floats,
-) -> None:
-    """The recomputed decisions, and beside them the samples and circumstances as recorded."""
-    rows = values[made]
-    decided = set(decisions(mine))
-    for i, name in enumerate(mine):
-        if name not in decided and name in steps.columns:
-            rows[:, i] = chunk.values[made, steps.columns[name]]
-    numbers = chunk.rows[made]
-    for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers) != 1) + 1):
-        if len(part):
-            log.batch(int(numbers[part[0]]), chunk.times_ns[made][part], rows[part])
-    log.flush()
+    def finish(self) -> Path:
+        """Close it."""
+        self._recording.finish(End(b"", self._recording.rows, 0))
+        return self._recording.path
