@@ -129,7 +129,7 @@ def test_a_killed_solver_is_started_again_and_takes_part(run: Run, tmp_path: Pat
     assert at["peer_lost"] < at["peer_back"] <= log.t[back[0]]
     away = (log.t > at["peer_lost"] + STEP) & (np.arange(len(log.t)) < back[0])
     assert log["mass1:late"][away].all()
-    assert not log["mass1:late"][back[0] :].all()  # it has caught up
+    assert np.isfinite(log["mass1.force"][back[0] :]).sum() > 1  # it takes part again
     # Meanwhile the other one was at the present, and nobody's inputs left later than else.
     assert np.median(log["mass2:age"][away]) == 0.0
     assert np.median(log["master:lateness"][away]) < 2e6 * STEP
