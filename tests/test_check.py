@@ -388,6 +388,19 @@ def test_a_command_that_nobody_starts_is_an_error(found):
     assert "is not used by the adapter 'bench'" in line
 
 
+@pytest.mark.parametrize(
+    ("adapter", "words"),
+    [
+        ("bench", "is a bench, which is never armed again"),
+        ("model", "runs in the master's process"),
+    ],
+)
+def test_who_cannot_come_back(found, adapter, words):
+    late = f'adapter = "{adapter}"\nlate = {{ rejoin = true }}'
+    (line,) = found((f'adapter = "{adapter}"', late))
+    assert ".late] rejoin = True: " + words in line
+
+
 def test_a_command_that_does_not_exist(found):
     (line,) = found(('adapter = "model"', 'adapter = "model"\nspawn = ["no-such-program"]'))
     assert line.startswith("[subsystems.vehicle] spawn = ['no-such-program']: command")

@@ -119,6 +119,38 @@ def test_connect_says_hello_and_returns_the_welcome(make_peer, master):
     assert hello.pid > 0
 
 
+def test_a_solver_says_hello_again_when_the_master_has_been_silent(peer, master, clock):
+    def pass_(heartbeats):  # looking now and then: who was away himself waits for what came
+        for _ in range(heartbeats):
+            clock.ns += SECOND // 2
+            peer.receive()
+
+    pass_(5)
+    pass_(1)
+    assert master.receive(wire.Hello) == master.hello
+    master.send(wire.Welcome(session="demo", heartbeat_s=0.5))
+    master.send(wire.Initialize(t0=3.0, u0=b""))
+    assert received(peer) == [wire.Initialize(t0=3.0, u0=b"")]
+    assert not peer.counters
+    pass_(6)
+    master.receive(wire.Hello)
+    master.send(wire.Reject(reason="no longer"))
+    assert received(peer) == [wire.Reject(reason="no longer")]
+
+
+def test_a_gateway_does_not(master, clock):
+    peer = Peer(master.address, "bench", "gateway", [], [], clock=clock)
+    thread = master.answer_hello(wire.Welcome(session="demo", heartbeat_s=0.5))
+    peer.connect()
+    thread.join()
+    for _ in range(8):
+        clock.ns += SECOND // 2
+        peer.receive()
+    peer.send(wire.Stopped())
+    assert isinstance(master.receive((wire.Hello, wire.Stopped)), wire.Stopped)
+    peer.close()
+
+
 def test_a_rejection_is_told_with_its_reason(make_peer, master):
     peer = make_peer()
     thread = master.answer_hello(wire.Reject(reason="already connected"))

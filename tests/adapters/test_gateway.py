@@ -181,6 +181,25 @@ def test_commands_start_the_emulator_and_then_the_gateway(hub: Hub, folder: Path
     assert link.physical
 
 
+async def test_a_gateway_that_comes_back_is_refused_with_the_reason(hub: Hub, folder: Path) -> None:
+    """Nothing arms a bench by itself, whatever the session file says."""
+    scripted = Scripted(hub, folder)
+    scripted.link.options.late.rejoin = True  # `hilrt check` refuses it
+    await scripted.connect()
+    hub.epoch_ns = hub.clock()
+    scripted.peer.close()
+    await until(lambda: not scripted.link.send(wire.Heartbeat(sent_ns=1)))
+    with pytest.raises(PeerLost, match="connection closed"):
+        scripted.link.poll()
+    again = Scripted(hub, folder).peer
+    hub.add(scripted.link)
+    connecting = asyncio.create_task(asyncio.to_thread(again.connect, DEADLINE))
+    await until(lambda: hub.counters["engine", "rejected"], scripted.link)
+    with pytest.raises(Exception, match="comes back is never armed by itself; end this session"):
+        await connecting
+    again.close()
+
+
 async def test_a_gateway_with_other_ports_is_rejected(hub: Hub, folder: Path) -> None:
     link = GatewayLink("engine", table(), folder)
     hub.add(link)
