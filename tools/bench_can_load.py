@@ -1,0 +1,213 @@
+"""A full 1 Mbit/s bus beside the demonstration session: what is lost, and what the session notices.
+
+    python tools/bench_can_load.py [--json] [--duration 60] [--set KEY=VALUE …]
+
+Runs the demonstration session alone, then again while a process sends 7,000 frames/s of twenty
+messages with cycle times from 1 to 100 ms to a second ``udp_multicast`` bus, from which another
+process takes them as a gateway does: file descriptor, drain, decode, counters. Reported are
+
+    lost        frames that were sent and did not come, by the messages' 16-bit counters; those that
+                the kernel dropped because we read too late are shown apart, and are ours too
+    not taken   frames that came but did not count as fresh, by the reason
+    processor   share of one processor that sending and receiving took
+    missed      ticks that the session's master missed, without the load and with it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import select
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import cantools
+from bench_session import SESSION, run
+from cantools.database.can import Database
+
+from hilrt.config import load_session
+from hilrt_adapters.can import find_signal
+from hilrt_adapters.can_bus import CanBus, open_bus
+from hilrt_adapters.can_codec import codec
+from hilrt_adapters.can_frame import Frame
+from hilrt_adapters.can_receive import COUNTERS, Receiver
+
+CHANNEL = "239.74.163.30"
+#: Cycle time [ms] and number of messages that have it: 7,000 frames/s.
+MIX = {1: 5, 2: 2, 5: 3, 10: 3, 20: 1, 50: 2, 100: 1}
+CYCLES = [cycle for cycle, count in MIX.items() for _ in range(count)]
+NOT_TAKEN = COUNTERS[COUNTERS.index("decode_errors") :]
+#: The receiver goes on for so long after the sender, s.
+LINGER_S = 1.0
+START_TIMEOUT_S = 60.0
+
+
+def database() -> Database:
+    """One message per entry of CYCLES: a value and a counter."""
+    text = 'VERSION ""\nBU_: Bench Gateway\n'
+    for i, _ in enumerate(CYCLES):
+        text += (
+            f"BO_ {256 + i} M{i}: 8 Bench\n"
+            ' SG_ Value : 0|32@1- (0.001,0) [0|0] "N*m" Gateway\n'
+            ' SG_ Other : 32|16@1- (0.01,0) [0|0] "rad/s" Gateway\n'
+            ' SG_ Alive : 48|16@1+ (1,0) [0|65535] "" Gateway\n'
+        )
+    text += 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;\nBA_DEF_DEF_ "GenMsgCycleTime" 0;\n'
+    for i, cycle in enumerate(CYCLES):
+        text += f'BA_ "GenMsgCycleTime" BO_ {256 + i} {cycle};\n'
+    loaded = cantools.database.load_string(text, "dbc")
+    assert isinstance(loaded, Database)
+    return loaded
+
+
+def bus(port: int, messages: Any = ()) -> CanBus:
+    return open_bus(
+        {"interface": "udp_multicast", "channel": CHANNEL, "port": port, "hop_limit": 0},
+        messages,
+        "bus",
+    )
+
+
+def due(millisecond: int) -> Iterator[int]:
+    """Messages that are due; those of one cycle time are spread over it."""
+    return (i for i, cycle in enumerate(CYCLES) if (millisecond + 3 * i) % cycle == 0)
+
+
+def send(port: int, ready: Event, stop: Event, results: Any) -> None:
+    """The bus's other nodes: every frame on its grid of 1 ms, what is late at once."""
+    messages = database().messages
+    encode = [codec(message, ["Value", "Other", "Alive"]).encode for message in messages]
+    counts = [0] * len(messages)
+    out = bus(port)
+    failed = 0
+    ready.wait(START_TIMEOUT_S)
+    start, cpu = time.monotonic(), time.process_time()
+    k = 0
+    while not stop.is_set():
+        k += 1
+        time.sleep(max(0.0, start + 1e-3 * k - time.monotonic()))
+        for i in due(k):
+            data = encode[i]([0.001 * k, 0.01 * i, counts[i] % 65536])
+            try:
+                out.send(Frame(256 + i, data))
+                counts[i] += 1
+            except OSError:
+                failed += 1
+    wall = time.monotonic() - start
+    results.put({"sent": sum(counts), "failed": failed, "wall": wall, **_share(cpu, wall)})
+    out.close()
+
+
+def receive(port: int, ready: Event, stop: Event, results: Any) -> None:
+    """What a gateway does with the frames."""
+    loaded = database()
+    refs = {m.name: find_signal(loaded, f"{m.name}.Value", "outputs") for m in loaded.messages}
+    into = bus(port, loaded.messages)
+    receiver = Receiver(refs, None, "Alive", 0.02, system_clock=into.system_clock)
+    ready.set()
+    start, cpu = time.monotonic(), time.process_time()
+    end = None
+    while end is None or time.monotonic() < end:
+        if select.select([into.fileno()], [], [], 0.02)[0]:
+            receiver.take(into.drain())
+        if end is None and stop.is_set():
+            end = time.monotonic() + LINGER_S
+    wall = time.monotonic() - start
+    results.put(
+        {
+            "received": receiver.counters["frames"],
+            "errors": into.errors,
+            "kernel_drops": kernel_drops(into.fileno()),
+            "not_taken": {name: receiver.counters[name] for name in NOT_TAKEN},
+            **_share(cpu, wall),
+        }
+    )
+    into.close()
+
+
+def _share(cpu: float, wall: float) -> dict[str, float]:
+    return {"processor": (time.process_time() - cpu) / wall}
+
+
+def kernel_drops(fd: int) -> int | None:
+    """Datagrams that found the socket's buffer full; None where the system does not tell."""
+    inode = str(os.fstat(fd).st_ino)
+    table = Path("/proc/net/udp")
+    for line in table.read_text().splitlines()[1:] if table.exists() else ():
+        words = line.split()
+        if words[9] == inode:
+            return int(words[-1])
+    return None
+
+
+def session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
+    """One run of the demonstration; what its master missed."""
+    folder = run(out, duration, overrides)
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    step = load_session(SESSION, overrides).tables.master.step
+    ticks = round(summary["time_s"] / step)
+    return {"ticks": ticks, "missed": summary["missed_ticks"], "verdict": summary["verdict"]}
+
+
+def loaded_session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
+    """The session beside a full bus."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    ready, stop, sent, received = context.Event(), context.Event(), context.Queue(), context.Queue()
+    processes = [
+        context.Process(target=receive, args=(port, ready, stop, received)),
+        context.Process(target=send, args=(port, ready, stop, sent)),
+    ]
+    for process in processes:
+        process.start()
+    try:
+        result = session(out, duration, overrides)
+    finally:
+        stop.set()
+    result["sender"] = sent.get(timeout=START_TIMEOUT_S)
+    result["receiver"] = received.get(timeout=START_TIMEOUT_S)
+    for process in processes:
+        process.join(START_TIMEOUT_S)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--duration", type=float, default=60.0, help="session time of a run, s")
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    arguments = parser.parse_args()
+    duration, overrides = arguments.duration, arguments.overrides
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as out:
+        alone = session(Path(out) / "alone", duration, overrides)
+        beside = loaded_session(Path(out) / "beside", duration, overrides)
+    if arguments.json:
+        print(json.dumps({"load_before": load, "alone": alone, "beside": beside}, indent=1))
+        return
+    sender, receiver = beside["sender"], beside["receiver"]
+    print(f"load before {load:.1f}")
+    print(
+        f"sent {sender['sent']} frames in {sender['wall']:.1f} s "
+        f"({sender['sent'] / sender['wall']:.0f}/s), {sender['failed']} did not leave"
+    )
+    print(
+        f"lost {sender['sent'] - receiver['received']}, of these dropped by the kernel: "
+        f"{receiver['kernel_drops']}; not taken: {receiver['not_taken']}"
+    )
+    print(f"processor: sending {sender['processor']:.1%}, receiving {receiver['processor']:.1%}")
+    for name, one in (("alone", alone), ("beside", beside)):
+        print(f"session {name}: {one['missed']} of {one['ticks']} ticks missed, {one['verdict']}")
+
+
+if __name__ == "__main__":
+    main()
