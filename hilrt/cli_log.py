@@ -239,6 +239,9 @@ def play(
         list[str] | None, typer.Option("--id", help="only this identifier, 0x…; repeatable")
     ] = None,
     recorded_bus: Annotated[str | None, typer.Option("--only", help="bus of the log")] = None,
+    priority: Annotated[
+        int, typer.Option(help="real-time priority, 1 to 99; 0: none", min=0, max=99)
+    ] = 0,
     json_: Json = False,
 ) -> None:
     """Put a log's CAN frames on a bus, with the recorded timing."""
@@ -258,7 +261,7 @@ def play(
         )
     if not json_:
         typer.echo(f"{len(tape.packed):,} frames, {tape.duration_s:.3f} s")
-    done = playback.play_on_bus(tape, arguments, speed=speed, passes=passes)
+    done = playback.play_on_bus(tape, arguments, speed=speed, passes=passes, priority=priority)
     if json_:
         typer.echo(json.dumps(done.as_json(), indent=1))
         return

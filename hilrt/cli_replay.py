@@ -33,6 +33,9 @@ def replay(
     json_: Json = False,
     to: Annotated[str | None, typer.Option(help="can: put its frames on --bus, see play")] = None,
     bus: Annotated[str, typer.Option(help="interface=…,channel=…, for --to can")] = "",
+    priority: Annotated[
+        int, typer.Option(help="for --to can: real-time priority, 1 to 99", min=0, max=99)
+    ] = 0,
 ) -> None:
     """Make every decision again from the recorded inputs; exit status 0 identical, 1 not.
 
@@ -41,7 +44,7 @@ def replay(
     if to is not None:
         if to != "can":
             raise ConfigError(f"--to {to}: only can; `hilrt export` writes files")
-        play(log, bus, start=from_, end=until, json_=json_)
+        play(log, bus, start=from_, end=until, priority=priority, json_=json_)
         return
     if changes:
         _what_if(log, changes, from_ or 0.0, until, out, json_)

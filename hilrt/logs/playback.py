@@ -10,7 +10,7 @@ from __future__ import annotations
 import array
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ class Played:
         When each frame had left, less when it was due, µs.
     due_s, took_s : float
         From the first frame to the last: as recorded (over the speed), and on the clock, s.
+    warnings : tuple of str
+        What was asked for and did not take effect.
     """
 
     sent: int
@@ -75,6 +77,7 @@ class Played:
     error_us: np.ndarray[tuple[int], np.dtype[np.float64]]
     due_s: float
     took_s: float
+    warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Numbers for scripts."""
@@ -86,6 +89,8 @@ class Played:
             "due_s": self.due_s,
             "took_s": self.took_s,
             "error_us": {**spread, "max": float(errors.max()), "min": float(errors.min())},
+            "within_1_ms": float(np.mean(np.abs(errors) <= 1e3)),
+            "warnings": list(self.warnings),
         }
 
 
@@ -236,14 +241,23 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], boo
 
 
 def play_on_bus(
-    tape: Tape, arguments: Mapping[str, Any], *, speed: float = 1.0, passes: int = 1
+    tape: Tape,
+    arguments: Mapping[str, Any],
+    *,
+    speed: float = 1.0,
+    passes: int = 1,
+    priority: int = 0,
 ) -> Played:
-    """Play a tape on the wall clock; Ctrl-C ends it early, with what was sent so far."""
+    """Play a tape on the wall clock; Ctrl-C ends it early, with what was sent so far.
+
+    With a `priority` (1 to 99), under ``SCHED_FIFO``: for a host that has other things to do.
+    """
     import asyncio
     import signal
 
-    from hilrt.clock import WallClock, measure_spin_ns
+    from hilrt.clock import MIN_SPIN_NS, WallClock, measure_spin_ns
     from hilrt.host import freeze_gc
+    from hilrt.realtime import leave_real_time, set_priority
 
     bus, send = bus_sender(arguments)
     stopped = False
@@ -253,7 +267,9 @@ def play_on_bus(
         stopped = True
 
     async def run() -> Played:
-        clock = WallClock(await measure_spin_ns())
+        # Frames may follow each other closely, and who busy-waits all the time under SCHED_FIFO is
+        # stopped by the kernel; nor is there a need, for the timer is hardly late there.
+        clock = WallClock(MIN_SPIN_NS if prompt else await measure_spin_ns())
         try:
             with freeze_gc():
                 return await play(
@@ -262,10 +278,14 @@ def play_on_bus(
         finally:
             clock.close()
 
+    refusal = set_priority(priority)
+    prompt = priority > 0 and refusal is None
     before = signal.signal(signal.SIGINT, stop)
     try:
-        return asyncio.run(run())
+        played = asyncio.run(run())
+        return replace(played, warnings=(refusal,) if refusal else ())
     finally:
+        leave_real_time()
         signal.signal(signal.SIGINT, before)
         bus.shutdown()
 
@@ -279,5 +299,7 @@ def describe(played: Played) -> list[str]:
         f"{played.sent:,} frames sent, {played.refused:,} refused by the bus",
         f"duration {played.took_s:.6f} s of {played.due_s:.6f} s ({off * 1e3:+.3f} ms)",
         f"timing error: median {error['p50']:.0f} µs, p99 {error['p99']:.0f} µs, "
-        f"p99.9 {error['p999']:.0f} µs, largest {error['max']:.0f} µs",
+        f"p99.9 {error['p999']:.0f} µs, largest {error['max']:.0f} µs; "
+        f"{found['within_1_ms']:.2%} within 1 ms",
+        *played.warnings,
     ]

@@ -5,10 +5,11 @@ import can
 import numpy as np
 import pytest
 
+from hilrt import realtime
 from hilrt.clock import VirtualClock
 from hilrt.errors import ConfigError
 from hilrt.logs.frames import Flag, Frame
-from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, play
+from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, play, play_on_bus
 from hilrt.logs.source_can import from_message
 from tests.logs.made import frame_log, session_log, some_frames
 
@@ -128,3 +129,24 @@ def test_bus_that_cannot_be_opened() -> None:
         bus_sender({"interface": "virtul"})
     with pytest.raises(ConfigError, match=r"--bus: .* cannot be opened"):
         bus_sender({"interface": "socketcan", "channel": "no_such_can"})
+
+
+def test_played_on_the_wall_clock_with_a_priority_that_is_not_permitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realtime, "set_priority", lambda priority: f"priority {priority}: no")
+    tape = tape_of(tmp_path, some_frames(10))
+    bus = {"interface": "virtual", "channel": "wall"}
+    receiver = can.Bus(interface="virtual", channel="wall")
+    try:
+        played = play_on_bus(tape, bus, priority=20)
+        got = [receiver.recv(0) for _ in range(10)]
+    finally:
+        receiver.shutdown()
+    assert [message and message.arbitration_id for message in got] == [
+        tape.frame(i).identifier for i in range(10)
+    ]
+    assert played.sent == 10
+    assert played.error_us.min() >= 0.0  # late, perhaps, but never early
+    assert describe(played)[-1] == "priority 20: no"
+    assert played.as_json()["within_1_ms"] == np.mean(played.error_us <= 1e3)
