@@ -15,15 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
 from hilrt.arming import operator_arms, owns_terminal
 from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
 from hilrt.check_listen import unguarded
-from hilrt.check_record import build_trigger
 from hilrt.clock import monotonic_ns
 from hilrt.config import SessionFile
 from hilrt.draft import Draft
@@ -35,9 +32,10 @@ from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
 from hilrt.keys import VARIABLE, Doorkeeper, is_local
 from hilrt.link import Link
+from hilrt.logbook import Logbook
 from hilrt.master import End, Master
 from hilrt.monitor.commands import CommandPort
-from hilrt.monitor.launch import Monitoring, topology
+from hilrt.monitor.launch import Monitoring
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
@@ -45,24 +43,17 @@ from hilrt.pacemaker import Pacemaker
 from hilrt.procedure import Procedure
 from hilrt.realtime import awake
 from hilrt.record import frame_batch
-from hilrt.record.facts import attachments_of, collect_facts
-from hilrt.record.feed import Attachment, Feed, NullFeed
-from hilrt.record.messages import Trigger
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
-from hilrt.signals import build_topics
 from hilrt.solver import Floats
 from hilrt.spawn import Children
 from hilrt.summary import build_summary
 from hilrt.warm_up import warm_up
 
-#: How long the recorder and the terminal view may take to start, and children to end, s.
-START_TIMEOUT = 10.0
+#: How long children may take to end, s.
 STOP_TIMEOUT = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END = 0.1
-#: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
-RECORDER_PATIENCE = 10.0
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page", "foxglove"})
 #: How often views are told that a waiting session is still there, s.
@@ -83,11 +74,9 @@ class Session:
         self.folder = make_folder(Path(options.out), self.name)
         self.result = Result(self.folder)
         self.master: Master | None = None
-        self.feed: Feed | None = None
         self.links: list[Link] = []
+        self.log = Logbook(file, self.folder, self.links)
         self.armed: list[Link] = []
-        self._attachments: list[Attachment] = []
-        self._trigger: Trigger | None = None
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
@@ -163,7 +152,18 @@ class Session:
             shadow = self.options.shadow
             numerics = await build_numerics(self.links, self.tables, initialized, shadow)
             refuse_alarms(numerics.plan.alarms, numerics.state.y)
-            await self._open_log(numerics, initialized)
+            if self.options.record:
+                await self.log.open(
+                    numerics,
+                    initialized,
+                    self.children,
+                    cpus=self.pacemaker.cpus_for_children,
+                    real_time=self.real_time,
+                    tap=self.monitoring.rows,
+                    frames=self.frames,
+                )
+            else:
+                self.log.leave_out(numerics)
             self._note_host(await self.pacemaker.take_place())
             await self._arm(initialized, numerics)
             waiting = [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
@@ -251,26 +251,6 @@ class Session:
         self._note_reports(numerics.exchange)
         self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
-    async def _open_log(self, numerics: Numerics, initialized: Initialized) -> None:
-        plan, state, _ = numerics
-        topics = build_topics(plan)
-        if not self.options.record:
-            self.feed = NullFeed(topics)
-            return
-        self._trigger = build_trigger(self.tables, topics)
-        facts = collect_facts(self.links, plan, state, initialized.samples, initialized.u0)
-        self._attachments = attachments_of(self.file, self.links, facts)
-        self.feed = Feed(topics, patience_s=0.0 if self.real_time else RECORDER_PATIENCE)
-        argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", self.feed.address]
-        argv += ["--tap", self.monitoring.rows] if self.monitoring.rows else []
-        argv += ["--frames", self.frames] if any(link.buses for link in self.links) else []
-        self.children.start("recorder", argv, affinity=self.pacemaker.cpus_for_children, nice=5)
-        deadline = time.monotonic() + max(START_TIMEOUT, self.tables.master.connect_timeout)
-        while not self.feed.ready:
-            if time.monotonic() > deadline or "recorder" not in self.children.running():
-                raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
-            await asyncio.sleep(0.01)
-
     def _note_host(self, problems: list[str]) -> None:
         for problem in problems:
             self.journal.note("warning", "host", problem, "host")
@@ -279,7 +259,8 @@ class Session:
     # -- run --------------------------------------------------------------------------------------
 
     async def _loop(self, numerics: Numerics, draft: Draft | None) -> None:
-        assert self.feed is not None
+        feed = self.log.feed
+        assert feed is not None
         clock = self.pacemaker.clock
         plan, state, exchange = numerics
         factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
@@ -288,7 +269,7 @@ class Session:
             state,
             exchange,
             clock,
-            self.feed,
+            feed,
             self.publisher,
             pace=factor,
             deadline_ns=round(self.tables.master.dispatch_deadline * plan.step * 1e9 / factor),
@@ -308,8 +289,14 @@ class Session:
             master.collect_garbage = collect
             self._epoch_ns = monotonic_ns() + ahead
             self.hub.epoch_ns = self._epoch_ns
-            self._begin_log(time.time_ns() + ahead)
-            self.journal.open(self.feed, self._now_ns)
+            self.log.begin(
+                time.time_ns() + ahead,
+                self._epoch_ns,
+                duration=self.duration,
+                pace=str(self.pace),
+                shadow=self.options.shadow,
+            )
+            self.journal.open(feed, self._now_ns)
             self.journal.go(State.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
@@ -351,34 +338,7 @@ class Session:
             wall_s=wall_s,
             real_time=self.real_time,
             fault=fault,
-            dropped_rows=self.feed.dropped,
-        )
-
-    def _begin_log(self, wall_epoch_ns: int) -> None:
-        assert self.feed is not None
-        metadata = {
-            "overrides": json.dumps(self.file.overrides),
-            "duration_s": repr(self.duration),
-            "pace": str(self.pace),
-            "shadow": str(self.options.shadow),
-            "session_file": self.file.path.name,
-            "topology": msgspec.json.encode(topology(self.tables)).decode(),
-            "bonds": json.dumps(
-                [
-                    {"name": b.name, "effort": " + ".join(b.efforts), "flow": b.flow}
-                    for b in self.tables.bonds
-                ]
-            ),
-        }
-        self.feed.begin(
-            self.folder,
-            self.name,
-            wall_epoch_ns,
-            self._attachments,
-            metadata,
-            clock_ns=self._epoch_ns,
-            buses=[bus for link in self.links for bus in link.buses],
-            trigger=self._trigger,
+            dropped_rows=feed.dropped,
         )
 
     # -- end --------------------------------------------------------------------------------------
@@ -420,19 +380,12 @@ class Session:
                 await link.close()
             self.hub.close()
             self._write_summary()
-            await self._close_log()
+            self.result.warnings += await self.log.end(self.result.summary)
+            self.result.warnings += self.journal.untold()
             self.publisher.announce(str(self.journal.state), "closing")
             await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
         finally:
             self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
-
-    async def _close_log(self) -> None:
-        if self.feed is not None:
-            summary = json.dumps(self.result.summary, indent=1).encode()
-            await asyncio.to_thread(self.feed.end, summary)
-            self.feed.close()
-            self.result.warnings += self.feed.losses()
-        self.result.warnings += self.journal.untold()
 
     def _write_summary(self) -> None:
         if not self.result.summary:
@@ -455,8 +408,8 @@ class Session:
         """The grid has moved, and so has what benches' clock readings are compared with."""
         self._epoch_ns += shift_ns
         self.hub.epoch_ns += shift_ns
-        if self.feed is not None:
-            self.feed.stretched(monotonic_ns(), shift_ns)
+        if self.log.feed is not None:
+            self.log.feed.stretched(monotonic_ns(), shift_ns)
 
     def _degraded(self, degraded: bool, cause: str) -> None:
         if degraded:
