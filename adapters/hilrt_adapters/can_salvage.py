@@ -22,6 +22,7 @@ _START = re.compile(
     r"SG_MUL_VAL_)(?=[ \t:])",
     re.MULTILINE,
 )
+_ABOUT = re.compile(r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(\d+)')
 #: Of the part that was tried, not of the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
 #: Without these a signal would mean something else.
@@ -41,6 +42,12 @@ class _Statement(NamedTuple):
         if self.keyword == "BO_" and len(words) > 2:
             return f"line {self.line}: message {words[2].rstrip(':')}"
         return f"line {self.line}: {first[:60]}"
+
+    @property
+    def message(self) -> str | None:
+        """Identifier of the message that it is about."""
+        found = _ABOUT.match(self.text)
+        return found[1] if found else None
 
 
 class _TooBroken(Exception):
@@ -72,11 +79,9 @@ def salvage(text: str, load: Callable[[str], Database]) -> tuple[Database, list[
         search = _Search(load)
         frame = [s for s in statements if s.keyword in ("VERSION", "BU_")]
         kept = search.keep(messages, frame)
-        gone = {s.text.split()[1] for s in messages if s not in kept}
+        gone = {s.message for s in messages if s not in kept}
         others = [
-            s
-            for s in statements
-            if s.keyword != "BO_" and s not in frame and not gone & set(_head(s.text))
+            s for s in statements if s.keyword != "BO_" and s not in frame and s.message not in gone
         ]
         if not kept:
             return None
@@ -84,11 +89,6 @@ def salvage(text: str, load: Callable[[str], Database]) -> tuple[Database, list[
         return load("".join(s.text for s in [*frame, *kept, *everything])), search.left_out
     except _TooBroken:
         return None
-
-
-def _head(text: str) -> list[str]:
-    """The first words of a statement: among them is the message that it is about."""
-    return text[:200].split()[:5]
 
 
 class _Search:
