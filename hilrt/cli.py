@@ -209,7 +209,7 @@ def gateway(
 ) -> None:
     """Own a bench's CAN bus: code, limit, guard."""
     _use_keys(keys)
-    from hilrt.gateway import main as gateway_main
+    from hilrt.gateway_process import main as gateway_main
 
     status = gateway_main(session, subsystem, connect, name or subsystem, overrides or [])
     raise typer.Exit(status)

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
-import signal
 import struct
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import can
@@ -24,17 +20,13 @@ import zmq
 from zmq.backend import zmq_poll
 
 from hilrt import wire
-from hilrt.config import load_session, nearest
-from hilrt.errors import ConfigError, HilrtError, ProtocolError
+from hilrt.errors import ProtocolError
 from hilrt.guardian import DRIVING, NS, SILENT, BenchView, Guardian, Notice, State
-from hilrt.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.host import parent_alive
 from hilrt.peer import Peer
-from hilrt.record import frame_batch
 from hilrt.record.frame_feed import FrameFeed
-from hilrt.solver import Port
-from hilrt_adapters.bench import Bench, BenchOptions, read_bench
-from hilrt_adapters.can_bus import CanBus, open_bus
-from hilrt_adapters.can_company import refuse_company
+from hilrt_adapters.bench import Bench
+from hilrt_adapters.can_bus import CanBus
 from hilrt_adapters.can_faults import BusWatch
 from hilrt_adapters.can_frame import Frame
 from hilrt_adapters.can_receive import Receiver
@@ -55,8 +47,6 @@ COUNTERS_EVERY = 20
 #: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
 #: when it reads them, and bury what matters.
 MASTER_READS_NS = NS // 2
-#: Heartbeats of the master that may fail to come before it counts as silent.
-IDLE_HEARTBEATS = 10
 #: An interface that is gone is looked for that often, ns.
 REVIVE_EVERY_NS = NS // 2
 #: Garbage is collected that often, and only if it takes less than that, ns.
@@ -402,108 +392,3 @@ class Gateway:
             case _:
                 message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
         self.peer.send(message)
-
-
-def main(
-    session: Path, subsystem: str, connect: str, name: str, overrides: Sequence[str] = ()
-) -> int:
-    """Run the gateway of one subsystem of a session file.
-
-    Parameters
-    ----------
-    session : Path
-        The session file.
-    subsystem : str
-        Which table in it.
-    connect : str
-        The master's address.
-    name : str
-        Name to connect under.
-    overrides : sequence of str
-        ``table.key=value`` changes to the file.
-
-    Returns
-    -------
-    int
-        Exit status: 0 ended in order, with the bench secured; 1 a defect of the gateway; 2 wrong
-        configuration; 3 no session to serve.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
-    parent = os.getppid()
-    peer: Peer | None = None
-    try:
-        options, folder = _read_table(session, subsystem, overrides)
-        try:
-            bench = read_bench(subsystem, options, folder)
-        except ConfigError:
-            # Under these names the master takes the connection, and so gets to know the reason.
-            peer = _connect(connect, name, options.inputs, options.outputs)
-            raise
-        peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
-        peer.connect()
-        refuse_company(bench, subsystem)
-        bus = open_bus(options.bus, bench.received, f"[subsystems.{subsystem}] bus")
-        frames = _open_frames(subsystem, bench, peer)
-        try:
-            return _serve(bench, bus, peer, parent, frames)
-        finally:
-            if frames is not None:
-                frames.close()
-            bus.close()
-    except ConfigError as error:
-        print(error, file=sys.stderr, flush=True)
-        if peer is not None:
-            peer.send(wire.Error(text=str(error)))
-        return 2
-    except HilrtError as error:
-        print(error, file=sys.stderr, flush=True)
-        return 3
-    finally:
-        if peer is not None:
-            peer.close()
-
-
-def _open_frames(subsystem: str, bench: Bench, peer: Peer) -> FrameFeed | None:
-    """Where the session says that frames are recorded; None if they are not."""
-    address = os.environ.get(frame_batch.VARIABLE)
-    if not address or not bench.options.record_frames:
-        return None
-    return FrameFeed(address, subsystem, peer.socket.context)
-
-
-def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int, frames: FrameFeed | None) -> int:
-    idle = bench.options.idle_timeout or IDLE_HEARTBEATS * peer.heartbeat_s
-    gateway = Gateway(bench, bus, peer, idle, parent, frames=frames)
-
-    def terminate(number: int, frame: object) -> None:
-        gateway.terminated = True
-
-    signal.signal(signal.SIGTERM, terminate)
-    die_with_parent(signal.SIGTERM, parent)
-    with freeze_gc() as collect:
-        gateway.collect = collect
-        return gateway.run()
-
-
-def _read_table(
-    session: Path, subsystem: str, overrides: Sequence[str]
-) -> tuple[BenchOptions, Path]:
-    file = load_session(session, overrides)
-    options = file.tables.subsystems.get(subsystem)
-    if options is None:
-        known = nearest(subsystem, file.tables.subsystems)
-        raise ConfigError(f"{file.path.name}: there is no [subsystems.{subsystem}]{known}")
-    if not isinstance(options, BenchOptions):
-        raise ConfigError(
-            f"{file.path.name}: [subsystems.{subsystem}] adapter = {options.adapter!r}: "
-            'has no gateway; only adapter = "can" has'
-        )
-    return options, file.folder
-
-
-def _connect(address: str, name: str, inputs: Iterable[str], outputs: Iterable[str]) -> Peer:
-    ports = [Port(n) for n in inputs], [Port(n) for n in outputs]
-    peer = Peer(address, name, "gateway", *ports)
-    with contextlib.suppress(HilrtError):
-        peer.connect()
-    return peer

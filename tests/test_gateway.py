@@ -17,7 +17,7 @@ import pytest
 import zmq
 
 from hilrt import gateway as module
-from hilrt import wire
+from hilrt import gateway_process, wire
 from hilrt.gateway import Gateway
 from hilrt.guardian import NS, State
 from hilrt.record import frame_batch
@@ -428,7 +428,7 @@ def test_frames_are_handed_to_the_recorder_where_there_is_one(
     bench.options.record_frames = wanted
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         peer = SimpleNamespace(socket=socket)
-        feed = module._open_frames("engine", bench, cast(Any, peer))
+        feed = gateway_process._open_frames("engine", bench, cast(Any, peer))
         assert (feed is not None) is opened
         if feed is not None:
             feed.close()
@@ -473,7 +473,7 @@ pedal = { signal = "EngineDemand.Pedal", min = 0.0, max = 100.0, max_rate = 500.
 
 @pytest.fixture
 def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(module, "Peer", RecordingPeer)
+    monkeypatch.setattr(gateway_process, "Peer", RecordingPeer)
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     path = tmp_path / "session.toml"
     path.write_text(SESSION)
@@ -497,7 +497,7 @@ def test_wrong_configuration_ends_with_2_and_a_clear_text(
     text: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert module.main(session, subsystem, "tcp://x", "engine", overrides) == 2
+    assert gateway_process.main(session, subsystem, "tcp://x", "engine", overrides) == 2
     assert text in capsys.readouterr().err
     if overrides:  # then the table is known, and the master is told
         peer = RecordingPeer.made
@@ -513,8 +513,8 @@ def test_main_serves_until_stopped(session: Path, monkeypatch: pytest.MonkeyPatc
         return 0
 
     monkeypatch.setattr(Gateway, "run", run)
-    monkeypatch.setattr(module, "die_with_parent", lambda number, parent: True)
-    assert module.main(session, "engine", "tcp://x", "engine") == 0
+    monkeypatch.setattr(gateway_process, "die_with_parent", lambda number, parent: True)
+    assert gateway_process.main(session, "engine", "tcp://x", "engine") == 0
     assert served[0].parent == os.getppid()
     assert served[0].guardian.settings.idle_timeout == 2.0
 
