@@ -239,6 +239,14 @@ class Recording:
         self._pending += len(data)
         self.events += 1
 
+    def clock_step(self, step_ns: int) -> None:
+        """Note that the wall clock was set; session times are of another clock and go on."""
+        text = (
+            f"the system's clock was set by {step_ns * 1e-9:+.3f} s: the log's times go on, and "
+            "from here on they are as much apart from it"
+        )
+        self.event(Event(self._last_ns, "warning", "clock_step", "recorder", text))
+
     def flush(self) -> None:
         """Bring everything to the file, as one chunk."""
         if self._pending:

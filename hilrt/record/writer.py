@@ -21,6 +21,7 @@ import zmq
 import zmq.utils.monitor
 from zmq.backend import zmq_poll
 
+from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
 from hilrt.record.messages import (
     BESIDE,
@@ -80,6 +81,7 @@ class Recorder:
             self._context.destroy(linger=0)
             raise
         self._sources = [(self._socket, int(zmq.POLLIN)), (self._frames, int(zmq.POLLIN))]
+        self._clock_watch = ClockWatch()
         self._address = address
         self._gone_at = time.monotonic() + connect_s
         self._connected = False
@@ -138,6 +140,8 @@ class Recorder:
             if self._frames in ready:
                 self._take_frames(self._frames.recv())
             if self._recording is not None and now - flushed >= CHUNK_S:
+                if step_ns := self._clock_watch.step_ns():
+                    self._recording.clock_step(step_ns)
                 self._recording.flush()
                 self._recording.sync()
                 flushed = now

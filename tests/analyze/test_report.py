@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze.report import read_digest, write_report
+from hilrt.analyze.report import read_digest, save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
@@ -300,3 +300,14 @@ def test_pictures_of_every_kind_of_figure(tmp_path):
         "03_ten_worst_steps.png",
     ]
     assert all(picture.read_bytes()[:4] == b"\x89PNG" for picture in pictures)
+
+
+def test_page_in_a_read_only_folder_is_an_error_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(RecordError, match=r"page\.html: cannot be written: Read-only file system"):
+        save(tmp_path / "page.html", "")
