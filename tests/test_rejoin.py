@@ -13,6 +13,7 @@ from hilrt.errors import PeerLost
 from hilrt.exchange import Exchange
 from hilrt.hub import STRANGER, Hub
 from hilrt.link import Ports
+from hilrt.peer import Peer
 from hilrt.solver import Sample
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.stepping import make_network
@@ -244,6 +245,29 @@ def test_a_solver_that_failed_does_not_come_back_one_that_was_told_to_end_does(r
             rig.turn(1)
     else:
         assert rig.turn(1).late[0]
+
+
+def test_a_solver_whose_connection_broke_comes_back_by_itself(hub, dealers):
+    """Its process goes on and knows nothing of the loss; the network gives it another one."""
+    clock = hub.clock
+    rig = Rig(hub, dealers)
+    rig.turn(0)
+    ports = rig.link.inputs, rig.link.outputs
+    peer = Peer(hub.address, "model", "solver", *ports, clock=clock)
+    peer.welcome = wire.Welcome(session="demo", heartbeat_s=0.2)  # it was connected before
+    peer.socket.connect(hub.address)
+    rig.lose()
+    rig.turn(1)
+    for _ in range(8):
+        clock.ns += 200 * MS
+        peer.receive()
+    drain_until(hub, lambda: rig.link.returned)
+    rig.turn(2)
+    messages = []
+    while not messages:
+        messages = [m for m in peer.wait(DEADLINE_S) if not isinstance(m, wire.Heartbeat)]
+    assert isinstance(messages[0], wire.Initialize)
+    peer.close()
 
 
 def test_hello_again_on_a_connection_that_stands_is_no_news(rig):

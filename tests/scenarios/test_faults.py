@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hilrt
@@ -18,6 +19,7 @@ from tests.scenarios.sessions import (
     Listener,
     Run,
     assert_brought_down,
+    assert_ramped,
     engine_run,
 )
 
@@ -35,6 +37,16 @@ class Failing(Vehicle):
             raise RuntimeError("the tank is empty")
         return super().advance(t, h, u)
 '''
+OTHER_CLOCK = """
+import sys
+import time
+from pathlib import Path
+
+if "gateway" in sys.orig_argv:
+    Path("clock_is_off").touch()
+    true, began = time.monotonic_ns, time.monotonic_ns()
+    time.monotonic_ns = lambda: true() + 5_000_000_000 + (true() - began) // 5000
+"""
 #: Time after which the driving vehicle has the pedal down, s.
 A_WHILE = 0.5
 
@@ -61,6 +73,50 @@ def test_solver_is_killed(tmp_path: Path) -> None:
         os.kill(run.children()["solver"], signal.SIGKILL)
         assert_fault(run, "'vehicle'", "SIGKILL")
         assert_brought_down(listener, killed)
+
+
+def test_solver_stalls_for_ever(tmp_path: Path) -> None:
+    """After `max_misses` ticks on the late policy the bench is brought down."""
+    misses = "subsystems.vehicle.late.max_misses=60"
+    with Listener() as listener, engine_run(tmp_path, listener, misses) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        stalled = time.time()
+        os.kill(run.children()["solver"], signal.SIGSTOP)
+        assert_fault(run, "'vehicle'", "no sample for 61 ticks", "late.max_misses")
+        assert_brought_down(listener, stalled)
+        log = hilrt.load_log(run.folder)
+        assert log["vehicle:late"][-60:].all()
+        assert not log["engine:late"][-60:].all()  # the bench was heard all the time
+
+
+def test_a_second_session_on_the_bus_is_refused(tmp_path: Path) -> None:
+    with Listener() as listener, engine_run(tmp_path / "first", listener) as run:
+        run.until_running()
+        # Without an emulated bench of its own, which would be a second one on the bus.
+        with engine_run(tmp_path / "second", listener, bench_of_its_own=True) as second:
+            assert second.wait() == 3
+            assert "'engine'" in second.stderr
+            assert "somebody else sends DynoDemand" in second.stderr
+            assert "Traceback" not in second.stderr
+        assert not run.ended()
+        run.signal(signal.SIGINT)
+        assert run.wait() == 130, run.stderr
+        assert_ramped(listener.frames("DynoDemand"), "Speed")  # nobody interfered
+
+
+def test_a_gateway_with_another_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 s ahead, and gaining 200 ppm: its samples are as old as with the master's clock."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER_CLOCK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Listener() as listener, engine_run(tmp_path, listener, duration=2.0) as run:
+        assert run.wait() == 0, run.stderr
+        log = hilrt.load_log(run.folder)
+        assert (tmp_path / "configs" / "clock_is_off").exists()
+        assert np.nanmax(log["engine:clock_error"]) < 0.1
+        assert -0.1 < np.median(log["engine:age"]) < 0.2
+        assert np.diff(log["engine.speed:t_valid"][np.isfinite(log["engine.speed"])]).min() > 0.0
+        assert_brought_down(listener, listener.frames("EngineDemand")[-200].t)
 
 
 def test_solver_raises(tmp_path: Path) -> None:
