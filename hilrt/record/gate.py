@@ -1,8 +1,8 @@
 """Recording around triggers: what is kept until it is known whether it is wanted.
 
 Rows and CAN frames wait in bounded buffers. Around a trigger they are let through, in their order;
-what grows older than the time before a trigger is let go. A window of rows begins at a snapshot of
-the step's state where the buffer reaches back to one, so that a replay can make all of it again.
+what grows older than the time before a trigger is let go. A window of rows begins where the step's
+state is known, as far as the buffer reaches back, so that a replay can make all of it again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Gate:
         self._below = np.array([-np.inf if x.below is None else x.below for x in limits])
         self._held: deque[Rows] = deque()
         self._held_bytes = 0
-        self._snapshots: deque[int] = deque()
+        self._snapshots: deque[int] = deque([0])  # the first state is known, too
+        self._released = 0  # number of the row after the newest one let through
         self._moments: list[int] = []  # of events, until rows have come so far
         self._active: set[str] = set()  # alarms
         self._windows: deque[tuple[int, int]] = deque()  # newest last, session times [ns]
@@ -199,13 +200,18 @@ class Gate:
         return found
 
     def _first_row(self, start_ns: int) -> int | None:
-        """Number of the row that a window begins with: at a snapshot, if one is kept."""
+        """Number of the row that a window begins with: where a replay knows the state, if it can.
+
+        That is at the newest snapshot before it, or right behind the window before.
+        """
         for rows in self._held:
             if rows.times[-1] >= start_ns:
                 first = rows.first + int(np.searchsorted(rows.times, start_ns))
                 oldest = self._held[0].first
-                before = [row for row in self._snapshots if oldest <= row <= first]
-                return before[-1] if before else first
+                known = [row for row in self._snapshots if row <= first]
+                if known and known[-1] >= oldest:
+                    return known[-1]
+                return oldest if known and oldest == self._released else first
         return None
 
     def _release(self, until_ns: int, row: int | None = None) -> list[Rows]:
@@ -221,6 +227,7 @@ class Gate:
             self._held_bytes -= rows.values.nbytes
             if start < stop:
                 found.append(rows.part(start, stop, opens=row is not None and not found))
+                self._released = rows.first + stop
             if stop < len(rows.times):
                 rest = rows.part(stop)
                 self._held.appendleft(rest)
@@ -234,7 +241,8 @@ class Gate:
         while self._held and (self._held[0].times[-1] < oldest or self._held_bytes > ROWS_BYTES):
             self.shortened |= self._held[0].times[-1] >= oldest
             self._held_bytes -= self._held.popleft().values.nbytes
-        while self._snapshots and self._held and self._snapshots[0] < self._held[0].first:
+        oldest_row = self._held[0].first if self._held else self._released
+        while len(self._snapshots) > 1 and self._snapshots[1] <= oldest_row:
             self._snapshots.popleft()
         while len(self._windows) > 1 and self._windows[0][1] < oldest:
             self._windows.popleft()

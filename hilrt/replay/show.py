@@ -7,6 +7,7 @@ from typing import Any
 
 from hilrt.replay.compare import Difference
 from hilrt.replay.replay import Outcome
+from hilrt.replay.walk import Gap
 from hilrt.replay.what_if import CAVEAT, WhatIf
 
 
@@ -24,7 +25,7 @@ def describe(outcome: Outcome) -> list[str]:
     for gap in outcome.gaps:
         lines.append(
             f"gap: {gap.missing} rows between {gap.begin:.6f} s and {gap.end:.6f} s are not in the "
-            f"log; {_resumed(outcome, gap.end)}"
+            f"log; {_resumed(outcome, gap)}"
         )
     if outcome.damage:
         lines.append(f"the log ends early: {outcome.damage}")
@@ -61,8 +62,8 @@ def _extent(outcome: Outcome) -> str:
     return text
 
 
-def _resumed(outcome: Outcome, end: float) -> str:
-    later = [t for t in outcome.resumed if t >= end - 1e-9]
+def _resumed(outcome: Outcome, gap: Gap) -> str:
+    later = [t for t in outcome.resumed if t > gap.begin + 1e-9]
     if not later:
         return "no snapshot after it, so the rest is not replayed"
     return f"resumed from the snapshot at {later[0]:.6f} s"

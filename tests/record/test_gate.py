@@ -19,8 +19,20 @@ TOPICS = [
 LIMITS = [Limit("a.y", above=1.0, below=-1.0)]
 
 
-def make(before: int, after: int, *, limits: list[Limit] = LIMITS, **given_: list[str]) -> Gate:
-    return Gate(Trigger(before, after, limits, **given_), TOPICS)  # type: ignore[arg-type]
+def make(
+    before: int,
+    after: int,
+    *,
+    limits: list[Limit] = LIMITS,
+    alarms: list[str] = [],  # noqa: B006 - not changed
+    causes: list[str] = [],  # noqa: B006
+    known: bool = False,
+) -> Gate:
+    """A gate; unless the first state is `known`, windows begin where they are asked to."""
+    gate = Gate(Trigger(before, after, limits, alarms, causes), TOPICS)
+    if not known:
+        gate._snapshots.clear()
+    return gate
 
 
 def batch(first: int, hits: list[bool], step: int = MS) -> Rows:
@@ -89,6 +101,25 @@ def test_a_window_begins_at_a_snapshot() -> None:
     assert found == list(range(2000, 3001))
 
 
+def test_the_first_window_begins_with_the_session_if_it_is_not_long_ago() -> None:
+    gate = make(300 * MS, 0, known=True)
+    quiet(gate, 0, 800)
+    assert numbers(gate.rows(batch(800, [True]))) == list(range(801))
+
+
+def test_windows_with_no_snapshot_between_them_are_one() -> None:
+    gate = make(100 * MS, 100 * MS)
+    gate.snapshot(1000)
+    quiet(gate, 0, 1500)
+    out = numbers(gate.rows(batch(1500, [True])))
+    out += quiet(gate, 1501, 500)
+    out += numbers(gate.rows(batch(2001, [True])))
+    assert out == list(range(1000, 2002))
+    gate.snapshot(2200)
+    assert quiet(gate, 2002, 500) == list(range(2002, 2102))
+    assert numbers(gate.rows(batch(2502, [True]))) == list(range(2200, 2503))
+
+
 def test_what_no_trigger_can_want_any_more_is_let_go() -> None:
     gate = make(100 * MS, 0)
     quiet(gate, 0, 20_000)
@@ -112,9 +143,14 @@ def test_a_buffer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_event_of_the_cause_and_every_error_trigger() -> None:
-    for level, cause, wanted in (("info", "mark", 1), ("error", "x", 1), ("warning", "x", 0)):
+    cases: list[tuple[Level, str, bool]] = [
+        ("info", "mark", True),
+        ("error", "x", True),
+        ("warning", "x", False),
+    ]
+    for level, cause, wanted in cases:
         gate = make(2 * MS, MS, limits=[], causes=["mark"])
-        gate.event(event(100 * MS, level, cause))  # type: ignore[arg-type]
+        gate.event(event(100 * MS, level, cause))
         assert numbers(gate.rows(batch(0, [False] * 50))) == []
         found = quiet(gate, 50, 100)
         assert found == ([98, 99, 100, 101] if wanted else [])

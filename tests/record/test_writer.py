@@ -1,5 +1,6 @@
 """The log file: complete, readable elsewhere, honest about gaps, and safe on a bad disk."""
 
+import itertools
 import json
 import operator
 import os
@@ -15,8 +16,9 @@ from mcap_ros2.decoder import DecoderFactory
 from hilrt.logs.contents import read_contents
 from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
-from hilrt.record import cdr, writer
+from hilrt.record import cdr, gate, writer
 from hilrt.record import recording as file_writer
+from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.feed import Feed
 from hilrt.record.frame_batch import Pass, encode
 from hilrt.record.frame_feed import FrameFeed
@@ -152,8 +154,11 @@ def test_a_bus_without_a_frame_is_in_the_log(tmp_path):
     assert (topic.name, topic.messages) == ("can/engine", 0)
 
 
-def test_around_a_trigger_rows_and_frames_are_written_and_what_is_left_out_is_named(tmp_path):
+def test_around_a_trigger_rows_and_frames_are_written_and_what_is_left_out_is_named(
+    tmp_path, monkeypatch
+):
     trigger = Trigger(10 * MS, 20 * MS, [Limit("engine.torque", above=1.0)])
+    monkeypatch.setattr(gate, "MARGIN_NS", 0)  # the first state is out of reach at the first hit
     recording = with_frames(tmp_path, trigger)
     rows = np.zeros((300, 3))
     rows[[100, 250], 0] = 2.0
@@ -182,11 +187,13 @@ def test_around_a_trigger_rows_and_frames_are_written_and_what_is_left_out_is_na
     assert contents["snapshots"] == 1
 
 
-def test_a_master_that_vanished_leaves_what_came_before(tmp_path):
+def test_a_master_that_vanished_leaves_what_came_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "MARGIN_NS", 0)
     recording = with_frames(tmp_path, Trigger(10 * MS, 0))
-    recording.batch(0, np.arange(50) * MS, np.zeros((50, 3)))
+    for first in (0, 50):
+        recording.batch(first, np.arange(first, first + 50) * MS, np.zeros((50, 3)))
     recording.finish(None)
-    np.testing.assert_array_equal(np.round(load_log(tmp_path).t * 1000), range(39, 50))
+    np.testing.assert_array_equal(np.round(load_log(tmp_path).t * 1000), range(89, 100))
 
 
 def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
@@ -423,6 +430,25 @@ def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
     assert len(log.t) == k - feed.dropped
     gaps = [event for event in log.events if event.cause == "record_gap"]
     assert sum(int(gap.text.split()[0]) for gap in gaps) == feed.dropped
+
+
+def test_a_clock_that_is_set_is_noted_and_moves_no_time(master, tmp_path, monkeypatch):
+    feed, recorder = master
+    monkeypatch.setattr(writer, "CHUNK_S", 0.0)
+    wall = itertools.chain([0] * 20, itertools.repeat(-3_600_000_000_000))
+    recorder._clock_watch = ClockWatch(lambda: next(wall), lambda: 0)
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    for k in range(2000):
+        feed.row[:] = k
+        feed.commit(k * MS)
+    feed.end(b"{}")
+    assert recorder.run() == 0
+    log = load_log(tmp_path)
+    np.testing.assert_array_equal(log.time_ns("engine.torque"), np.arange(2000) * MS)
+    assert log.metadata["epoch_ns"] == str(EPOCH_NS)
+    (event,) = [event for event in log.events if event.cause == "clock_step"]
+    assert event.level == "warning"
+    assert "was set by -3600.000 s" in event.text
 
 
 def test_recorder_without_a_master_gives_up(capsys):

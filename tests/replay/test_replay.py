@@ -10,7 +10,7 @@ from hilrt.adjust import set_number
 from hilrt.cli import app
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
-from hilrt.record import snapshots
+from hilrt.record import gate, snapshots
 from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.writer import Recording
@@ -70,15 +70,18 @@ def test_a_gap_is_named_and_the_replay_goes_on_from_the_next_snapshot(tmp_path):
     assert any("resumed from the snapshot at 0.075" in line for line in describe(outcome))
 
 
-def test_what_was_recorded_around_triggers_is_replayed_from_the_snapshots_before(tmp_path):
+def test_what_was_recorded_around_triggers_is_replayed_from_the_snapshots_before(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(gate, "MARGIN_NS", 30_000_000)  # as far as from one snapshot to the next
     whole = load_log(record_file("two_mass.toml", tmp_path / "whole", duration=0.5))
     speed = whole["mass1.v"]
-    crossed = float(np.quantile(speed, 0.98))
-    hit = whole.time_ns("mass1.v")[speed > crossed]
+    crossed = float(np.quantile(speed, 0.02))
+    hit = whole.time_ns("mass1.v")[speed < crossed]
     path = record_file(
         "two_mass.toml",
         tmp_path / "part",
-        f'record.trigger=[{{signal="mass1.v", above={crossed}}}]',
+        f'record.trigger=[{{signal="mass1.v", below={crossed}}}]',
         "record.before=0.02",
         "record.after=0.03",
         duration=0.5,
@@ -94,10 +97,12 @@ def test_what_was_recorded_around_triggers_is_replayed_from_the_snapshots_before
     assert outcome.difference is None
     assert outcome.skipped == 0  # each part begins where the state is known
     assert outcome.steps == len(kept)
-    pauses = [event for event in log.events if event.cause == "record_pause"]
-    assert [(gap.begin, gap.end) for gap in outcome.gaps] == pytest.approx(
-        [(pause.t, pause.until) for pause in pauses if pause.until < 0.5]
-    )
+    pause, rest = [event for event in log.events if event.cause == "record_pause"]
+    (gap,) = outcome.gaps  # what is left out at the end is none to a replay
+    assert (gap.begin, gap.end) == pytest.approx((pause.t, pause.until))
+    assert rest.until == 0.5
+    (line,) = [line for line in describe(outcome) if line.startswith("gap:")]
+    assert f"resumed from the snapshot at {outcome.resumed[0]:.6f} s" in line
 
 
 def test_a_gap_without_a_snapshot_after_it_ends_the_replay(tmp_path):
