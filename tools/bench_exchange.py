@@ -211,13 +211,13 @@ async def measure_hub(peers: int, exchanges: int) -> dict[str, list[float]]:
 def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
     """Everything, with one number of solvers."""
     each = max(BLOCK, exchanges // rounds)
-    names = ("floor", "solvers", "exchange", "full", *other_masters.NEEDS)
+    names = ("floor", "solvers", "exchange", "full", *other_masters.EXCHANGES)
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, some in asyncio.run(measure_hub(peers, each)).items():
             times[name] += some
         times["full"] += bench_full.measure(peers, each)
-        for name in other_masters.NEEDS:
+        for name in other_masters.EXCHANGES:
             if not other_masters.missing(name):
                 times[name] += other_masters.measure(name, peers, each)
     result: dict[str, Any] = {"peers": peers, "load_average": os.getloadavg()[0]}
@@ -226,7 +226,7 @@ def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
         result[f"{name}_p99_us"] = float(np.percentile(values, 99)) if values else None
     for name in ("exchange", "full"):
         result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
-    for name in other_masters.NEEDS:
+    for name in other_masters.EXCHANGES:
         if result[f"{name}_us"]:
             result[f"{name}_over_exchange"] = result[f"{name}_us"] / result["exchange_us"]
     return result
@@ -240,7 +240,7 @@ def main() -> int:
     parser.add_argument("--scaling", action="store_true", help=f"for {SCALING} solvers")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    for problem in filter(None, map(other_masters.missing, other_masters.NEEDS)):
+    for problem in filter(None, map(other_masters.missing, other_masters.EXCHANGES)):
         print(problem, file=sys.stderr)
     results = []
     for peers in SCALING if options.scaling else (options.peers,):

@@ -1,6 +1,6 @@
 """The exchange of `bench_exchange.py` with HELICS and mosaik, for comparison.
 
-    python tools/other_masters.py {helics_zmq,helics_ipc,mosaik} [--peers 4] [--exchanges 500]
+    python tools/other_masters.py {helics_zmq,helics_ipc,mosaik,mosaik_inprocess} [--exchanges 500]
 
 A hub and solver processes: each exchange, the hub sends every solver the coefficients of its inputs
 (8 numbers) and has the outputs of all (4 numbers each) before the next one. Prints the times of the
@@ -11,6 +11,8 @@ exchanges, us, as JSON, or nothing but a reason on standard error where the pack
   steps with the values of the step before.
 * mosaik: solvers are processes (`cmd`), the hub lives in mosaik's own process, and the outputs
   reach it time-shifted. A vector is one attribute, so that mosaik carries it at once.
+* mosaik_inprocess: the two-mass oscillator of `bench_inprocess.py`, no process but mosaik's own;
+  both masses make the step with the other one's outputs from before it, as the sessions do.
 """
 
 from __future__ import annotations
@@ -26,10 +28,17 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
+
+from hilrt import InputPolynomial
+from hilrt.models.two_mass import Mass1, Mass2
+
 INPUTS, OUTPUTS = 8, 4
+STEP_S = 1e-3
 TIMEOUT_S = 60.0
 WARM_UP = 50
-NEEDS = {"helics_zmq": "helics", "helics_ipc": "helics", "mosaik": "mosaik"}
+EXCHANGES = ("helics_zmq", "helics_ipc", "mosaik")
+NEEDS = {name: name.partition("_")[0] for name in (*EXCHANGES, "mosaik_inprocess")}
 
 
 def missing(name: str) -> str:
@@ -163,22 +172,22 @@ def mosaik_simulators() -> tuple[type, type]:
     return Hub, Part
 
 
-def mosaik_hub(peers: int, exchanges: int) -> list[float]:
+def start_world(simulator: type, **solvers: Any) -> Any:
+    """A world with `simulator` in this process, as "Here", and others as given."""
     mosaik: Any = importlib.import_module("mosaik")
     importlib.import_module("loguru").logger.remove()
-    hub_class, _ = mosaik_simulators()
-    globals()["MosaikHub"] = hub_class  # mosaik imports it by name, and from this very module
+    globals()["MosaikHere"] = simulator  # mosaik imports it by name, and from this very module
     sys.modules.setdefault("other_masters", sys.modules[__name__])
-    world = mosaik.World(
-        {
-            "Hub": {"python": "other_masters:MosaikHub"},
-            "Solver": {"cmd": f"%(python)s {__file__} mosaik_solver --connect=%(addr)s"},
-        },
-        skip_greetings=True,
-        configure_logging=False,
-    )
+    config = {"Here": {"python": "other_masters:MosaikHere"}, **solvers}
+    return mosaik.World(config, skip_greetings=True, configure_logging=False)
+
+
+def mosaik_hub(peers: int, exchanges: int) -> list[float]:
+    hub_class, _ = mosaik_simulators()
+    solver_command = f"%(python)s {__file__} mosaik_solver --connect=%(addr)s"
+    world = start_world(hub_class, Solver={"cmd": solver_command})
     zero = [0.0] * OUTPUTS
-    hub = world.start("Hub").Part.create(peers)
+    hub = world.start("Here").Part.create(peers)
     for i in range(peers):
         solver = world.start("Solver").Part()
         world.connect(hub[i], solver, ("u", "u"))
@@ -192,6 +201,54 @@ def mosaik_solver(address: str) -> None:
     sys.argv = [sys.argv[0], address]
     api: Any = importlib.import_module("mosaik_api_v3")
     api.start_simulation(mosaik_simulators()[1]())
+
+
+def mosaik_masses() -> type:
+    """Simulator of one of the two masses; made on demand, as its base class is mosaik's."""
+    api: Any = importlib.import_module("mosaik_api_v3")
+
+    class Mass(api.Simulator):  # type: ignore[misc]
+        begun_ns: list[int] = []  # noqa: RUF012  (every step of either mass)
+
+        def __init__(self) -> None:
+            attrs = ["x2", "v2", "F", "force", "x", "v"]
+            model = {"public": True, "params": ["first"], "attrs": attrs}
+            super().__init__({"type": "time-based", "models": {"Mass": model}})
+
+        def create(self, num: int, model: str, first: bool) -> list[dict[str, str]]:
+            self.solver = Mass1(v=100.0) if first else Mass2(k=1000.0, v=-100.0)
+            self.takes = ("x2", "v2") if first else ("F",)
+            self.gives = ("force", "x", "v") if first else ("v", "x")
+            self.y = self.solver.initialize(0.0, np.zeros(len(self.takes))).y
+            return [{"eid": "mass", "type": model}]
+
+        def step(self, tick: int, inputs: dict[str, Any], max_advance: int) -> int:
+            self.begun_ns.append(time.perf_counter_ns())
+            given = inputs["mass"]
+            u = np.array([[value for name in self.takes for value in given[name].values()]])
+            t = tick * STEP_S
+            self.y = self.solver.advance(t, STEP_S, InputPolynomial(t, u)).y
+            return tick + 1
+
+        def get_data(self, outputs: dict[str, list[str]]) -> dict[str, Any]:
+            return {"mass": dict(zip(self.gives, self.y.tolist(), strict=True))}
+
+    return Mass
+
+
+def mosaik_inprocess(steps: int) -> list[float]:
+    mass_class = mosaik_masses()
+    world = start_world(mass_class)
+    one, two = (world.start("Here").Mass(first=first) for first in (True, False))
+    for source, target, name, into, start in (
+        (one, two, "force", "F", 0.0),
+        (two, one, "x", "x2", 0.0),
+        (two, one, "v", "v2", -100.0),
+    ):
+        world.connect(source, target, (name, into), time_shifted=True, initial_data={name: start})
+    world.run(until=WARM_UP + steps + 1, print_progress=False)
+    begun = mass_class.begun_ns[2 * WARM_UP :: 2]  # type: ignore[attr-defined]
+    return [(b - a) * 1e-3 for a, b in itertools.pairwise(begun)]
 
 
 def main() -> int:
@@ -211,7 +268,9 @@ def main() -> int:
         print(problem, file=sys.stderr)
         return 2
     else:
-        if options.what == "mosaik":
+        if options.what == "mosaik_inprocess":
+            times = mosaik_inprocess(options.exchanges)
+        elif options.what == "mosaik":
             times = mosaik_hub(options.peers, options.exchanges)
         else:
             times = helics_hub(options.what.partition("_")[2], options.peers, options.exchanges)

@@ -1,0 +1,42 @@
+"""Solvers that note when they are advanced, for sessions in the process of a benchmark."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt.models.two_mass import Mass1
+from hilrt.solver import Floats
+
+#: When any of them was advanced, ns.
+begun_ns: list[int] = []
+
+
+def intervals_us(warm_up: int) -> list[float]:
+    """Times from one advance to the next, us, without the first ones; forgets them."""
+    found: list[float] = (np.diff(begun_ns[warm_up:]) * 1e-3).tolist()
+    begun_ns.clear()
+    return found
+
+
+class TimedMass1(Mass1):
+    """The first mass of the two-mass oscillator."""
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        begun_ns.append(time.perf_counter_ns())
+        return super().advance(t, h, u)
+
+
+class Witness(Solver):
+    """Nothing else; beside subsystems that are not ours."""
+
+    outputs = (Port("nothing"),)
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        return Sample(np.zeros(1))
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        begun_ns.append(time.perf_counter_ns())
+        return Sample(np.zeros(1))
