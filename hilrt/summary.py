@@ -51,7 +51,6 @@ def build_summary(
     judgement = verdict(state.monitor, time_s, fault)
     if real_time and progress.missed > MISSED_SHARE * max(progress.steps, 1):
         judgement = _missed(judgement, progress)
-    edges, counts = progress.lateness.histogram()
     host = host_report()
     return {
         "format": FORMAT,
@@ -60,45 +59,66 @@ def build_summary(
         "steps": progress.steps,
         "time_s": time_s,
         "wall_s": wall_s,
-        "step_size_s": {
-            "first": progress.first_h * 1e-9,
-            "min": progress.min_h * 1e-9,
-            "mean": time_s / progress.steps if progress.steps else 0.0,
-            "max": progress.max_h * 1e-9,
-        },
+        "step_size_s": _step_sizes(progress, time_s),
         "order": _order(state) if plan.controls.orders else None,
         "ports": _ports(plan, state, time_s),
         "bonds": _bonds(plan, state),
-        "flags": {
-            cause: {"count": int(count), "seconds": float(seconds)}
-            for cause, count, seconds in zip(
-                plan.checks.causes, state.monitor.count, state.monitor.seconds, strict=True
-            )
-            if count
-        },
+        "flags": _flags(plan, state),
+        **_timing(progress, real_time),
+        "missed_ticks": progress.missed,
+        "identification": _identification(state, progress),
+        "stretched_s": progress.stretched_ns * 1e-9,
+        "peers": _peers(exchange),
+        "recorder": {"dropped_rows": dropped_rows},
+        "verdict": judgement.word,
+        "reasons": judgement.reasons,
+        "versions": host.pop("versions"),
+        "host": host,
+    }
+
+
+def _step_sizes(progress: Progress, time_s: float) -> dict[str, float]:
+    return {
+        "first": progress.first_h * 1e-9,
+        "min": progress.min_h * 1e-9,
+        "mean": time_s / progress.steps if progress.steps else 0.0,
+        "max": progress.max_h * 1e-9,
+    }
+
+
+def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
+    """Where the time of the ticks went; lateness is a matter of real time alone."""
+    edges, counts = progress.lateness.histogram()
+    return {
         "lateness_us": progress.lateness.quantiles() if real_time else None,
         "compute_us": progress.compute.quantiles(),
         "timeline_us": progress.timeline.quantiles(),
         "slowest_ticks": progress.timeline.slowest() if real_time else [],
         "missed_because": dict(progress.timeline.causes),
         "lateness_histogram": {"edges_us": edges.tolist(), "counts": counts} if real_time else None,
-        "missed_ticks": progress.missed,
-        "identification": _identification(state, progress),
-        "stretched_s": progress.stretched_ns * 1e-9,
-        "peers": {
-            link.name: {
-                "lost": int(exchange.lost[s] + link.lost),
-                "late": int(exchange.late[s]),
-                "rejoined": int(exchange.rejoined[s]),
-                **exchange.times[s].summary(),
-            }
-            for s, link in enumerate(exchange.links)
-        },
-        "recorder": {"dropped_rows": dropped_rows},
-        "verdict": judgement.word,
-        "reasons": judgement.reasons,
-        "versions": host.pop("versions"),
-        "host": host,
+    }
+
+
+def _flags(plan: Plan, state: StepState) -> dict[str, Any]:
+    """How often and how long each cause was up, of those that ever were."""
+    monitor = state.monitor
+    totals = zip(plan.checks.causes, monitor.count, monitor.seconds, strict=True)
+    return {
+        cause: {"count": int(count), "seconds": float(seconds)}
+        for cause, count, seconds in totals
+        if count
+    }
+
+
+def _peers(exchange: Exchange) -> dict[str, Any]:
+    return {
+        link.name: {
+            "lost": int(exchange.lost[s] + link.lost),
+            "late": int(exchange.late[s]),
+            "rejoined": int(exchange.rejoined[s]),
+            **exchange.times[s].summary(),
+        }
+        for s, link in enumerate(exchange.links)
     }
 
 
