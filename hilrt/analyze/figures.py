@@ -28,6 +28,8 @@ GAP_COLOUR = "#d0574e"
 LEFT_BORDER = 76
 MAX_LINES = 8
 MAX_GAPS = 50
+#: Events that tell of missing rows: lost ones, and those that nothing triggered.
+GAPS = ("record_gap", "record_pause")
 #: Remaining outputs are drawn until the report has this many figures.
 MAX_FIGURES = 30
 
@@ -78,7 +80,7 @@ class Material:
             topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
             bonds=bonds_of(stream),
             connections=_connections(stream),
-            gaps=[event for event in stream.events if event.cause == "record_gap"][:MAX_GAPS],
+            gaps=[event for event in stream.events if event.cause in GAPS][:MAX_GAPS],
         )
 
     def present(self, names: Iterable[str]) -> list[str]:

@@ -234,6 +234,12 @@ def _head(digest: Digest) -> str:
     missing = int(stream.metadata.get("rows_missing") or 0)
     if missing:
         reasons.append(f"{missing:,} rows are missing in the log (shaded in the figures).")
+    left_out = int(stream.metadata.get("rows_left_out") or 0)
+    if left_out:
+        reasons.append(f"{left_out:,} rows without a trigger are left out (shaded, too).")
+    frames = int(stream.metadata.get("frames_missing") or 0)
+    if frames:
+        reasons.append(f"{frames:,} CAN frames are missing in the log.")
     items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     return (
         f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'

@@ -74,6 +74,10 @@ def info_lines(contents: Contents) -> Iterator[str]:
     missing = contents.metadata.get("rows_missing", "0")
     if missing != "0":
         yield f"rows missing {missing}"
+    if contents.metadata.get("rows_left_out"):
+        yield f"left out     {contents.metadata['rows_left_out']} rows, without a trigger"
+    if contents.metadata.get("frames_missing", "0") != "0":
+        yield f"CAN frames missing {contents.metadata['frames_missing']}"
     yield "topics"
     width = max((len(topic.name) for topic in contents.topics), default=0)
     for topic in contents.topics:
