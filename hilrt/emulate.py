@@ -27,6 +27,7 @@ from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
 from hilrt_adapters.can_bus import open_bus
+from hilrt_adapters.can_company import refuse_company
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
@@ -271,6 +272,7 @@ def main(
             again = partial(make_bench, name, seed)
             on_bus = BenchOnBus(bench, Path(database), disturbance, again)
             planned = None if fault is None else Fault.parse(fault)
+            refuse_company(bus, on_bus.published, label)
             opened = open_bus(bus, on_bus.demands, label)
         except ConfigError as error:
             for problem in error.problems:

@@ -63,8 +63,9 @@ def main(
             raise
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
         peer.connect()
-        refuse_company(bench, subsystem)
-        bus = open_bus(options.bus, bench.received, f"[subsystems.{subsystem}] bus")
+        label = f"[subsystems.{subsystem}] bus"
+        refuse_company(options.bus, bench.driven, label)
+        bus = open_bus(options.bus, bench.received, label)
         frames = _open_frames(subsystem, bench, peer)
         try:
             return _serve(bench, bus, peer, parent, frames)

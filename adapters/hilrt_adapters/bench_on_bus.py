@@ -181,6 +181,7 @@ class BenchOnBus:
         if problems:
             raise ConfigError(problems)
         self.demands = [messages[name] for name in bench.receives]
+        self.published = [messages[name] for name in bench.sends]
         self._incoming = IdTable(
             (message, _Incoming(message, bench.receives[message.name])) for message in self.demands
         )

@@ -1,12 +1,15 @@
-"""Whether somebody else drives the bench already: two masters on one bus contradict each other."""
+"""Whether somebody else sends our messages: two masters, or two benches, on one bus contradict."""
 
 from __future__ import annotations
 
 import select
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cantools.database.can import Message
 
 from hilrt.errors import ConfigError
-from hilrt_adapters.bench import Bench
 from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.can_frame import IdTable, can_id_of
 
@@ -14,37 +17,41 @@ from hilrt_adapters.can_frame import IdTable, can_id_of
 LISTEN_S = 0.25
 
 
-def refuse_company(bench: Bench, subsystem: str, listen_s: float = LISTEN_S) -> None:
-    """Listen for the bench's demands before anything is sent.
+def refuse_company(
+    bus: Mapping[str, Any], messages: Sequence[Message], label: str, listen_s: float = LISTEN_S
+) -> None:
+    """Listen for messages that are ours to send, before we do.
 
     Parameters
     ----------
-    bench : Bench
-    subsystem : str
-        Its table's name, for the message.
+    bus : mapping
+        Arguments of `open_bus`.
+    messages : sequence of Message
+        What only this process is to send.
+    label : str
+        Table and key that name the bus, for the message.
     listen_s : float
         How long, s.
 
     Raises
     ------
     ConfigError
-        If one of the messages that this gateway is to send is on the bus already.
+        If somebody else sends one of them.
     """
-    label = f"[subsystems.{subsystem}] bus"
     # A J1939 group may come from others, under their own addresses.
-    driven = ((message, message) for message in bench.driven)
-    table = IdTable(driven, source=lambda message: can_id_of(message) & 0xFF)
-    bus = open_bus(bench.options.bus, bench.driven, label)
+    ours = ((message, message) for message in messages)
+    table = IdTable(ours, source=lambda message: can_id_of(message) & 0xFF)
+    opened = open_bus(bus, messages, label)
     try:
         end = time.monotonic() + listen_s
         while (left := end - time.monotonic()) > 0:
-            select.select([bus.fileno()], [], [], left)
-            for frame in bus.drain():
+            select.select([opened.fileno()], [], [], left)
+            for frame in opened.drain():
                 if message := table.find(frame.can_id):
                     raise ConfigError(
-                        f"{label} = {bench.options.bus!r}: somebody else sends {message.name} on "
-                        "it, which is this session's to send; end the other session or node, or "
-                        "give this one a bus of its own"
+                        f"{label} = {dict(bus)!r}: somebody else sends {message.name} on it, "
+                        "which is this session's to send; end the other session or node, or give "
+                        "this one a bus of its own"
                     )
     finally:
-        bus.close()
+        opened.close()

@@ -8,6 +8,7 @@ import can
 import pytest
 
 from hilrt.errors import ConfigError
+from hilrt_adapters.bench import Bench
 from hilrt_adapters.can_company import refuse_company
 from tests.adapters.test_bench import read
 
@@ -39,10 +40,14 @@ def sends(tmp_path: Path):
         thread.join()
 
 
+def refuse(bench: Bench, listen_s: float) -> None:
+    refuse_company(bench.options.bus, bench.driven, "[subsystems.engine] bus", listen_s)
+
+
 def test_somebody_who_sends_the_demands_is_named(sends):
     with pytest.raises(ConfigError, match=r"\[subsystems.engine\] bus.*else sends Demand.*end the"):
-        refuse_company(sends(DEMAND), "engine", listen_s=10.0)
+        refuse(sends(DEMAND), listen_s=10.0)
 
 
 def test_the_bench_itself_is_no_company(sends):
-    assert refuse_company(sends(FAST), "engine", listen_s=0.05) is None
+    assert refuse(sends(FAST), listen_s=0.05) is None

@@ -93,8 +93,7 @@ def test_solver_stalls_for_ever(tmp_path: Path) -> None:
 def test_a_second_session_on_the_bus_is_refused(tmp_path: Path) -> None:
     with Listener() as listener, engine_run(tmp_path / "first", listener) as run:
         run.until_running()
-        # Without an emulated bench of its own, which would be a second one on the bus.
-        with engine_run(tmp_path / "second", listener, bench_of_its_own=True) as second:
+        with engine_run(tmp_path / "second", listener) as second:
             assert second.wait() == 3
             assert "'engine'" in second.stderr
             assert "somebody else sends DynoDemand" in second.stderr
