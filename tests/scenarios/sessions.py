@@ -120,13 +120,18 @@ class Listener:
             if frame is not None:
                 self._raw.append(frame)
 
+    def messages(self, name: str) -> list[can.Message]:
+        """Frames of one message in the order of reception, as they were."""
+        frame_id = MESSAGES.get_message_by_name(name).frame_id
+        return [raw for raw in list(self._raw) if raw.arbitration_id == frame_id]
+
     def frames(self, name: str, since: float = 0.0) -> list[Frame]:
         """Frames of one message in the order of reception."""
         message = MESSAGES.get_message_by_name(name)
         return [
             Frame(raw.timestamp, message.decode(bytes(raw.data), decode_choices=False))
-            for raw in list(self._raw)
-            if raw.arbitration_id == message.frame_id and raw.timestamp >= since
+            for raw in self.messages(name)
+            if raw.timestamp >= since
         ]
 
     def newest(self, name: str) -> Frame | None:

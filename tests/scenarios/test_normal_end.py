@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.logs.frames import Flag
+from hilrt.logs.log_file import LogFile
 from tests.scenarios.sessions import (
     LINUX,
     MESSAGES,
@@ -188,6 +190,31 @@ def test_bus_carries_what_the_log_says_was_sent(
     assert between <= 0.2 * len(frames)
     assert len(seen) >= 0.5 * len(sent)
     assert np.median(ages) < 0.1
+
+
+def test_log_holds_the_frames_that_were_on_the_bus(ended: Ended) -> None:
+    """All of them from the first tick to the gateway's end: byte by byte, in the bus's order."""
+    recorded = list(LogFile(ended.folder / "session.mcap").frames())
+    assert {frame.bus for frame in recorded} == {"engine"}
+    assert ended.log.metadata["frames_missing"] == "0"
+    for name in ("DynoDemand", "EngineDemand", "EngineFast", "EngineSlow"):
+        message = MESSAGES.get_message_by_name(name)
+        mine = [frame for frame in recorded if frame.identifier == message.frame_id]
+        heard = [f for f in ended.listener.messages(name) if f.timestamp >= ended.epoch]
+        data = [bytes(f.data) for f in heard]
+        # At both ends a frame may be on the way, or on the bus after the gateway's end.
+        begin = data.index(mine[0].data)
+        assert begin <= 1
+        assert [frame.data for frame in mine] == data[begin : begin + len(mine)]
+        is_demand = name.endswith("Demand")
+        assert {bool(frame.flags & Flag.SENT) for frame in mine} == {is_demand}
+        if is_demand:
+            assert begin + len(mine) == len(data)
+        late = [
+            abs(frame.time_ns * 1e-9 - f.timestamp)
+            for frame, f in zip(mine, heard[begin:], strict=False)
+        ]
+        assert np.median(late) < 1e-3
 
 
 def test_log_holds_what_the_bus_said_was_measured(ended: Ended) -> None:
