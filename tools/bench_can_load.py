@@ -21,6 +21,7 @@ import multiprocessing
 import os
 import select
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def due(millisecond: int) -> Iterator[int]:
     return (i for i, cycle in enumerate(CYCLES) if (millisecond + 3 * i) % cycle == 0)
 
 
-def send(port: int, ready: Event, stop: Event, results: Any) -> None:
+def send(port: int, ready: Event, flowing: Event, stop: Event, results: Any) -> None:
     """The bus's other nodes: every frame on its grid of 1 ms, what is late at once."""
     messages = database().messages
     encode = [codec(message, ["Value", "Other", "Alive"]).encode for message in messages]
@@ -88,6 +89,7 @@ def send(port: int, ready: Event, stop: Event, results: Any) -> None:
     out = bus(port)
     failed = 0
     ready.wait(START_TIMEOUT_S)
+    flowing.set()
     start, cpu = time.monotonic(), time.process_time()
     k = 0
     while not stop.is_set():
@@ -162,14 +164,17 @@ def loaded_session(out: Path, duration: float, overrides: list[str]) -> dict[str
         probe.bind(("", 0))
         port = probe.getsockname()[1]
     context = multiprocessing.get_context("spawn")
-    ready, stop, sent, received = context.Event(), context.Event(), context.Queue(), context.Queue()
+    ready, flowing, stop = context.Event(), context.Event(), context.Event()
+    sent, received = context.Queue(), context.Queue()
     processes = [
         context.Process(target=receive, args=(port, ready, stop, received)),
-        context.Process(target=send, args=(port, ready, stop, sent)),
+        context.Process(target=send, args=(port, ready, flowing, stop, sent)),
     ]
     for process in processes:
         process.start()
     try:
+        if not flowing.wait(START_TIMEOUT_S):
+            sys.exit(f"nothing was sent within {START_TIMEOUT_S:g} s")
         result = session(out, duration, overrides)
     finally:
         stop.set()
