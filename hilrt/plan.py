@@ -152,12 +152,6 @@ class Plan:
             inactive[bonds.of_element] = state.model.untrusted()[bonds.effort]
         return np.where(self.elsewhere & ~inactive, 0.0, self.spurious)
 
-    @property
-    def clock_limits(self) -> Floats:
-        """Largest uncertainty of each subsystem's clock, s, shape (n subsystems,)."""
-        intervals = self.step * self.network.every.astype(np.float64)
-        return np.multiply(self.reliability.clock, intervals)
-
     @cached_property
     def safety(self) -> float:
         """Safety factor of the step control."""

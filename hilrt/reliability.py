@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from hilrt.plan import Plan
     from hilrt.step_state import StepInput, StepState
 
+#: Causes that are measured at every tick of every session, in the order of `_measure_always`.
+ALWAYS: Final = (
+    *("connection_defect", "input_limited", "sample_implausible", "alarm"),
+    *("sample_late", "rejoined", "clock_uncertain", "event_inside_step"),
+)
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
 #: Causes whose thresholds are relative to a running scale.
@@ -110,6 +115,12 @@ class Checks:
     def first(self) -> Ints:
         """First check of each used cause."""
         return np.array([self.groups[c].start for c in self.used], dtype=np.intp)
+
+    @cached_property
+    def always(self) -> Ints:
+        """First check of each of the causes `ALWAYS`."""
+        starts = [self.groups[self.causes.index(cause)].start for cause in ALWAYS]
+        return np.array(starts, dtype=np.intp)
 
     def __len__(self) -> int:
         return len(self.where)
@@ -264,12 +275,28 @@ class Monitor:
             self.scale,
         )
         nu, ny = len(state.u_defect), len(state.y)
-        u_scale, y_scale = self.scale[:nu], self.scale[nu : nu + ny]
-        p_scale = self.scale[nu + ny :]
+        y_scale, p_scale = self.scale[nu : nu + ny], self.scale[nu + ny :]
         # A NaN, where a measure is unknown, compares as false and raises nothing.
-        # What a correction added on purpose is no error of the exchange; the log has it all.
-        unexplained = np.maximum(state.u_defect - np.abs(state.flown_added), 0.0)
-        np.divide(unexplained, u_scale * limits.connection_defect, out=part["connection_defect"])
+        _measure_always(
+            self.checks.always,
+            state.u_defect,
+            state.flown_added,
+            self.scale,
+            limits.connection_defect,
+            given.late,
+            given.rejoined,
+            state.implausible,
+            given.event,
+            plan.receives,
+            given.busy,
+            given.rest,
+            state.limited,
+            state.alarms.active,
+            given.clock_error,
+            limits.clock * plan.step,
+            plan.network.every,
+            self.ratio,
+        )
         if given.has_middle:
             np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
         if plan.controls.tests:
@@ -298,15 +325,8 @@ class Monitor:
             part["correction_shadow"][:] = energy.wanted & ~(energy.active & given.apply)
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
-        part["sample_late"][:] = given.late
-        part["rejoined"][:] = given.rejoined
-        part["sample_implausible"][:] = state.implausible
-        part["event_inside_step"][:] = stepped_across(plan, given)
-        part["input_limited"][:] = state.limited
-        part["step_minimum"][:] = plan.at_minimum(state.h_next)
-        part["deadline_missed"][:] = given.missed
-        np.divide(given.clock_error, plan.clock_limits, out=part["clock_uncertain"])
-        part["alarm"][:] = state.alarms.active
+        part["step_minimum"][0] = plan.at_minimum(state.h_next)
+        part["deadline_missed"][0] = given.missed
         if given.t < limits.warm_up:
             for cause in RELATIVE:
                 part[cause][:] = 0.0
@@ -345,17 +365,46 @@ class Monitor:
         ]
 
 
-def stepped_across(plan: Plan, given: StepInput) -> Bools:
-    """Subsystems that did not stop at the discontinuity of one that gives them inputs, shape (n,).
-
-    At a point that was put there, that is who is still under way to the next one.
-    """
-    if not given.event.any():
-        return given.event
-    across: Bools = plan.receives[:, given.event].any(axis=1)
-    if given.rest:
-        np.logical_and(across, given.busy, out=across)
-    return across
+@compiled
+def _measure_always(
+    first: Ints,
+    u_defect: Floats,
+    added: Floats,
+    scale: Floats,
+    defect_limit: float,
+    late: Bools,
+    rejoined: Bools,
+    implausible: Bools,
+    event: Bools,
+    receives: Bools,
+    busy: Bools,
+    rest: float,
+    limited: Bools,
+    alarms: Bools,
+    clock_error: Floats,
+    clock_limit: float,
+    every: Ints,
+    ratio: Floats,
+) -> None:
+    """Ratios of the causes `ALWAYS`, whose first checks are `first`, in that order."""
+    for i in range(len(u_defect)):
+        # What a correction added on purpose is no error of the exchange; the log has it all.
+        unexplained = max(u_defect[i] - abs(added[i]), 0.0)
+        ratio[first[0] + i] = unexplained / (scale[i] * defect_limit)
+        ratio[first[1] + i] = limited[i]
+    for i in range(len(implausible)):
+        ratio[first[2] + i] = implausible[i]
+    for i in range(len(alarms)):
+        ratio[first[3] + i] = alarms[i]
+    for s in range(len(late)):
+        ratio[first[4] + s] = late[s]
+        ratio[first[5] + s] = rejoined[s]
+        ratio[first[6] + s] = clock_error[s] / (clock_limit * every[s])
+        # At a point put at a discontinuity, who did not stop is still under way to the next one.
+        across = False
+        for other in range(len(event)):
+            across |= event[other] and receives[s, other] and (busy[s] or rest == 0.0)
+        ratio[first[7] + s] = across
 
 
 @compiled

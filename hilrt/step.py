@@ -281,8 +281,8 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     """Connection and output defects of the interval that ended."""
     if given.elapsed <= 0.0:
         return
-    then = poly.shift(state.flown, given.t - state.flown_t0)
-    state.u_defect = defect.connection_defect(then, state.measured, given.elapsed)
+    since = given.t - state.flown_t0
+    defect.connection_defect(state.flown, since, state.measured, given.elapsed, state.u_defect)
     if given.rest:  # what jumps here was right until here
         state.u_defect[plan.fed[:, given.event].any(axis=1)] = 0.0
     if given.has_middle:

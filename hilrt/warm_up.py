@@ -15,7 +15,7 @@ import numpy as np
 from hilrt.config import Session, SubsystemOptions, build
 from hilrt.coupling import regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
-from hilrt.coupling.polynomial import evaluate
+from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.link import Ports
 from hilrt.network import build_network
 from hilrt.plan import build_plan
@@ -64,6 +64,7 @@ def warm_up() -> None:
         assess(plan, state, given)
     # What follows belongs to correctors and subsystems that this session has not.
     evaluate(state.flown, 0.0)
+    shift(state.flown, 0.0)
     newton_value(*divided_differences(state.history, 0.0), state.degree)
     model = regression.start(regression.Settings(warm_up=1), 1, 1)
     limits = trust.Limits(window=1)

@@ -7,24 +7,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.coupling.polynomial import mean_square
+from hilrt.coupling.polynomial import rms_difference
 from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
 
-def connection_defect(sent: Floats, measured: Floats, h: float) -> Floats:
-    """RMS over ``[t - h, t]`` of the input as sent minus the input as it turned out, shape (nu,).
+def connection_defect(sent: Floats, since: Floats, measured: Floats, h: float, rms: Floats) -> None:
+    """RMS over ``[t - h, t]`` of the input as sent minus the input as it turned out, into `rms`.
 
     Parameters
     ----------
-    sent, measured : ndarray, shape (order + 1, nu)
-        Taylor coefficients about `t`: of the polynomial that left the master for the interval, and
-        of ``L ỹ`` through the outputs now known, of the connection's own order.
+    sent, since : ndarray, shape (order + 1, nu), (nu,)
+        Taylor coefficients of the polynomials that left the master for the interval, about
+        ``t - since`` [s].
+    measured : ndarray, shape (order + 1, nu)
+        The same of ``L ỹ`` through the outputs now known, of the connections' own order, about `t`.
     h : float
         Length of the interval, s.
+    rms : ndarray, shape (nu,)
+        Overwritten, in the inputs' units.
     """
-    rms: Floats = np.sqrt(mean_square(sent - measured, h))
-    return rms
+    rms_difference(sent, since, measured, h, rms)
 
 
 _ORDERS = np.arange(16)

@@ -72,28 +72,33 @@ def _weights(n: int, h: float) -> Floats:
     return weights
 
 
-def mean_square(c: Floats, h: float) -> Floats:
-    """``1/h integral over [t0 - h, t0] of u(t)**2 dt``, shape (n,), exactly.
+def rms_difference(a: Floats, since: Floats, b: Floats, h: float, rms: Floats) -> None:
+    """RMS over ``[t - h, t]`` of the difference of two polynomials, shape (n,), into `rms`.
 
     Parameters
     ----------
-    c : ndarray, shape (order + 1, n)
-        Taylor coefficients about `t0`.
+    a, b : ndarray, shape (order + 1, n)
+        Taylor coefficients about ``t - since``, with `since` (n,) [s], and about `t`.
     h : float
-        Length of the interval before `t0`, s.
+        Length of the interval, s.
     """
-    square: Floats = np.empty_like(c[0])
-    _mean_square(c, _weights(len(c), h), square)
-    return square
+    _rms_difference(a, since, b, _weights(len(a), h), rms)
 
 
 @compiled
-def _mean_square(c: Floats, weights: Floats, square: Floats) -> None:
-    orders, n = c.shape
+def _rms_difference(a: Floats, since: Floats, b: Floats, weights: Floats, rms: Floats) -> None:
+    orders, n = a.shape
+    c = np.empty(orders)
     for i in range(n):
-        square[i] = 0.0
+        for k in range(orders):
+            v = a[orders - 1, i]
+            for m in range(orders - 1 - k, 0, -1):
+                v = a[k + m - 1, i] + v * (since[i] / m)
+            c[k] = v - b[k, i]
+        square = 0.0
         for k in range(orders):  # the weights are upper triangular
             part = 0.0
             for m in range(k, orders):
-                part += weights[k, m] * c[m, i]
-            square[i] += part * part  # never below zero
+                part += weights[k, m] * c[m]
+            square += part * part  # never below zero
+        rms[i] = np.sqrt(square)

@@ -7,7 +7,7 @@ from numpy.polynomial import Polynomial
 from scipy.integrate import quad
 from scipy.special import factorial
 
-from hilrt.coupling.polynomial import evaluate, mean_square, shift
+from hilrt.coupling.polynomial import evaluate, rms_difference, shift
 from hilrt.solver import InputPolynomial
 
 coefficients = st.integers(1, 6).flatmap(
@@ -41,6 +41,12 @@ def test_shift_leaves_its_argument_alone():
     np.testing.assert_array_equal(c, [[1.0], [2.0]])
 
 
+def mean_square(c, h):
+    rms = np.full(c.shape[1], np.nan)
+    rms_difference(c, np.zeros(len(rms)), np.zeros_like(c), h, rms)
+    return rms**2
+
+
 @given(coefficients, st.sampled_from([1e-3, 0.3, 2.0]))
 def test_mean_square_is_the_integral(c, h):
     result = mean_square(c, h)
@@ -51,7 +57,16 @@ def test_mean_square_is_the_integral(c, h):
     assert (result >= 0.0).all()
 
 
-def test_mean_square_of_a_polynomial_that_vanishes_is_not_negative():
+@given(coefficients, st.floats(-1.0, 1.0))
+def test_the_difference_is_that_of_the_shifted_polynomial(c, since):
+    rms = np.full(c.shape[1], np.nan)
+    other = np.roll(c, 1, axis=1)
+    rms_difference(c, np.full(len(rms), since), other, 0.3, rms)
+    wanted = mean_square(shift(c, since) - other, 0.3)
+    np.testing.assert_allclose(rms**2, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_mean_square_of_a_polynomial_that_vanishes_is_a_number():
     # (t - t0 + h/2)**5 scaled by 1e-12: the terms are large against their sum
     c = np.array([(Polynomial([0.5, 1.0]) ** 5).coef * factorial(np.arange(6)) * 1e-12]).T
     assert 0.0 <= mean_square(c, 1.0)[0] < 1e-26
