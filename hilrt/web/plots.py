@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ DASHES = ("solid", "dashed", "dotted", "dotdash")
 AXIS_COLOUR = "#7b858f"
 MAX_FIGURES, MAX_SIGNALS = 4, 12
 LEFT_BORDER = 78
+#: How far back a line goes, in lengths of the time axis, and points that it may have in any case.
+KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
 TIMING_SIGNAL = "master:lateness"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
@@ -57,7 +58,6 @@ class Line:
         new = ring.total - self.sent
         if new == 0:
             return
-        keep = len(self.source.data["t"]) if self.sent >= 0 else 0
         first = self.sent < 0 or new > FULL_SAMPLES
         data = self._data(FULL_SAMPLES if first else new)
         self.sent = ring.total
@@ -65,8 +65,10 @@ class Line:
             start = np.searchsorted(data["t"], (data["t"][-1] if len(data["t"]) else 0) - window)
             self.source.data = {key: column[start:] for key, column in data.items()}
             return
-        rate = len(data["t"]) and keep / max(window, 1e-9)
-        self.source.stream(data, rollover=max(1000, math.ceil(1.2 * max(keep, rate * window))))
+        shown: Floats = np.asarray(self.source.data["t"])
+        oldest = data["t"][-1] - KEPT_WINDOWS * window
+        kept = len(shown) - int(np.searchsorted(shown, oldest))
+        self.source.stream(data, rollover=min(max(MIN_KEPT, kept + new), FULL_SAMPLES))
 
     def _data(self, n: int) -> dict[str, Any]:
         if self.full is not None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 import hilrt
-from tests.scenarios.sessions import LINUX, Listener, Run, engine_run, free_port, until
+from tests.scenarios.sessions import (
+    CONFIGS,
+    LINUX,
+    TIMEOUT,
+    Listener,
+    Run,
+    engine_run,
+    free_port,
+    until,
+)
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="drives a browser with selenium")
 StaleElementReferenceException = pytest.importorskip(
@@ -41,14 +54,19 @@ class Browser:
     """A page, looked at and operated as a person would."""
 
     def __init__(self, session: Run, folder: Path, address: str) -> None:
-        self.session = session
+        self.session, self.host = session, urlsplit(address).netloc
         options = webdriver.ChromeOptions()
         options.binary_location = BROWSER
         for flag in (*FLAGS, f"--user-data-dir={folder}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
-        self.driver.set_script_timeout(60)
+        group = {"process_group": 0}
+        service = webdriver.ChromeService(DRIVER, popen_kw=group)
+        self.driver = webdriver.Chrome(service=service, options=options)
+        # Drawing takes whole processors: what stands in for the bench has to come first.
+        os.setpriority(os.PRIO_PGRP, service.process.pid, 15)
+        self.driver.command_executor.client_config.timeout = TIMEOUT
+        self.driver.set_script_timeout(TIMEOUT)
         self.driver.get(address)
         until(lambda: self.run("return !!(window.Bokeh && Bokeh.documents.length)"), "page")
 
@@ -72,6 +90,28 @@ class Browser:
 
         until(lambda: self._try(click), f"button {name}")
 
+    def ask(self, name: str, answer: str) -> None:
+        """Press a button until what it does is answered; stop needs two presses close together."""
+        clear = "Bokeh.documents[0].get_model_by_name('answer').text = ''"
+        self.run(clear)
+
+        def answered() -> bool:
+            for _ in range(2 if name == "stop" else 1):
+                self.press(name)
+            deadline = time.monotonic() + 20.0
+            while time.monotonic() < deadline and not self.session.ended():
+                if answer in self.text("answer"):
+                    return True
+                time.sleep(0.05)
+            return self.session.ended()
+
+        until(answered, f"{answer!r} after {name}")
+
+    def loaded(self) -> set[str]:
+        """Machines that the page has loaded anything from."""
+        code = "return performance.getEntriesByType('resource').map((e) => new URL(e.name).host)"
+        return set(self.run(code))
+
     def fill(self, name: str, text: str) -> None:
         def type_text() -> None:
             field = self.part(name, "input")
@@ -90,16 +130,16 @@ class Browser:
             return False
         return True
 
-    def until_shown(self, name: str, *texts: str) -> None:
-        """Wait until a part of the page shows one of the texts, as long as the session lives."""
+    def until_shown(self, name: str, pattern: str) -> None:
+        """Wait until a part of the page shows something, as long as the session lives."""
         seen = [""]
 
         def shown() -> bool:
             seen[0] = self.text(name)
-            return any(text in seen[0] for text in texts)
+            return re.search(pattern, seen[0]) is not None
 
         try:
-            self.session.until(shown, f"{texts} in {name!r} of the page")
+            self.session.until(shown, f"{pattern!r} in {name!r} of the page")
         except AssertionError as error:
             raise AssertionError(f"{error}; shown at last: {seen[0]!r}") from None
 
@@ -120,6 +160,37 @@ class Browser:
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
 
 
+#: A busy machine, with a browser that draws, holds processes up for long: nobody may lose patience.
+PATIENCE = (
+    "subsystems.vehicle.late.max_misses=1000000",
+    "subsystems.engine.late.max_misses=1000000",
+    "subsystems.engine.master_timeout=10.0",
+    "subsystems.engine.bench_timeout=10.0",
+)
+
+
+@contextlib.contextmanager
+def patient_bench(listener: Listener) -> Iterator[None]:
+    """An emulated engine bench that waits for its demands for longer than others do."""
+    code = "import hilrt.models.bench_sequence as s; s.DEMAND_TIMEOUT_S = 10.0; "
+    code += "from hilrt.cli import main; main()"
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "emulate",
+        "engine",
+        "--bus",
+        f"{listener.arguments},hop_limit=0",
+    ]
+    bench = subprocess.Popen([*command, "--database", str(CONFIGS / "engine_bench.dbc")])
+    try:
+        yield
+    finally:
+        bench.kill()
+        bench.wait(TIMEOUT)
+
+
 @contextlib.contextmanager
 def watched_run(tmp_path: Path, *overrides: str) -> Iterator[tuple[Run, Browser]]:
     """An engine session with its page in a browser."""
@@ -127,10 +198,19 @@ def watched_run(tmp_path: Path, *overrides: str) -> Iterator[tuple[Run, Browser]
     page = f'monitor.page="127.0.0.1:{port}"'
     with (
         Listener() as listener,
-        engine_run(tmp_path, listener, page, *overrides, options=["--web"]) as run,
+        patient_bench(listener),
+        engine_run(
+            tmp_path,
+            listener,
+            page,
+            *PATIENCE,
+            *overrides,
+            options=["--web"],
+            bench_of_its_own=True,
+        ) as run,
     ):
         address = f"http://127.0.0.1:{port}/"
-        until(lambda: "page:" in page_log(run), "page")
+        run.until(lambda: "page:" in page_log(run), "page")
         browser = Browser(run, tmp_path / "browser", address)
         try:
             yield run, browser
@@ -146,40 +226,40 @@ def page_log(run: Run) -> str:
 def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HILRT_TOKEN", TOKEN)
     control = 'monitor.control=["arm","safe","stop","mark","acknowledge"]'
-    # A busy machine may take long to show the flag: the session has to outlast the frozen solver.
-    patience = "subsystems.vehicle.late.max_misses=1000000"
-    with watched_run(tmp_path, 'session.arm="manual"', control, patience) as (run, page):
+    with watched_run(tmp_path, 'session.arm="manual"', control) as (run, page):
         page.until_shown("lamp", "INITIALIZED")
+        assert page.loaded() == {page.host}  # it works without any other network
         page.fill("who", "Ada")
-        page.press("arm")
-        page.until_shown("answer", "wrong token")
+        for action in ("arm", "safe", "stop"):
+            page.ask(action, "wrong token")
         page.fill("token", TOKEN)
-        page.press("arm")
-        page.until_shown("answer", "arming the benches")
+        page.ask("arm", "arming the benches")
         run.until_running()
-        page.until_shown("state", "RUNNING", "DEGRADED")
+        page.until_shown("state", "RUNNING|DEGRADED")
         until(lambda: len(page.curves()) == 2 and len(page.curves()[0]["t"]) > 10, "curves")
 
         solver = run.children()["solver"]
         os.kill(solver, signal.SIGSTOP)
-        started = time.monotonic()
-        page.until_shown("lamp", "sample late (vehicle)")
-        print(f"flag on the page after {1e3 * (time.monotonic() - started):.0f} ms")
+        page.until_shown("lamp", r"sample late \([^)]*vehicle")
         os.kill(solver, signal.SIGCONT)
         page.fill("note", "solver was frozen")
-        page.press("mark")
-        page.until_shown("answer", "solver was frozen")
+        page.ask("mark", "solver was frozen")
         curves = page.curves()
+        page.ask("safe", "safe profile")
+        page.until_shown("state", "SAFE")
         assert page.errors() == []
-        page.press("stop")
-        page.press("stop")
+        page.ask("stop", "ending the session")
         assert run.wait() == 130, run.stderr
     log = hilrt.load_log(run.folder)
     assert_curves_are_the_logs(curves, log)
     told = [(event.cause, event.text) for event in log.events]
     assert ("operator", "Ada asked for arm: arming the benches") in told
     assert ("mark", "Ada: solver was frozen") in told
-    assert ("operator", "Ada asked for stop: benches run their safe profile") in told
+    raised = [e.t for e in log.events if e.source == "vehicle" and "late raised:" in e.text]
+    (marked,) = (e.t for e in log.events if e.text == "Ada: solver was frozen")
+    assert raised[0] < marked  # it was on the page before it was commented
+    for action in ("safe", "stop"):
+        assert any(f"Ada asked for {action}: " in text for cause, text in told)
     assert any("wrong token" in text for cause, text in told if cause == "mark")
     assert "solver was frozen" in (run.folder / "report.html").read_text()
 

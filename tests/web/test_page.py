@@ -11,7 +11,7 @@ from bokeh.events import ButtonClick
 from hilrt.monitor.commands import Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
 from hilrt.web.page import Page, first_signals
-from hilrt.web.plots import MAX_FIGURES, TIMING_SIGNAL, histogram
+from hilrt.web.plots import KEPT_WINDOWS, MAX_FIGURES, TIMING_SIGNAL, histogram
 from hilrt.web.source import Source
 from tests.web.views import HEAD, LATE, RUNNING, StillViewer
 
@@ -59,6 +59,19 @@ def test_the_first_bond_is_plotted_at_once(page):
     feed(page, 5, start=20)
     turn(page)
     np.testing.assert_array_equal(page.plots.lines[0].source.data["last"], np.arange(25.0))
+
+
+def test_a_line_keeps_what_its_window_needs(page):
+    page.plots.window = 120.0
+    feed(page, 1)
+    turn(page)
+    source = page.plots.lines[0].source
+    for start in range(1, 3001, 100):
+        feed(page, 100, start)
+        page.plots.update()
+    t = source.data["t"]
+    assert len(t) == pytest.approx(KEPT_WINDOWS * 120.0 / 0.1, abs=101)
+    assert t[-1] == page.history.t.newest(1)[0, 0]
 
 
 def test_pause_keeps_the_picture_and_loses_nothing(page):
