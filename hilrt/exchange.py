@@ -16,7 +16,7 @@ from hilrt.doorbell import Doorbell
 from hilrt.errors import PeerLost, SolverError
 from hilrt.link import Arrival, Link
 from hilrt.network import Network
-from hilrt.peer_times import AnswerTimes, PeerTimes
+from hilrt.peer_times import AnswerTimes
 from hilrt.rejoin import Returns
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Sample
@@ -65,8 +65,8 @@ class Exchange:
         on the wire (`PeerTimes.wire`), NaN where unknown.
     rejoined : ndarray of int, shape (n,)
         How often each subsystem has come back.
-    times : list of PeerTimes
-        Of all answers noted by `note_times`.
+    times : AnswerTimes
+        What the remote solvers' answers took.
     """
 
     def __init__(
@@ -88,11 +88,9 @@ class Exchange:
         self.lost = np.zeros(n, dtype=np.intp)
         self.age = np.zeros(n)
         self.compute_us = np.zeros(n)
-        self.wire_us = np.full(n, np.nan)
         self.rejoined = np.zeros(n, dtype=np.intp)
-        self.times = [PeerTimes() for _ in links]
-        self._answers: list[tuple[PeerTimes, AnswerTimes]] = []
-        self._waits_from = np.nan  # session time at which `collect` began
+        self.times = AnswerTimes(n)
+        self.wire_us = self.times.wire_us
         # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
         self._physical = [link.physical for link in links]
         self.benches = {link.name for link in links if link.physical}
@@ -223,24 +221,8 @@ class Exchange:
                 self.given.rejoined[s] = self.given.event[s] = True
                 self.rejoined[s] += 1
             elif isinstance(link, RemoteLink) and not link.physical:
-                self._keep_times(s, link, sample.compute_us, t_arrived)
+                self.times.keep(s, sample.compute_us, link.round_trip_us, link.way_us, t_arrived)
         self._parked[s].clear()
-
-    def _keep_times(self, s: int, link: RemoteLink, compute_us: float, t_arrived: float) -> None:
-        """How long an answer took and why, for `note_times` to count in the slack."""
-        wire, wait = link.way_us, np.nan
-        if self._waits_from == self._waits_from:  # as fast as possible
-            wait = max(0.0, t_arrived - self._waits_from) * 1e6
-            # One that was there before anybody looked has a round trip of unknown length.
-            wire = link.round_trip_us - compute_us if wait else np.nan
-        self.wire_us[s] = wire
-        self._answers.append((self.times[s], AnswerTimes(compute_us, wire, wait)))
-
-    def note_times(self) -> None:
-        """Count the times of the answers taken since the last call; for the slack."""
-        for times, answer in self._answers:
-            times.add(answer)
-        self._answers.clear()
 
     def _take(self, s: int, sample: Sample, t_end: float) -> None:
         given = self.given
@@ -289,15 +271,19 @@ class Exchange:
         self._misses[s] += 1
         if self._misses[s] > self._max_misses[s]:
             self.reports()
-            words, link = self._last_words.get(self.links[s].name), self.links[s]
-            said = f"; it said: {words}" if words else ""
-            if isinstance(link, RemoteLink) and link.absent:
-                said = f"; it has not come back: {link.absent}"
+            words = self._last_words.get(self.links[s].name)
+            said = self._absence(s) or (f"; it said: {words}" if words else "")
             raise PeerLost(
                 self.links[s].name,
                 f"no sample for {self._misses[s]} ticks (late.max_misses is "
                 f"{self._max_misses[s]}); newest sample is {self.age[s]:.3f} s old{said}",
             )
+
+    def _absence(self, s: int) -> str:
+        """Why a subsystem that may come back is away, for a message."""
+        link = self.links[s]
+        absent = link.absent if isinstance(link, RemoteLink) else ""
+        return f"; it has not come back: {absent}" if absent else ""
 
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
@@ -436,6 +422,8 @@ class Exchange:
                 backlog = self._backlogs[s]
                 if backlog is not None:
                     backlog.end_ns = t_ns
+                if isinstance(link, RemoteLink):
+                    link.sent_ns = link.hub.clock()
                 link.go_back(self.given.tick, length_ns * 1e-9)
 
     def _owes(self, s: int, t_ns: int) -> bool:
@@ -445,7 +433,7 @@ class Exchange:
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
         if self._hub is not None:
-            self._waits_from = self._hub.session_time()
+            self.times.waits_from = self._hub.session_time()
         if self.answered(t_ns):
             return
         deadline = monotonic_ns() + int(timeout * 1e9)
@@ -473,5 +461,5 @@ class Exchange:
                 raise PeerLost(
                     self.links[s].name,
                     f"no answer to the step towards t = {t_ns * 1e-9:g} s within {timeout:g} s "
-                    "(master.step_timeout); see its log",
+                    f"(master.step_timeout){self._absence(s) or '; see its log'}",
                 )

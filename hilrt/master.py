@@ -291,7 +291,7 @@ class Master:
             marks.done - marks.begun,
             self.progress.timeline.parts_us,
         )
-        self.exchange.note_times()
+        self.exchange.times.count()
         self.exchange.readmit()
         self.snapshots.look(self.state, t_ns)
         self.feed.commit(t_ns)

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+
+import numpy as np
 
 from hilrt.timing import Distribution, Quantiles
-
-
-class AnswerTimes(NamedTuple):
-    """Of one answer, µs; NaN where unknown."""
-
-    compute: float
-    wire: float
-    wait: float
 
 
 class PeerTimes:
@@ -33,9 +26,10 @@ class PeerTimes:
     def __init__(self) -> None:
         self.compute, self.wire, self.wait = Distribution(), Distribution(), Distribution()
 
-    def add(self, times: AnswerTimes) -> None:
-        """Count one answer."""
-        for distribution, us in zip((self.compute, self.wire, self.wait), times, strict=True):
+    def add(self, compute_us: float, wire_us: float, wait_us: float) -> None:
+        """Count one answer, µs; NaN where unknown."""
+        times = (self.compute, compute_us), (self.wire, wire_us), (self.wait, wait_us)
+        for distribution, us in times:
             if not math.isnan(us):
                 distribution.add(max(0, round(us * 1e3)))
 
@@ -47,3 +41,41 @@ class PeerTimes:
             "collect_wait_us": self.wait,
         }
         return {key: d.quantiles() if d.n else None for key, d in named.items()}
+
+
+class AnswerTimes:
+    """Times of all remote solvers: kept on the critical path, counted in the slack.
+
+    Attributes
+    ----------
+    peers : list of PeerTimes
+    wire_us : ndarray, shape (n subsystems,)
+        Of the newest answers; NaN where unknown.
+    waits_from : float
+        Session time since which the master has waited for answers [s]; NaN in real time, where it
+        waits for nobody.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.peers = [PeerTimes() for _ in range(n)]
+        self.wire_us = np.full(n, np.nan)
+        self.waits_from = math.nan
+        self._new: list[tuple[int, float, float, float]] = []
+
+    def keep(
+        self, s: int, compute_us: float, round_trip_us: float, way_us: float, t_arrived: float
+    ) -> None:
+        """Note one answer; `RemoteLink` explains the times, `t_arrived` is session time [s]."""
+        wire, wait = way_us, math.nan
+        if not math.isnan(self.waits_from):
+            wait = max(0.0, t_arrived - self.waits_from) * 1e6
+            # One that was there before anybody looked has a round trip of unknown length.
+            wire = round_trip_us - compute_us if wait else math.nan
+        self.wire_us[s] = wire
+        self._new.append((s, compute_us, wire, wait))
+
+    def count(self) -> None:
+        """Count the answers noted since the last call."""
+        for s, compute_us, wire_us, wait_us in self._new:
+            self.peers[s].add(compute_us, wire_us, wait_us)
+        self._new.clear()

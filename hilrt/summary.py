@@ -116,7 +116,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
             "lost": int(exchange.lost[s] + link.lost),
             "late": int(exchange.late[s]),
             "rejoined": int(exchange.rejoined[s]),
-            **exchange.times[s].summary(),
+            **exchange.times.peers[s].summary(),
         }
         for s, link in enumerate(exchange.links)
     }

@@ -79,7 +79,7 @@ class Rig:
             measured=np.array([[2.0], [1000.0]]),
         )
         exchange.dispatch(state, tick * MS, MS)
-        exchange.note_times()
+        exchange.times.count()
         exchange.readmit()
         return given
 
