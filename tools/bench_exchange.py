@@ -51,6 +51,7 @@ from hilrt_adapters.zeromq import Options, ZeroMQLink
 PORTS = 4
 ORDER = 1
 BLOCK = 100
+CONNECT_TIMEOUT_S = 60.0
 SCALING = (1, 2, 4, 8, 16, 32)
 
 
@@ -116,7 +117,7 @@ class Through:
     """The hub and its links, waiting in the event loop as the master does."""
 
     def __init__(self, peers: int) -> None:
-        self.hub = Hub("bench")
+        self.hub = Hub("bench", connect_timeout=CONNECT_TIMEOUT_S)
         self.links = [
             ZeroMQLink(f"solver{i}", Options(adapter="zeromq"), Path()) for i in range(peers)
         ]

@@ -51,7 +51,7 @@ def session(peers: int) -> str:
     """The session file."""
     parts = [
         '[session]\nname = "bench-full"\nduration = 1.0\npace = "asap"\n',
-        f"[master]\nstep = {STEP_S}\nextrapolation = {{ order = 1 }}\n",
+        f"[master]\nstep = {STEP_S}\nconnect_timeout = 60.0\nextrapolation = {{ order = 1 }}\n",
         '[monitor]\nlisten = "tcp://127.0.0.1:*"\n',
         '[[alarms]]\nsignal = "s0.y0"\nmax = 1e6\naction = "log"\n',
     ]

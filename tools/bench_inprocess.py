@@ -22,6 +22,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import math
 import os
 import shutil
 import statistics
@@ -118,7 +119,7 @@ def cases() -> dict[str, Callable[[int], float]]:
         print(problem, file=sys.stderr)
     else:
         found["mosaik"] = lambda n: statistics.median(
-            other_masters.measure("mosaik_inprocess", 2, n)
+            other_masters.measure("mosaik_inprocess", 2, n) or [math.nan]
         )
     fmus = fmu_cases()
     if "libcosim" not in fmus:
