@@ -81,7 +81,7 @@ def check(
                 f"is not used by the adapter {tables.subsystems[name].adapter!r}",
                 'leave it out, or set adapter = "zeromq"',
             )
-        _check_rejoin(name, tables.subsystems[name].late, link_class, findings)
+        _check_late(name, tables.subsystems[name].late, link_class, findings)
     topology = Topology(tables, ports, physical)
     for name, known in ports.items():
         if known is not None:
@@ -99,8 +99,11 @@ def check(
     return findings.problems
 
 
-def _check_rejoin(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
-    """Only a solver in a process of its own can come back."""
+def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
+    """A bench misses no steps; only a solver in a process of its own can come back."""
+    if late.steps == "catch_up" and link_class.physical:
+        reason = "is a bench, which runs by itself and has nothing to catch up with"
+        findings.error(f"subsystems.{name}.late", "steps", late.steps, reason, "leave it out")
     if not late.rejoin or (issubclass(link_class, RemoteLink) and not link_class.physical):
         return
     if link_class.physical:

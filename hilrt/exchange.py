@@ -107,7 +107,10 @@ class Exchange:
         self._busy = [False] * n
         self._answer_ns = [-1] * n  # where the outstanding advance leads to
         self._parked: list[list[Arrival]] = [[] for _ in links]
-        self._backlogs = [Backlog() if own else None for own in catch_up or [False] * n]
+        self._backlogs = [
+            Backlog() if own and not link.physical else None
+            for link, own in zip(links, catch_up or [False] * n, strict=True)
+        ]
         self._measured = np.zeros((1, len(network.inputs)))
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
         self._last_words: dict[str, str] = {}

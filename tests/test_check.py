@@ -401,6 +401,12 @@ def test_who_cannot_come_back(found, adapter, words):
     assert ".late] rejoin = True: " + words in line
 
 
+def test_a_bench_does_not_catch_up(found):
+    late = 'adapter = "bench"\nlate = { steps = "catch_up" }'
+    (line,) = found(('adapter = "bench"', late))
+    assert ".late] steps = 'catch_up': is a bench" in line
+
+
 def test_a_command_that_does_not_exist(found):
     (line,) = found(('adapter = "model"', 'adapter = "model"\nspawn = ["no-such-program"]'))
     assert line.startswith("[subsystems.vehicle] spawn = ['no-such-program']: command")

@@ -193,6 +193,14 @@ def test_each_missed_interval_keeps_the_inputs_that_were_meant_for_it():
         np.testing.assert_array_equal(coefficients, expected)
 
 
+def test_a_bench_gets_its_inputs_at_every_tick_whatever_is_asked():
+    bench = Scripted("bench", physical=True)
+    exchange = make_exchange(bench, catch_up=[True])
+    for tick in range(3):
+        turn(exchange, tick)
+    assert [sent[0] for sent in bench.sent] == [0, 1, 2]
+
+
 def test_a_solver_that_never_catches_up_is_lost():
     link = Scripted()
     exchange = make_exchange(link, catch_up=[True], max_misses=3)
