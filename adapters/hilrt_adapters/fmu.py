@@ -13,7 +13,6 @@ import msgspec
 
 from hilrt.config import NonNegative, Positive, SubsystemOptions
 from hilrt.fmu.solver import FmuSolver
-from hilrt.link import Ports
 from hilrt_adapters.inprocess import InProcessLink
 
 
@@ -62,16 +61,11 @@ class FmuLink(InProcessLink):
     Options = Options  # type: ignore[assignment]  # the keys differ, the life does not
 
     @classmethod
-    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
-        """Ports from the model description; the binary is not loaded."""
-        solver = load(cast(Options, options), folder)
-        return Ports(tuple(solver.inputs), tuple(solver.outputs))
+    def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
+        """From the model description; the binary is loaded by `initialize`."""
+        return load(cast(Options, options), folder)
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
         """Clocks that are not driven."""
-        return load(cast(Options, options), folder).remarks
-
-    async def open(self) -> None:
-        """Read the model description; the binary is loaded by `initialize`."""
-        self.host(load(cast(Options, self.options), self.folder))
+        return cls.make(options, folder).remarks

@@ -54,14 +54,19 @@ class InProcessLink(Link):
     _lost: str | None = None
 
     @classmethod
+    def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
+        """Solver of a table; `ConfigError` if it cannot be made."""
+        return load(cast(Options, options), folder)
+
+    @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
         """Ports of an instance made for the purpose."""
-        solver = load(cast(Options, options), folder)
+        solver = cls.make(options, folder)
         return Ports(tuple(solver.inputs), tuple(solver.outputs))
 
     async def open(self) -> None:
         """Import the module and make the solver; `ConfigError` if that cannot be done."""
-        self.host(load(cast(Options, self.options), self.folder))
+        self.host(self.make(self.options, self.folder))
 
     def host(self, solver: Solver) -> None:
         """Take a solver that has been made, as `open` does."""

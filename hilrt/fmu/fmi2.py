@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,13 +66,8 @@ def _callbacks() -> fmi2CallbackFunctions:
 class Instance2(Instance):
     """See `Instance`."""
 
-    def _load(self, folder: Path) -> Any:
-        return FMU2Slave(
-            guid=self.fmu.model.guid,
-            modelIdentifier=self.fmu.co.modelIdentifier,
-            unzipDirectory=str(folder),
-            instanceName=self.fmu.model.modelName,
-        )
+    Slave = FMU2Slave
+    output_derivatives = "getRealOutputDerivatives"
 
     def _instantiate(self, debug: bool) -> None:
         self._number = next(_numbers)
@@ -168,21 +162,3 @@ class Instance2(Instance):
             self.write(u(t))
             status = self._do_step(self.c, t, part, self._go_back)
         self.check("fmi2DoStep", DISCARD)
-
-    def derivatives(self, order: int) -> Floats:
-        """See `Instance.derivatives`."""
-        dy = np.zeros((order, self._outs.size))
-        if self.real_outputs:
-            references = [reference for _, reference in self.real_outputs]
-            places = [place for place, _ in self.real_outputs]
-            for n in range(order):
-                dy[n, places] = self._guard(
-                    self.fmi.getRealOutputDerivatives, references, [n + 1] * len(references)
-                )
-        return dy
-
-    def _release(self) -> None:
-        if self._initialized:
-            self._guard(self.fmi.terminate)
-        self.fmi.fmi2FreeInstance(self.fmi.component)
-        self._unload()

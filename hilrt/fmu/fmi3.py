@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,9 @@ class Instance3(Instance):
     intermediate : bool
         Use intermediate update where the FMU provides it.
     """
+
+    Slave = FMU3Slave
+    output_derivatives = "getOutputDerivatives"
 
     def __init__(
         self,
@@ -90,14 +92,6 @@ class Instance3(Instance):
             self._write_free = self.write = some(lambda v: not v.clocks).write
         if self.event_mode and len(self._switching):
             self.write = self._write_apart
-
-    def _load(self, folder: Path) -> Any:
-        return FMU3Slave(
-            guid=self.fmu.model.guid,
-            modelIdentifier=self.fmu.co.modelIdentifier,
-            unzipDirectory=str(folder),
-            instanceName=self.fmu.model.modelName,
-        )
 
     def _instantiate(self, debug: bool) -> None:
         self.fmi.instantiate(
@@ -278,25 +272,10 @@ class Instance3(Instance):
         except BaseException as error:
             self._raised = error
 
-    def derivatives(self, order: int) -> Floats:
-        """See `Instance.derivatives`."""
-        dy = np.zeros((order, self._outs.size))
-        if self.real_outputs:
-            references = [reference for _, reference in self.real_outputs]
-            places = [place for place, _ in self.real_outputs]
-            for n in range(order):
-                dy[n, places] = self._guard(
-                    self.fmi.getOutputDerivatives, references, [n + 1] * len(references)
-                )
-        return dy
-
     def _release(self) -> None:
         for name, count in self.ticked.items():
             log.info("%s: clock %s ticked %d times", self.fmu.path.name, name, count)
-        if self._initialized:
-            self._guard(self.fmi.terminate)
-        self.fmi.fmi3FreeInstance(self.fmi.component)
-        self._unload()
+        super()._release()
 
 
 class _Some:

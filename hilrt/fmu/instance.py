@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import fmpy
 import numpy as np
@@ -70,6 +70,9 @@ class Instance(abc.ABC):
         Ask the FMU for all of its log messages.
     """
 
+    #: FMPy's class, and its method for derivatives of the outputs.
+    Slave: ClassVar[Any]
+    output_derivatives: ClassVar[str]
     fmi: Any  #: FMPy's object
     can_step_back: bool
     #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
@@ -95,7 +98,12 @@ class Instance(abc.ABC):
         try:
             fmpy.extract(str(fmu.path), str(self._folder))
             with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
-                self.fmi = self._load(self._folder)
+                self.fmi = self.Slave(
+                    guid=fmu.model.guid,
+                    modelIdentifier=fmu.co.modelIdentifier,
+                    unzipDirectory=str(self._folder),
+                    instanceName=fmu.model.modelName,
+                )
             self._instantiate(debug)
         except BaseException as error:
             self._remove()
@@ -118,9 +126,6 @@ class Instance(abc.ABC):
     # -- what the versions differ in ---------------------------------------------------------------
 
     @abc.abstractmethod
-    def _load(self, folder: Path) -> Any: ...
-
-    @abc.abstractmethod
     def _instantiate(self, debug: bool) -> None: ...
 
     @abc.abstractmethod
@@ -139,15 +144,18 @@ class Instance(abc.ABC):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s."""
 
-    @abc.abstractmethod
+    # -- what they share ---------------------------------------------------------------------------
+
     def derivatives(self, order: int) -> Floats:
         """Output derivatives 1 … order, shape (order, n_outputs); 0 where a type has none."""
-
-    @abc.abstractmethod
-    def _release(self) -> None:
-        """Terminate where that is allowed, and free the instance."""
-
-    # -- what they share ---------------------------------------------------------------------------
+        dy = np.zeros((order, self._outs.size))
+        if self.real_outputs:
+            references = [reference for _, reference in self.real_outputs]
+            places = [place for place, _ in self.real_outputs]
+            ask = getattr(self.fmi, self.output_derivatives)
+            for n in range(order):
+                dy[n, places] = self._guard(ask, references, [n + 1] * len(references))
+        return dy
 
     def save(self) -> SavedState:
         """A copy of the FMU's state, kept by the FMU."""
@@ -225,6 +233,13 @@ class Instance(abc.ABC):
             return call(*arguments)
         except FMICallException as error:
             self.check(error.function, error.status)
+
+    def _release(self) -> None:
+        """Terminate where that is allowed, and free the instance."""
+        if self._initialized:
+            self._guard(self.fmi.terminate)
+        getattr(self.fmi, f"fmi{self.fmu.major}FreeInstance")(self.fmi.component)
+        self._unload()
 
     def _unload(self) -> None:
         """Unload the binary where its file could not be deleted otherwise.

@@ -37,7 +37,10 @@ def oscillator(package, side, *options):
     """FMU of one mass of the two-mass oscillator, by pythonfmu (2.0) or pythonfmu3 (3.0)."""
     place = folder() / "_".join([package, side, *options])
     place.mkdir()
-    source = (HERE / f"oscillator_{package}.py").read_text()
+    source = (HERE / "oscillator_pythonfmu.py").read_text()
+    if package == "pythonfmu3":  # the same under other names
+        names = (("pythonfmu", "pythonfmu3"), ("Fmi2", "Fmi3"), ("Real", "Float64"))
+        source = functools.reduce(lambda text, pair: text.replace(*pair), names, source)
     script = place / f"{package}_{side}.py"
     script.write_text(source.replace("Oscillator", side))
     command = [sys.executable, "-m", package, "build", "-f", str(script), "-d", str(place)]

@@ -1,4 +1,4 @@
-"""Source of FMI 2.0 FMUs of the two-mass oscillator: what pythonfmu packs."""
+"""Source of FMUs of the two-mass oscillator: what pythonfmu packs, and by its names pythonfmu3."""
 
 import numpy as np
 from pythonfmu import Fmi2Causality, Fmi2Slave, Fmi2Variability, Real
