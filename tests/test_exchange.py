@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hilrt.clock import monotonic_ns
 from hilrt.errors import PeerLost, SolverError
 from hilrt.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
@@ -171,6 +172,18 @@ def test_catching_up_sends_what_was_missed_one_after_another():
     assert given.regular
     assert (given.y[0], given.t_valid[0]) == (3.0, 0.003)
     assert exchange.late[0] == 2
+
+
+@pytest.mark.parametrize(("left_ns", "sent"), [(10**10, [0, 1, 2, 3]), (0, [0])])
+async def test_while_the_master_sleeps_it_is_sent_on_as_fast_as_it_answers(left_ns, sent):
+    link = Scripted()
+    exchange = make_exchange(link, catch_up=[True], max_misses=9)
+    for tick in range(4):
+        turn(exchange, tick)
+    link.poll = lambda: [Arrival(0, Sample(np.zeros(1)), 0.0)]  # answers at once from now on
+    await exchange.catch_up(monotonic_ns() + left_ns)
+    assert [tick for tick, *_ in link.sent] == sent
+    assert exchange.behind == (not left_ns)
 
 
 def test_each_missed_interval_keeps_the_inputs_that_were_meant_for_it():
