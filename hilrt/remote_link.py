@@ -189,8 +189,8 @@ class RemoteLink(Link):
                 "end the other process or use another name"
             )
         return (
-            f"subsystem {self.name!r} was lost ({self._lost}); while a session runs it may come "
-            "back only with late = { rejoin = true } in its table"
+            f"subsystem {self.name!r} was lost ({self._lost}) and is not taken back; with late = "
+            "{ rejoin = true } in its table one whose process or connection ended would be"
         )
 
     def initialize_again(self, t0: float, u0: Floats) -> None:
