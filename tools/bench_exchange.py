@@ -226,7 +226,8 @@ def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
         result[f"{name}_us"] = float(np.median(values)) if values else None
         result[f"{name}_p99_us"] = float(np.percentile(values, 99)) if values else None
     for name in ("exchange", "full"):
-        result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
+        if result[f"{name}_us"]:
+            result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
     for name in other_masters.EXCHANGES:
         if result[f"{name}_us"]:
             result[f"{name}_over_exchange"] = result[f"{name}_us"] / result["exchange_us"]

@@ -73,22 +73,28 @@ def session(peers: int) -> str:
 
 
 def measure(peers: int, exchanges: int) -> list[float]:
-    """Times of the steps, us."""
+    """Times of the steps, us; empty if the session failed."""
     with tempfile.TemporaryDirectory() as scratch:
         file, out = Path(scratch) / "full.toml", Path(scratch) / "runs"
         file.write_text(session(peers), encoding="utf-8")
         duration = (WARM_UP + exchanges) * STEP_S
         command = [sys.executable, "-m", "hilrt", "run", str(file), "--out", str(out), "--quiet"]
-        done = subprocess.run(
-            [*command, "--duration", str(duration)],
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT_S,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*command, "--duration", str(duration)],
+                capture_output=True,
+                text=True,
+                timeout=TIME_LIMIT_S,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            print(f"the session did not end within {TIME_LIMIT_S:g} s", file=sys.stderr)
+            return []
         if done.returncode:
-            sys.exit(f"the session ended with status {done.returncode}: {done.stderr.strip()}")
+            reason = done.stderr.strip()
+            print(f"the session ended with status {done.returncode}: {reason}", file=sys.stderr)
+            return []
         clock: Any = hilrt.load_log(next(out.iterdir()))["s0.clock"]
     times: list[float] = (np.diff(clock[WARM_UP:]) * 1e6).tolist()
     return times
