@@ -29,8 +29,8 @@ def capabilities(fmu: Fmu) -> list[Capability]:
         _row(
             "get and set state",
             bool(co.canGetAndSetFMUstate),
-            'jacobian source "probe"; offline studies that step back',
-            "no probing",
+            'jacobian source "probe"; stops at the events of others, as fast as possible',
+            "no probing; steps across the events of others",
         ),
         _row(
             "directional derivatives",
@@ -61,7 +61,8 @@ def capabilities(fmu: Fmu) -> list[Capability]:
             _row(
                 "event mode",
                 bool(co.hasEventMode),
-                "events handled at their time, inside the step",
+                "events and clocks handled at their time, inside the step; with get and set state "
+                "they become communication points as fast as possible",
                 "events are seen at the next communication point, as a defect",
             ),
         ]
