@@ -85,8 +85,8 @@ def test_rows_of_one_time_stay_together_when_blocks_are_joined(monkeypatch):
     times, blocks = np.arange(100, dtype=np.int64), []
     for i in range(0, 100, 7):
         part = times[i : i + 7]
-        blocks += [Block(CHANNEL, part, np.column_stack([part, -part]) * 1.0, part)]
-        blocks += [Block(other, part, part[:, None] * 1.0, part)]
+        blocks += [Block(CHANNEL, part, np.column_stack([part, -part]).astype(np.float64), part)]
+        blocks += [Block(other, part, part[:, None].astype(np.float64), part)]
     found = list(decimate.joined(blocks))
     for a, b in zip(found[::2], found[1::2], strict=True):
         assert (a.channel, b.channel) == (CHANNEL, other)
