@@ -146,15 +146,16 @@ def run(session: Path, out: Path, arguments: argparse.Namespace) -> tuple[Path, 
 def drift_ticks(folder: Path, duration: float) -> float:
     """How far the grid moved against the monotonic clock, from the first minute to the last.
 
-    Minutes of an hour, that is: sixtieths of the run. The sample at t = 0 is older than the grid.
+    Minutes of an hour, that is: sixtieths of the run. A sample was taken after the tick before its
+    own, however many were skipped between them; the one at t = 0 is older than the grid.
     """
     least: dict[int, float] = {}
     for block in LogStream(folder / "session.mcap").blocks():
         names = [signal.name for signal in block.channel.signals]
         if "witness.clock" not in names or block.channel.topic != "outputs":
             continue
-        t = block.times_ns * 1e-9
-        behind = block.values[:, names.index("witness.clock")] - t
+        t = block.times_ns[:-1] * 1e-9
+        behind = block.values[1:, names.index("witness.clock")] - t
         part = np.minimum(t / duration * 60, 59).astype(int)
         known = np.isfinite(behind) & (t > 0.0)  # late ones are not there
         for one in np.unique(part[known]):
