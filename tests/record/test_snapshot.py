@@ -65,5 +65,5 @@ def test_every_field_of_a_step_input_is_recorded():
     assert {field.name for field in dataclasses.fields(StepInput)} == {
         "tick", "t", "elapsed", "y", "t_valid", "fresh", "y_mid", "dy", "realised", "busy",
         "late", "due", "reached", "covered", "clock_error", "has_middle", "regular", "apply",
-        "missed",
+        "missed", "learns", "rest", "rejoined", "event",
     }  # fmt: skip
