@@ -38,6 +38,7 @@ SLOW = (
     "subsystems.engine.late.max_misses=1000",
     "subsystems.engine.master_timeout=5.0",
     "subsystems.engine.bench_timeout=3.0",
+    "subsystems.engine.idle_timeout=100.0",
     "subsystems.engine.enable.timeout=100.0",
     "subsystems.engine.safe_profile.step_timeout=10.0",
 )
