@@ -185,7 +185,8 @@ def _adopt(state: State, part: Part, model: Model, judgement: Trust) -> bool:
         change = (new - in_use).transpose(0, 2, 1).reshape(model.gammas, -1)
         wanted = new.transpose(0, 2, 1).reshape(model.gammas, -1)
         errors = judgement.mismatch
-        moved, size = ((errors @ change) ** 2).sum(axis=0), ((errors @ wanted) ** 2).sum(axis=0)
+        with np.errstate(over="ignore"):  # of a loop that diverges; infinite is large enough
+            moved, size = ((errors @ change) ** 2).sum(axis=0), ((errors @ wanted) ** 2).sum(axis=0)
         if (moved <= _STALE**2 * size + 0.1 * judgement.doubt).all():
             return False
     state.gamma[:, part.outputs, part.inputs] = new
