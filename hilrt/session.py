@@ -310,6 +310,27 @@ class Session:
                 exchange.close()
         began_ns = self._epoch_ns - master.progress.stretched_ns
         wall_s = (monotonic_ns() - began_ns) * 1e-9
+        fault = await self._bring_down(numerics, master, end, fault, lost)
+        self.result.summary = build_summary(
+            plan,
+            state,
+            exchange,
+            master.progress,
+            session=self.name,
+            end_state=str(self.journal.state),
+            wall_s=wall_s,
+            real_time=self.real_time,
+            fault=fault,
+            dropped_rows=feed.dropped,
+        )
+
+    # -- end --------------------------------------------------------------------------------------
+
+    async def _bring_down(
+        self, numerics: Numerics, master: Master, end: End | None, fault: str | None, lost: str
+    ) -> str | None:
+        """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
+        plan, state, exchange = numerics
         if end is End.INTERRUPTED:
             self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
@@ -328,20 +349,7 @@ class Session:
             self.journal.go(State.FAULT, fault, level="error")
         else:
             self.journal.go(State.STOPPED, "benches are at rest" if self.armed else "finished")
-        self.result.summary = build_summary(
-            plan,
-            state,
-            exchange,
-            master.progress,
-            session=self.name,
-            end_state=str(self.journal.state),
-            wall_s=wall_s,
-            real_time=self.real_time,
-            fault=fault,
-            dropped_rows=feed.dropped,
-        )
-
-    # -- end --------------------------------------------------------------------------------------
+        return fault
 
     async def _hold_safe(self, reason: str) -> None:
         """An operator asked for the safe state: stay in it until one ends the session."""
