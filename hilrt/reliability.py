@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.compiled import compiled
+from hilrt.measures import follow_energy, follow_scales, measure_always, move_flags
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
 
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
     from hilrt.plan import Plan
     from hilrt.step_state import StepInput, StepState
 
-#: Causes that are measured at every tick of every session, in the order of `_measure_always`.
+#: Causes that are measured at every tick of every session, in the order of `measure_always`.
 ALWAYS: Final = (
     *("connection_defect", "input_limited", "sample_implausible", "alarm"),
     *("sample_late", "rejoined", "clock_uncertain", "event_inside_step"),
 )
-#: Share of the running scale's peak below which the scale does not fall.
-SCALE_FLOOR = 0.02
 #: Causes whose thresholds are relative to a running scale.
 RELATIVE: Final = (
     "connection_defect",
@@ -40,11 +38,6 @@ RELATIVE: Final = (
     "energy_drift",
     "tracking_error",
 )
-#: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
-#: carried none yet.
-LEAST_STEPS = 50.0
-#: Keeps ratios of signals that were never other than zero finite.
-TINY = 1e-200
 
 
 class Cause(NamedTuple):
@@ -265,7 +258,7 @@ class Monitor:
     def update(self, plan: Plan, state: StepState, given: StepInput) -> None:
         """Measure all ratios and move the flags (called once per tick)."""
         limits, part = plan.reliability, self.part
-        _follow_scales(
+        follow_scales(
             state.measured,
             state.y,
             state.bond_power,
@@ -277,7 +270,7 @@ class Monitor:
         nu, ny = len(state.u_defect), len(state.y)
         y_scale, p_scale = self.scale[nu : nu + ny], self.scale[nu + ny :]
         # A NaN, where a measure is unknown, compares as false and raises nothing.
-        _measure_always(
+        measure_always(
             self.checks.always,
             state.u_defect,
             state.flown_added,
@@ -306,7 +299,7 @@ class Monitor:
             np.divide(corrected.power, p_scale * limits.power_residual, out=part["power_residual"])
             np.divide(state.tracking, p_scale * limits.tracking, out=part["tracking_error"])
             np.abs(part["power_residual"], out=part["power_residual"])
-            _follow_energy(
+            follow_energy(
                 state.bond_power,
                 corrected.energy,
                 corrected.applied_work,
@@ -334,7 +327,7 @@ class Monitor:
 
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
         checks = self.checks
-        moved = _move_flags(
+        moved = move_flags(
             self.ratio,
             t,
             elapsed,
@@ -363,141 +356,6 @@ class Monitor:
             (checks.causes[checks.cause_of(int(i))], checks.where[i])
             for i in np.flatnonzero(self.active)
         ]
-
-
-@compiled
-def _measure_always(
-    first: Ints,
-    u_defect: Floats,
-    added: Floats,
-    scale: Floats,
-    defect_limit: float,
-    late: Bools,
-    rejoined: Bools,
-    implausible: Bools,
-    event: Bools,
-    receives: Bools,
-    busy: Bools,
-    rest: float,
-    limited: Bools,
-    alarms: Bools,
-    clock_error: Floats,
-    clock_limit: float,
-    every: Ints,
-    ratio: Floats,
-) -> None:
-    """Ratios of the causes `ALWAYS`, whose first checks are `first`, in that order."""
-    for i in range(len(u_defect)):
-        # What a correction added on purpose is no error of the exchange; the log has it all.
-        unexplained = max(u_defect[i] - abs(added[i]), 0.0)
-        ratio[first[0] + i] = unexplained / (scale[i] * defect_limit)
-        ratio[first[1] + i] = limited[i]
-    for i in range(len(implausible)):
-        ratio[first[2] + i] = implausible[i]
-    for i in range(len(alarms)):
-        ratio[first[3] + i] = alarms[i]
-    for s in range(len(late)):
-        ratio[first[4] + s] = late[s]
-        ratio[first[5] + s] = rejoined[s]
-        ratio[first[6] + s] = clock_error[s] / (clock_limit * every[s])
-        # At a point put at a discontinuity, who did not stop is still under way to the next one.
-        across = False
-        for other in range(len(event)):
-            across |= event[other] and receives[s, other] and (busy[s] or rest == 0.0)
-        ratio[first[7] + s] = across
-
-
-@compiled
-def _follow_scales(
-    measured: Floats,
-    y: Floats,
-    power: Floats,
-    keep: float,
-    magnitude: Floats,
-    peak: Floats,
-    scale: Floats,
-) -> None:
-    """Let the running scales decay by `keep`, rise with the values, and stay above a floor."""
-    nu, ny = measured.shape[1], len(y)
-    for i in range(len(magnitude)):
-        if i < nu:
-            value = measured[0, i]
-        elif i < nu + ny:
-            value = y[i - nu]
-        else:
-            value = power[i - nu - ny]
-        magnitude[i] = abs(value)
-        if magnitude[i] > peak[i]:
-            peak[i] = magnitude[i]
-        floor = SCALE_FLOOR * peak[i] + TINY
-        scale[i] = max(scale[i] * keep, floor)
-        if magnitude[i] > scale[i]:
-            scale[i] = magnitude[i]
-
-
-@compiled
-def _follow_energy(
-    power: Floats,
-    made: Floats,
-    taken: Floats,
-    share: Floats,
-    elapsed: float,
-    limit: float,
-    peak: Floats,
-    drift: Floats,
-    carried: Floats,
-    low: Floats,
-    high: Floats,
-    ratio: Floats,
-) -> None:
-    """Add an interval to the bonds' energies, shape (nb,), and compare drift with what they carry.
-
-    What a bond carries is the range of the energy that has gone through it, to and fro: for an
-    oscillation about what the system stores, for a drive what it has delivered. The sum of
-    magnitudes was rejected as a scale: in an oscillation it grows without end, and would hide that
-    the energy stored has doubled.
-    """
-    for b in range(len(power)):
-        drift[b] += share[b] * made[b] + taken[b]
-        carried[b] += power[b] * elapsed
-        low[b], high[b] = min(low[b], carried[b]), max(high[b], carried[b])
-        scale = max(high[b] - low[b], LEAST_STEPS * elapsed * peak[b]) + TINY
-        ratio[b] = abs(drift[b]) / (scale * limit)
-
-
-@compiled
-def _move_flags(
-    ratio: Floats,
-    t: float,
-    elapsed: float,
-    clear_time: float,
-    used: Ints,
-    first: Ints,
-    last_high: Floats,
-    active: Bools,
-    any_active: Bools,
-    seconds: Floats,
-    moved: Ints,
-) -> int:
-    """Raise and clear flags; returns how many have moved, their checks standing in `moved`."""
-    count = 0
-    for i in range(len(ratio)):
-        if ratio[i] >= 0.5:
-            last_high[i] = t
-        up = ratio[i] >= 1.0 or (active[i] and last_high[i] > t - clear_time)
-        if up != active[i]:
-            active[i] = up
-            moved[count] = i
-            count += 1
-    for c in range(len(used)):
-        stop = first[c + 1] if c + 1 < len(first) else len(active)
-        up = False
-        for i in range(first[c], stop):
-            up = up or active[i]
-        any_active[used[c]] = up
-        if up:
-            seconds[used[c]] += elapsed
-    return count
 
 
 class Verdict(NamedTuple):
