@@ -9,8 +9,11 @@ everything is scalar because numpy costs more than it saves on three states.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+
+from hilrt.models.bench_sequence import Demand
 
 CYCLE_S = 0.001
 MICRO_STEPS = 4
@@ -26,6 +29,23 @@ class Mode(IntEnum):
 
     SPEED = 0
     TORQUE = 1
+
+
+class DynoDemand(Demand):
+    """What message ``DynoDemand`` asks for: speed [rad/s], torque [N m], mode and enable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.speed = self.torque = 0.0
+        self.mode = Mode.SPEED
+        self.enable = False
+
+    def take(self, values: Mapping[str, float], now: float) -> None:
+        """Take the signals of a message received by `now` [s]."""
+        self.seen(values["Alive"], now)
+        self.speed, self.torque = values["Speed"], values["Torque"]
+        self.mode = Mode(int(values["Mode"]))
+        self.enable = values["Enable"] != 0
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from hilrt.models.bench_sequence import BenchSequence, Demand, State
-from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, Mode
+from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, DynoDemand
 
 # ---- engine ------------------------------------------------------------------------------------
 
@@ -156,12 +156,9 @@ class EngineBench:
         self._now = 0.0
         self._cycle = 0
         # set-points
-        self._dyno_demand = Demand()
+        self._dyno_demand = DynoDemand()
         self._engine_demand = Demand()
-        self._speed_demand = self._torque_demand = 0.0
-        self._mode = Mode.SPEED
         self._pedal = 0.0
-        self._enable = False
         # state
         self._sequence = BenchSequence()
         self.dyno = Dynamometer(DYNO)
@@ -188,7 +185,7 @@ class EngineBench:
     @property
     def requested(self) -> bool:
         """Whether somebody asks the bench to be enabled."""
-        return self._enable
+        return self._dyno_demand.enable
 
     def demand_age(self) -> float:
         """Time since the older of the two demands last showed a new counter, s.
@@ -203,11 +200,7 @@ class EngineBench:
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Take the signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "DynoDemand":
-            self._dyno_demand.seen(values["Alive"], now)
-            self._speed_demand = values["Speed"]
-            self._torque_demand = values["Torque"]
-            self._mode = Mode(int(values["Mode"]))
-            self._enable = values["Enable"] != 0
+            self._dyno_demand.take(values, now)
         elif message == "EngineDemand":
             self._engine_demand.seen(values["Alive"], now)
             self._pedal = values["Pedal"]
@@ -218,15 +211,17 @@ class EngineBench:
         self._cycle += 1
         dyno, sequence = self.dyno, self._sequence
         trip = FaultCause.OVERSPEED if abs(dyno.speed) > OVERSPEED else FaultCause.NONE
-        if sequence.advance(now, requested=self._enable, demand_age=self.demand_age(), trip=trip):
+        if sequence.advance(
+            now, requested=self._dyno_demand.enable, demand_age=self.demand_age(), trip=trip
+        ):
             dyno.start()
         self._engine()
         dyno.advance(
             self.indicated - drag_torque(dyno.machine_speed),
             enabled=sequence.enabled,
-            speed=self._speed_demand,
-            torque=self._torque_demand,
-            mode=self._mode,
+            speed=self._dyno_demand.speed,
+            torque=self._dyno_demand.torque,
+            mode=self._dyno_demand.mode,
         )
         if self._cycle % 10 == 0:
             self.thermal.advance(10 * CYCLE_S, self.fuel)

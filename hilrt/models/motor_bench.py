@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from hilrt.models.bench_sequence import BenchSequence, Demand
-from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, Mode
+from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, DynoDemand
 
 # ---- motor and inverter ------------------------------------------------------------------------
 
@@ -94,11 +94,9 @@ class MotorBench:
     def __init__(self, seed: int = 0) -> None:
         self._noise: Callable[[float, float], float] = random.Random(seed).gauss
         # set-points
-        self._dyno_demand = Demand()
+        self._dyno_demand = DynoDemand()
         self._motor_demand = Demand()
-        self._speed_demand = self._dyno_torque_demand = self._motor_torque_demand = 0.0
-        self._mode = Mode.SPEED
-        self._enable = False
+        self._motor_torque_demand = 0.0
         # state
         self.sequence = BenchSequence()
         self.dyno = Dynamometer(DYNO)
@@ -110,16 +108,12 @@ class MotorBench:
     @property
     def requested(self) -> bool:
         """Whether somebody asks the bench to be enabled."""
-        return self._enable
+        return self._dyno_demand.enable
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Take the signals of a message received by `now` [s], before the cycle that ends then."""
         if message == "DynoDemand":
-            self._dyno_demand.seen(values["Alive"], now)
-            self._speed_demand = values["Speed"]
-            self._dyno_torque_demand = values["Torque"]
-            self._mode = Mode(int(values["Mode"]))
-            self._enable = values["Enable"] != 0
+            self._dyno_demand.take(values, now)
         elif message == "MotorDemand":
             self._motor_demand.seen(values["Alive"], now)
             self._motor_torque_demand = values["Torque"]
@@ -128,15 +122,17 @@ class MotorBench:
         """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
         dyno, sequence = self.dyno, self.sequence
         age = now - min(self._dyno_demand.moved_at, self._motor_demand.moved_at)
-        if sequence.advance(now, requested=self._enable, demand_age=age, trip=self._trip()):
+        if sequence.advance(
+            now, requested=self._dyno_demand.enable, demand_age=age, trip=self._trip()
+        ):
             dyno.start()
         self._motor()
         dyno.advance(
             self.motor_torque - DRAG * dyno.machine_speed,
             enabled=sequence.enabled,
-            speed=self._speed_demand,
-            torque=self._dyno_torque_demand,
-            mode=self._mode,
+            speed=self._dyno_demand.speed,
+            torque=self._dyno_demand.torque,
+            mode=self._dyno_demand.mode,
         )
 
     def measure(self, message: str) -> dict[str, float]:

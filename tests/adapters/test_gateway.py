@@ -301,6 +301,7 @@ async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Pa
     hub.add(link)
     await link.safe("x")
     await link.stop("x")
+    assert list(link.take()) == []  # nothing was asked, so nobody is missed
 
 
 class Bench(threading.Thread):
