@@ -150,6 +150,7 @@ class Bridge:
         self._full: dict[str, Channel] = {}
         self._name_of: dict[str, str] = {}
         self._asked: Counter[str] = Counter()
+        self._event_readers: set[int] = set()
         self._head: Head | None = None
         self._shown: Status | None = None
         self._silent = False
@@ -231,9 +232,11 @@ class Bridge:
     def _serve(self, client: int, topic: str, change: int) -> None:
         """A client has subscribed (`change` 1) or no longer does (-1)."""
         if topic == EVENTS and change > 0:
-            # Clients are the only sinks of this process's context: their numbers are the same.
             for event in self._viewer.events.values():
-                self._take_event(event, client)
+                self._log_event(event, client)
+            self._event_readers.add(client)
+        elif topic == EVENTS:
+            self._event_readers.discard(client)
         name = self._name_of.get(topic)
         if name is None or self._asked[name] + change < 0:  # a channel of the session before
             return
@@ -273,11 +276,17 @@ class Bridge:
             value = message.value[8 * i : 8 * i + 8]
             channel.log(cdr.HEADER + value, log_time=self._wall_ns(t))
 
-    def _take_event(self, event: Happening, client: int | None = None) -> None:
+    def _take_event(self, event: Happening) -> None:
+        # One by one, as a client whose subscription has not been served gets it when it is served.
+        for client in self._event_readers:
+            self._log_event(event, client)
+
+    def _log_event(self, event: Happening, client: int) -> None:
         log_time = self._wall_ns(event.t)
         text = log_entry.entry(
             log_time, event.t, event.level, event.cause, event.source, event.text
         )
+        # Clients are the only sinks of this process's context: their numbers are the same.
         self._events.log(text, log_time=log_time, sink_id=client)
 
     def _state_message(self, status: Status) -> bytes:

@@ -144,11 +144,14 @@ class Session:
             assert time.monotonic() < deadline
             while self._socket.poll(0):
                 self.broadcast.subscribe(self._socket.recv())
-            for topic, frame in self.broadcast.outbox:
-                self._socket.send_multipart([topic, frame])
-            self.broadcast.outbox.clear()
+            self.send()
             self.bridge.turn(0)
             await asyncio.sleep(0.002)
+
+    def send(self):
+        for topic, frame in self.broadcast.outbox:
+            self._socket.send_multipart([topic, frame])
+        self.broadcast.outbox.clear()
 
     async def publish_signals(self):
         self.now += 1.0
@@ -237,6 +240,20 @@ async def test_events_are_log_entries_once_each(session):
         assert [entry["message"].split()[1] for entry in entries] == ["raised:", "cleared:"]
         assert (entries[0]["level"], entries[0]["name"]) == (3, "a")
         assert entries[0]["timestamp"] == {"sec": 1_780_000_000, "nsec": 500_000_000}
+
+
+async def test_event_that_arrives_with_a_subscription_is_told_once(session):
+    client = await session.client()
+    await client.subscribe("/events")
+    while not session.bridge._events.has_sinks():
+        await asyncio.sleep(0.002)
+    session.event("sample_late raised: engine")
+    session.send()
+    session.viewer.take(1000)  # before the bridge serves the subscription
+    await session.until(lambda: client.data["/events"])
+    session.event("sample_late cleared: engine")
+    await session.until(lambda: "cleared" in client.texts("/events")[-1]["message"])
+    assert len(client.texts("/events")) == 2
 
 
 async def test_state_with_flags_bonds_and_peers(session):
