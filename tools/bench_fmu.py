@@ -4,14 +4,16 @@
 
 In alternating blocks of one run, because the machine's mood changes the times more than the code:
 
-* ``fmpy``: a loop over FMPy's own calls, written for this one system: set, step, get;
+* ``fmpy``: FMPy's own loop over coupled FMUs, `simulate_ssp`, which keeps the results in memory;
+* ``fmpy calls``: a loop over FMPy's bare calls, written for this one system: set, step, get;
 * ``libcosim``: libcosimpy's fixed-step algorithm, if it is installed;
 * ``hilrt solver``: the same hand-written loop over `FmuSolver`: what wrapping the calls costs;
 * ``hilrt session``: a session with ``adapter = "fmu"``, pace "asap", log and all;
 * ``hilrt hosted``: the same with both FMUs in processes of their own;
 * ``hosted floor``: the same with two Python solvers of the same ports that compute nothing.
 
-Sessions run twice, short and long, and count the difference: starting up is not stepping.
+Sessions and ``fmpy`` run twice, short and long, and count the difference: starting up is not
+stepping.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ import statistics
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -35,6 +39,7 @@ sys.path.insert(0, str(ROOT))
 import fmpy  # noqa: E402
 from fmpy.fmi2 import FMU2Slave  # noqa: E402
 from fmpy.model_description import read_model_description  # noqa: E402
+from fmpy.ssp.simulation import simulate_ssp  # noqa: E402
 
 import hilrt  # noqa: E402
 from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver  # noqa: E402
@@ -47,6 +52,7 @@ PARAMS = {
     "mass2": {"k": 1000.0, "kc": 0.0, "v": -100.0, "x2": 0.0, "v2": 0.0},
 }
 WIRES = (("mass1.force", "mass2.F"), ("mass2.x", "mass1.x2"), ("mass2.v", "mass1.v2"))
+ENDS = [(*source.split("."), *target.split(".")) for source, target in WIRES]
 REF = {name: row[0] for name, row in REALS.items()}
 
 
@@ -70,7 +76,60 @@ class Idle2(Idle1):
     inputs = (Port("F"),)
 
 
+def write_ssp(path: Path, fmu: Path) -> None:
+    """The system as FMPy's loop reads it."""
+    components = "".join(
+        f'<Component name="{name}" source="resources/mass.fmu"><Connectors>'
+        + "".join(f'<Connector name="{port}" kind="{kind}"/>' for kind, port in sorted(ports))
+        + "</Connectors></Component>"
+        for name, ports in {
+            name: {("output", a) for n, a, _, _ in ENDS if n == name}
+            | {("input", b) for _, _, n, b in ENDS if n == name}
+            for name in PARAMS
+        }.items()
+    )
+    wires = "".join(
+        f'<Connection startElement="{a}" startConnector="{out}" endElement="{b}" '
+        f'endConnector="{into}"/>'
+        for a, out, b, into in ENDS
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(fmu, "resources/mass.fmu")
+        archive.writestr(
+            "SystemStructure.ssd",
+            '<SystemStructureDescription version="1.0" name="bench" '
+            'xmlns="http://ssp-standard.org/SSP1/SystemStructureDescription"><System name="root">'
+            f"<Elements>{components}</Elements><Connections>{wires}</Connections></System>"
+            "</SystemStructureDescription>",
+        )
+
+
 def fmpy_loop(path: Path, steps: int) -> float:
+    """Seconds."""
+    start_values = [
+        SimpleNamespace(name=f"{name}.{key}", value=value)
+        for name, params in PARAMS.items()
+        for key, value in params.items()
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        system = Path(folder) / "bench.ssp"
+        write_ssp(system, path)
+
+        def run(count: int) -> float:
+            start = time.perf_counter()
+            simulate_ssp(
+                str(system),
+                stop_time=STEP * (count - 0.5),
+                step_size=STEP,
+                parameter_set=SimpleNamespace(parameters=start_values),
+            )
+            return time.perf_counter() - start
+
+        short = min(run(10), run(10))
+        return run(steps + 10) - short
+
+
+def fmpy_calls(path: Path, steps: int) -> float:
     """Seconds."""
     fmus = []
     model = read_model_description(str(path))
@@ -134,8 +193,7 @@ def libcosim_loop(path: Path, steps: int) -> float:
         index[name] = execution.add_local_slave(slave)
         for key, value in params.items():
             execution.real_initial_value(index[name], REF[key], value)
-    for source, target in WIRES:
-        (a, out), (b, into) = source.split("."), target.split(".")
+    for a, out, b, into in ENDS:
         execution.connect_real_variables(index[a], REF[out], index[b], REF[into])
     execution.step()
     start = time.perf_counter()
@@ -182,7 +240,10 @@ def cases(path: Path) -> dict[str, Callable[[int], float]]:
         hosted[name] = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
         argv = ["hilrt", "solver", f"bench_fmu:Idle{i}"]
         idle[name] = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
-    found: dict[str, Callable[[int], float]] = {"fmpy": lambda n: fmpy_loop(path, n)}
+    found: dict[str, Callable[[int], float]] = {
+        "fmpy": lambda n: fmpy_loop(path, n),
+        "fmpy calls": lambda n: fmpy_calls(path, n),
+    }
     with contextlib.suppress(ImportError):
         import libcosimpy  # noqa: F401
 

@@ -70,7 +70,7 @@ def cut(
         copy = _Copy(open_writer(stream))
         for piece in file.pieces():
             if isinstance(piece, Batch):
-                for message in piece.messages:
+                for message in _by_time(piece):
                     channel = file.channels[message.channel]
                     if not topics or channel.topic.removeprefix("/") in topics:
                         copy.message(channel, file.schemas.get(channel.schema_id), message)
@@ -86,6 +86,11 @@ def cut(
         copy.writer.add_metadata("hilrt.cut", {"cut.of": path.name, **said})
         copy.finish()
     return Written(out, copy.count, [f"{path}: {file.damage}"] if file.damage else [])
+
+
+def _by_time(batch: Batch) -> list[Message]:
+    """Messages of a chunk by their time, so that all topics of a row stand together."""
+    return sorted(batch.messages, key=lambda message: message.log_time)
 
 
 def _span(contents: Contents, start_s: float | None, end_s: float | None) -> tuple[int, int]:
@@ -173,7 +178,7 @@ def _moved(
         if not isinstance(piece, Batch):
             extra(piece)
             continue
-        for m in sorted(piece.messages, key=lambda m: m.log_time):
+        for m in _by_time(piece):
             at, published = m.log_time + move_ns, m.publish_time + move_ns
             yield k, Message(m.channel, m.sequence, at, published, m.data)
 

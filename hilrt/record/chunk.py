@@ -22,7 +22,7 @@ from hilrt.record.record_file import HEAD
 #: Kind, length and channel: messages whose heads are the same have the same layout.
 _MESSAGE = struct.Struct("<BQH")
 #: Rows that are compared with the first at once; after these, ever more.
-_FEW, _GROWTH = 8, 8
+_FEW, _GROWTH = 32, 8
 
 
 class Run(NamedTuple):
@@ -81,17 +81,22 @@ def _note(found: Layout, lap: dict[int, int], period: int, count: int) -> None:
 def _repetitions(data: bytes, first: int, period: int, heads: list[int]) -> int:
     """How often the pattern of these heads comes, one after the other; at least once."""
     most, count, window = (len(data) - first) // period, 1, _FEW
+    columns = _head_bytes(tuple([at - first for at in heads]))
+    pattern = np.frombuffer(data, np.uint8, period, first)[columns]
     while count < most:
         laps = min(window, most - count)
-        same = np.ones(laps, bool)
-        for at in (part for head in heads for part in (head, head + _MESSAGE.size - 8)):
-            # The eleven bytes of a head as two numbers of eight that overlap.
-            found = np.ndarray((laps,), "<u8", data, at + count * period, (period,))
-            same &= found == int.from_bytes(data[at : at + 8], "little")
+        rows = np.ndarray((laps, period), np.uint8, data, first + count * period)
+        same = (rows.take(columns, axis=1) == pattern).all(axis=1)
         if not same.all():
             return count + int(same.argmin())
         count, window = count + laps, window * _GROWTH
     return count
+
+
+@functools.lru_cache(maxsize=64)
+def _head_bytes(starts: tuple[int, ...]) -> NDArray[np.intp]:
+    """Where the bytes of heads stand that begin there."""
+    return (np.array(starts, np.intp)[:, None] + np.arange(_MESSAGE.size)).ravel()
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -68,20 +69,28 @@ class Steps:
         return self.stream.damage
 
     def chunks(self) -> Iterator[Chunk]:
-        """All rows in the order of the file; to be called once."""
-        assert self._first is not None
-        pending: list[Block] = [self._first]
-        for block in self._blocks:
-            if len(pending) == len(self.channels):
-                yield self._join(pending)
-                pending = []
-            pending.append(block)
-        if len(pending) == len(self.channels):
-            yield self._join(pending)
+        """All rows in the order of the file; to be called once.
 
-    def _join(self, blocks: list[Block]) -> Chunk:
-        order = [channel.topic for channel in self.channels]
-        blocks = sorted(blocks, key=lambda block: order.index(block.channel.topic))
+        Rows whose last topics are in the next piece of the file wait for them: the recorder never
+        divides a row, but whoever cuts or merges logs may.
+        """
+        assert self._first is not None
+        waiting: dict[str, Block] = {}
+        for block in itertools.chain([self._first], self._blocks):
+            topic = block.channel.topic
+            waiting[topic] = _append(waiting[topic], block) if topic in waiting else block
+            if len(waiting) == len(self.channels):
+                yield self._join(waiting)
+
+    def _join(self, waiting: dict[str, Block]) -> Chunk:
+        """Take those rows out of `waiting` of which all topics are there."""
+        n = min(len(block.rows) for block in waiting.values())
+        blocks = [_part(waiting[channel.topic], slice(n)) for channel in self.channels]
+        for topic, block in list(waiting.items()):
+            if len(block.rows) > n:
+                waiting[topic] = _part(block, slice(n, None))
+            else:
+                del waiting[topic]
         first = blocks[0]
         if any(not np.array_equal(block.rows, first.rows) for block in blocks):
             raise RecordError(f"{self.stream.path}: its topics do not hold the same rows")
@@ -90,6 +99,19 @@ class Steps:
         return Chunk(
             first.rows, first.times_ns, np.hstack([block.values for block in blocks]), asides
         )
+
+
+def _append(block: Block, more: Block) -> Block:
+    return Block(
+        block.channel,
+        np.concatenate((block.times_ns, more.times_ns)),
+        np.concatenate((block.values, more.values)),
+        np.concatenate((block.rows, more.rows)),
+    )
+
+
+def _part(block: Block, rows: slice) -> Block:
+    return Block(block.channel, block.times_ns[rows], block.values[rows], block.rows[rows])
 
 
 class Cuts:
