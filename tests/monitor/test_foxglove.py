@@ -137,15 +137,16 @@ class Session:
     def status(self, status):
         self._socket.send_multipart([stream.STATUS, encode_status(status)])
 
-    async def until(self, condition):
-        """Pass everything on until a condition holds."""
+    async def until(self, condition, turn=True):
+        """Pass everything on until a condition holds; without `turn` the bridge does nothing."""
         deadline = time.monotonic() + 20.0
         while not condition():
             assert time.monotonic() < deadline
             while self._socket.poll(0):
                 self.broadcast.subscribe(self._socket.recv())
             self.send()
-            self.bridge.turn(0)
+            if turn:
+                self.bridge.turn(0)
             await asyncio.sleep(0.002)
 
     def send(self):
@@ -245,8 +246,7 @@ async def test_events_are_log_entries_once_each(session):
 async def test_event_that_arrives_with_a_subscription_is_told_once(session):
     client = await session.client()
     await client.subscribe("/events")
-    while not session.bridge._events.has_sinks():
-        await asyncio.sleep(0.002)
+    await session.until(session.bridge._events.has_sinks, turn=False)
     session.event("sample_late raised: engine")
     session.send()
     session.viewer.take(1000)  # before the bridge serves the subscription
