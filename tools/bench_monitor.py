@@ -112,6 +112,8 @@ class PageClient:
                 self._find(value)
 
     def _take(self, events: list[dict[str, Any]]) -> None:
+        if "state" not in self._ids:  # the document has not come yet
+            return
         for event in events:
             mine = event.get("model", {}).get("id") == self._ids["state"]
             if mine and event.get("attr") == "tags":
