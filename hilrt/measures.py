@@ -90,13 +90,23 @@ def follow_scales(
 
 
 @compiled
-def follow_energy(
+def measure_bond_causes(
+    first: Ints,
+    residual_limit: float,
+    tracking_limit: float,
+    drift_limit: float,
+    scale: Floats,
+    residual: Floats,
+    tracking: Floats,
+    capped: Bools,
+    wanted: Bools,
+    active: Bools,
+    apply: bool,
     power: Floats,
     made: Floats,
     taken: Floats,
     share: Floats,
     elapsed: float,
-    limit: float,
     peak: Floats,
     drift: Floats,
     carried: Floats,
@@ -104,7 +114,10 @@ def follow_energy(
     high: Floats,
     ratio: Floats,
 ) -> None:
-    """Add an interval to the bonds' energies, shape (nb,), and compare drift with what they carry.
+    """Ratios of the causes `OF_BONDS`, whose first checks are `first`, in that order.
+
+    `scale` and `peak` are those of the bonds' power. The interval is added to the energies `drift`
+    and `carried`.
 
     What a bond carries is the range of the energy that has gone through it, to and fro: for an
     oscillation about what the system stores, for a drive what it has delivered. The sum of
@@ -112,11 +125,15 @@ def follow_energy(
     the energy stored has doubled.
     """
     for b in range(len(power)):
+        ratio[first[0] + b] = abs(residual[b] / (scale[b] * residual_limit))
+        ratio[first[1] + b] = abs(tracking[b] / (scale[b] * tracking_limit))
         drift[b] += share[b] * made[b] + taken[b]
         carried[b] += power[b] * elapsed
         low[b], high[b] = min(low[b], carried[b]), max(high[b], carried[b])
-        scale = max(high[b] - low[b], LEAST_STEPS * elapsed * peak[b]) + TINY
-        ratio[b] = abs(drift[b]) / (scale * limit)
+        size = max(high[b] - low[b], LEAST_STEPS * elapsed * peak[b]) + TINY
+        ratio[first[2] + b] = abs(drift[b]) / (size * drift_limit)
+        ratio[first[3] + b] = capped[b] and active[b]
+        ratio[first[4] + b] = wanted[b] and not (active[b] and apply)
 
 
 @compiled

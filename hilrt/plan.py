@@ -136,6 +136,11 @@ class Plan:
         """Whether a step of size `h` [s] is the smallest that the step control may choose."""
         return self.variable_step and h <= self.step_control.minimum
 
+    @cached_property
+    def corrects_elsewhere(self) -> bool:
+        """Whether any bond's effort is corrected otherwise than by energy."""
+        return bool(self.elsewhere.any())
+
     def spurious_shares(self, state: StepState, applied: bool) -> Floats:
         """Share of each bond's residual energy that stays in the system, shape (nb,).
 
@@ -144,7 +149,7 @@ class Plan:
         applied : bool
             Whether the session applies corrections at all.
         """
-        if self.shadow or not applied or not self.elsewhere.any():
+        if self.shadow or not applied or not self.corrects_elsewhere:
             return self.spurious
         inactive = np.zeros(len(self.network.bonds), dtype=bool)
         if state.model is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.measures import follow_energy, follow_scales, measure_always, move_flags
+from hilrt.measures import follow_scales, measure_always, measure_bond_causes, move_flags
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
 
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 ALWAYS: Final = (
     *("connection_defect", "input_limited", "sample_implausible", "alarm"),
     *("sample_late", "rejoined", "clock_uncertain", "event_inside_step"),
+)
+#: Causes that are measured at every tick of every session with bonds, in the order of
+#: `measure_bond_causes`.
+OF_BONDS: Final = (
+    *("power_residual", "tracking_error", "energy_drift"),
+    *("correction_capped", "correction_shadow"),
 )
 #: Causes whose thresholds are relative to a running scale.
 RELATIVE: Final = (
@@ -112,7 +118,15 @@ class Checks:
     @cached_property
     def always(self) -> Ints:
         """First check of each of the causes `ALWAYS`."""
-        starts = [self.groups[self.causes.index(cause)].start for cause in ALWAYS]
+        return self._starts(ALWAYS)
+
+    @cached_property
+    def of_bonds(self) -> Ints:
+        """First check of each of the causes `OF_BONDS`."""
+        return self._starts(OF_BONDS)
+
+    def _starts(self, causes: Sequence[str]) -> Ints:
+        starts = [self.groups[self.causes.index(cause)].start for cause in causes]
         return np.array(starts, dtype=np.intp)
 
     def __len__(self) -> int:
@@ -267,8 +281,6 @@ class Monitor:
             self.peak,
             self.scale,
         )
-        nu, ny = len(state.u_defect), len(state.y)
-        y_scale, p_scale = self.scale[nu : nu + ny], self.scale[nu + ny :]
         # A NaN, where a measure is unknown, compares as false and raises nothing.
         measure_always(
             self.checks.always,
@@ -291,31 +303,13 @@ class Monitor:
             self.ratio,
         )
         if given.has_middle:
+            nu, ny = len(state.u_defect), len(state.y)
+            y_scale = self.scale[nu : nu + ny]
             np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
         if plan.controls.tests:
             np.multiply(state.control.ratio, state.control.failed, out=part["error_estimate"])
-        if len(p_scale):
-            corrected, energy = state.corrected, plan.energy
-            np.divide(corrected.power, p_scale * limits.power_residual, out=part["power_residual"])
-            np.divide(state.tracking, p_scale * limits.tracking, out=part["tracking_error"])
-            np.abs(part["power_residual"], out=part["power_residual"])
-            follow_energy(
-                state.bond_power,
-                corrected.energy,
-                corrected.applied_work,
-                plan.spurious_shares(state, given.apply),
-                given.elapsed,
-                limits.energy_drift,
-                self.peak[nu + ny :],
-                self.drift,
-                self.carried,
-                self.low,
-                self.high,
-                part["energy_drift"],
-            )
-            np.abs(part["tracking_error"], out=part["tracking_error"])
-            part["correction_capped"][:] = corrected.capped & energy.active
-            part["correction_shadow"][:] = energy.wanted & ~(energy.active & given.apply)
+        if len(self.drift):
+            self._measure_bonds(plan, state, given)
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
         part["step_minimum"][0] = plan.at_minimum(state.h_next)
@@ -324,6 +318,34 @@ class Monitor:
             for cause in RELATIVE:
                 part[cause][:] = 0.0
         self._move_flags(given.t, given.elapsed, limits.clear_time)
+
+    def _measure_bonds(self, plan: Plan, state: StepState, given: StepInput) -> None:
+        limits, corrected, energy = plan.reliability, state.corrected, plan.energy
+        first = len(self.scale) - len(self.drift)
+        measure_bond_causes(
+            self.checks.of_bonds,
+            limits.power_residual,
+            limits.tracking,
+            limits.energy_drift,
+            self.scale[first:],
+            corrected.power,
+            state.tracking,
+            corrected.capped,
+            energy.wanted,
+            energy.active,
+            given.apply,
+            state.bond_power,
+            corrected.energy,
+            corrected.applied_work,
+            plan.spurious_shares(state, given.apply),
+            given.elapsed,
+            self.peak[first:],
+            self.drift,
+            self.carried,
+            self.low,
+            self.high,
+            self.ratio,
+        )
 
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
         checks = self.checks
@@ -340,8 +362,9 @@ class Monitor:
             self.seconds,
             self.moved,
         )
-        for i in self.moved[:moved].tolist():
-            self._note_change(t, i)
+        if moved:
+            for i in self.moved[:moved].tolist():
+                self._note_change(t, i)
 
     def _note_change(self, t: float, i: int) -> None:
         c, raised = self.checks.cause_of(i), bool(self.active[i])

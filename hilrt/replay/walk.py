@@ -43,8 +43,7 @@ class Engine:
         derivatives = plan.rows - 1 if plan.taylor else 0
         self._cuts = Cuts(steps.columns, plan.network, derivatives, steps.recorded.where)
         self.names = signal_names(plan)
-        self._row: Floats = np.full(len(self.names), np.nan)
-        self._writer = RowWriter(plan, self._row)
+        self._writer = RowWriter(plan, np.full(len(self.names), np.nan))
         n = len(plan.network.subsystems)
         self.age, self.compute_us, self.wire_us = np.zeros(n), np.zeros(n), np.zeros(n)
 
@@ -52,15 +51,15 @@ class Engine:
         """Take the rows of a chunk, shape (n, signals)."""
         self._cuts.load(values)
 
-    def step(self, i: int, t_ns: int) -> Floats:
-        """Row `i` of the chunk, at `t_ns` [ns], made again; valid until the next."""
+    def step(self, i: int, t_ns: int, row: Floats) -> None:
+        """Row `i` of the chunk, at `t_ns` [ns], made again into `row`, shape (signals,)."""
         plan, state = self.plan, self.state
         given = self._cuts.cut(i, t_ns)
         macro_step(plan, state, given)
         assess(plan, state, given)
         state.monitor.changes.clear()
+        self._writer.row = row
         self._writer.fill(state, given, self, round(state.h_next * 1e9) * 1e-9, 0, 0)
-        return self._row
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ class Walk:
         self._take(chunk.asides)
         self.engine.load(chunk.values)
         made = np.zeros(len(chunk.rows), dtype=bool)
-        values = np.full((len(chunk.rows), len(self._columns)), np.nan)
+        values = np.full((len(chunk.rows), len(self.engine.names)), np.nan)
         times = chunk.times_ns.tolist()
         for i, row in enumerate(chunk.rows.tolist()):
             if self._until_ns is not None and times[i] > self._until_ns:
@@ -189,13 +188,13 @@ class Walk:
             if not ready:
                 self.skipped += 1
                 continue
-            np.take(self.engine.step(i, times[i]), self._columns, out=values[i])
+            self.engine.step(i, times[i], values[i])
             made[i] = True
             self._count(times[i])
             if not self._agrees(row + 1):
                 self.ended = True
                 break
-        return made, values
+        return made, values[:, self._columns]
 
     def _take(self, asides: list[Aside]) -> None:
         for aside in asides:
