@@ -19,6 +19,8 @@ import numpy as np
 from hilrt import Port, Sample, Solver
 from hilrt.solver import Floats, InputPolynomial
 
+#: Processor of the master.
+MASTER = 1
 #: Until a session, a page or a browser is there, s.
 START_S = 300.0
 #: How long a browser on a busy machine may take to answer, s.
@@ -56,7 +58,8 @@ def session_text(channels: int) -> str:
     lines = [
         '[session]\nname = "watched"\nduration = 60.0',
         "[master]\nstep = 0.001\nconnect_timeout = 60.0",
-        'pacing = { spin = "auto", affinity = [1], draft = true, latch = "auto", awake = true }',
+        f'pacing = {{ spin = "auto", affinity = [{MASTER}], draft = true, latch = "auto", '
+        "awake = true }",
     ]
     for name in "ab":
         spawn = f'["hilrt", "solver", "watched_session:Channels", "--param", "n={half}"]'
