@@ -94,8 +94,9 @@ class Exchange:
         # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
         self._physical = [link.physical for link in links]
         self.benches = {link.name for link in links if link.physical}
+        self._remote = [link if isinstance(link, RemoteLink) else None for link in links]
         self._clocks = [
-            link.clock if link.physical and isinstance(link, RemoteLink) else None for link in links
+            link.clock if link is not None and link.physical else None for link in self._remote
         ]
         self._every = [int(every) for every in network.every]
         self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
@@ -120,7 +121,7 @@ class Exchange:
         self.rest_ns = 0
         self.latched = False
         self._open = True  # `start` puts the first samples in
-        self._reporting = [link for link in links if isinstance(link, RemoteLink)]
+        self._reporting = [link for link in self._remote if link is not None]
         self._returns = Returns(network, links)
         #: All remote links share it: one look at its socket serves them all.
         self._hub = self._reporting[0].hub if self._reporting else None
@@ -206,8 +207,7 @@ class Exchange:
         if self._hub is not None:
             self._hub.drain()
         for s, link in enumerate(self.links):
-            arrivals = link.take() if isinstance(link, RemoteLink) else link.poll()
-            if arrivals:
+            if arrivals := link.take():
                 self._parked[s].extend(arrivals)
             if self._parked[s]:
                 self._unpark(s, t_ns)
@@ -218,12 +218,12 @@ class Exchange:
             return
         for _, sample, t_arrived in self._parked[s]:
             self._take(s, sample, t_arrived if self._physical[s] else self._answer_ns[s] * 1e-9)
-            link = self.links[s]
+            link = self._remote[s]
             if s in self._returns.restarted:
                 self._returns.restarted.remove(s)
                 self.given.rejoined[s] = self.given.event[s] = True
                 self.rejoined[s] += 1
-            elif isinstance(link, RemoteLink) and not link.physical:
+            elif link is not None and not self._physical[s]:
                 self.times.keep(s, sample.compute_us, link.round_trip_us, link.way_us, t_arrived)
         self._parked[s].clear()
 
@@ -284,8 +284,7 @@ class Exchange:
 
     def _absence(self, s: int) -> str:
         """Why a subsystem that may come back is away, for a message."""
-        link = self.links[s]
-        absent = link.absent if isinstance(link, RemoteLink) else ""
+        absent = self.links[s].absent
         return f"; it has not come back: {absent}" if absent else ""
 
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
@@ -303,16 +302,17 @@ class Exchange:
                 if backlog is not None:
                     backlog.add(tick, starts[s], steps[s], coefficients, t_ns + own_ns, own_ns)
                     continue
-                if not isinstance(link, RemoteLink):
+                remote = self._remote[s]
+                if remote is None:
                     link.dispatch(tick, starts[s], steps[s], coefficients)
-                elif not link.absent:
-                    ready.append((link, link.encoded(tick, starts[s], steps[s], coefficients)))
+                elif not remote.absent:
+                    data = remote.encoded(tick, starts[s], steps[s], coefficients)
+                    ready.append((remote, data))
                 if not self._physical[s]:
                     self._busy[s] = True
                     self._answer_ns[s] = t_ns + own_ns
         for remote, data in ready:
-            remote.sent_ns = remote.hub.clock()
-            remote.hub.send(remote, data)
+            remote.send_step(data)
         self._send_waiting()  # after all others
 
     def _send_waiting(self) -> None:
@@ -321,9 +321,7 @@ class Exchange:
             if backlog is None or not backlog.waiting or self._busy[s]:
                 continue
             link, interval = self.links[s], backlog.waiting.popleft()
-            if isinstance(link, RemoteLink):
-                link.sent_ns = link.hub.clock()
-            if not isinstance(link, RemoteLink) or not link.absent:
+            if not link.absent:
                 link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
             self._busy[s] = True
             self._answer_ns[s] = interval.end_ns
@@ -425,8 +423,6 @@ class Exchange:
                 backlog = self._backlogs[s]
                 if backlog is not None:
                     backlog.end_ns = t_ns
-                if isinstance(link, RemoteLink):
-                    link.sent_ns = link.hub.clock()
                 link.go_back(self.given.tick, length_ns * 1e-9)
 
     def _owes(self, s: int, t_ns: int) -> bool:

@@ -78,6 +78,8 @@ class Link(abc.ABC):
     can_go_back: bool = False
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
+    #: Why the subsystem cannot be given steps, if it was lost and may come back.
+    absent: str = ""
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf
@@ -150,6 +152,10 @@ class Link(abc.ABC):
 
         Raises `PeerLost` when the subsystem is known to be gone.
         """
+
+    def take(self) -> Sequence[Arrival]:
+        """As `poll`, of what is known without a look at a socket that links share."""
+        return self.poll()
 
     def keep_states(self) -> None:
         """From now on keep the state before each step, for `go_back`."""

@@ -282,15 +282,16 @@ class Master:
         late_ns = marks.done - marks.target if self.clock is not None else 0
         self._assess(given, marks, h_ns)
         self.exchange.run_local()
-        self.row.fill(
-            self.state,
-            given,
-            self.exchange,
-            h_ns * 1e-9,
-            late_ns,
-            marks.done - marks.begun,
-            self.progress.timeline.parts_us,
-        )
+        if self.feed.records:
+            self.row.fill(
+                self.state,
+                given,
+                self.exchange,
+                h_ns * 1e-9,
+                late_ns,
+                marks.done - marks.begun,
+                self.progress.timeline.parts_us,
+            )
         self.exchange.times.count()
         self.exchange.readmit()
         self.snapshots.look(self.state, t_ns)

@@ -245,11 +245,16 @@ class RemoteLink(Link):
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """See `Link.dispatch`; a message that cannot be queued is counted as ``send_lost``."""
-        self.hub.send(self, self.encoded(tick, t, h, coefficients))
+        self.send_step(self.encoded(tick, t, h, coefficients))
 
     def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
-        """What `dispatch` sends; whoever asks for it has the hub send it at once."""
+        """What `dispatch` sends, for `send_step`."""
         return encode(self.step_message(tick=tick, t=t, h=h, coefficients=pack(coefficients)))
+
+    def send_step(self, data: bytes) -> None:
+        """Send a step, and note when."""
+        self.sent_ns = self.hub.clock()
+        self.hub.send(self, data)
 
     def poll(self) -> Sequence[Arrival]:
         """See `Link.poll`."""
@@ -258,7 +263,7 @@ class RemoteLink(Link):
         return self.take()
 
     def take(self) -> Sequence[Arrival]:
-        """As `poll`, of what the hub has handed over: without a look at its socket."""
+        """See `Link.take`: what the hub has handed over."""
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
         if not self._inbox:

@@ -104,7 +104,7 @@ class ZeroMQLink(RemoteLink):
         """See `Link.go_back`."""
         self._tick = tick
         self.computing = True
-        self.send(GoBack(tick=tick, h=h))
+        self.send_step(encode(GoBack(tick=tick, h=h)))
 
     def initialized(self, message: Initialized) -> Sample:
         """Outputs at the start."""

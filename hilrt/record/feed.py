@@ -63,6 +63,8 @@ class Feed:
 
     Attributes
     ----------
+    records : bool
+        Whether anybody gets the rows: else none need be filled.
     row : ndarray, shape (n_signals,)
         The caller fills it in place before each `commit`; values stay until overwritten.
     address : str
@@ -74,6 +76,8 @@ class Feed:
     events_dropped, asides_dropped : int
         Events, and data beside the rows, that could not be handed over.
     """
+
+    records = True
 
     def __init__(
         self,
@@ -249,6 +253,8 @@ class Feed:
 
 class NullFeed(Feed):
     """A feed that records nothing, with the same `row`."""
+
+    records = False
 
     def __init__(self, topics: Sequence[Topic]) -> None:
         self.topics = [topic for topic in topics if topic.signals]
