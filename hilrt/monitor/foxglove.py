@@ -71,6 +71,7 @@ class State(msgspec.Struct):
     duration: float
     tick: int
     missed: int
+    rate_hz: float
     lateness_p50_us: float
     lateness_p99_us: float
     lateness_max_us: float
@@ -298,6 +299,7 @@ class Bridge:
             duration=status.duration,
             tick=status.tick,
             missed=status.missed,
+            rate_hz=status.rate_hz,
             lateness_p50_us=late.p50 if late is not None else nan,
             lateness_p99_us=late.p99 if late is not None else nan,
             lateness_max_us=late.max if late is not None else nan,

@@ -31,6 +31,7 @@ class StatusPublisher:
         self.duration = duration
         self.state = "CONFIGURED"
         self._next_ns = 0
+        self._looked_ns = self._looked_steps = 0
         self._announced: Status | None = None
 
     def announce(self, state: str, message: str = "") -> None:
@@ -55,9 +56,16 @@ class StatusPublisher:
         if now < self._next_ns:
             return
         self._next_ns = now + PERIOD_NS
-        self.telemetry.publish(self._look(master, given))
+        self.telemetry.publish(self._look(master, given, self._rate(master.progress.steps, now)))
 
-    def _look(self, master: Master, given: StepInput) -> Status:
+    def _rate(self, steps: int, now_ns: int) -> float:
+        """Macro steps per second of wall time since the last look, 1/s; 0 at the first."""
+        elapsed_ns = now_ns - self._looked_ns if self._looked_ns else 0
+        done = steps - self._looked_steps
+        self._looked_ns, self._looked_steps = now_ns, steps
+        return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
+
+    def _look(self, master: Master, given: StepInput, rate_hz: float) -> Status:
         state, progress, exchange = master.state, master.progress, master.exchange
         outputs = master.plan.network.outputs
         energy, tables = state.energy, master.plan.network.bonds.tables
@@ -69,6 +77,7 @@ class StatusPublisher:
             duration=self.duration,
             tick=given.tick,
             missed=progress.missed,
+            rate_hz=rate_hz,
             lateness_us=None
             if lateness is None
             else Percentiles(lateness["p50"], lateness["p99"], lateness["max"]),

@@ -49,6 +49,7 @@ class PeerStatus(msgspec.Struct):
 class Status(msgspec.Struct, kw_only=True):
     """One look at a session. Times `t` and `duration` are session time, s.
 
+    `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
     `shadow`: corrections are computed and not applied. Without `values` it announces a change of
     state: watchers keep showing the rest as it was.
     """
@@ -59,6 +60,7 @@ class Status(msgspec.Struct, kw_only=True):
     duration: float = 0.0
     tick: int = 0
     missed: int = 0
+    rate_hz: float = 0.0
     lateness_us: Percentiles | None = None
     values: dict[str, float] = {}
     units: dict[str, str] = {}

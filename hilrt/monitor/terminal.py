@@ -74,6 +74,8 @@ def plain_line(status: Status) -> str:
     """The same in one line."""
     share = f" ({100 * status.t / status.duration:.0f} %)" if status.duration > 0 else ""
     parts = [f"{status.session}: {status.state}", f"{status.t:.1f} of {status.duration:g} s{share}"]
+    if status.rate_hz > 0:
+        parts.append(f"{number(status.rate_hz)} Hz")
     if status.lateness_us is not None:
         parts.append(f"late p99 {status.lateness_us.p99:.0f} µs")
         parts.append(f"missed {status.missed} of {status.tick}")
@@ -107,7 +109,8 @@ def _progress(status: Status) -> RenderableType:
     row.add_column(justify="right", no_wrap=True)
     total = status.duration if status.duration > 0 else None
     bar = ProgressBar(total=total, completed=min(status.t, total or status.t))
-    row.add_row(bar, f"{status.t:.1f} / {status.duration:g} s")
+    rate = f"   {number(status.rate_hz)} Hz" if status.rate_hz > 0 else ""
+    row.add_row(bar, f"{status.t:.1f} / {status.duration:g} s{rate}")
     return row
 
 

@@ -38,6 +38,7 @@ class SessionCollector(Collector):
         yield state
         yield GaugeMetricFamily("hilrt_time_seconds", "Session time.", status.t)
         yield CounterMetricFamily("hilrt_ticks", "Ticks.", status.tick)
+        yield GaugeMetricFamily("hilrt_rate_hertz", "Macro steps per second.", status.rate_hz)
         yield CounterMetricFamily("hilrt_missed_ticks", "Ticks past their deadline.", status.missed)
         yield GaugeMetricFamily("hilrt_shadow", "1: no correction acts.", float(status.shadow))
         if status.lateness_us is not None:

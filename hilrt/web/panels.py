@@ -90,6 +90,8 @@ def state_html(viewer: Viewer) -> str:
             f"lateness {late.p50:.0f} µs median, {late.p99:.0f} p99, {late.max:.0f} max · "
             f"missed {status.missed:,} of {status.tick:,} ticks"
         )
+    if status.rate_hz > 0:
+        timing = f"{number(status.rate_hz)} Hz · {timing}"
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'

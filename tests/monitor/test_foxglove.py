@@ -37,6 +37,7 @@ STATUS = Status(
     session="engine",
     state="RUNNING",
     t=1.5,
+    rate_hz=998.7,
     lateness_us=Percentiles(60.0, 180.0, 400.0),
     values={"engine.torque": 1.0},
     flags=[Flag("sample_late", "vehicle")],
@@ -264,7 +265,7 @@ async def test_state_with_flags_bonds_and_peers(session):
     await session.until(lambda: client.data["/state"])
     (state,) = client.texts("/state")
     assert (state["session"], state["state"], state["t"]) == ("engine", "RUNNING", 1.5)
-    assert state["lateness_p99_us"] == 180.0
+    assert (state["rate_hz"], state["lateness_p99_us"]) == (998.7, 180.0)
     assert state["flags"] == [{"cause": "sample_late", "where": "vehicle"}]
     assert state["bonds"][0]["power_w"] == 25_000.0
     assert state["bonds"][0]["tracking_energy_j"] is None  # JSON has no NaN

@@ -11,9 +11,12 @@ import time
 
 import msgspec
 import pytest
+import zmq
 from rich.console import Console
 
 from hilrt.monitor import terminal
+from hilrt.monitor.commands import KEY_VARIABLE, Reply, decode_command, encode
+from hilrt.monitor.keys import HELP
 from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import (
     BondStatus,
@@ -39,6 +42,7 @@ RUNNING = Status(
     duration=30.0,
     tick=12_340,
     missed=23,
+    rate_hz=998.7,
     lateness_us=Percentiles(62.0, 180.0, 412.0),
     values={"engine.torque": 123.456, "vehicle.pedal": float("nan")},
     units={"engine.torque": "N*m"},
@@ -64,7 +68,7 @@ def test_live_view_shows_the_session():
     text = text_of(live_view(RUNNING))
     for part in (
         "engine-in-the-loop  RUNNING",
-        "12.3 / 30 s",
+        "12.3 / 30 s   998.7 Hz",
         "62 µs median, 180 p99, 412 max",
         "missed 23 of 12,340 ticks",
         "so far degraded",
@@ -94,6 +98,7 @@ def test_small_plots_stand_beside_the_values():
 def test_plain_line_is_one_line():
     line = plain_line(RUNNING)
     assert "12.3 of 30 s (41 %)" in line
+    assert "| 998.7 Hz |" in line
     assert "late p99 180 µs" in line
     assert "\n" not in line
 
@@ -107,6 +112,11 @@ def test_session_in_virtual_time_has_no_lateness():
     status = Status(session="s", state="RUNNING", t=1.0, duration=0.0, tick=3)
     assert "lateness" not in text_of(live_view(status))
     assert "late p99" not in plain_line(status)
+
+
+def test_rate_that_is_not_known_yet_is_not_shown():
+    status = msgspec.structs.replace(RUNNING, rate_hz=0.0)
+    assert "Hz" not in text_of(live_view(status)) + plain_line(status)
 
 
 def test_announcement_keeps_the_values():
@@ -179,23 +189,47 @@ def read_pty(fd, until, deadline_s=20.0):
     return shown
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("way", ["stopped", "terminated"])
-def test_view_in_a_terminal_gives_the_cursor_back(way):
+def resize(fd, rows, columns):
+    """Give a pseudo-terminal a size."""
     import fcntl
-    import pty
     import struct
     import termios
 
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+@contextlib.contextmanager
+def view_in_a_terminal(address, *options, rows=24, columns=80, **environment):
+    """The view's process in a pseudo-terminal, and our end of that."""
+    import pty
+
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color"}
+    resize(theirs, rows, columns)
+    environment = {**os.environ, "TERM": "xterm-256color", **environment}
     environment.pop("NO_COLOR", None)
-    with publishing(STOPPED) as (address, stop):
-        process = subprocess.Popen(
-            command(address), stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-        )
-        os.close(theirs)
+    process = subprocess.Popen(
+        [*command(address), *options], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    try:
+        yield process, ours
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+TERMINAL = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+
+@TERMINAL
+@pytest.mark.parametrize("way", ["stopped", "terminated"])
+def test_view_in_a_terminal_gives_the_cursor_back(way):
+    with (
+        publishing(STOPPED) as (address, stop),
+        view_in_a_terminal(address, rows=30, columns=100) as (process, ours),
+    ):
         shown = read_pty(ours, b"deadline missed")
         process.send_signal(signal.SIGINT)  # Ctrl-C is for the session
         shown += read_pty(ours, b"engine.torque")
@@ -205,42 +239,73 @@ def test_view_in_a_terminal_gives_the_cursor_back(way):
         else:
             process.terminate()
         shown += read_pty(ours, b"")
-        assert process.wait(timeout=10) == 0
-    os.close(ours)
     assert b"RUNNING" in shown
     assert b"\x1b[?25l" in shown  # the cursor was hidden
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")  # and is back
     assert b"Traceback" not in shown
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@TERMINAL
 def test_view_follows_the_size_of_its_terminal():
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    def resize(columns):
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    ours, theirs = pty.openpty()
-    resize(80)
-    environment = {**os.environ, "TERM": "xterm-256color"}
-    with publishing(STOPPED) as (address, stop):
-        process = subprocess.Popen(
-            command(address), stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-        )
+    with (
+        publishing(STOPPED) as (address, stop),
+        view_in_a_terminal(address) as (_, ours),
+    ):
         narrow = read_pty(ours, b"deadline missed").decode()
-        resize(120)
+        resize(ours, 24, 120)
         wide = read_pty(ours, ("─" * 100).encode()).decode()
         stop.set()
         read_pty(ours, b"\x1b[?25h")
-        assert process.wait(timeout=20) == 0
-    os.close(theirs)
-    os.close(ours)
     assert "─" * 50 in narrow
     assert "─" * 80 not in narrow
     assert "─" * 100 in wide
+
+
+class Obeying:
+    """The session's side of the keys: takes one command at a time and says that it was obeyed."""
+
+    def __init__(self):
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        port = self._socket.bind_to_random_port("tcp://127.0.0.1")
+        self.address = f"tcp://127.0.0.1:{port}"
+
+    def obey(self, answer):
+        assert self._socket.poll(20_000), "no command has come"
+        *envelope, frame = self._socket.recv_multipart()
+        self._socket.send_multipart([*envelope, encode(Reply(True, answer))])
+        return decode_command(frame)
+
+    def close(self):
+        self._context.destroy(linger=0)
+
+
+@TERMINAL
+def test_keys_operate_the_session_from_a_terminal_of_80_columns():
+    session = Obeying()
+    with (
+        contextlib.closing(session),
+        publishing(STOPPED) as (address, stop),
+        view_in_a_terminal(address, "--commands", session.address, **{KEY_VARIABLE: "a-key"}) as (
+            _,
+            ours,
+        ),
+    ):
+        assert HELP.encode() in read_pty(ours, HELP.encode())
+        for keys, action, text in (
+            ("a", "arm", ""),
+            ("s", "safe", ""),
+            ("h", "shadow", ""),
+            ("mknock\r", "mark", "knock"),
+            ("qq", "stop", ""),
+        ):
+            os.write(ours, keys.encode())
+            obeyed = session.obey(f"did {action}")
+            assert (obeyed.action, obeyed.text, obeyed.key) == (action, text, "a-key")
+            answer = f"did {action}".encode()
+            assert answer in read_pty(ours, answer)
+        stop.set()
+        read_pty(ours, b"\x1b[?25h")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts too slowly there")

@@ -34,6 +34,7 @@ def test_numbers_are_those_of_the_status():
     assert found["hilrt_state", "RUNNING"] == 1.0
     assert found["hilrt_state", "FAULT"] == 0.0
     assert found["hilrt_missed_ticks_total",] == 3.0
+    assert found["hilrt_rate_hertz",] == 999.4
     assert found["hilrt_lateness_seconds", "0.99"] == pytest.approx(180e-6)
     assert found["hilrt_flags", "sample_late"] == 1.0
     assert found["hilrt_late_samples_total", "vehicle"] == 12.0

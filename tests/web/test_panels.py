@@ -82,7 +82,7 @@ def test_names_are_escaped(look):
 
 def test_state_tells_time_and_timing(look):
     html = panels.state_html(look(changed(shadow=True)))
-    for part in ("RUNNING", "12.0", "/ 30 s", "missed 3 of 12,000 ticks", "SHADOW"):
+    for part in ("RUNNING", "12.0", "/ 30 s", "999.4 Hz", "missed 3 of 12,000 ticks", "SHADOW"):
         assert part in html
 
 

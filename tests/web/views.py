@@ -33,6 +33,7 @@ RUNNING = Status(
     duration=30.0,
     tick=12_000,
     missed=3,
+    rate_hz=999.4,
     lateness_us=Percentiles(60.0, 180.0, 400.0),
     values={"engine.torque": 123.456},
     units={"engine.torque": "N*m"},

@@ -1,0 +1,70 @@
+"""What the master tells of itself, and how often."""
+
+import numpy as np
+import pytest
+
+from hilrt.clock import VirtualClock
+from hilrt.master import Master
+from hilrt.monitor import status
+from hilrt.monitor.status import PERIOD_NS, StatusPublisher
+from hilrt.record.feed import NullFeed
+from hilrt.signals import build_topics
+from hilrt.solver import Port
+from tests.stepping import MemoryLink, Recorded, Stepping
+
+MS = 1_000_000
+EPOCH = 5_000_000_000
+
+
+class Told:
+    """Keeps what is published."""
+
+    def __init__(self):
+        self.statuses = []
+
+    def publish(self, told):
+        self.statuses.append(told)
+
+
+@pytest.fixture
+def master(monkeypatch):
+    """A master on a virtual clock, with a step of 1 ms."""
+    clock = VirtualClock(EPOCH)
+    monkeypatch.setattr(status, "monotonic_ns", clock.now_ns)
+    link = MemoryLink("a", Recorded({"y": np.sin}, [Port("u")]))
+    s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
+    publisher = StatusPublisher(Told(), "test", 1.0)
+    feed = NullFeed(build_topics(s.plan))
+    return Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=MS // 5)
+
+
+async def test_status_comes_every_period_with_the_rate_between(master):
+    await master.run(1000 * MS, EPOCH)
+    told = master.publisher.telemetry.statuses
+    assert np.diff([one.t for one in told]) == pytest.approx(PERIOD_NS * 1e-9)
+    assert told[0].rate_hz == 0.0  # nothing to compare with
+    assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
+
+
+async def test_rate_counts_the_steps_that_were_made(master):
+    """Not the ticks: those that were skipped have passed, too."""
+    cut = master.exchange.cut
+
+    def slow_cut(tick, t_ns, elapsed_ns):
+        master.clock.advance(7 * MS // 2)
+        return cut(tick, t_ns, elapsed_ns)
+
+    master.exchange.cut = slow_cut
+    await master.run(1000 * MS, EPOCH)
+    told = master.publisher.telemetry.statuses
+    assert told[-1].missed > 500
+    assert [one.rate_hz for one in told[1:]] == pytest.approx((len(told) - 1) * [1e3 / 3.5])
+
+
+def test_announcement_is_repeated_until_the_next(master):
+    publisher = master.publisher
+    publisher.repeat()  # nothing has been said
+    publisher.announce("CONNECTED", "waiting for engine")
+    publisher.repeat()
+    told = publisher.telemetry.statuses
+    assert [(one.state, one.message) for one in told] == 2 * [("CONNECTED", "waiting for engine")]
