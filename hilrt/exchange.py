@@ -255,7 +255,8 @@ class Exchange:
             given.dy[:n, part] = sample.dy[:n]
         if sample.realised is not None:
             given.realised[inputs] = sample.realised
-        given.event[s] |= sample.event_t is not None
+        if sample.event_t is not None:
+            given.event[s] = True
         self.compute_us[s] = sample.compute_us
         if self._physical[s]:
             valid = given.t_valid[part]

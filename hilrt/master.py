@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal
 
+import numpy as np
+
 from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
 from hilrt.draft import Draft
@@ -230,20 +232,16 @@ class Master:
             pursuit.result()  # raises what it has found out
 
     def _note_timing(self, given: StepInput, marks: Marks) -> None:
-        progress, late = self.progress, marks.done - marks.target
+        progress, late_ns = self.progress, marks.done - marks.target
         progress.compute.add(marks.done - marks.begun)
-        missed = self.clock is not None and late > self.deadline_ns
+        missed = self.clock is not None and late_ns > self.deadline_ns
         progress.missed += missed
         given.missed = missed or self._overran  # what passed before this tick raises the flag, too
         if self.clock is not None:
-            progress.lateness.add(late)
-        names = self.plan.network.subsystems
+            progress.lateness.add(late_ns)
+        names, late = self.plan.network.subsystems, given.late
         progress.timeline.add(
-            given.tick,
-            given.t,
-            marks,
-            missed,
-            [names[s] for s, is_late in enumerate(given.late.tolist()) if is_late],
+            given.tick, given.t, marks, missed, lambda: [names[s] for s in np.flatnonzero(late)]
         )
 
     def _overrun(self, clock: Clock, grid: Grid, t_ns: int, duration_ns: int) -> tuple[Grid, int]:

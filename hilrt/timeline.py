@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -102,7 +103,7 @@ class Timeline:
         t: float,
         marks: Marks,
         missed: bool,
-        late: list[str],
+        late: Callable[[], list[str]],
     ) -> None:
         """Enter a tick whose inputs are on the wire.
 
@@ -113,8 +114,8 @@ class Timeline:
         marks : Marks
         missed : bool
             Whether it missed its deadline.
-        late : list of str
-            Subsystems whose samples were late.
+        late : callable
+            Gives the subsystems whose samples were late; asked where the tick is kept.
         """
         target, begun, cut, stepped, done = marks
         parts = (max(begun - target, 0), cut - begun, stepped - cut, done - stepped)
@@ -134,7 +135,7 @@ class Timeline:
         if slow:
             wake, taken, step, sent, slack = self.parts_us
             slow_tick = SlowTick(
-                tick, t, lateness * 1e-3, wake, taken, step, sent, slack, cause, late
+                tick, t, lateness * 1e-3, wake, taken, step, sent, slack, cause, late()
             )
             entry = (lateness, tick, slow_tick)
             push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace

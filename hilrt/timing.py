@@ -11,6 +11,7 @@ from hilrt.solver import Floats
 
 _PER_DECADE = 200  # neighbouring bins differ by 1.2 %
 _DECADES = 9  # 1 ns to 1 s
+_LONGEST_NS = 10**_DECADES
 
 
 class Quantiles(TypedDict):
@@ -29,20 +30,30 @@ class Distribution:
     def __init__(self) -> None:
         self.counts = [0] * (_PER_DECADE * _DECADES + 1)
         self.max_ns = 0
-        self.n = 0
+
+    @property
+    def n(self) -> int:
+        """How many times were counted."""
+        return sum(self.counts)
 
     def add(self, ns: int) -> None:
         """Count one time, ns; below 1 ns counts as 1 ns, above 1 s as 1 s."""
-        self.n += 1
-        self.max_ns = max(self.max_ns, ns)
-        index = int(math.log10(ns) * _PER_DECADE) if ns > 1 else 0
-        self.counts[min(index, _PER_DECADE * _DECADES)] += 1
+        # Several at every tick: comparisons are faster than `min` and `max`.
+        if ns > self.max_ns:
+            self.max_ns = ns
+        if ns >= _LONGEST_NS:
+            self.counts[-1] += 1
+        elif ns > 1:
+            self.counts[int(math.log10(ns) * _PER_DECADE)] += 1
+        else:
+            self.counts[0] += 1
 
     def quantile_us(self, q: float) -> float:
         """Quantile `q` in [0, 1], µs; 0 before the first value."""
-        if self.n == 0:
+        counts = np.cumsum(self.counts)
+        if counts[-1] == 0:
             return 0.0
-        rank = int(np.searchsorted(np.cumsum(self.counts), q * self.n))
+        rank = int(np.searchsorted(counts, q * counts[-1]))
         upper_ns: float = 10.0 ** ((rank + 1) / _PER_DECADE)
         return min(upper_ns, self.max_ns) * 1e-3
 

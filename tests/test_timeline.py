@@ -10,7 +10,7 @@ def add(timeline, tick, *parts, target=None, missed=False, late=()):
     marks = [tick * 1000 * US if target is None else target]
     for part in parts:
         marks.append(marks[-1] + part * US)
-    timeline.add(tick, tick * 1e-3, Marks(*marks), missed, list(late))
+    timeline.add(tick, tick * 1e-3, Marks(*marks), missed, lambda: list(late))
     return marks[-1]
 
 
