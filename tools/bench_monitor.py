@@ -1,7 +1,7 @@
-"""What watching costs the master, and how soon a flag is on the page.
+"""What watching costs the master, how soon a flag is on the page, and how soon the page is there.
 
     python tools/bench_monitor.py [--json] [--pairs 5] [--duration 40] [--channels 200]
-                                  [--faults 5] [--set KEY=VALUE …]
+                                  [--faults 5] [--loads 5] [--set KEY=VALUE …]
 
 *Cost*: two solver processes with 200 outputs together at 1 kHz, alternately without any monitor
 and watched: relay, web page, three clients of the page (WebSocket, niced, echoing as a browser
@@ -14,20 +14,21 @@ Goal: a median of at most 1.1 times that without, and no more missed ticks than 
 time of the raised flag is the log's, that of the lamp the browser's, in the frame in which it is
 drawn; one machine, one wall clock. Goal: 0.5 s. Faults while the flag is up already do not count.
 
+*Start*: the page is loaded again and again while the session runs. The time is the browser's, from
+the start of the navigation until the lamp has been drawn with a state; the first load has nothing
+in the browser's cache. Goal: 2 s.
+
 Times depend on what else the machine does; the pairs alternate, so that ratios mean something.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import math
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -35,13 +36,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zmq
-from watched_session import MASTER, Run, browser, until
+from audience import Audience
+from watched_session import Run, browser, until
 
 import hilrt
 
-NICE = 10
-CLIENTS = 3
 TIME_OVER_DURATION_S = 300.0
 #: How long a solver stands still, and how long it then runs, s.
 FAULT_S, PAUSE_S = 0.5, 3.0
@@ -53,135 +52,17 @@ WATCH_LAMP = """
   lamp.properties.text.change.connect(() =>
     requestAnimationFrame(() => window.lamps.push([Date.now() / 1e3, lamp.text])));
 """
-
-
-# -- those who watch -----------------------------------------------------------------------------
-
-
-class PageClient:
-    """Follows the page over its WebSocket as a browser does: reads every message, echoes updates.
-
-    A message has frames of JSON: header, metadata, content, then those with binary data.
-    """
-
-    def __init__(self) -> None:
-        self.updates = 0
-        self._ids: dict[str, str] = {}
-        self._number = 0
-
-    async def follow(self, address: str) -> None:
-        """From connecting to the server's end."""
-        from bokeh.util.token import generate_jwt_token, generate_session_id
-        from tornado.websocket import websocket_connect
-
-        token = generate_jwt_token(generate_session_id())
-        self._socket = await websocket_connect(
-            f"{address.replace('http', 'ws')}/ws", subprotocols=["bokeh", token]
-        )
-        while (header := await self._frame()) is not None:
-            await self._frame()
-            content = await self._frame()
-            for _ in range(2 * header.get("num_buffers", 0)):
-                await self._socket.read_message()
-            if header["msgtype"] == "ACK":
-                self._ask("PULL-DOC-REQ", {})
-            elif header["msgtype"] == "PULL-DOC-REPLY":
-                self._find(content)
-                print("ready", flush=True)
-            elif header["msgtype"] == "PATCH-DOC" and content is not None:
-                self._take(content["events"])
-
-    async def _frame(self) -> Any:
-        text = await self._socket.read_message()
-        return None if text is None else json.loads(text)
-
-    def _ask(self, kind: str, content: dict[str, Any]) -> None:
-        self._number += 1
-        header = {"msgid": str(self._number), "msgtype": kind}
-        for part in (header, {}, content):
-            self._socket.write_message(json.dumps(part))
-
-    def _find(self, node: Any) -> None:
-        """Identifiers of the models that have a name."""
-        if isinstance(node, dict):
-            name = (node.get("attributes") or {}).get("name")
-            if name and "id" in node:
-                self._ids[name] = node["id"]
-            for value in node.values():
-                self._find(value)
-        elif isinstance(node, list):
-            for value in node:
-                self._find(value)
-
-    def _take(self, events: list[dict[str, Any]]) -> None:
-        if "state" not in self._ids:  # the document has not come yet
-            return
-        for event in events:
-            mine = event.get("model", {}).get("id") == self._ids["state"]
-            if mine and event.get("attr") == "tags":
-                self.updates += 1
-                echo = {"kind": "ModelChanged", "model": {"id": self._ids["answer"]},
-                        "attr": "tags", "new": event["new"]}  # fmt: skip
-                self._ask("PATCH-DOC", {"events": [echo]})
-
-
-def page_client(address: str) -> None:
-    """Follow the page until it ends; says how many updates came."""
-    os.nice(NICE)
-    leave_master_alone()
-    client = PageClient()
-    asyncio.run(client.follow(address))
-    print(client.updates, flush=True)
-
-
-def leave_master_alone() -> None:
-    """Stand for a machine elsewhere: off the processor that the session gives its master."""
-    if hasattr(os, "sched_setaffinity") and len(others := os.sched_getaffinity(0) - {MASTER}):
-        os.sched_setaffinity(0, others)
-
-
-def subscriber(address: str) -> None:
-    """Subscribe to everything; the parent freezes this process when it says so."""
-    leave_master_alone()
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket: zmq.Socket[bytes] = context.socket(zmq.SUB)
-    socket.setsockopt(zmq.SUBSCRIBE, b"")
-    socket.connect(address)
-    socket.recv_multipart()
-    print("ready", flush=True)
-    while True:
-        socket.recv_multipart()
-
-
-class Audience:
-    """Clients of the page and a frozen subscriber, in processes of their own."""
-
-    def __init__(self, run: Run) -> None:
-        self.frozen = self._start("--subscriber", run.telemetry)
-        self.clients = [self._start("--page-client", run.page) for _ in range(CLIENTS)]
-
-    def gather(self) -> None:
-        """Until all are there; then the subscriber freezes."""
-        for process in (self.frozen, *self.clients):
-            assert process.stdout is not None
-            if process.stdout.readline().strip() != "ready":
-                sys.exit("a client of the page did not connect")
-        self.frozen.send_signal(signal.SIGSTOP)
-
-    @staticmethod
-    def _start(option: str, address: str) -> subprocess.Popen[str]:
-        command = [sys.executable, __file__, option, address]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    def updates(self) -> list[int]:
-        """Updates of the page that each client took; waits for their end."""
-        return [int(client.communicate(timeout=30.0)[0]) for client in self.clients]
-
-    def close(self) -> None:
-        """End what still runs."""
-        for process in (self.frozen, *self.clients):
-            process.kill()
-            process.communicate()
+#: `lampAt` becomes the time since the navigation's start [ms] after the frame with the first state.
+WATCH_START = """
+  const look = () => {
+    const lamp = window.Bokeh?.documents[0]?.get_model_by_name("lamp");
+    const view = lamp && window.Bokeh.index.find_one(lamp);
+    const shown = view?.shadow_el?.querySelector(".lamp")?.textContent;
+    if (!shown || shown.includes("NO DATA")) requestAnimationFrame(look);
+    else requestAnimationFrame(() => { window.lampAt = performance.now(); });
+  };
+  requestAnimationFrame(look);
+"""
 
 
 @contextlib.contextmanager
@@ -323,30 +204,45 @@ def delays(
     }
 
 
+# -- start ---------------------------------------------------------------------------------------
+
+
+def load_times(folder: Path, options: argparse.Namespace) -> list[float]:
+    """Load the page `loads` times; from each navigation's start until the lamp shows a state, s."""
+    duration = 60.0 + options.loads * 60.0
+    given = folder, options.channels, duration, True, FLAG_STEP, *options.overrides
+    times: list[float] = []
+    with running(*given) as run:
+        run.until_page()
+        run.until_running()
+        with browser(folder / "browser", run.page, WATCH_START) as driver:
+            while len(times) < options.loads:
+                shown = until(lambda: driver.execute_script("return window.lampAt"), "lamp")
+                times.append(1e-3 * float(shown))
+                time.sleep(PAUSE_S)
+                driver.get(run.page)
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--pairs", type=int, default=5, help="0: only the flag")
+    parser.add_argument("--pairs", type=int, default=5, help="0: no cost")
     parser.add_argument("--duration", type=float, default=40.0, help="session time of a run, s")
     parser.add_argument("--settle", type=float, default=15.0, help="not counted at the start, s")
     parser.add_argument("--channels", type=int, default=200)
-    parser.add_argument("--faults", type=int, default=5, help="0: only the cost")
+    parser.add_argument("--faults", type=int, default=5, help="0: no flag")
+    parser.add_argument("--loads", type=int, default=5, help="0: no start of the page")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument("--page-client", help=argparse.SUPPRESS)
-    parser.add_argument("--subscriber", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.page_client:
-        page_client(options.page_client)
-        return
-    if options.subscriber:
-        subscriber(options.subscriber)
-        return
     result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if options.pairs:
             result["cost"] = cost(Path(folder), options)
         if options.faults:
             result["flag"] = flag_delays(Path(folder) / "flag", options)
+        if options.loads:
+            result["start_s"] = load_times(Path(folder) / "start", options)
     if options.json:
         print(json.dumps(result, indent=1))
         return
@@ -361,6 +257,9 @@ def main() -> None:
         flags = [f"{1e3 * t:.0f}" for t in result["flag"]["fault_to_flag_s"]]
         print(f"fault to flag {', '.join(flags)} ms, flag to page {', '.join(shown)} ms; "
               f"{result['flag']['counted']} of {result['flag']['faults']} faults")  # fmt: skip
+    if "start_s" in result:
+        first, *again = (f"{t:.2f}" for t in result["start_s"])
+        print(f"navigation to lamp {first} s at first, then {', '.join(again)} s")
 
 
 if __name__ == "__main__":

@@ -217,8 +217,11 @@ def rss_mb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def browser(folder: Path, address: str) -> Iterator[Any]:
-    """The page in a headless Chromium, once it is drawn; a selenium driver."""
+def browser(folder: Path, address: str, script: str = "") -> Iterator[Any]:
+    """The page in a headless Chromium, once it is drawn; a selenium driver.
+
+    `script` runs in every document before its own scripts.
+    """
     from selenium import webdriver
 
     if not (BROWSER and DRIVER):
@@ -231,6 +234,8 @@ def browser(folder: Path, address: str) -> Iterator[Any]:
     driver.command_executor.client_config.timeout = BROWSER_S
     driver.set_script_timeout(BROWSER_S)
     try:
+        if script:
+            driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
         driver.get(address)
         drawn = "return !!(window.Bokeh && Bokeh.documents.length)"
         until(lambda: driver.execute_script(drawn), "page in the browser")

@@ -65,8 +65,11 @@ class Page:
         self._released = False
         self._stop_until = 0.0
         self._shown: dict[str, object] = {}
-        self._build()
+        roots = self._build()
         self._update()
+        with document.models.freeze():  # else all that is there is searched for models every time
+            for root in roots:
+                document.add_root(root)
         self._sent = self._echoed = 0
         self._sent_at = 0.0
         self._follow_client()
@@ -98,17 +101,15 @@ class Page:
 
     # -- models -----------------------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build(self) -> list[Any]:
         self.parts = {name: self._div(name) for name in ("lamp", "state", "values", "bonds",
                                                          "peers", "graph", "answer")}  # fmt: skip
-        roots: list[Any] = list(self.parts.values())
-        roots += [self._plot_area(), self._timing_area(), self._events(), self._controls()]
-        for root in roots:
-            self.document.add_root(root)
+        areas = [self._plot_area(), self._timing_area(), self._events(), self._controls()]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         style = (FOLDER / "page.css").read_text(encoding="utf-8")
         self.document.template_variables["style"] = style
+        return [*self.parts.values(), *areas]
 
     def _div(self, name: str) -> Div:
         return Div(
@@ -241,8 +242,10 @@ class Page:
             self.names = list(self.history.names)
             self.document.title = f"{head.session} – hilrt"
             self.choice.options = self.names
-            self.choice.value = first_signals(head.topology.bonds, self.names)
-            self._choose()
+            chosen = first_signals(head.topology.bonds, self.names)
+            if self.choice.value == chosen:
+                self._choose()  # the same names of another session: nothing else would
+            self.choice.value = chosen
         allowed = set(head.control)
         for action, button in self.buttons.items():
             self._set(button, disabled=action not in allowed)
