@@ -188,6 +188,8 @@ class Master:
                 if self.jacobians is not None and not self.stopping():
                     await self.jacobians.look(tick, t_ns * 1e-9, self.state.measured[0])
                 await self._breathe(tick)
+            if elapsed_ns:  # as long as it was in the end: a discontinuity may have cut it
+                self.progress.count_step(elapsed_ns)
             if self.stopping():
                 return End.INTERRUPTED
             begun = self._now()
@@ -215,7 +217,6 @@ class Master:
             elapsed_ns = t_ns - before
             # Event points count, too: there is one rate then, and no use of the grid's numbers.
             tick += 1 if self.plan.variable_step else max(1, elapsed_ns // self.step_ns)
-            self.progress.count_step(elapsed_ns)
 
     async def _sleep_until(self, clock: Clock, target_ns: int) -> None:
         """Sleep; solvers that are behind get what they missed meanwhile."""

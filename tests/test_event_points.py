@@ -92,6 +92,8 @@ class StubbornIntegral(Integral):
 class Rows(NullFeed):
     """Keeps the rows."""
 
+    records = True
+
     def __init__(self, topics) -> None:
         super().__init__(topics)
         self.told: list[tuple[str, str]] = []
@@ -154,6 +156,9 @@ async def test_the_event_is_a_communication_point_and_the_grid_goes_on():
     assert across == []
     assert master.events.count == 1
     assert rows["cut:rest"][4] == pytest.approx(0.04 - JUMP)
+    done = master.progress
+    assert (done.steps, done.max_h) == (11, 10_000_000)
+    assert done.min_h == pytest.approx(3_300_000, abs=1)
 
 
 async def test_an_output_with_feedthrough_forgets_its_past_a_point_later():
