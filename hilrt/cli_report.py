@@ -20,7 +20,8 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write the page about a session from its log alone; --json prints its numbers instead."""
-    from hilrt.analyze.report import read_digest, write_report
+    from hilrt.analyze.digest import read_digest
+    from hilrt.analyze.report import write_report
 
     with bad_input():
         file = locate(log)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.differences import PARTED, Difference, differences
+from hilrt.analyze.digest import Digest, read_digest
 from hilrt.analyze.page import escape, render, table
-from hilrt.analyze.report import Digest, read_digest, save
+from hilrt.analyze.report import save
 from hilrt.errors import RecordError
 from hilrt.wording import number, words
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.record.reader import Block, LogStream
+from hilrt.record.reader import Block, Channel, LogStream
 from hilrt.solver import Floats
 
 #: Rows of a topic that are taken together: a numpy call costs more than a hundred values.
@@ -144,6 +144,39 @@ class Envelope:
         return rows
 
 
+class Envelopes:
+    """An `Envelope` for every topic.
+
+    Parameters
+    ----------
+    limit : int
+        As of `Envelope`.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._of: dict[str, Envelope] = {}
+
+    def add(self, block: Block) -> None:
+        """Take the next rows of a topic."""
+        topic = block.channel.topic
+        if topic not in self._of:
+            self._of[topic] = Envelope(len(block.channel.signals), self._limit)
+        self._of[topic].add(block)
+
+    def curves(self, channels: Iterable[Channel]) -> dict[str, Curve]:
+        """The points of every signal, by name."""
+        found: dict[str, Curve] = {}
+        for channel in channels:
+            envelope = self._of.get(channel.topic)
+            if envelope is None:
+                continue
+            envelope.finish()
+            for column, signal in enumerate(channel.signals):
+                found[signal.name] = envelope.curve(column)
+        return found
+
+
 def _fold(rows: Floats, columns: int, extreme: np.ufunc) -> Floats:
     """Extreme of each of the `columns` of rows that stand one behind the other; NaN is none.
 
@@ -200,20 +233,9 @@ def read_curves(
     also : callable, optional
         Called with all rows, topic by topic.
     """
-    envelopes: dict[str, Envelope] = {}
+    envelopes = Envelopes(limit)
     for block in joined(stream.blocks()):
-        topic = block.channel.topic
-        if topic not in envelopes:
-            envelopes[topic] = Envelope(len(block.channel.signals), limit)
-        envelopes[topic].add(block)
+        envelopes.add(block)
         if also is not None:
             also(block)
-    curves: dict[str, Curve] = {}
-    for channel in stream.channels.values():
-        envelope = envelopes.get(channel.topic)
-        if envelope is None:
-            continue
-        envelope.finish()
-        for column, signal in enumerate(channel.signals):
-            curves[signal.name] = envelope.curve(column)
-    return curves
+    return envelopes.curves(stream.channels.values())

@@ -6,7 +6,6 @@ page, see `report`; the curves' colours are readable on light and dark.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
 from hilrt.analyze.decimate import Curve
+from hilrt.analyze.digest import bonds_of
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 
@@ -102,15 +102,6 @@ class Material:
             return (0.0, 1.0)
         low, high = min(e[0] for e in ends), max(e[1] for e in ends)
         return (float(low), float(high) if high > low else float(low) + 1.0)
-
-
-def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
-    """Bond to the names of its ``effort`` and ``flow``, from the log's metadata."""
-    try:
-        bonds = json.loads(stream.metadata.get("bonds", "[]"))
-        return {bond["name"]: bond for bond in bonds}
-    except (ValueError, TypeError, KeyError):  # a log of another version: fewer figures
-        return {}
 
 
 def _connections(stream: LogStream) -> list[tuple[str, str]]:

@@ -10,88 +10,19 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.decimate import Curve, read_curves
+from hilrt.analyze.digest import Digest, bonds_of, read_digest
 from hilrt.analyze.page import escape, render
 from hilrt.analyze.report_tables import all_tables, event_table
-from hilrt.analyze.step_advice import Advice, advise, caps_of
-from hilrt.analyze.tally import Tally
+from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME as LOG_NAME
-from hilrt.record.reader import LogStream, find_log
+from hilrt.record.reader import LogStream
 from hilrt.wording import number
 
 FILE_NAME = "report.html"
-#: Points of all curves together: what keeps the page small whatever the session's length.
-POINT_BUDGET = 500_000
-MIN_INTERVALS, MAX_INTERVALS = 250, 1500
-
-
-@dataclass
-class Digest:
-    """A log read once, with everything that a page or a comparison needs.
-
-    Attributes
-    ----------
-    file : Path
-    stream : LogStream
-        Read to its end: events, metadata, attachments.
-    curves : dict of str to Curve
-    tally : Tally
-    summary : dict
-        ``summary.json`` where there is one, with what the rows tell.
-    summarised : bool
-        Whether there was one.
-    advice : Advice or None
-        Recommended step.
-    """
-
-    file: Path
-    stream: LogStream
-    curves: dict[str, Curve]
-    tally: Tally
-    summary: dict[str, Any]
-    summarised: bool
-    advice: Advice | None
-
-    def as_json(self) -> dict[str, Any]:
-        """The numbers of the page, for scripts."""
-        return {
-            "log": self.file.name,
-            "metadata": self.stream.metadata,
-            "damage": self.stream.damage,
-            "summary": self.summary,
-            "summarised": self.summarised,
-            "step_advice": None if self.advice is None else self.advice.as_json(),
-            "worst_steps": [vars(step) for step in self.tally.worst_steps()],
-        }
-
-
-def read_digest(path: str | Path) -> Digest:
-    """Read a log once.
-
-    Raises
-    ------
-    RecordError
-        If it cannot be read, or bokeh is missing.
-    """
-    file = find_log(path)
-    stream = LogStream(file)
-    tally = Tally(caps=lambda: caps_of(stream))
-    curves = read_curves(stream, _intervals(file), also=tally.add)
-    summary = _summary(file, stream)
-    return Digest(
-        file=file,
-        stream=stream,
-        curves=curves,
-        tally=tally,
-        summary=_completed(summary, tally.summary()),
-        summarised=bool(summary),
-        advice=advise(tally, stream.attachments, _bonds(stream)),
-    )
 
 
 def write_report(
@@ -126,7 +57,7 @@ def write_report(
     page = render(
         _session(digest.stream, digest.summary),
         _head(digest) + _advice(digest.advice),
-        all_tables(digest.summary, digest.tally, _bonds(digest.stream)),
+        all_tables(digest.summary, digest.tally, bonds_of(digest.stream)),
         drawings,
         event_table(digest.stream),
     )
@@ -154,50 +85,6 @@ def save(target: Path, text: str) -> None:
         target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{target}: cannot be written: {error.strerror}") from None
-
-
-def _intervals(file: Path) -> int:
-    probe = LogStream(file)
-    next(probe.blocks(), None)
-    signals = sum(len(channel.signals) for channel in probe.channels.values())
-    return min(max(POINT_BUDGET // (4 * max(signals, 1)), MIN_INTERVALS), MAX_INTERVALS)
-
-
-def _bonds(stream: LogStream) -> dict[str, dict[str, str]]:
-    from hilrt.analyze.figures import bonds_of
-
-    return bonds_of(stream)
-
-
-def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
-    """The one kept in the log, else ``summary.json`` beside a session's log, else nothing."""
-    beside = file.parent / "summary.json"
-    try:
-        data = stream.attachments.get("summary.json", b"")
-        if file.name == LOG_NAME and beside.is_file():
-            data = beside.read_bytes()
-        summary = json.loads(data) if data else {}
-    except OSError as error:
-        raise RecordError(f"{beside}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise RecordError(f"{beside}: is not JSON: {error}") from None
-    if not isinstance(summary, dict):
-        raise RecordError(f"{beside}: is not a session's summary")
-    return summary
-
-
-def _completed(summary: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
-    """The summary, and of each table in it what only the rows tell."""
-    found = {**rows, **summary}
-    for key in ("bonds", "peers"):
-        mine, theirs = rows.get(key) or {}, summary.get(key) or {}
-        found[key] = {
-            name: {**mine.get(name, {}), **theirs.get(name, {})} for name in mine | theirs
-        }
-    for bond in found["bonds"].values():
-        if bond.get("cap_share") is not None and summary:  # the master counted every step
-            bond["cap_hits"] = round(bond["cap_share"] * found["steps"])
-    return found
 
 
 # -- the page's parts ----------------------------------------------------------------------------

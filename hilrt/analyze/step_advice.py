@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilrt.analyze.tally import Cap, Tally
-from hilrt.record.reader import LogStream
 from hilrt.wording import number
 
 #: Share of the threshold that is aimed at: the rest is for what the session did not show.
@@ -229,11 +228,11 @@ def _caps(text: bytes) -> dict[str, Cap]:
     return found
 
 
-def caps_of(stream: LogStream) -> dict[str, Cap]:
-    """Caps of the energy corrections, as the session file in the log has them."""
-    if "correction" in stream.metadata.get("overrides", ""):
+def caps_of(metadata: Mapping[str, str], attachments: Mapping[str, bytes]) -> dict[str, Cap]:
+    """Caps of the energy corrections, as the session file in a log has them."""
+    if "correction" in metadata.get("overrides", ""):
         return {}  # not those of the file
-    for name, data in stream.attachments.items():
+    for name, data in attachments.items():
         if name.endswith(".toml"):
             return _caps(data)
     return {}

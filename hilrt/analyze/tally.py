@@ -7,8 +7,9 @@ killed, for a part that was cut out, for two logs to be compared.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.decimate import extremes
-from hilrt.record.reader import Block
+from hilrt.record.reader import Block, Channel
 from hilrt.solver import Floats
 
 WORST = 10
@@ -205,10 +206,17 @@ class Tally:
     _columns: dict[str, _Columns] = field(default_factory=dict)
     _stats: dict[str, Stats] | None = None
     _last_ns: dict[str, int] = field(default_factory=dict)
-    _worst: dict[str, list[tuple[float, int, Floats, Block]]] = field(default_factory=dict)
+    _worst: dict[str, list[tuple[float, int, int, Floats, Channel]]] = field(default_factory=dict)
+    _order: Iterator[int] = field(default_factory=itertools.count)
     _flags: Block | None = None
     _efforts: Block | None = None
     _causes: dict[int, list[str]] = field(default_factory=dict)
+    _worst_steps: list[WorstStep] | None = None
+
+    @classmethod
+    def of(cls, stats: dict[str, Stats], worst: list[WorstStep], **found: Any) -> Tally:
+        """One that is complete: `found` are its attributes."""
+        return cls(**found, _stats=stats, _worst_steps=worst)
 
     @property
     def stats(self) -> dict[str, Stats]:
@@ -274,8 +282,9 @@ class Tally:
                 t_ns = int(block.times_ns[row])
                 if math.isnan(values[row]) or (len(kept) == WORST and values[row] <= kept[0][0]):
                     continue
-                head = Block(block.channel, block.times_ns[:0], block.values[:0])
-                item = (float(values[row]), t_ns, block.values[row].copy(), head)
+                # A tick may come twice in logs that were merged: a number decides then.
+                value, number = float(values[row]), next(self._order)
+                item = (value, t_ns, number, block.values[row].copy(), block.channel)
                 self._causes[t_ns] = self._causes_at(t_ns)
                 if len(kept) < WORST:
                     heapq.heappush(kept, item)
@@ -294,6 +303,8 @@ class Tally:
 
     def worst_steps(self) -> list[WorstStep]:
         """The ten worst ticks, worst first: by lateness in real time, else by computing time."""
+        if self._worst_steps is not None:
+            return self._worst_steps
         for key in ("master:lateness", "master:compute"):
             items = [item for item in self._worst.get(key, []) if item[0] > 0.0]
             if items:
@@ -301,8 +312,8 @@ class Tally:
         else:
             return []
         steps = []
-        for _, t_ns, row, block in sorted(items, key=lambda item: -item[0]):
-            names = [signal.name for signal in block.channel.signals]
+        for _, t_ns, _, row, channel in sorted(items, key=lambda item: -item[0]):
+            names = [signal.name for signal in channel.signals]
             values = dict(zip(names, row.tolist(), strict=True))
             steps.append(WorstStep(t_ns / 1e9, key, values, self._causes.get(t_ns, [])))
         return steps

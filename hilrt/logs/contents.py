@@ -68,12 +68,26 @@ def read_contents(path: Path) -> Contents:
     RecordError
         If it cannot be read or is no MCAP file.
     """
-    try:
-        contents = Contents(path, path.stat().st_size)
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    contents = _empty(path)
     if not _from_index(contents):
         _by_reading(contents)
+    return _in_session_time(contents)
+
+
+def read_index(path: Path) -> Contents | None:
+    """As `read_contents`, for a log that has an index; None for others."""
+    contents = _empty(path)
+    return _in_session_time(contents) if _from_index(contents) else None
+
+
+def _empty(path: Path) -> Contents:
+    try:
+        return Contents(path, path.stat().st_size)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+
+
+def _in_session_time(contents: Contents) -> Contents:
     contents.epoch_ns = int(contents.metadata.get("epoch_ns") or 0)
     contents.start_ns -= contents.epoch_ns
     contents.end_ns -= contents.epoch_ns

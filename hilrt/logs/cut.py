@@ -17,6 +17,7 @@ from hilrt.logs.contents import Contents, read_contents
 from hilrt.logs.log_file import Batch, LogFile, Message
 from hilrt.logs.log_writer import open_writer
 from hilrt.logs.output import new_file
+from hilrt.record.messages import DIGEST
 
 #: What the recorder says of a whole session: untrue of a part of it, or of several.
 SUMMARY = "summary.json"
@@ -77,7 +78,7 @@ def cut(
             elif isinstance(piece, records.Metadata):
                 if piece.name != _END:
                     copy.writer.add_metadata(piece.name, piece.metadata)
-            else:
+            elif piece.name != DIGEST:
                 name = "whole_summary.json" if piece.name == SUMMARY else piece.name
                 copy.attach(piece, name)
         if not copy.count:
@@ -197,6 +198,8 @@ def _extras(
             else:  # keys of their own, or they would hide the first log's
                 moved = {f"merged.{k}.{key}": text for key, text in piece.metadata.items()}
                 copy.writer.add_metadata(f"{piece.name}.{k}", {**moved, f"merged.{k}": path.name})
+            return
+        if piece.name == DIGEST:
             return
         name = piece.name if alone or piece.name != SUMMARY else f"summary_of_{path.stem}.json"
         if copy.attached.get(name, piece.data) != piece.data:

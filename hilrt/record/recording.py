@@ -13,6 +13,7 @@ from mcap.writer import CompressionType, Writer
 from numpy.typing import NDArray
 
 from hilrt import __version__
+from hilrt.analyze.keep import Keeper
 from hilrt.logs import frames as coding
 from hilrt.record import cdr, log_entry
 from hilrt.record.frame_intake import FrameIntake
@@ -21,6 +22,7 @@ from hilrt.record.messages import (
     ASIDE,
     ASIDES,
     BATCH,
+    DIGEST,
     EVENTS,
     FILE_NAME,
     SNAPSHOTS,
@@ -29,6 +31,7 @@ from hilrt.record.messages import (
     End,
     Event,
 )
+from hilrt.record.reader import LogEvent
 from hilrt.record.session_clock import SessionClock
 from hilrt.solver import Floats
 
@@ -66,6 +69,9 @@ class Recording:
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
         self._intake = FrameIntake(begin.buses, self.clock)
+        self._keeper = Keeper(
+            begin.topics, begin.metadata, {file.name: file.data for file in begin.attachments}
+        )
         trigger = begin.trigger
         self._gate = None if trigger is None else Gate(trigger, begin.topics)
         self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
@@ -154,6 +160,7 @@ class Recording:
             self._pending += size + 35 * len(self._channels)
             if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
                 self.flush()
+        self._keeper.take(times, rows)
         self._written = first + len(times)
         self._written_ns = int(times[-1])
         self.rows += len(times)
@@ -231,10 +238,10 @@ class Recording:
         if self._gate is not None:
             self._gate.event(event)
         log_time = self._begin.epoch_ns + event.t_ns
-        until = None if until_ns is None else until_ns / 1e9
-        data = log_entry.entry(
-            log_time, event.t_ns / 1e9, event.level, event.cause, event.source, event.text, until
-        )
+        t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
+        text = (event.level, event.cause, event.source, event.text)
+        data = log_entry.entry(log_time, t, *text, until)
+        self._keeper.event(LogEvent(t, *text, until))
         self._writer.add_message(self._event_channel, log_time, data, log_time)
         self._pending += len(data)
         self.events += 1
@@ -281,6 +288,8 @@ class Recording:
         self.flush()
         if end is not None and end.summary:
             self._attach(Attachment("summary.json", "application/json", end.summary))
+        if digest := self._keeper.digest():
+            self._attach(Attachment(DIGEST, "application/zlib", digest))
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
         if self._buses:
             counts |= {"frames": str(self.frames), "frames_missing": str(self.frames_missing)}

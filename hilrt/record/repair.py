@@ -23,7 +23,7 @@ from mcap.writer import CompressionType, Writer
 
 from hilrt import __version__
 from hilrt.errors import RecordError
-from hilrt.record.messages import EVENTS, LEVELS
+from hilrt.record.messages import DIGEST, EVENTS, LEVELS
 from hilrt.record.record_file import DAMAGE, HEAD, MAGIC, read_attachment, stream_of, unpack
 
 _OPCODES = {int(code) for code in Opcode}
@@ -168,7 +168,8 @@ class _Copy:
             self._writer.add_metadata(metadata.name, metadata.metadata)
         elif kind == Opcode.ATTACHMENT:
             a = read_attachment(body)
-            self._writer.add_attachment(a.create_time, a.log_time, a.name, a.media_type, a.data)
+            if a.name != DIGEST:  # rows may be missing now
+                self._writer.add_attachment(a.create_time, a.log_time, a.name, a.media_type, a.data)
 
     def _chunk(self, data: bytes) -> None:
         at = 0

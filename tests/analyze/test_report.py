@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze.report import read_digest, save, write_report
+from hilrt.analyze.digest import read_digest
+from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic

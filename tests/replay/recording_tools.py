@@ -41,6 +41,8 @@ class DirectFeed(NullFeed):
         Numbers of rows.
     """
 
+    records = True
+
     def __init__(self, topics: Sequence[Topic], *, lost: Sequence[int] = ()) -> None:
         super().__init__(topics)
         self.lost = set(lost)

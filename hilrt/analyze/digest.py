@@ -1,0 +1,132 @@
+"""A log read once, with everything that a page about it or a comparison needs.
+
+Of a long log the recorder has kept most of that already (`hilrt.analyze.keep`); then its rows are
+not read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilrt.analyze.decimate import Curve, read_curves
+from hilrt.analyze.keep import intervals, read_kept
+from hilrt.analyze.step_advice import Advice, advise, caps_of
+from hilrt.analyze.tally import Tally
+from hilrt.errors import RecordError
+from hilrt.record.messages import FILE_NAME as LOG_NAME
+from hilrt.record.reader import LogStream, find_log
+
+
+@dataclass
+class Digest:
+    """A log read once, with everything that a page or a comparison needs.
+
+    Attributes
+    ----------
+    file : Path
+    stream : LogStream
+        With all its events, metadata and attachments.
+    curves : dict of str to Curve
+    tally : Tally
+    summary : dict
+        ``summary.json`` where there is one, with what the rows tell.
+    summarised : bool
+        Whether there was one.
+    advice : Advice or None
+        Recommended step.
+    """
+
+    file: Path
+    stream: LogStream
+    curves: dict[str, Curve]
+    tally: Tally
+    summary: dict[str, Any]
+    summarised: bool
+    advice: Advice | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The numbers of the page, for scripts."""
+        return {
+            "log": self.file.name,
+            "metadata": self.stream.metadata,
+            "damage": self.stream.damage,
+            "summary": self.summary,
+            "summarised": self.summarised,
+            "step_advice": None if self.advice is None else self.advice.as_json(),
+            "worst_steps": [vars(step) for step in self.tally.worst_steps()],
+        }
+
+
+def read_digest(path: str | Path) -> Digest:
+    """Read a log once.
+
+    Raises
+    ------
+    RecordError
+        If it cannot be read.
+    """
+    file = find_log(path)
+    stream, curves, tally = read_kept(file) or _read(file)
+    summary = _summary(file, stream)
+    return Digest(
+        file=file,
+        stream=stream,
+        curves=curves,
+        tally=tally,
+        summary=_completed(summary, tally.summary()),
+        summarised=bool(summary),
+        advice=advise(tally, stream.attachments, bonds_of(stream)),
+    )
+
+
+def _read(file: Path) -> tuple[LogStream, dict[str, Curve], Tally]:
+    """The whole log."""
+    probe = LogStream(file)
+    next(probe.blocks(), None)
+    limit = intervals(sum(len(channel.signals) for channel in probe.channels.values()))
+    stream = LogStream(file)
+    tally = Tally(caps=lambda: caps_of(stream.metadata, stream.attachments))
+    return stream, read_curves(stream, limit, also=tally.add), tally
+
+
+def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
+    """Bond to the names of its ``effort`` and ``flow``, from the log's metadata."""
+    try:
+        bonds = json.loads(stream.metadata.get("bonds", "[]"))
+        return {bond["name"]: bond for bond in bonds}
+    except (ValueError, TypeError, KeyError):  # a log of another version: fewer figures
+        return {}
+
+
+def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
+    """The one kept in the log, else ``summary.json`` beside a session's log, else nothing."""
+    beside = file.parent / "summary.json"
+    try:
+        data = stream.attachments.get("summary.json", b"")
+        if file.name == LOG_NAME and beside.is_file():
+            data = beside.read_bytes()
+        summary = json.loads(data) if data else {}
+    except OSError as error:
+        raise RecordError(f"{beside}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise RecordError(f"{beside}: is not JSON: {error}") from None
+    if not isinstance(summary, dict):
+        raise RecordError(f"{beside}: is not a session's summary")
+    return summary
+
+
+def _completed(summary: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
+    """The summary, and of each table in it what only the rows tell."""
+    found = {**rows, **summary}
+    for key in ("bonds", "peers"):
+        mine, theirs = rows.get(key) or {}, summary.get(key) or {}
+        found[key] = {
+            name: {**mine.get(name, {}), **theirs.get(name, {})} for name in mine | theirs
+        }
+    for bond in found["bonds"].values():
+        if bond.get("cap_share") is not None and summary:  # the master counted every step
+            bond["cap_hits"] = round(bond["cap_share"] * found["steps"])
+    return found

@@ -1,0 +1,115 @@
+"""What the recorder keeps of a long log is what reading all of it gives."""
+
+import numpy as np
+import pytest
+
+from hilrt.analyze import digest, keep
+from hilrt.analyze.digest import read_digest
+from hilrt.logs.cut import cut, merge
+from hilrt.record.messages import DIGEST, Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.reader import LogStream
+from hilrt.record.repair import repair
+from hilrt.record.writer import Recording
+
+N = 6000
+SESSION_FILE = b"""
+[[bonds]]
+name = "shaft"
+effort = "engine.torque"
+flow = "vehicle.engine_speed"
+correction = { method = "energy", cap = 0.1, cap_abs = 3.0 }
+"""
+TOPICS = [
+    Topic("outputs", [Signal("engine.torque", "N*m"), Signal("engine.coolant", "degC")]),
+    Topic("corrected", [Signal("engine.torque:corrected", "N*m")]),
+    Topic("bonds", [Signal("shaft:power", "W"), Signal("shaft:correction_computed", "N*m")]),
+    Topic("flags", [Signal("flag:sample_late")]),
+    Topic("timing", [Signal("master:step", "s"), Signal("master:lateness", "us")]),
+]
+
+
+def rows() -> np.ndarray:
+    rng = np.random.default_rng(3)
+    torque = np.cumsum(rng.normal(size=N))
+    coolant = np.where(np.arange(N) % 10 == 0, 80.0 + torque, np.nan)
+    computed = rng.choice([3.0, 1.0, -0.5], N)
+    late = rng.random(N) < 0.01
+    columns = [torque, coolant, torque, 1e3 * torque, computed, late, np.full(N, 1e-3)]
+    return np.column_stack([*columns, rng.gamma(3.0, 22.0, N)])
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """A log with gaps, events and a digest, as if it were a long one."""
+    monkeypatch.setattr(keep, "LEAST_ROWS", N // 2)
+    files = [Attachment("bench.toml", "application/toml", SESSION_FILE)]
+    recording = Recording(Begin(str(tmp_path), "keep", 10**18, TOPICS, files, {}))
+    data, times = rows(), np.arange(N) * 1_000_000
+    for first in range(0, N, 61):
+        if first != 61 * 7:
+            part = slice(first, min(first + 61, N))
+            recording.batch(first, times[part], data[part])
+    recording.event(Event(1_500_000_000, "warning", "sample_late", "engine", "late"))
+    recording.finish(End(summary=b'{"verdict": "good", "steps": 5999}', rows=N, events=1))
+    return recording.path
+
+
+def test_digest_is_what_reading_gives(log, monkeypatch):
+    read = digest._read(log)
+    stream, _, tally = read
+    with monkeypatch.context() as patch:
+        patch.setattr(LogStream, "blocks", None)  # no row is read
+        found = read_digest(log)
+    assert DIGEST in stream.attachments
+    del stream.attachments[DIGEST]
+    for name in ("metadata", "events", "attachments", "damage"):
+        assert getattr(found.stream, name) == getattr(stream, name)
+    assert list(found.stream.channels.values()) == list(stream.channels.values())
+    assert found.tally.worst_steps() == tally.worst_steps()
+    assert (found.tally.capped, found.tally.rows) == (tally.capped, tally.rows)
+    assert found.tally.capped["shaft"] > 0
+    assert found.tally.stats.keys() == tally.stats.keys()
+    for name, stats in tally.stats.items():
+        assert vars(found.tally.stats[name]) == pytest.approx(vars(stats), nan_ok=True)
+    numbers, theirs = found.tally.summary(), tally.summary()
+    assert numbers["lateness_us"] == theirs["lateness_us"]
+    assert numbers["lateness_histogram"] == theirs["lateness_histogram"]
+
+
+def test_curves_keep_the_extremes(log):
+    read, found = digest._read(log)[1], read_digest(log).curves
+    assert found.keys() == read.keys()
+    for name, curve in read.items():
+        assert 250 <= len(found[name].t) <= 4 * keep.MAX_INTERVALS
+        for end in (np.min, np.max):
+            assert end(found[name].t) == end(curve.t)
+            assert end(found[name].y) == end(curve.y)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"nonsense", keep.zlib.compress(b"\x81\x00")], ids=["empty", "noise", "other"]
+)
+def test_digest_of_another_version_is_not_used(log, monkeypatch, content):
+    attached = [Attachment(DIGEST, "", content)]
+    monkeypatch.setattr(keep, "read_attachments", lambda file: attached)
+    assert keep.read_kept(log) is None
+
+
+def test_parts_and_repaired_logs_have_none(log, tmp_path):
+    part, whole, repaired = (tmp_path / f"{name}.mcap" for name in ("part", "whole", "repaired"))
+    cut(log, part, end_s=2.0)
+    merge([log, part], whole)
+    repair(log, repaired)
+    for path in (part, whole, repaired):
+        assert DIGEST not in read_digest(path).stream.attachments
+        assert keep.read_kept(path) is None
+
+
+def test_short_and_unfinished_logs_are_read(log, tmp_path, monkeypatch):
+    cut_off = tmp_path / "cut_off.mcap"
+    cut_off.write_bytes(log.read_bytes()[:-500])
+    assert keep.read_kept(cut_off) is None
+    monkeypatch.setattr(keep, "LEAST_ROWS", N)
+    keeper = keep.Keeper(TOPICS, {}, {})
+    keeper.take(np.arange(10), np.zeros((10, 8)))
+    assert keeper.digest() == b""
