@@ -13,6 +13,7 @@ import typer
 
 from hilrt import cli_can, cli_fmu, cli_log, cli_replay, cli_report
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.light_start import start_light
 
 if TYPE_CHECKING:
     from hilrt.config import SessionFile
@@ -375,6 +376,7 @@ def _fail(text: str) -> NoReturn:
 
 def main(command: Callable[[], Any] = app) -> None:
     """Run the command line; every expected error is a clear line and an exit status."""
+    start_light()
     try:
         command()
     except ConfigError as error:
