@@ -1,9 +1,4 @@
-"""Clocks of FMI 3: which are driven from here, when they tick, and what is left to its start value.
-
-Periodic input clocks tick at their own times, inside the step, where the FMU has event mode. What
-an FMU's own output clocks do is told. Clocks whose next tick only the FMU knows (countdown,
-changing), and input clocks that another FMU would trigger, are not driven.
-"""
+"""Clocks of FMI 3: what the model description says of them, and when they tick."""
 
 from __future__ import annotations
 
@@ -16,7 +11,8 @@ if TYPE_CHECKING:
 
 #: Ticks this close [s] to the end of a step belong to the next one: event points are whole ns.
 NEAR_S = 2e-9
-_PERIODIC = ("constant", "fixed", "tunable")
+_PERIODIC = ("constant", "fixed", "calculated", "tunable")
+_APERIODIC = ("changing", "countdown")
 
 
 class Clock(NamedTuple):
@@ -30,7 +26,8 @@ class Clock(NamedTuple):
     causality, variability : str
         Of the clock; the variability is that of its interval.
     interval, shift : float
-        Time between ticks, and of the first one after the start, s; the first is NaN if unknown.
+        Time between ticks, and of the first one after the start, s; the first is NaN where only
+        the FMU knows it.
     """
 
     name: str
@@ -42,9 +39,18 @@ class Clock(NamedTuple):
 
     @property
     def periodic(self) -> bool:
-        """Whether it is an input with known times."""
-        known = self.interval > 0.0  # not NaN, either
-        return self.causality == "input" and self.variability in _PERIODIC and known
+        """Whether it is an input that ticks in equal intervals."""
+        return self.causality == "input" and self.variability in _PERIODIC
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is an input that ticks at times: its own, or those the FMU tells."""
+        return self.periodic or (self.causality == "input" and self.variability in _APERIODIC)
+
+    @property
+    def triggered(self) -> bool:
+        """Whether it is an input that others let tick."""
+        return self.causality == "input" and self.variability == "triggered"
 
     @property
     def tells(self) -> bool:
@@ -75,49 +81,77 @@ def _clock(given: Any) -> Clock:
     )
 
 
-def not_driven(fmu: Fmu, events: bool) -> list[str]:
-    """Input clocks that never tick here, and why; `events`: whether event mode is to be used."""
-    found = []
-    for clock in fmu.clocks:
-        if clock.causality != "input":
-            continue
-        if not clock.periodic:
-            known = f"interval is {clock.variability or 'not stated'}"
-            reason = f"its {known}; only periodic clocks with a stated interval are"
-        elif not fmu.event_mode:
-            reason = "the FMU has no event mode (hasEventMode)"
-        elif not fmu.variable_step:
-            reason = "its ticks may lie inside a step, and the FMU takes steps of one length only"
-        elif not events:
-            reason = "events = false"
-        else:
-            continue
-        found.append(
-            f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; what it clocks "
-            "keeps its start value"
-        )
-    return found
-
-
-def ticks(
-    clocks: Sequence[Clock], start: float, begin: float, end: float
-) -> list[tuple[float, list[int]]]:
-    """Times [s] of the ticks in ``[begin, end)``, with the value references of who ticks.
+def why_not_driven(fmu: Fmu, clock: Clock, events: bool) -> str:
+    """Why an input clock never ticks here; empty if it does.
 
     Parameters
     ----------
-    clocks : sequence of Clock
-        Periodic ones.
-    start : float
-        When the FMU started, s.
+    fmu : Fmu
+    clock : Clock
+    events : bool
+        Whether event mode is to be used.
     """
-    found: dict[float, list[int]] = {}
-    for clock in clocks:
-        first = start + clock.shift
-        n = max(0, math.ceil((begin - NEAR_S - first) / clock.interval))
-        while (t := first + n * clock.interval) < end - NEAR_S:
-            at = max(t, begin)
-            same = next((known for known in found if abs(known - at) <= NEAR_S), at)
-            found.setdefault(same, []).append(clock.reference)
-            n += 1
-    return sorted(found.items())
+    if not (clock.timed or clock.triggered):
+        return f"its intervalVariability is {clock.variability!r}"
+    if not fmu.event_mode:
+        return "the FMU has no event mode (hasEventMode)"
+    if not events:
+        return "events = false"
+    if clock.timed and not fmu.variable_step:
+        return "its ticks may lie inside a step, and the FMU takes steps of one length only"
+    return ""
+
+
+def not_driven(fmu: Fmu, events: bool) -> list[str]:
+    """Input clocks that never tick here, and why; `events`: whether event mode is to be used."""
+    reasons = [
+        (clock, why_not_driven(fmu, clock, events))
+        for clock in fmu.clocks
+        if clock.causality == "input"
+    ]
+    return [
+        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; what it clocks "
+        "keeps its start value"
+        for clock, reason in reasons
+        if reason
+    ]
+
+
+class Schedule:
+    """When clocks tick next, by their value references."""
+
+    def __init__(self) -> None:
+        self._due: dict[int, float] = {}
+        self._every: dict[int, tuple[float, float]] = {}
+        self._count: dict[int, int] = {}
+
+    def at(self, reference: int, t: float) -> None:
+        """Have a clock tick once, at `t` [s], and not when it was going to."""
+        self._due[reference] = t
+
+    def every(self, reference: int, first: float, interval: float) -> None:
+        """Have a clock tick at `first` [s], and every `interval` [s] from then on."""
+        self._every[reference] = first, interval
+        self._count[reference] = 0
+        self._due[reference] = first
+
+    def next(self, t: float, end: float) -> tuple[float, list[int]]:
+        """Time [s] of the next tick in ``[t, end)``, and who ticks then; `end` and nobody if none.
+
+        Ticks as good as at `t`, and any that were missed, are due at `t`.
+        """
+        first = min(self._due.values(), default=math.inf)
+        if first >= end - NEAR_S:
+            return end, []
+        who = [reference for reference, due in self._due.items() if due <= first + NEAR_S]
+        return (t if first <= t + NEAR_S else first), who
+
+    def ticked(self, references: Sequence[int]) -> None:
+        """Note ticks: a periodic clock has its next one, another has none until `at`."""
+        for reference in references:
+            self._due.pop(reference, None)
+            if reference in self._every:
+                # Counted, not added up: the times of a long session stay on their grid.
+                self._count[reference] += 1
+                first, interval = self._every[reference]
+                self._due[reference] = first + self._count[reference] * interval

@@ -84,18 +84,18 @@ class Instance2(Instance):
             variable = self.fmu.variables[name]
             kind = "Integer" if variable.type == "Enumeration" else variable.type
             setter = getattr(self.fmi, f"set{kind}")
-            self._guard(setter, [variable.valueReference], [value])
+            self.guard(setter, [variable.valueReference], [value])
 
     def enter_initialization(self, experiment: Experiment) -> None:
         """See `Instance.enter_initialization`."""
-        self._guard(
+        self.guard(
             self.fmi.setupExperiment, experiment.tolerance, experiment.start, experiment.stop
         )
-        self._guard(self.fmi.enterInitializationMode)
+        self.guard(self.fmi.enterInitializationMode)
 
     def exit_initialization(self) -> None:
         """See `Instance.exit_initialization`."""
-        self._guard(self.fmi.exitInitializationMode)
+        self.guard(self.fmi.exitInitializationMode)
         self._initialized = True
         self._prepare_derivatives()
 
@@ -142,9 +142,9 @@ class Instance2(Instance):
         end, part, status = t + h, h, DISCARD
         for _ in range(_MAX_PARTS):
             if status == DISCARD:
-                if self._guard(self.fmi.getBooleanStatus, _TERMINATED):
+                if self.guard(self.fmi.getBooleanStatus, _TERMINATED):
                     raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
-                reached = min(self._guard(self.fmi.getRealStatus, _LAST_SUCCESSFUL_TIME), end)
+                reached = min(self.guard(self.fmi.getRealStatus, _LAST_SUCCESSFUL_TIME), end)
                 if not self.fmu.variable_step:
                     self.check("fmi2DoStep", DISCARD)
                 if reached > t + 1e-9 * h:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from fmpy.fmi3 import FMU3Slave
 
-from hilrt.fmu.clocks import not_driven, ticks
+from hilrt.fmu.clockwork import Clockwork, is_free
 from hilrt.fmu.description import Fmu, flows
 from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance, SavedState
-from hilrt.fmu.values import TYPES, Values
-from hilrt.network import Ints
+from hilrt.fmu.values import TYPES, Part, Values
 from hilrt.solver import Floats
 
-log = logging.getLogger("hilrt.fmu")
-
-#: Events in one step after which the FMU is taken to make no progress.
+#: Events and ticks in one step after which the FMU is taken to make no progress.
 MAX_EVENTS = 1000
 #: Rounds of an event iteration after which it is taken not to end.
 _MAX_ROUNDS = 100
@@ -54,43 +48,43 @@ class Instance3(Instance):
     ) -> None:
         self.event_mode = events and fmu.event_mode
         provided = bool(intermediate and fmu.co.providesIntermediateUpdate)
-        every = provided and all(v.intermediateUpdate for v, _ in outputs)
+        readable = [v for v, _ in outputs if is_free(v)]
+        every = provided and all(v.intermediateUpdate for v in readable)
         flowing = [v for v, _ in inputs if flows(v)]
         self._inside = [v for v in flowing if provided and v.intermediateUpdate]
         self.sets_inside = bool(flowing) and len(self._inside) == len(flowing)
-        self.reads_inside = bool(outputs) and every
+        self.reads_inside = bool(readable) and every
         if self.reads_inside:
-            self._inside += [v for v, _ in outputs]
+            self._inside += readable
         self._u: Inputs | None = None
         self._seen: list[tuple[float, Floats]] = []
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
+        self._now = 0.0  # of the FMU, s
+        self._clockwork = Clockwork(self, inputs, outputs, events) if fmu.clocks else None
         self._sort_inputs(inputs)
-        self._clocks = () if not_driven(fmu, events) else tuple(c for c in fmu.clocks if c.periodic)
-        self._told = [clock for clock in fmu.clocks if clock.tells and self.event_mode]
-        #: Ticks of the output clocks, by name.
-        self.ticked = Counter[str]()
+        if self._clockwork is not None:
+            self.read = self._read_apart
+
+    def part(self, variables: Sequence[tuple[Any, int]], wanted: Callable[[Any], bool]) -> Part:
+        """Those of the ports' `variables` that are `wanted`."""
+        mask = [wanted(v) for v, size in variables for _ in range(size)]
+        chosen = [(v, size) for v, size in variables if wanted(v)]
+        values = Values(self.fmi.dll, 3, chosen, self.check, self.c)
+        return Part(np.flatnonzero(mask), values)
 
     def _sort_inputs(self, inputs: Sequence[tuple[Any, int]]) -> None:
         """Which inputs are set in step mode, in event mode only, and at the ticks of a clock."""
-
-        def some(wanted: Callable[[Any], bool]) -> _Some:
-            mask = [wanted(v) for v, size in inputs for _ in range(size)]
-            chosen = [(v, size) for v, size in inputs if wanted(v)]
-            values = Values(self.fmi.dll, 3, chosen, self.check, self.c)
-            return _Some(np.flatnonzero(mask), values)
-
-        self._flow = some(flows)
-        self._switching = some(lambda v: not flows(v) and not v.clocks).where
+        self._flow = self.part(inputs, flows)
+        self._switching = self.part(inputs, lambda v: is_free(v) and not flows(v)).where
         self._switched = np.empty(0)
         #: Set whatever no clock holds.
         self._write_free: Callable[[Floats], None] = self._ins.write
-        self._clocked: dict[int, _Some] = {}
-        for reference in {r for v, _ in inputs for r in _clocks_of(v)}:
-            self._clocked[reference] = some(partial(_is_clocked_by, reference))
-        if self._clocked:
-            self._write_free = self.write = some(lambda v: not v.clocks).write
-        if self.event_mode and len(self._switching):
+        triggers = False
+        if self._clockwork is not None:
+            self._write_free = self.write = self.part(inputs, is_free).write
+            triggers = self._clockwork.has_triggers
+        if self.event_mode and (len(self._switching) or triggers):
             self.write = self._write_apart
 
     def _instantiate(self, debug: bool) -> None:
@@ -118,10 +112,10 @@ class Instance3(Instance):
             if self.fmu.variables[name].causality == "structuralParameter"
         }
         if structural:
-            self._guard(self.fmi.enterConfigurationMode)
+            self.guard(self.fmi.enterConfigurationMode)
             for name, value in structural.items():
                 self._set(name, value)
-            self._guard(self.fmi.exitConfigurationMode)
+            self.guard(self.fmi.exitConfigurationMode)
         for name, value in values.items():
             if name not in structural:
                 self._set(name, value)
@@ -129,20 +123,29 @@ class Instance3(Instance):
     def _set(self, name: str, value: Any) -> None:
         variable = self.fmu.variables[name]
         if variable.type == "String":
-            self._guard(self.fmi.setString, [variable.valueReference], _list(value))
+            self.guard(self.fmi.setString, [variable.valueReference], _list(value))
             return
         numbers = np.array(_list(value), dtype=TYPES[3][variable.type][2]).astype(np.float64)
         Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
+
+    def save(self) -> SavedState:
+        """See `Instance.save`; what the clocks stand at belongs to it."""
+        saved = super().save()
+        saved.beside = self._now, None if self._clockwork is None else self._clockwork.save()
+        return saved
 
     def restore(self, saved: SavedState) -> None:
         """See `Instance.restore`; the discrete inputs are those of then, too."""
         super().restore(saved)
         self._switched = np.empty(0)
+        self._now, clocks = saved.beside
+        if self._clockwork is not None:
+            self._clockwork.restore(clocks)
 
     def enter_initialization(self, experiment: Experiment) -> None:
         """See `Instance.enter_initialization`."""
-        self._started = experiment.start
-        self._guard(
+        self._now = experiment.start
+        self.guard(
             self.fmi.enterInitializationMode,
             experiment.tolerance,
             experiment.start,
@@ -151,23 +154,43 @@ class Instance3(Instance):
 
     def exit_initialization(self) -> None:
         """See `Instance.exit_initialization`; with event mode, its first event iteration."""
-        self._guard(self.fmi.exitInitializationMode)
+        if self._clockwork is not None:
+            self._clockwork.begin(self._now)
+        self.guard(self.fmi.exitInitializationMode)
         self._initialized = True
         if self.event_mode:
             self._settle()
 
+    def _read_apart(self) -> Floats:
+        """Outputs of an FMU with clocks: what these clock is read at their ticks only."""
+        assert self._clockwork is not None
+        if self._initialized:
+            return self._clockwork.read()
+        return self._clockwork.hold(self._outs.read())
+
     def _write_apart(self, u: Floats) -> None:
-        """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only."""
+        """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only.
+
+        So does it with the clocks that others let tick.
+        """
+        ticking = [] if self._clockwork is None else self._clockwork.triggered(u)
         switched = u[self._switching]
-        if self._initialized and np.array_equal(switched, self._switched):
+        if self._initialized and not ticking and np.array_equal(switched, self._switched):
             self._flow.write(u)
             return
         self._switched = switched
-        if self._initialized:
-            self._guard(self.fmi.enterEventMode)
+        if not self._initialized:
+            self._write_free(u)
+            return
+        self._to_event(u, ticking)
+
+    def _to_event(self, u: Floats, ticking: Sequence[int] = ()) -> None:
+        """Event mode where the FMU stands, with its inputs `u` (n_inputs,) and ticks of clocks."""
+        self.guard(self.fmi.enterEventMode)
+        if self._clockwork is not None and ticking:
+            self._clockwork.tick(ticking, u)
         self._write_free(u)
-        if self._initialized:
-            self._settle()
+        self._settle()
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; events are handled when the FMU stops at them, ticks at theirs.
@@ -176,32 +199,28 @@ class Instance3(Instance):
         """
         self._u = u
         self.inside = self._seen = []
-        if not self._clocks:
-            return self._run(t, h, u)
+        self._now, end = t, t + h
+        if self._clockwork is None or not self._clockwork.has_times:
+            return self._run(t, end, u)
         events: list[float] = []
-        end = t + h
-        for at, references in ticks(self._clocks, self._started, t, end):
+        for _ in range(MAX_EVENTS):
+            at, who = self._clockwork.next(self._now, end)
+            if at > self._now:
+                found = self._run(self._now, at, u, to_event=True)
+                events += found
+                if found:
+                    continue  # the FMU may have set its clocks anew
+            if not who:
+                return events
+            self._to_event(u(at), who)
             if at > t:
-                events += [*self._run(t, at - t, u), at]
-            self._tick(at, references, u)
-            t = at
-        return events + self._run(t, end - t, u)
+                events.append(at)
+        raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events and ticks in one step")
 
-    def _tick(self, t: float, references: list[int], u: Inputs) -> None:
-        """Let clocks tick at `t` [s], where the FMU stands, with the inputs that wait for them."""
-        self._guard(self.fmi.enterEventMode)
-        self._guard(self.fmi.setClock, references, [True] * len(references))
-        inputs = u(t)
-        self._write_free(inputs)
-        for reference in references:
-            if reference in self._clocked:
-                self._clocked[reference].write(inputs)
-        self._settle()
-
-    def _run(self, t: float, h: float, u: Inputs) -> list[float]:
-        """A step without ticks; times of the FMU's own events, s."""
+    def _run(self, t: float, end: float, u: Inputs, to_event: bool = False) -> list[float]:
+        """Steps from `t` to `end`, or to the first event, without ticks; times of events, s."""
         events: list[float] = []
-        end = t + h
+        near = 1e-12 * max(abs(end), end - t)
         while True:
             status = self._do_step(self.c, t, end - t, self._go_back, *self._answers)
             if self._raised is not None:
@@ -214,14 +233,13 @@ class Instance3(Instance):
             if self._ends.value:
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
             reached = self._last.value if self._early.value else end
+            self._now = end if end - reached <= near else reached
             if self._event.value and self.event_mode:
                 events.append(reached)
-                self._guard(self.fmi.enterEventMode)
-                self._write_free(u(reached))
-                self._settle(reached)
+                self._to_event(u(reached))
             elif self._early.value and reached <= t:
                 raise FmuError(f"{self.fmu.path.name} returned at {reached:g} s without a step")
-            if end - reached <= 1e-12 * max(abs(end), h):
+            if self._now == end or (events and to_event):
                 return events
             if len(events) > MAX_EVENTS:
                 raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events in one step")
@@ -229,27 +247,20 @@ class Instance3(Instance):
             if not self._event.value:
                 self.write(u(t))
 
-    def _settle(self, t: float | None = None) -> None:
-        """Event iteration, and back to step mode; output clocks tick in its rounds."""
+    def _settle(self) -> None:
+        """Event iteration, and back to step mode."""
         for _ in range(_MAX_ROUNDS):
-            if self._told:
-                self._note_ticks(t)
-            again, ends, *_ = self._guard(self.fmi.updateDiscreteStates)
+            if self._clockwork is not None:
+                self._clockwork.look(self._now)
+            again, ends, *_ = self.guard(self.fmi.updateDiscreteStates)
             if ends:
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
             if not again:
-                self._guard(self.fmi.enterStepMode)
+                if self._clockwork is not None:
+                    self._clockwork.settled(self._now)
+                self.guard(self.fmi.enterStepMode)
                 return
         raise FmuError(f"{self.fmu.path.name}: its event iteration does not end")
-
-    def _note_ticks(self, t: float | None) -> None:
-        active = self._guard(self.fmi.getClock, [clock.reference for clock in self._told])
-        for clock, ticks_now in zip(self._told, active, strict=True):
-            if ticks_now:
-                self.ticked[clock.name] += 1
-                level = logging.INFO if self.ticked[clock.name] == 1 else logging.DEBUG
-                when = "" if t is None else f" at {t:.9g} s"
-                log.log(level, "%s: clock %s ticks%s", self.fmu.path.name, clock.name, when)
 
     def _intermediate_update(
         self,
@@ -273,35 +284,9 @@ class Instance3(Instance):
             self._raised = error
 
     def _release(self) -> None:
-        for name, count in self.ticked.items():
-            log.info("%s: clock %s ticked %d times", self.fmu.path.name, name, count)
+        if self._clockwork is not None:
+            self._clockwork.report()
         super()._release()
-
-
-class _Some:
-    """Some of the inputs.
-
-    Attributes
-    ----------
-    where : ndarray of int
-        Their places among all.
-    """
-
-    def __init__(self, where: Ints, values: Values) -> None:
-        self.where, self._values = where, values
-
-    def write(self, u: Floats) -> None:
-        """Set them; `u` (n_inputs,) is of all."""
-        self._values.write(u[self.where])
-
-
-def _is_clocked_by(reference: int, variable: Any) -> bool:
-    return reference in _clocks_of(variable)
-
-
-def _clocks_of(variable: Any) -> list[int]:
-    """Value references of the clocks at whose ticks a variable is active."""
-    return [clock.valueReference for clock in variable.clocks or ()]
 
 
 def _list(value: Any) -> list[Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hilrt import units
-from hilrt.fmu.clocks import not_driven
+from hilrt.fmu.clocks import Clock, why_not_driven
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
 from hilrt.fmu.ports import Selection, select
 
@@ -134,7 +135,9 @@ def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[s
         words = [variable.type]
         if port.size > 1:
             words.append(f"{port.size} elements")
-        if port.unit and port.unit != units.UNSTATED:
+        if variable.type == "Clock":
+            words.append("a number of ticks")
+        elif port.unit and port.unit != units.UNSTATED:
             words.append(port.unit)
         else:
             words.append("no unit" if not variable.unit else f"unknown unit {variable.unit!r}")
@@ -165,16 +168,30 @@ def _clocks(fmu: Fmu) -> Iterator[str]:
     if not fmu.clocks:
         return
     yield f"Clocks ({len(fmu.clocks)})"
-    undriven = not_driven(fmu, True)
+    width = max(len(clock.name) for clock in fmu.clocks)
     for clock in fmu.clocks:
-        if clock.periodic and not any(repr(clock.name) in line for line in undriven):
-            shift = f", first after {clock.shift:g} s" if clock.shift else ""
-            yield f"  {clock.name}  ticks every {clock.interval:g} s{shift}, driven from here"
-        elif clock.tells:
-            yield f"  {clock.name}  its ticks are events, and are logged"
-    for line in undriven:
-        yield f"  {line.partition(': ')[2]}"
+        yield f"  {clock.name:{width}}  {_does(fmu, clock)}"
     yield ""
+
+
+def _does(fmu: Fmu, clock: Clock) -> str:
+    if clock.causality != "input":
+        if not clock.tells:
+            return "is the FMU's own affair"
+        if not fmu.event_mode:
+            return "is not seen: the FMU has no event mode (hasEventMode)"
+        return "an output, the number of its ticks, which are events"
+    why = why_not_driven(fmu, clock, True)
+    if why:
+        return f"is not driven: {why}; what it clocks keeps its start value"
+    if clock.triggered:
+        return "an input, ticks whenever its number changes: connect a clock that is an output"
+    if not clock.periodic:
+        return "ticks when the FMU says, driven from here"
+    if math.isnan(clock.interval):
+        return "ticks in an interval that the FMU tells when it starts, driven from here"
+    shift = f", first after {clock.shift:g} s" if clock.shift else ""
+    return f"ticks every {clock.interval:g} s{shift}, driven from here"
 
 
 def _left_out(fmu: Fmu) -> Iterator[str]:

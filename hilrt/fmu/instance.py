@@ -46,10 +46,11 @@ class Experiment(NamedTuple):
 
 
 class SavedState:
-    """A state the FMU keeps for us; freed with this object."""
+    """A state the FMU keeps for us, freed with this object; and what we keep beside it."""
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
+        self.beside: Any = None
 
     def __del__(self) -> None:
         self.instance.free_state(self.handle)
@@ -154,21 +155,21 @@ class Instance(abc.ABC):
             places = [place for place, _ in self.real_outputs]
             ask = getattr(self.fmi, self.output_derivatives)
             for n in range(order):
-                dy[n, places] = self._guard(ask, references, [n + 1] * len(references))
+                dy[n, places] = self.guard(ask, references, [n + 1] * len(references))
         return dy
 
     def save(self) -> SavedState:
         """A copy of the FMU's state, kept by the FMU."""
-        return SavedState(self, self._guard(self.fmi.getFMUState))
+        return SavedState(self, self.guard(self.fmi.getFMUState))
 
     def restore(self, saved: SavedState) -> None:
         """Go back to a saved state."""
-        self._guard(self.fmi.setFMUState, saved.handle)
+        self.guard(self.fmi.setFMUState, saved.handle)
 
     def free_state(self, handle: Any) -> None:
         """Free a state; nothing to do once the instance is gone."""
         if not (self._dead or self._closed):
-            self._guard(self.fmi.freeFMUState, handle)
+            self.guard(self.fmi.freeFMUState, handle)
 
     def directional(
         self, unknowns: Sequence[Any], knowns: Sequence[Any], seed: Floats, size: int
@@ -178,7 +179,7 @@ class Instance(abc.ABC):
         arguments = [*references, seed.tolist()]
         if self.fmu.major == 3:
             arguments.append(size)
-        return np.array(self._guard(self.fmi.getDirectionalDerivative, *arguments))
+        return np.array(self.guard(self.fmi.getDirectionalDerivative, *arguments))
 
     def check(self, function: str, status: int) -> None:
         """Raise `FmuError` for discard, error and fatal; count and log warnings."""
@@ -227,7 +228,7 @@ class Instance(abc.ABC):
         """FMI 2: set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
         raise NotImplementedError
 
-    def _guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """A call through FMPy, whose exception becomes ours."""
         try:
             return call(*arguments)
@@ -237,7 +238,7 @@ class Instance(abc.ABC):
     def _release(self) -> None:
         """Terminate where that is allowed, and free the instance."""
         if self._initialized:
-            self._guard(self.fmi.terminate)
+            self.guard(self.fmi.terminate)
         getattr(self.fmi, f"fmi{self.fmu.major}FreeInstance")(self.fmi.component)
         self._unload()
 

@@ -37,6 +37,7 @@ def select(
     params: Mapping[str, Any],
     outputs: Sequence[str] | None = None,
     feedthrough: Mapping[str, Sequence[str]] | None = None,
+    events: bool = True,
 ) -> Selection:
     """Choose the ports of an FMU.
 
@@ -49,6 +50,8 @@ def select(
         Names or patterns of the variables that become outputs; default: the FMU's outputs.
     feedthrough : mapping, optional
         Output to the inputs it depends on directly, instead of what the description says.
+    events : bool
+        Whether event mode is to be used, in which clocks can be ports.
 
     Raises
     ------
@@ -58,8 +61,9 @@ def select(
     problems: list[str] = []
     start = {key: _value(fmu, key, value, problems) for key, value in params.items()}
     sizes = _sizes(fmu, start)
-    ins = [v for v in fmu.named("input") if v.type in NUMERIC and v.name not in params]
-    outs = _outputs(fmu, outputs, problems)
+    able = _portable(fmu, events)
+    ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
+    outs = _outputs(fmu, able, outputs, problems)
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
     if problems:
         raise ConfigError(problems)
@@ -87,19 +91,27 @@ def _sizes(fmu: Fmu, start: Mapping[str, Any]) -> dict[str, int]:
     return {name: size_of(variable, start) for name, variable in fmu.variables.items()}
 
 
-def _outputs(fmu: Fmu, wanted: Sequence[str] | None, problems: list[str]) -> list[Any]:
+def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
+    """Variables that a port can carry: numbers, and what counts the ticks of clocks."""
+    clocks = {c.name for c in fmu.clocks if fmu.event_mode and events and (c.triggered or c.tells)}
+    return {name: v for name, v in fmu.variables.items() if v.type in NUMERIC or name in clocks}
+
+
+def _outputs(
+    fmu: Fmu, able: dict[str, Any], wanted: Sequence[str] | None, problems: list[str]
+) -> list[Any]:
     if wanted is None:
-        return [v for v in fmu.named("output") if v.type in NUMERIC]
-    numeric = {name: v for name, v in fmu.variables.items() if v.type in NUMERIC}
+        return [v for v in fmu.named("output") if v.name in able]
+    able = {name: v for name, v in able.items() if v.type != "Clock" or v.causality == "output"}
     found: dict[str, Any] = {}
     for name in wanted:
         # "x[1]" is a name in many FMUs, and would be a pattern for "x1".
-        matches = [name] if name in numeric else fnmatch.filter(numeric, name)
+        matches = [name] if name in able else fnmatch.filter(able, name)
         if not matches:
             problems.append(
-                f"outputs = {name!r}: {fmu.path.name} has no such variable{nearest(name, numeric)}"
+                f"outputs = {name!r}: {fmu.path.name} has no such variable{nearest(name, able)}"
             )
-        found |= {match: numeric[match] for match in matches}
+        found |= {match: able[match] for match in matches}
     return list(found.values())
 
 
@@ -126,9 +138,12 @@ def _dependencies(
         if unknown.dependencies is not None
     }
     depends: dict[str, tuple[str, ...]] = {}
-    for name in names:
+    for variable in outputs:
+        name = variable.name
         if name in given:
             depends[name] = tuple(given[name])
+        elif variable.type == "Clock":
+            depends[name] = ()  # before the first step nothing ticks
         elif name in described:
             of = {variable.name for variable in described[name]}
             depends[name] = tuple(n for n in inputs if n in of)

@@ -84,7 +84,7 @@ class FmuSolver(Solver):
             raise ConfigError(f"substeps = {substeps}: take at least 1")
         self.fmu: Fmu = read_fmu(fmu)
         self.fmu.need_binary()
-        chosen = select(self.fmu, params or {}, outputs, feedthrough)
+        chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]

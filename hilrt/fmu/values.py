@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.network import Ints
 from hilrt.solver import Floats
 
 #: FMI type to (name in the C functions, C type, numpy type), by major version.
@@ -103,12 +104,15 @@ class Values:
         first = 0
         for variable, size in variables:
             # By C function, so that enumerations of FMI 2 travel with the integers; Booleans of
-            # FMI 2 have a function of their own.
-            members.setdefault(variable.type, []).append((variable, first, size))
+            # FMI 2 have a function of their own. Clocks are no values: they stay 0.
+            if variable.type != "Clock":
+                members.setdefault(variable.type, []).append((variable, first, size))
             first += size
         self.size = first
         self._groups = [_Group(lib, major, kind, some, instance) for kind, some in members.items()]
         only = self._groups[0] if len(self._groups) == 1 else None
+        if only is not None and len(only.buffer) != self.size:
+            only = None
         #: The one group where all are doubles, as they mostly are.
         self._doubles = only if only is not None and only.buffer.dtype == np.float64 else None
 
@@ -120,7 +124,7 @@ class Values:
             if status:
                 self._check(doubles.get_name, status)
             return doubles.buffer.copy()
-        values = np.empty(self.size)
+        values = np.zeros(self.size)
         for group in self._groups:
             status = group.get()
             if status:
@@ -150,3 +154,24 @@ class Values:
             status = group.set()
             if status:
                 self._check(group.set_name, status)
+
+
+class Part:
+    """Some of the inputs, or of the outputs, in their vector.
+
+    Attributes
+    ----------
+    where : ndarray of int
+        Their places.
+    """
+
+    def __init__(self, where: Ints, values: Values) -> None:
+        self.where, self._values = where, values
+
+    def write(self, u: Floats) -> None:
+        """Set them; `u` (n_inputs,) is of all."""
+        self._values.write(u[self.where])
+
+    def read(self, y: Floats) -> None:
+        """Put their present values into `y` (n_outputs,), which is of all."""
+        y[self.where] = self._values.read()

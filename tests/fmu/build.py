@@ -135,8 +135,12 @@ def description(major, **changed):
     return _description(major, FLAGS[major] | changed, False, True)
 
 
-def clocked(sample, **changed):
-    """The model description of the FMU of FMI 3 with clocks; `sample`: attributes of the input."""
+def clocked(sample, trigger=False, **changed):
+    """The model description of the FMU of FMI 3 with clocks.
+
+    `sample` are the attributes of the input clock; with `trigger` there is one more, that others
+    trigger.
+    """
     clocks = (
         f'<Clock name="sample" valueReference="90" causality="input" {sample}/>'
         '<Clock name="bounced" valueReference="91" causality="output" '
@@ -145,11 +149,25 @@ def clocked(sample, **changed):
         'clocks="90"/>'
         '<Float64 name="demand" valueReference="93" causality="input" variability="discrete" '
         'clocks="90" start="0"/>'
+        '<Float64 name="struck" valueReference="96" causality="output" variability="discrete" '
+        'clocks="91"/>'
+        '<Int32 name="timing" valueReference="33" causality="parameter" variability="fixed" '
+        'start="0"/>'
     )
+    outputs = ["91", "92", "96"]
+    if trigger:
+        outputs.append("95")
+        clocks += (
+            '<Clock name="trigger" valueReference="94" causality="input" '
+            'intervalVariability="triggered"/>'
+            '<Float64 name="caught" valueReference="95" causality="output" variability="discrete" '
+            'clocks="94"/>'
+        )
     flags = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"} | changed
     text = description(3, **flags)
     text = text.replace("</ModelVariables>", f"{clocks}</ModelVariables>")
-    return text.replace("<ModelStructure>", '<ModelStructure><Output valueReference="92"/>')
+    named = "".join(f'<Output valueReference="{reference}"/>' for reference in outputs)
+    return text.replace("<ModelStructure>", f"<ModelStructure>{named}")
 
 
 def _description(major, capabilities, types, states):

@@ -21,7 +21,8 @@ enum { OK, WARNING, DISCARD, ERROR, FATAL };
 enum { X2 = 1, V2, F, FORCE, X, V, DX, DV, M = 10, K, C, KC, CC, MICRO, G, E, REALS };
 enum { GEAR = 30, GEAR_OUT, FAULT, ON = 40, ON_OUT, MODE = 50, MODE_OUT, LABEL = 60 };
 enum { ARRAY = 70, TWICE, SHORT, SHORT_OUT, SIZE = 80 };
-enum { SAMPLE = 90, BOUNCED, SAMPLED, DEMAND };
+enum { TIMING = 33, SAMPLE = 90, BOUNCED, SAMPLED, DEMAND, TRIGGER, CAUGHT, STRUCK };
+enum { COUNTDOWN = 1, GROWING, SAME, BACKWARD, AT_ONCE }; /* what `timing` makes of SAMPLE */
 enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY };
 
 static char trace[1 << 16];
@@ -41,15 +42,18 @@ void forget(void) { trace[0] = 0; }
 typedef struct {
     double r[REALS], du[4][4], array[8];
     float single;
-    int gear, fault, on, mode, size;
+    int gear, fault, on, mode, size, timing;
     double set_at, time, reached;
-    bool impact, ticks;
-    double sampled, demand; /* clocked by SAMPLE: the place then, and an input */
+    bool impact, ticks, triggered; /* BOUNCED, SAMPLE and TRIGGER tick */
+    double sampled, demand;        /* clocked by SAMPLE: the place then, and an input */
+    double caught, struck;         /* clocked by TRIGGER: the place; by BOUNCED: the speed */
+    bool pending, told;            /* SAMPLE is to tick, and that has been said */
+    int count;                     /* its ticks so far */
 } State;
 
 typedef struct {
     State s;
-    bool events, early, running;
+    bool events, early, running, event_mode;
     void *env;
     void (*log2)(void *, const char *, int, const char *, const char *, ...);
     void (*log3)(void *, int, const char *, const char *);
@@ -167,6 +171,7 @@ static int *whole(Fmu *f, ref vr) {
     switch (vr) {
     case GEAR: case GEAR_OUT: return &f->s.gear;
     case FAULT: return &f->s.fault;
+    case TIMING: return &f->s.timing;
     case ON: case ON_OUT: return &f->s.on;
     default: return &f->s.mode;
     }
@@ -262,37 +267,77 @@ int fmi3EnterInitializationMode(void *c, bool has_tol, double tol, double t0, bo
     ((Fmu *)c)->s.time = t0;
     return OK;
 }
-int fmi3ExitInitializationMode(void *c) { note(" exit"); return OK; }
-int fmi3EnterEventMode(void *c) { note(" event"); return OK; }
-int fmi3EnterStepMode(void *c) { note(" stepmode"); return OK; }
+int fmi3ExitInitializationMode(void *c) {
+    Fmu *f = c;
+    note(" exit");
+    f->running = true, f->event_mode = f->events;
+    return OK;
+}
+int fmi3EnterEventMode(void *c) { note(" event"); ((Fmu *)c)->event_mode = true; return OK; }
+int fmi3EnterStepMode(void *c) { note(" stepmode"); ((Fmu *)c)->event_mode = false; return OK; }
 int fmi3Terminate(void *c) { note(" terminate"); return OK; }
 int fmi3UpdateDiscreteStates(void *c, bool *again, bool *ends, bool *nominals, bool *values, bool *next, double *at) {
     State *s = &((Fmu *)c)->s;
     note(" update");
+    if (!((Fmu *)c)->event_mode) return ERROR;
     *again = s->impact;
-    if (s->ticks) s->sampled = s->r[X] + s->demand;
-    s->ticks = false;
-    if (s->impact) s->r[V] *= -s->r[E];
-    s->impact = *ends = *nominals = *values = *next = false;
+    if (s->ticks) s->count++, s->pending = s->told = false;
+    if (s->impact) s->r[V] *= -s->r[E], s->pending = true, s->told = false;
+    s->impact = s->ticks = s->triggered = *ends = *nominals = *values = *next = false;
     return OK;
 }
 int fmi3SetClock(void *c, const ref *vr, size_t n, const bool *x) {
-    EACH { note(" clock(%d)", (int)vr[i]); if (vr[i] == SAMPLE) ((Fmu *)c)->s.ticks = x[i]; }
+    State *s = &((Fmu *)c)->s;
+    if (!((Fmu *)c)->event_mode) return ERROR;
+    EACH { note(" clock(%d)", (int)vr[i]); *(vr[i] == TRIGGER ? &s->triggered : &s->ticks) = x[i]; }
     return OK;
 }
-int fmi3GetClock(void *c, const ref *vr, size_t n, bool *x) { EACH x[i] = ((Fmu *)c)->s.impact; return OK; }
-int fmi3GetFloat64(void *c, const ref *vr, size_t n, double *y, size_t ny) {
-    State *s = &((Fmu *)c)->s;
-    note(" get");
-    EACH if (vr[i] == SAMPLED) *y++ = s->sampled;
-    else if (vr[i] == TWICE) for (int j = 0; j < s->size; j++) *y++ = 2 * s->array[j];
-    else *y++ = value(s, vr[i]);
+int fmi3GetClock(void *c, const ref *vr, size_t n, bool *x) {
+    EACH x[i] = ((Fmu *)c)->s.impact;
+    return ((Fmu *)c)->event_mode ? OK : ERROR;
+}
+int fmi3GetIntervalDecimal(void *c, const ref *vr, size_t n, double *y, int *known) {
+    Fmu *f = c;
+    State *s = &f->s;
+    note(" interval");
+    if (f->running && !f->event_mode) return ERROR;
+    *known = s->told ? 1 : 2;
+    switch (s->timing) {
+    case COUNTDOWN: *y = 0.1; if (!s->pending) *known = 0; break; /* after an impact */
+    case GROWING: *y = 0.01 * (s->count + 1); break;
+    case SAME: *y = s->count ? 0 : 0.02; if (s->count) *known = 1; break;
+    case BACKWARD: *y = -1; break;
+    case AT_ONCE: *y = 0; break;
+    default: *y = 0.004;
+    }
+    s->told = *known > 0;
     return OK;
+}
+int fmi3GetShiftDecimal(void *c, const ref *vr, size_t n, double *y) { *y = 0.003; return OK; }
+/* What belongs to a clock is there at its ticks, and in the initialization. */
+static int clocked(Fmu *f, bool active, double now, double *kept, double *y) {
+    if (f->running && !active) return ERROR;
+    *y = *kept = active ? now : *kept;
+    return OK;
+}
+int fmi3GetFloat64(void *c, const ref *vr, size_t n, double *y, size_t ny) {
+    Fmu *f = c;
+    State *s = &f->s;
+    int status = OK;
+    note(" get");
+    EACH switch (vr[i]) {
+    case SAMPLED: status |= clocked(f, s->ticks, s->r[X] + s->demand, &s->sampled, y++); break;
+    case CAUGHT: status |= clocked(f, s->triggered, s->r[X], &s->caught, y++); break;
+    case STRUCK: status |= clocked(f, s->impact, s->r[V], &s->struck, y++); break;
+    case TWICE: for (int j = 0; j < s->size; j++) *y++ = 2 * s->array[j]; break;
+    default: *y++ = value(s, vr[i]);
+    }
+    return status;
 }
 int fmi3SetFloat64(void *c, const ref *vr, size_t n, const double *x, size_t nx) {
     State *s = &((Fmu *)c)->s;
     EACH if (vr[i] == DEMAND) {
-        if (!s->ticks) return ERROR; /* active at the ticks of its clock only */
+        if (((Fmu *)c)->running && !s->ticks) return ERROR; /* active at the ticks of its clock only */
         s->demand = *x++;
     } else if (vr[i] == ARRAY) { memcpy(s->array, x, s->size * sizeof *x); x += s->size; }
     else if (set_reals(c, vr + i, 1, x++)) return ERROR;
