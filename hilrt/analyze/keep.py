@@ -26,6 +26,8 @@ from hilrt.solver import Floats
 
 #: A log with fewer rows is read in a moment, and not made larger.
 LEAST_ROWS = 100_000
+#: More events than that are not kept in memory, and such a log is read.
+MOST_EVENTS = 100_000
 #: Rows that are taken together: more cost less, but hold up the writing for longer.
 ROWS_AT_ONCE = 1024
 #: Points of all curves together: what keeps a page small whatever the session's length.
@@ -79,10 +81,13 @@ class Keeper:
         self._waiting: list[tuple[NDArray[np.int64], Floats]] = []
         self._number = self._rows = 0
         self._events: list[LogEvent] = []
+        flags = (channel for channel in self._channels if channel.topic == "flags")
+        self._flags = {s.name.rpartition(":")[2] for channel in flags for s in channel.signals}
 
     def event(self, event: LogEvent) -> None:
-        """An event was written."""
-        self._events.append(event)
+        """An event was written; a flag's are in the rows, too, and a page shows those."""
+        if event.cause not in self._flags and len(self._events) <= MOST_EVENTS:
+            self._events.append(event)
 
     def take(self, times: NDArray[np.int64], rows: Floats) -> None:
         """Rows, shape (n, n_signals), were written, at session times [ns]; nobody changes them."""
@@ -102,7 +107,7 @@ class Keeper:
 
     def digest(self) -> bytes:
         """The attachment; empty for a log that needs none."""
-        if self._rows + self._number < LEAST_ROWS:
+        if self._rows + self._number < LEAST_ROWS or len(self._events) > MOST_EVENTS:
             return b""
         if self._waiting:
             self._follow()

@@ -7,7 +7,7 @@ from hilrt.analyze import digest, keep
 from hilrt.analyze.digest import read_digest
 from hilrt.logs.cut import cut, merge
 from hilrt.record.messages import DIGEST, Attachment, Begin, End, Event, Signal, Topic
-from hilrt.record.reader import LogStream
+from hilrt.record.reader import LogEvent, LogStream
 from hilrt.record.repair import repair
 from hilrt.record.writer import Recording
 
@@ -50,6 +50,7 @@ def log(tmp_path, monkeypatch):
             part = slice(first, min(first + 61, N))
             recording.batch(first, times[part], data[part])
     recording.event(Event(1_500_000_000, "warning", "sample_late", "engine", "late"))
+    recording.event(Event(1_600_000_000, "info", "operator", "page", "a note"))
     recording.finish(End(summary=b'{"verdict": "good", "steps": 5999}', rows=N, events=1))
     return recording.path
 
@@ -62,6 +63,7 @@ def test_digest_is_what_reading_gives(log, monkeypatch):
         found = read_digest(log)
     assert DIGEST in stream.attachments
     del stream.attachments[DIGEST]
+    stream.events = [event for event in stream.events if event.cause != "sample_late"]
     for name in ("metadata", "events", "attachments", "damage"):
         assert getattr(found.stream, name) == getattr(stream, name)
     assert list(found.stream.channels.values()) == list(stream.channels.values())
@@ -109,7 +111,13 @@ def test_short_and_unfinished_logs_are_read(log, tmp_path, monkeypatch):
     cut_off = tmp_path / "cut_off.mcap"
     cut_off.write_bytes(log.read_bytes()[:-500])
     assert keep.read_kept(cut_off) is None
-    monkeypatch.setattr(keep, "LEAST_ROWS", N)
+    monkeypatch.setattr(keep, "LEAST_ROWS", 11)
     keeper = keep.Keeper(TOPICS, {}, {})
     keeper.take(np.arange(10), np.zeros((10, 8)))
+    assert keeper.digest() == b""
+    keeper.take(np.arange(10), np.zeros((10, 8)))
+    assert keeper.digest()
+    monkeypatch.setattr(keep, "MOST_EVENTS", 1)
+    for _ in range(2):
+        keeper.event(LogEvent(0.0, "info", "operator", "page", "a note"))
     assert keeper.digest() == b""
