@@ -132,7 +132,10 @@ def read_fmu(path: str | Path) -> Fmu:
             f"{where}: has no co-simulation interface, only model exchange or scheduled execution; "
             "export it for co-simulation, with a solver of its own"
         )
-    platforms = _platforms(names, model.coSimulation.modelIdentifier)
+    identifier = model.coSimulation.modelIdentifier
+    if not identifier:
+        raise ConfigError(f"{where}: does not say what its binary is called; export it again")
+    platforms = _platforms(names, identifier)
     variables = {variable.name: variable for variable in model.modelVariables}
     for name, element in _updated_inside(root).items():
         variables[name].intermediateUpdate = element
@@ -141,7 +144,12 @@ def read_fmu(path: str | Path) -> Fmu:
     directional = any(
         flags.get(f"providesDirectionalDerivative{s}") in ("true", "1") for s in ("", "s")
     )
-    clocks = read_clocks(root)
+    try:
+        clocks = read_clocks(root)
+    except ValueError as error:
+        raise ConfigError(
+            f"{where}: the times of its clocks cannot be used: {error}; export it again"
+        ) from None
     return Fmu(path, model, model.fmiMajorVersion, platforms, variables, directional, clocks, notes)
 
 
@@ -188,6 +196,8 @@ def _model(path: Path, where: str) -> tuple[Any, list[str]]:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, LookupError):  # an index or a value reference
+        return f"it refers to a variable that it does not have ({error})"
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 

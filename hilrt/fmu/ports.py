@@ -67,13 +67,11 @@ def select(
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
     if problems:
         raise ConfigError(problems)
-    return Selection(
-        ins,
-        outs,
-        tuple(_port(fmu, v, sizes[v.name], ()) for v in ins),
-        tuple(_port(fmu, v, sizes[v.name], depends[v.name]) for v in outs),
-        start,
+    depends |= {v.name: () for v in ins}
+    input_ports, output_ports = (
+        tuple(_port(fmu, v, sizes[v.name], depends[v.name]) for v in some) for some in (ins, outs)
     )
+    return Selection(ins, outs, input_ports, output_ports, start)
 
 
 def size_of(variable: Any, start: Mapping[str, Any]) -> int:
@@ -153,6 +151,17 @@ def _dependencies(
 
 
 def _port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
+    """Port of a variable; `ConfigError` where its description makes no sense."""
+    try:
+        return _make_port(fmu, variable, size, feedthrough)
+    except ValueError as error:
+        raise ConfigError(
+            f"fmu = {str(fmu.path)!r}: its variable {variable.name!r} cannot be used: {error}; "
+            "export it again"
+        ) from None
+
+
+def _make_port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
     low, high = _bound(variable, "min", -math.inf), _bound(variable, "max", math.inf)
     if variable.type == "Boolean":
         low, high = 0.0, 1.0

@@ -6,12 +6,18 @@ import zipfile
 
 import numpy as np
 import pytest
+from lxml import etree
 
+import hilrt
+from hilrt import RunOptions
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.description import read_fmu
+from hilrt.fmu.info import page
 from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting import HostedSolver
-from tests.fmu.build import description, mass, needs_compiler
+from tests.fmu.build import clocked, description, mass, needs_compiler
+from tests.fmu.test_clocks import EVERY
+from tests.fmu.test_events import toml
 
 HELD = {"F": 0.0}
 
@@ -55,7 +61,11 @@ def test_no_description(tmp_path):
         (lambda x: x.replace("fmiModelDescription", "html"), "states no fmiVersion"),
         (lambda x: x.replace('fmiVersion="2.0"', 'fmiVersion="1.0"'), "is of FMI 1.0; hilrt runs"),
         (lambda x: x.replace("CoSimulation", "ModelExchange"), "has no co-simulation interface"),
-        (lambda x: x.replace('index="4"', 'index="99"'), "cannot be used.*IndexError"),
+        (
+            lambda x: x.replace('index="4"', 'index="99"'),
+            "to a variable that it does not have",
+        ),
+        (lambda x: x.replace('modelIdentifier="mass"', ""), "does not say what its binary is"),
         (lambda x: x.replace('declaredType="Mode"', ""), None),
     ],
 )
@@ -66,6 +76,30 @@ def test_bad_descriptions(change, message):
         return
     with pytest.raises(ConfigError, match=message):
         read_fmu(path)
+
+
+def said_of(path):
+    try:
+        return page(read_fmu(path))
+    except ConfigError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("major", [2, 3])
+@pytest.mark.parametrize("new", [None, "nonsense"])
+def test_whatever_attribute_is_missing_or_nonsense_is_told(major, new):
+    text = clocked(EVERY, trigger=True) if major == 3 else description(2)
+    root = etree.fromstring(text.encode())
+    attributes = {(e.tag, name): e for e in root.iter() for name in e.attrib}
+    path = mass(major, binary=False)
+    for (tag, name), element in attributes.items():
+        old = element.attrib.pop(name)
+        if new is not None:
+            element.set(name, new)
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("modelDescription.xml", etree.tostring(root))
+        assert path.name in said_of(path), (tag, name)
+        element.set(name, old)
 
 
 @needs_compiler
@@ -191,3 +225,25 @@ def test_messages_belong_to_the_instance_that_sent_them():
     assert second.solver._instance._said() == ""
     for solver in (first, second):
         solver.stop("done")
+
+
+# -- in sessions -----------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [(1, "not finite: v = nan"), (4, "returned fatal: out of memory")],
+)
+def test_a_session_ends_in_order_and_says_why(tmp_path, fault, message):
+    params = {"x2": 0.0, "v2": 0.0, "fault": fault, **HELD}
+    file = tmp_path / "session.toml"
+    file.write_text(
+        '[session]\nname = "s"\nduration = 0.1\npace = "asap"\n[master]\nstep = 0.01\n'
+        f'[subsystems.broken]\nadapter = "fmu"\nfmu = "{mass(3)}"\nparams = {toml(params)}\n'
+    )
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert result.exit_status == 3
+    assert "'broken'" in result.fault
+    assert message in result.fault
+    assert result.summary["verdict"] == "unreliable"

@@ -12,7 +12,7 @@ from hilrt.hosting import HostedSolver
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.probe import probe_jacobian
 from hilrt.solver import InputPolynomial
-from tests.fmu.build import mass, needs_compiler, oscillator
+from tests.fmu.build import FLAGS, description, mass, needs_compiler, oscillator
 
 STEP = 4e-3  # macro step: four micro steps of the model
 HELD = {"F": 0.0}
@@ -246,6 +246,35 @@ def test_constant_steps_are_kept():
     with pytest.raises(SolverError, match="do not add up"):
         solver.advance(4e-3, 1.5e-3, InputPolynomial(4e-3, u))
     solver.stop("done")
+
+
+ORDER_OUT = "maxOutputDerivativeOrder"
+#: Flags that change nothing here.
+ANY = ("canBeInstantiatedOnlyOncePerProcess", "needsExecutionTool")
+UNUSED = {
+    2: (*ANY, "canRunAsynchronuously", "canSerializeFMUstate"),
+    3: (*ANY, "providesAdjointDerivatives", "canSerializeFMUState"),
+}
+
+
+def other_way(flag, value):
+    """The value of a flag that it does not have by default."""
+    return "1" if flag == ORDER_OUT else {"true": "false", "false": "true"}[value]
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_no_flag_alone_and_not_all_of_them_change_what_comes_out(major):
+    other = {flag: other_way(flag, value) for flag, value in FLAGS[major].items()}
+    on = {flag: "1" if flag == ORDER_OUT else "true" for flag in other}
+    off = {flag: "0" if flag == ORDER_OUT else "false" for flag in other}
+    for flags in (on, off, *({flag: value} for flag, value in other.items())):
+        assert compare(made(major, **flags), Mass1(), 2, 0) < 1e-9, flags
+    more = " ".join(f'{flag}="true"' for flag in UNUSED[major])
+    xml = description(major).replace("<CoSimulation ", f"<CoSimulation {more} ")
+    solver = made(major, xml=xml)
+    assert solver.fmu.notes == []  # they are spelt as the standard does
+    assert compare(solver, Mass1(), 2, 0) < 1e-9
 
 
 # -- derivatives -----------------------------------------------------------------------------------
