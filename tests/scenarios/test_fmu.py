@@ -84,30 +84,34 @@ def run(folder, order, mass1, mass2, duration=0.1, force="force"):
 SIGNALS = ("mass1.force", "mass1.x", "mass1.v", "mass2.x", "mass2.v")
 
 
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    """Log of the session with the Python models."""
-    return run(tmp_path_factory.mktemp("python"), 1, PYTHON["mass1"], PYTHON["mass2"])
+@pytest.fixture(scope="module", params=[0, 1, 2])
+def expected(request, tmp_path_factory):
+    """Order of the inputs' polynomials, and the log of the session with the Python models."""
+    folder = tmp_path_factory.mktemp("python")
+    return request.param, run(folder, request.param, PYTHON["mass1"], PYTHON["mass2"])
+
+
+def compare(log, expected):
+    for name in SIGNALS:
+        np.testing.assert_allclose(log[name], expected[name], rtol=1e-9, atol=1e-9)
 
 
 @LINUX
 @needs_compiler
 def test_fmus_of_both_versions_equal_the_python_models(expected, tmp_path):
+    order, log = expected
     (first, params), (second, _) = own_fmus(2), own_fmus(3)
     both = in_process(first, params["mass1"]), in_process(second, params["mass2"])
-    got = run(tmp_path, 1, *both, force="F")
-    for name in SIGNALS:
-        np.testing.assert_allclose(got[name], expected[name], rtol=1e-9, atol=1e-9)
+    compare(run(tmp_path, order, *both, force="F"), log)
 
 
 @LINUX
 @needs_compiler
 def test_so_do_hosted_ones(expected, tmp_path):
+    order, log = expected
     path, params = own_fmus(2)
     python = hosted(oscillator("pythonfmu3", "Mass2"), {}, "input_derivatives=false")
-    got = run(tmp_path, 1, hosted(path, params["mass1"]), python)
-    for name in SIGNALS:
-        np.testing.assert_allclose(got[name], expected[name], rtol=1e-9, atol=1e-9)
+    compare(run(tmp_path, order, hosted(path, params["mass1"]), python), log)
 
 
 #: `fault` of the C FMU, flags of its compiler, and what the session says.
