@@ -92,7 +92,7 @@ def _edge(
     return (
         f'<g class="{kind}"><title>{text(title)}</title><path d="{path}" marker-end="url(#tip)"/>'
         f'<text x="{at_x:.0f}" y="{at_y - 6:.0f}">{text(shown)}</text>'
-        f"{_warning(causes, at_x, at_y + 14)}</g>"
+        f"{_warning(causes, at_x, at_y + 18)}</g>"
     )
 
 
@@ -126,7 +126,7 @@ def _bond(
         f'<g class="{kind}"><title>{text(f"bond {name}: {effort}, {flow}")}</title>'
         f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}"/>'
         f'<text x="{x:.0f}" y="{y - 6:.0f}">{text(name)}</text>'
-        f"{_warning(causes, x, y + 15)}</g>"
+        f"{_warning(causes, x, y + 18)}</g>"
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from bokeh.core.validation import silence
 from bokeh.core.validation.warnings import EMPTY_LAYOUT
 from bokeh.document import Document
-from bokeh.events import ConnectionLost
+from bokeh.events import ConnectionLost, MouseWheel, PanStart
 from bokeh.layouts import column, row
 from bokeh.models.callbacks import CustomJS
 from bokeh.models.css import InlineStyleSheet
@@ -128,6 +128,7 @@ class Page:
         self.choice.on_change("value", lambda attr, old, new: self._choose())
         self.pause = Toggle(label="Pause", name="pause", stylesheets=[self.sheet], width=90)
         self.pause.on_change("active", lambda attr, old, new: self._pause(new))
+        self._stay = CustomJS(args={"pause": self.pause}, code="pause.active = true")
         self.full = Toggle(label="full rate", name="full", stylesheets=[self.sheet], width=90)
         self.full.on_change("active", lambda attr, old, new: self._choose())
         windows = RadioButtonGroup(labels=list(WINDOWS), active=1, stylesheets=[self.sheet])
@@ -144,9 +145,9 @@ class Page:
 
     def _events(self) -> Any:
         self.event_source = ColumnDataSource(panels.columns([]))
-        titles = {"number": "#", "t": "t, s", "level": "level", "cause": "cause",
-                  "source": "from", "text": "what", "acknowledged": "acknowledged by"}  # fmt: skip
-        widths = {"number": 42, "t": 72, "level": 84, "cause": 120, "source": 100, "text": 420}
+        titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
+                  "acknowledged": "acknowledged by"}  # fmt: skip
+        widths = {"number": 44, "t": 64, "level": 84, "text": 320}
         self.table = DataTable(
             source=self.event_source,
             columns=[
@@ -197,7 +198,8 @@ class Page:
         return column(top, actions, notes, adjust, sizing_mode="stretch_width", name="control")
 
     def _button(self, label: str, name: str, act: Any, kind: Any = "default") -> Button:
-        button = Button(label=label, name=name, button_type=kind, stylesheets=[self.sheet])
+        sheets: list[Any] = [self.sheet]
+        button = Button(label=label, name=name, button_type=kind, stylesheets=sheets, align="end")
         button.on_click(act)
         return button
 
@@ -260,7 +262,11 @@ class Page:
 
     def _choose(self) -> None:
         self.plots.full = self.full.active
-        self.figures.children = self.plots.choose(list(self.choice.value))
+        figures = self.plots.choose(list(self.choice.value))
+        for plot in figures:  # what is looked at closely stays: the present would move it away
+            plot.js_on_event(PanStart, self._stay)
+            plot.js_on_event(MouseWheel, self._stay)
+        self.figures.children = figures
 
     def _pause(self, paused: bool) -> None:
         self.plots.paused = paused

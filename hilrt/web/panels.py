@@ -11,15 +11,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from hilrt.monitor.stream import Head
+from hilrt.monitor.stream import Happening, Head
 from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import number, words
 
 SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
-#: Causes named on the lamp; the others are counted.
-MAX_CAUSES = 3
+#: Causes named on the lamp, and places of each; the others are counted.
+MAX_CAUSES, MAX_PLACES = 3, 2
 
 
 def text(value: object) -> str:
@@ -60,11 +60,17 @@ def lamp(viewer: Viewer) -> Lamp:
 
 
 def causes_in_words(flags: Sequence[Flag]) -> str:
-    """The first causes with their places, and how many more there are."""
-    causes = list(dict.fromkeys(flag.cause for flag in flags))
-    shown = flag_words([flag for flag in flags if flag.cause in causes[:MAX_CAUSES]])
-    more = len(causes) - MAX_CAUSES
-    return f"{shown} and {more} more" if more > 0 else shown
+    """The first causes with their first places, and how many more there are."""
+    places: dict[str, list[str]] = {}
+    for flag in flags:
+        places.setdefault(flag.cause, []).append(flag.where)
+    shown: list[Flag] = []
+    for cause, where in list(places.items())[:MAX_CAUSES]:
+        shown += (Flag(cause, place) for place in where[:MAX_PLACES])
+        if len(where) > MAX_PLACES:
+            shown.append(Flag(cause, f"+{len(where) - MAX_PLACES}"))
+    more = len(places) - MAX_CAUSES
+    return f"{flag_words(shown)} and {more} more" if more > 0 else flag_words(shown)
 
 
 def lamp_html(viewer: Viewer) -> str:
@@ -163,7 +169,7 @@ def peers_html(viewer: Viewer) -> str:
     late = {flag.where for flag in viewer.flags if flag.cause == "sample_late"}
     rows = "".join(_peer(n, p, n in late, head, status.tick) for n, p in status.peers.items())
     return (
-        '<table class="peers"><thead><tr><th>subsystem</th><th>link</th><th>age, ms</th>'
+        '<table class="peers"><thead><tr><th>subsystem</th><th>link</th><th>age,&nbsp;ms</th>'
         "<th>late ticks</th><th>lost</th><th>when late</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
@@ -174,7 +180,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     part = parts.get(name)
     policy = part.late_policy if part is not None else ""
     kind, word = ("degraded", "late") if late else ("good", "in time")
-    share = f" ({100 * peer.late / ticks:.1f} %)" if ticks > 0 and peer.late else ""
+    share = f" ({100 * peer.late / ticks:.1f}&nbsp;%)" if ticks > 0 and peer.late else ""
     in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
     return (
         f'<tr><th scope="row">{text(name)}</th><td class="{kind}">{SHAPES[kind]} {word}</td>'
@@ -186,6 +192,8 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
 # -- events --------------------------------------------------------------------------------------
 
 LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
+#: Sources that an event's text need not name.
+SPEAKERS = ("session", "operator")
 
 
 class Row(NamedTuple):
@@ -194,8 +202,6 @@ class Row(NamedTuple):
     number: int
     t: str
     level: str
-    cause: str
-    source: str
     text: str
     acknowledged: str
 
@@ -212,15 +218,21 @@ def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[Row]
                 event.number,
                 f"{event.t:.3f}",
                 f"{mark} {event.level}".strip(),
-                words(event.cause),
-                event.source,
-                event.text,
+                in_words(event),
                 event.acknowledged,
             )
         )
         if len(found) == limit:
             break
     return found
+
+
+def in_words(event: Happening) -> str:
+    """What has happened and where, in one line."""
+    cause, said = event.cause, event.text
+    if said.startswith(f"{cause} "):  # a flag: its place stands in the text
+        return words(cause) + said.removeprefix(cause)
+    return said if event.source in SPEAKERS else f"{event.source}: {said}"
 
 
 def open_alarms(viewer: Viewer) -> int:

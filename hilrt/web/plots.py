@@ -22,11 +22,15 @@ DASHES = ("solid", "dashed", "dotted", "dotdash")
 AXIS_COLOUR = "#7b858f"
 MAX_FIGURES, MAX_SIGNALS = 4, 12
 LEFT_BORDER = 78
+#: Columns of a legend, and the height of its rows, px.
+LEGEND_COLUMNS, LEGEND_ROW = 2, 22
 #: How far back a line goes, in lengths of the time axis, and points that it may have in any case.
 KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
 TIMING_SIGNAL = "master:lateness"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
+#: The histogram reaches at least to here, µs.
+TIMING_END_US = 1e4
 
 
 def style(plot: Any) -> None:
@@ -127,11 +131,10 @@ class Plots:
         self._wanted, self.lines = [], []
 
     def _figure(self, unit: str, names: list[str]) -> Any:
-        hover = HoverTool(
-            tooltips=[("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")], mode="mouse"
-        )
+        about = [("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")]
+        hover: Any = HoverTool(tooltips=about, mode="mouse", renderers=[])  # lines, not bands
         plot = figure(
-            height=230,
+            height=210 + LEGEND_ROW * -(-len(names) // LEGEND_COLUMNS),
             sizing_mode="stretch_width",
             x_range=self.x_range,
             tools=["xpan", "xwheel_zoom", "box_zoom", "ywheel_zoom", "reset", "save", hover],
@@ -151,7 +154,7 @@ class Plots:
                 plot.varea(
                     "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
                 )
-            plot.line(
+            shown = plot.line(
                 "t",
                 "last",
                 source=line.source,
@@ -161,7 +164,11 @@ class Plots:
                 name=name,
                 legend_label=name,
             )
-        plot.legend.location, plot.legend.click_policy = "top_left", "hide"
+            hover.renderers = [*hover.renderers, shown]
+        plot.add_layout(plot.legend[0], "above")  # inside it would be crossed by the lines
+        plot.legend.ncols, plot.legend.click_policy = LEGEND_COLUMNS, "hide"
+        plot.legend.location = "top_left"
+        plot.legend.update(margin=0, padding=0)
         plot.legend.background_fill_alpha, plot.legend.border_line_color = 0.0, None
         plot.legend.label_text_color, plot.legend.label_text_font_size = AXIS_COLOUR, "13px"
         return plot
@@ -207,7 +214,7 @@ class Timing:
             x_axis_type="log",
             x_axis_label="lateness, µs",
             y_axis_label="% of ticks",
-            x_range=Range1d(start=10.0, end=1e4),
+            x_range=Range1d(start=10.0, end=TIMING_END_US),
             y_range=DataRange1d(start=0),
         )
         self.plot.quad("left", "right", "top", bottom=0, source=self.source, color=COLOURS[0])
@@ -220,7 +227,9 @@ class Timing:
             return
         self._seen = self._ring.total
         late = self._ring.newest(TIMING_SAMPLES)[:, 1]
-        self.source.data = histogram(late)
+        data = self.source.data = histogram(late)
+        filled = data["right"][data["top"] > 0]
+        self.plot.x_range.end = max(TIMING_END_US, filled[-1] if len(filled) else 0.0)
 
 
 def histogram(values: Floats) -> dict[str, Floats]:

@@ -7,11 +7,18 @@ pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
 from bokeh.document import Document
 from bokeh.events import ButtonClick
+from bokeh.models import HoverTool, Line
 
 from hilrt.monitor.commands import Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
 from hilrt.web.page import Page, first_signals
-from hilrt.web.plots import KEPT_WINDOWS, MAX_FIGURES, TIMING_SIGNAL, histogram
+from hilrt.web.plots import (
+    KEPT_WINDOWS,
+    MAX_FIGURES,
+    TIMING_END_US,
+    TIMING_SIGNAL,
+    histogram,
+)
 from hilrt.web.source import Source
 from tests.web.views import HEAD, LATE, RUNNING, StillViewer
 
@@ -83,6 +90,32 @@ def test_pause_keeps_the_picture_and_loses_nothing(page):
     assert len(page.plots.lines[0].source.data["t"]) == 5
     page.pause.active = False
     assert len(page.plots.lines[0].source.data["t"]) == 10
+
+
+def test_looking_closely_pauses(page):
+    assert len(page.figures.children) == 2
+    for plot in page.figures.children:
+        assert plot.js_event_callbacks == {"panstart": [page._stay], "wheel": [page._stay]}
+    assert page._stay.args == {"pause": page.pause}
+
+
+def test_lines_are_named_under_the_pointer_and_their_bands_are_not(page):
+    for plot in page.figures.children:
+        (hover,) = plot.select(HoverTool)
+        assert [shown.name for shown in hover.renderers] == [
+            line.name for line in plot.renderers if isinstance(line.glyph, Line)
+        ]
+
+
+def test_histogram_reaches_as_far_as_the_latest_tick(page):
+    late = np.full(100, 50.0)
+    for slowest, end in ((60.0, TIMING_END_US), (3e5, 10.0**5.5)):
+        late[-1] = slowest
+        t = np.arange(100) * 1e-3
+        message = Full(number=1, name=TIMING_SIGNAL, t=binary(t), value=binary(late))
+        page.history.take_full(message)
+        page.timing.update()
+        assert page.timing.plot.x_range.end == pytest.approx(end)
 
 
 def test_full_rate_is_asked_for_and_given_up(page):

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from hilrt.monitor.stream import Part, Topology
+from hilrt.monitor.stream import Happening, Part, Topology
 from hilrt.monitor.telemetry import Flag, Status
 from hilrt.web import panels
 from hilrt.web.graph import graph_svg
@@ -53,6 +53,8 @@ def test_lamp_says_the_cause(look):
     assert panels.lamp(look(RUNNING, [LATE])).cause == "sample late (vehicle)"
     many = [Flag(cause, "x") for cause in ("a", "b", "c", "d", "e")]
     assert panels.lamp(look(RUNNING, many)).cause.endswith("and 2 more")
+    places = [Flag("output_defect", f"a.y{i}") for i in range(5)]
+    assert panels.lamp(look(RUNNING, places)).cause == "output defect (a.y0, a.y1, +3)"
     fault = changed(state="FAULT", message="engine is gone")
     assert panels.lamp(look(fault)).cause == "engine is gone"
 
@@ -111,6 +113,19 @@ def test_alarms_are_open_until_acknowledged(look):
     assert [row.number for row in panels.event_rows(viewer, alarms_only=False)] == [3, 2, 1]
     assert [row.number for row in panels.event_rows(viewer, alarms_only=True)] == [2]
     assert panels.columns(panels.event_rows(viewer, False))["acknowledged"] == ["Ada", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("cause", "source", "text", "said"),
+    [
+        ("sample_late", "engine", "sample_late raised: engine", "sample late raised: engine"),
+        ("process_ended", "engine", "the process has ended", "engine: the process has ended"),
+        ("operator", "operator", "Ada asked for stop", "Ada asked for stop"),
+    ],
+)
+def test_event_says_what_and_where_in_one_line(cause, source, text, said):
+    event = Happening(number=1, t=0.0, level="info", cause=cause, source=source, text=text)
+    assert panels.in_words(event) == said
 
 
 # -- the graph -----------------------------------------------------------------------------------
