@@ -39,6 +39,12 @@ _ALIASES = {
 }
 _WORDS = {"Nm": "(N*m)", "kNm": "(kN*m)", "mNm": "(mN*m)", "Nms": "(N*m*s)", "rev": "turn"}
 _WORDS |= {"Ohm": "ohm", "kOhm": "kohm", "Amp": "A", "l": "L"}
+#: Pairs of units whose product is the watt: most bonds are of these, and need no pint to be told.
+_WATTS = (
+    {"N", "m/s"},
+    {"N*m", "rad/s"},
+    {"Nm", "rad/s"},
+)
 _ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
 
 
@@ -102,7 +108,7 @@ def is_power(unit_a: str, unit_b: str) -> bool:
     with a zero of its own (``°C``) does not multiply: no.
     `ConfigError` if a unit cannot be read.
     """
-    if UNSTATED in (unit_a, unit_b):
+    if UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS:
         return True
     a, b = _read(unit_a), _read(unit_b)
     if a.offset or b.offset:
@@ -119,7 +125,7 @@ def power_factor(unit_a: str, unit_b: str) -> float:
     """
     if not is_power(unit_a, unit_b):
         raise ConfigError(f"{_show(unit_a)} times {_show(unit_b)} is not a power")
-    if UNSTATED in (unit_a, unit_b):
+    if UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS:
         return 1.0
     return float(_read(unit_a).factor * _read(unit_b).factor / _read("W").factor)
 

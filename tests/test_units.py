@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hilrt import units
 from hilrt.errors import ConfigError
 from hilrt.units import UNSTATED, conversion, is_power, power_factor
 
@@ -151,6 +152,13 @@ def test_power_factor(effort, flow, watt):
     assert power_factor(effort, flow) == pytest.approx(watt, rel=1e-14)
 
 
+@pytest.mark.parametrize("pair", units._WATTS, ids=lambda pair: "*".join(sorted(pair)))
+def test_pairs_told_without_pint_are_what_pint_says_of_them(pair, monkeypatch):
+    told = is_power(*pair), power_factor(*pair)
+    monkeypatch.setattr(units, "_WATTS", ())
+    assert (is_power.__wrapped__(*pair), power_factor(*pair)) == told == (True, 1.0)
+
+
 def test_power_factor_refuses_what_is_no_power():
     with pytest.raises(ConfigError, match=r"'N' times 'rad/s' is not a power"):
         power_factor("N", "rad/s")
@@ -161,9 +169,10 @@ def test_is_power_names_an_unknown_unit():
         is_power("N", "glass")
 
 
-def test_pint_is_imported_only_when_a_conversion_needs_it():
+def test_pint_is_imported_only_when_a_unit_needs_it():
     code = (
-        "import sys; from hilrt.units import conversion; conversion('m', 'm');"
+        "import sys; from hilrt.units import conversion, power_factor; conversion('m', 'm');"
+        "assert power_factor('N*m', 'rad/s') == power_factor('m/s', 'N') == 1.0;"
         "assert 'pint' not in sys.modules; conversion('m', 'km'); assert 'pint' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
