@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from mcap.writer import CompressionType, Writer
@@ -34,6 +36,8 @@ from hilrt.record.messages import (
 from hilrt.record.reader import LogEvent
 from hilrt.record.session_clock import SessionClock
 from hilrt.solver import Floats
+
+T = TypeVar("T")
 
 #: A chunk reaches the file when it holds this much.
 CHUNK_BYTES = 1 << 20
@@ -69,7 +73,7 @@ class Recording:
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
         self._intake = FrameIntake(begin.buses, self.clock)
-        self._keeper = Keeper(
+        self._keeper: Keeper | None = Keeper(
             begin.topics, begin.metadata, {file.name: file.data for file in begin.attachments}
         )
         trigger = begin.trigger
@@ -160,10 +164,22 @@ class Recording:
             self._pending += size + 35 * len(self._channels)
             if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
                 self.flush()
-        self._keeper.take(times, rows)
+        self._keep(lambda keeper: keeper.take(times, rows))
         self._written = first + len(times)
         self._written_ns = int(times[-1])
         self.rows += len(times)
+
+    def _keep(self, use: Callable[[Keeper], T]) -> T | None:
+        """Use the keeper; without it, should it fail, pages take longer, but the log goes on."""
+        if self._keeper is None:
+            return None
+        try:
+            return use(self._keeper)
+        except Exception as error:
+            self._keeper = None
+            text = f"no digest is kept, reports will read the whole log: {error!r}"
+            self.event(Event(self._last_ns, "warning", "recording", "recorder", text))
+            return None
 
     def _write_held(self) -> None:
         """Write frames that waited and are wanted now."""
@@ -241,7 +257,7 @@ class Recording:
         t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
         text = (event.level, event.cause, event.source, event.text)
         data = log_entry.entry(log_time, t, *text, until)
-        self._keeper.event(LogEvent(t, *text, until))
+        self._keep(lambda keeper: keeper.event(LogEvent(t, *text, until)))
         self._writer.add_message(self._event_channel, log_time, data, log_time)
         self._pending += len(data)
         self.events += 1
@@ -288,7 +304,7 @@ class Recording:
         self.flush()
         if end is not None and end.summary:
             self._attach(Attachment("summary.json", "application/json", end.summary))
-        if digest := self._keeper.digest():
+        if digest := self._keep(lambda keeper: keeper.digest()):
             self._attach(Attachment(DIGEST, "application/zlib", digest))
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
         if self._buses:

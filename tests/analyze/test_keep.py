@@ -1,5 +1,7 @@
 """What the recorder keeps of a long log is what reading all of it gives."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,12 @@ from hilrt.analyze import digest, keep
 from hilrt.analyze.digest import read_digest
 from hilrt.logs.cut import cut, merge
 from hilrt.record.messages import DIGEST, Attachment, Begin, End, Event, Signal, Topic
-from hilrt.record.reader import LogEvent, LogStream
+from hilrt.record.reader import LogEvent, LogStream, load_log
 from hilrt.record.repair import repair
 from hilrt.record.writer import Recording
 
 N = 6000
+TIMES = np.arange(N) * 1_000_000
 SESSION_FILE = b"""
 [[bonds]]
 name = "shaft"
@@ -38,21 +41,26 @@ def rows() -> np.ndarray:
     return np.column_stack([*columns, rng.gamma(3.0, 22.0, N)])
 
 
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    """A log with gaps, events and a digest, as if it were a long one."""
-    monkeypatch.setattr(keep, "LEAST_ROWS", N // 2)
+def record(folder) -> Path:
+    """Path of a log with a gap and events."""
     files = [Attachment("bench.toml", "application/toml", SESSION_FILE)]
-    recording = Recording(Begin(str(tmp_path), "keep", 10**18, TOPICS, files, {}))
-    data, times = rows(), np.arange(N) * 1_000_000
+    recording = Recording(Begin(str(folder), "keep", 10**18, TOPICS, files, {}))
+    data = rows()
     for first in range(0, N, 61):
         if first != 61 * 7:
             part = slice(first, min(first + 61, N))
-            recording.batch(first, times[part], data[part])
+            recording.batch(first, TIMES[part], data[part])
     recording.event(Event(1_500_000_000, "warning", "sample_late", "engine", "late"))
     recording.event(Event(1_600_000_000, "info", "operator", "page", "a note"))
     recording.finish(End(summary=b'{"verdict": "good", "steps": 5999}', rows=N, events=1))
     return recording.path
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """A log with a digest, as if it were a long one."""
+    monkeypatch.setattr(keep, "LEAST_ROWS", N // 2)
+    return record(tmp_path)
 
 
 def test_digest_is_what_reading_gives(log, monkeypatch):
@@ -121,3 +129,16 @@ def test_short_and_unfinished_logs_are_read(log, tmp_path, monkeypatch):
     for _ in range(2):
         keeper.event(LogEvent(0.0, "info", "operator", "page", "a note"))
     assert keeper.digest() == b""
+
+
+@pytest.mark.parametrize("method", ["take", "event", "digest"])
+def test_a_log_goes_on_without_a_digest(tmp_path, monkeypatch, method):
+    def fail(*_):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(keep.Keeper, method, fail)
+    log = load_log(record(tmp_path))
+    assert not log.truncated
+    assert len(log.t) == N - 61
+    assert [e.text for e in log.events if "no digest is kept" in e.text]
+    assert DIGEST not in log.attachments
