@@ -182,6 +182,8 @@ class Viewer:
 
     def _take_event(self, event: Happening) -> None:
         known = event.number in self.events
+        if event.number > self._numbers.get(stream.EVENT, 0):  # not one that is told again
+            self._count_gap(stream.EVENT, event.number)
         self.events[event.number] = event
         while len(self.events) > MAX_EVENTS:
             self.events.popitem(last=False)

@@ -72,6 +72,12 @@ def test_gaps_are_counted_by_topic(viewer):
     assert viewer.missed == 2
 
 
+def test_events_that_were_dropped_are_counted_and_those_told_again_are_not(viewer):
+    for number in (501, 502, 505, 501, 502, 506):
+        viewer._message(event(number, 1.0, "hello"))
+    assert viewer.missed == 2
+
+
 def test_full_rate_of_others_is_left_alone(viewer):
     taken = []
     viewer.on_full = taken.append

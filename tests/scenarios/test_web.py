@@ -155,6 +155,12 @@ class Browser:
           return found"""
         return list(self.run(code))
 
+    def events(self) -> list[str]:
+        """What the rows of the events' table say."""
+        code = "const m = Bokeh.documents[0].get_model_by_name('events'); "
+        code += "return [...m.children[1].source.data.text]"
+        return list(self.run(code))
+
     def errors(self) -> list[str]:
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
 
@@ -237,10 +243,7 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         page.until_shown("state", "RUNNING|DEGRADED")
         until(lambda: len(page.curves()) == 2 and len(page.curves()[0]["t"]) > 10, "curves")
 
-        solver = run.children()["solver"]
-        os.kill(solver, signal.SIGSTOP)
-        page.until_shown("lamp", r"sample late \([^)]*vehicle")
-        os.kill(solver, signal.SIGCONT)
+        show_a_fault_and_its_cause(run, page)
         page.fill("note", "solver was frozen")
         page.ask("mark", "solver was frozen")
         curves = page.curves()
@@ -261,6 +264,19 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert any(f"Ada asked for {action}: " in text for cause, text in told)
     assert any("wrong token" in text for cause, text in told if cause == "mark")
     assert "solver was frozen" in (run.folder / "report.html").read_text()
+
+
+def show_a_fault_and_its_cause(run: Run, page: Browser) -> None:
+    """Freeze the solver: its flag is on the page in words, wherever one may look."""
+    solver = run.children()["solver"]
+    os.kill(solver, signal.SIGSTOP)
+    try:
+        page.until_shown("lamp", r"(DEGRADED|UNRELIABLE).*sample late \([^)]*vehicle")
+        page.until_shown("graph", r"vehicle\s+zeromq\s+▲ sample late")
+        page.until_shown("peers", r"vehicle\s+▲ late.*extrapolate now")
+        until(lambda: "sample late raised: vehicle" in page.events(), "event", DRAWN_S)
+    finally:
+        os.kill(solver, signal.SIGCONT)
 
 
 def assert_curves_are_the_logs(curves: list[dict[str, Any]], log: hilrt.Log) -> None:
