@@ -24,6 +24,7 @@ from typing import Any
 from hilrt import host, wire
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.hosting import HostedSolver, load_solver
+from hilrt.log_relay import LogRelay
 from hilrt.peer import Peer
 from hilrt.solver import Sample, Solver
 
@@ -122,9 +123,11 @@ def _host(solver: HostedSolver, connect: str, name: str) -> int:
     capabilities = [word for word, there in offers if there]
     peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
     reason = "the solver process ends"
+    relay = LogRelay()
+    logging.getLogger("hilrt").addHandler(relay)
     try:
         peer.connect(CONNECT_TIMEOUT_S)
-        reason = serve(peer, solver)
+        reason = serve(peer, solver, relay)
         return EXIT_OK
     except SolverError as error:
         reason = str(error)
@@ -141,11 +144,12 @@ def _host(solver: HostedSolver, connect: str, name: str) -> int:
         peer.send(wire.Error(text="the solver process received SIGTERM", leaving=True))
         return EXIT_TERMINATED
     finally:
+        logging.getLogger("hilrt").removeHandler(relay)
         solver.stop(reason)
         peer.close()
 
 
-def serve(peer: Peer, solver: HostedSolver) -> str:
+def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> str:
     """Step the solver as the master says, until it says stop.
 
     Parameters
@@ -154,6 +158,9 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
         Connected.
     solver : HostedSolver
         Not yet initialized.
+    relay : LogRelay, optional
+        Warnings for the session's log: they are told when nobody waits for an answer, once a
+        second, and before the end.
 
     Returns
     -------
@@ -180,6 +187,8 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
                 elif isinstance(message, wire.Stop):
                     # Released before the answer: after it the process may be killed.
                     solver.stop(message.reason)
+                    if relay is not None:
+                        relay.tell(peer)
                     peer.send(wire.Stopped())
                     return message.reason
                 elif isinstance(message, wire.Initialize):
@@ -197,8 +206,12 @@ def serve(peer: Peer, solver: HostedSolver) -> str:
             except ProtocolError as error:
                 peer.malformed(str(error))
             except SolverError as error:
+                if relay is not None:
+                    relay.tell(peer)
                 peer.send(wire.Error(text=str(error)))
                 raise
+        if relay is not None and relay.is_due:
+            relay.tell(peer)
         lost = peer.master_lost()
         if lost is not None:
             raise MasterGone(lost)

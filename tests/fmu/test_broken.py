@@ -1,5 +1,6 @@
 """FMUs that are broken: each is told apart, with what to do about it, and nothing hangs."""
 
+import contextlib
 import ctypes
 import logging
 import zipfile
@@ -9,15 +10,18 @@ import pytest
 from lxml import etree
 
 import hilrt
-from hilrt import RunOptions
+from hilrt import RunOptions, wire
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
 from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting import HostedSolver
+from hilrt.log_relay import LogRelay
+from hilrt.solver_process import serve
 from tests.fmu.build import clocked, description, mass, needs_compiler
 from tests.fmu.test_clocks import EVERY
 from tests.fmu.test_events import toml
+from tests.test_solver_process import FakePeer
 
 HELD = {"F": 0.0}
 
@@ -201,6 +205,26 @@ def test_warnings_are_logged_once_each_step_goes_on(major, caplog):
             step(solver, i * 1e-3)
     assert solver.solver._instance.warnings == 3
     assert "step size is small" in caplog.text
+    solver.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [(7, ["advanced", "event", "event", "advanced", "event", "stopped"]), (3, ["event", "error"])],
+)
+def test_what_a_hosted_one_says_reaches_the_session_log(fault, told):
+    relay, logger = LogRelay(), logging.getLogger("hilrt.fmu")
+    logger.addHandler(relay)
+    solver = hosted(2, {"fault": fault})
+    steps = (wire.Advance(i, i * 1e-3, 1e-3, bytes(16)) for i in range(2))
+    peer = FakePeer(*steps, wire.Stop(reason="done"))
+    with contextlib.suppress(SolverError):
+        serve(peer, solver, relay)
+    logger.removeHandler(relay)
+    assert [type(message).__name__.lower() for message in peer.sent] == told
+    text = next(m.text for m in peer.sent if isinstance(m, wire.Event))
+    assert text.startswith("mass.fmu [logStatus]: ")
     solver.stop("done")
 
 
