@@ -35,6 +35,15 @@ def run(tmp_path: Path, *overrides: str) -> Result:
     return result
 
 
+PLAIN = "bonds.coupling.correction.method=none"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The session without a corrector."""
+    return run(tmp_path_factory.mktemp("plain"), PLAIN)
+
+
 def error(result: Result) -> float:
     """RMS deviation of mass 1 from the exact solution, m."""
     log = load_log(result.folder)
@@ -46,8 +55,9 @@ def both(value: str) -> list[str]:
     return [f"subsystems.{name}.jacobian.{value}" for name in ("mass1", "mass2")]
 
 
-def test_every_source_corrects_alike_and_better_than_extrapolation(tmp_path: Path) -> None:
-    plain = error(run(tmp_path, "bonds.coupling.correction.method=none"))
+def test_every_source_corrects_alike_and_better_than_extrapolation(
+    plain: Result, tmp_path: Path
+) -> None:
     solver = error(run(tmp_path))
     probe = error(run(tmp_path, *both("source=probe")))
     matrices = {
@@ -65,7 +75,7 @@ def test_every_source_corrects_alike_and_better_than_extrapolation(tmp_path: Pat
         for key, matrix in table.items()
     ]
     written = error(run(tmp_path, *both("source=given"), *given))
-    assert solver < 0.05 * plain  # a local error of one order more (paper 002)
+    assert solver < 0.05 * error(plain)  # a local error of one order more (paper 002)
     np.testing.assert_allclose([probe, written], solver, rtol=1e-4)
 
 
@@ -76,8 +86,9 @@ def test_shadow_computes_the_correction_and_leaves_the_outputs(tmp_path: Path) -
     np.testing.assert_array_equal(log["mass1.s:corrected"], log["mass1.s"])
 
 
-def test_identification_without_trust_leaves_plain_extrapolation(tmp_path: Path) -> None:
-    plain = run(tmp_path, "bonds.coupling.correction.method=none")
+def test_identification_without_trust_leaves_plain_extrapolation(
+    plain: Result, tmp_path: Path
+) -> None:
     learning = run(tmp_path, *both("source=identify"))
     assert error(learning) <= 1.05 * error(plain)
     assert learning.summary["flags"]["model_untrusted"]["seconds"] > 0.0
@@ -100,7 +111,7 @@ def local_error(result: Result) -> float:
 
 def test_identified_jacobians_with_dither_are_as_good_as_exact_ones(tmp_path: Path) -> None:
     long = "session.duration=0.12"
-    plain = run(tmp_path, long, "bonds.coupling.correction.method=none")
+    plain = run(tmp_path, long, PLAIN)
     exact = run(tmp_path, long)
     learned = run(tmp_path, long, *both("source=identify"), *both("dither=0.001"))
     assert local_error(learned) <= 1.1 * local_error(exact) < 0.05 * local_error(plain)

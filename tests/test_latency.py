@@ -22,12 +22,14 @@ def test_the_manoeuvre_is_one(reference: Floats) -> None:
     assert torque.min() < -10.0
 
 
-@pytest.mark.parametrize("latency", [0.002, 0.005, 0.010])
-def test_compensation_takes_two_thirds_of_the_error(latency: float, reference: Floats) -> None:
+# Of 10 ms, a lost sample in the wrong place is worth a seventh: two courses of losses.
+@pytest.mark.parametrize(("latency", "seeds"), [(0.002, [0]), (0.005, [0]), (0.010, [0, 1])])
+def test_compensation_takes_two_thirds_of_the_error(
+    latency: float, seeds: list[int], reference: Floats
+) -> None:
     distance = Distance(latency, jitter=0.0005, loss=0.02)
     without = errors(run(distance, compensated=False), reference)
-    # Of 10 ms, a lost sample in the wrong place is worth a seventh: two courses of losses.
-    compensated = [errors(run(distance, compensated=True, seed=seed), reference) for seed in (0, 1)]
+    compensated = [errors(run(distance, compensated=True, seed=seed), reference) for seed in seeds]
     assert np.all(np.mean(compensated, axis=0) <= without / 3.0)
 
 
