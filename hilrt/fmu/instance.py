@@ -29,6 +29,9 @@ OK, WARNING, DISCARD, ERROR, FATAL = range(5)
 _STATUS = ("ok", "warning", "discard", "error", "fatal", "pending")
 _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
+#: Warnings of an FMU that are logged as such: one that warns at every step would fill the log.
+MESSAGES = 100
+
 #: Inputs at an FMU time [s], shape (n_inputs,).
 Inputs = Callable[[float], Floats]
 
@@ -90,6 +93,7 @@ class Instance(abc.ABC):
     ) -> None:
         self.fmu = fmu
         self.warnings = 0
+        self._messages = 0
         self._dead = self._closed = False
         self._initialized = False
         self._last_message = ""
@@ -208,6 +212,12 @@ class Instance(abc.ABC):
         level = _LEVELS[status] if 0 <= status < len(_LEVELS) else logging.ERROR
         if status != OK:
             self._last_message = text
+        if level == logging.WARNING:
+            self._messages += 1
+            if self._messages == MESSAGES:
+                log.warning("%s: its further warnings are at debug level", self.fmu.path.name)
+            elif self._messages > MESSAGES:
+                level = logging.DEBUG
         word = (category or b"").decode("utf-8", "replace")
         log.log(level, "%s%s: %s", self.fmu.path.name, f" [{word}]" if word else "", text)
 

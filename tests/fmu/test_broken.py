@@ -14,6 +14,7 @@ from hilrt import RunOptions, wire
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
+from hilrt.fmu.instance import MESSAGES
 from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting import HostedSolver
 from hilrt.log_relay import LogRelay
@@ -205,6 +206,18 @@ def test_warnings_are_logged_once_each_step_goes_on(major, caplog):
             step(solver, i * 1e-3)
     assert solver.solver._instance.warnings == 3
     assert "step size is small" in caplog.text
+    solver.stop("done")
+
+
+@needs_compiler
+def test_one_that_warns_at_every_step_does_not_fill_the_log(caplog):
+    solver = hosted(2, {"fault": 7})
+    with caplog.at_level(logging.WARNING, "hilrt.fmu"):
+        for i in range(MESSAGES + 20):
+            step(solver, i * 1e-3)
+    assert caplog.text.count("[logStatus]") == MESSAGES
+    assert caplog.text.count("further warnings are at debug level") == 1
+    assert solver.solver._instance.warnings == MESSAGES + 20
     solver.stop("done")
 
 
