@@ -6,6 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
+import hilrt
+from hilrt import RunOptions
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting import HostedSolver
@@ -246,6 +248,47 @@ def test_constant_steps_are_kept():
     with pytest.raises(SolverError, match="do not add up"):
         solver.advance(4e-3, 1.5e-3, InputPolynomial(4e-3, u))
     solver.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_a_loop_of_direct_feedthrough_starts_with_what_solves_it(major, tmp_path):
+    """A damper's force on one mass, whose acceleration is the speed that the damper sees."""
+    text = description(major).replace('unit="m/s2"', 'unit="m/s"')
+    path = mass(major, xml=text)
+    file = tmp_path / "session.toml"
+    file.write_text(
+        f"""
+[session]
+name = "loop"
+duration = 0.001
+pace = "asap"
+[master]
+step = 0.001
+[subsystems.damper]
+adapter = "fmu"
+fmu = "{path}"
+params = {{ kc = 0.0, cc = 0.5, v = 1.0, x2 = 0.0, F = 0.0 }}
+outputs = ["force"]
+[subsystems.mass]
+adapter = "fmu"
+fmu = "{path}"
+params = {{ m = 2.0, k = 0.0, kc = 0.0, x2 = 0.0, v2 = 0.0 }}
+outputs = ["der(v)"]
+[[connections]]
+from = "damper.force"
+to = "mass.F"
+[[connections]]
+from = "mass.der(v)"
+to = "damper.v2"
+"""
+    )
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert not result.fault, result.fault
+    log = hilrt.load_log(result.folder)
+    # force = 0.5 (1 - force / 2)
+    assert log["damper.force"][0] == pytest.approx(0.4, abs=1e-9)
+    assert log["mass.der(v)"][0] == pytest.approx(0.2, abs=1e-9)
 
 
 ORDER_OUT = "maxOutputDerivativeOrder"
