@@ -69,8 +69,8 @@ def cycle_file(tmp_path: Path, *points: tuple[float, float]) -> str:
 
 @pytest.fixture(scope="module")
 def drive() -> tuple[dict[str, NDArray], NDArray]:
-    """The first 120 s: outputs by name, each of shape (120001,), and torques, shape (120000,)."""
-    ys, torques = run(Vehicle(WLTC), 120.0)
+    """To the first stop, 90 s: outputs by name, each of shape (90001,), torques, shape (90000,)."""
+    ys, torques = run(Vehicle(WLTC), 90.0)
     return dict(zip(NAMES, ys.T, strict=True)), torques
 
 
@@ -174,7 +174,7 @@ def test_outputs_stay_within_their_ports_bounds(
 def test_energy_from_the_engine_is_found_again(
     drive: tuple[dict[str, NDArray], NDArray],
 ) -> None:
-    """First law over 120 s, from the outputs alone."""
+    """First law from standstill to standstill, from the outputs alone."""
     y, torque = drive
     w, v = y["engine_speed"], y["vehicle_speed"]
 
