@@ -26,7 +26,7 @@ FINAL_STATES = {"STOPPED", "FAULT"}
 
 
 class Viewer:
-    """Receives a session's stream.
+    """Receives a session's stream; `zmq.ZMQError` if `telemetry` is no address.
 
     Parameters
     ----------
@@ -82,7 +82,11 @@ class Viewer:
         topics = [stream.HEAD, stream.STATUS, stream.EVENT]
         for topic in [*topics, stream.SIGNALS] if signals else topics:
             self._socket.setsockopt(zmq.SUBSCRIBE, topic)
-        self._socket.connect(telemetry)
+        try:
+            self._socket.connect(telemetry)
+        except zmq.ZMQError:
+            self._context.destroy(linger=0)
+            raise
         self._client: CommandClient | None = None
 
     @property

@@ -72,7 +72,7 @@ class RemoteWatcher:
         viewer.take(wait_ms)
         self.status = viewer.status
         if self.status is None:
-            self.stop |= viewer.now > self._ends_at
+            self.silent = viewer.now > self._ends_at
             return False
         self.silent = viewer.silent
         return self.status is not before

@@ -1,0 +1,98 @@
+"""``hilrt watch``: the terminal view of a session elsewhere, and keys for who has the token."""
+
+import threading
+
+import pytest
+import zmq
+
+from hilrt.monitor import stream, watch
+from hilrt.monitor.commands import Reply
+from hilrt.monitor.keys import Keys
+from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.stream import Head
+from hilrt.monitor.telemetry import encode
+from hilrt.monitor.viewer import Viewer
+from hilrt.monitor.watch import RemoteWatcher
+from tests.monitor.test_relay import Bench
+from tests.monitor.test_terminal import RUNNING, STOPPED
+
+
+@pytest.fixture(autouse=True)
+def _signals_are_left_alone(monkeypatch):
+    monkeypatch.setattr(watch.signal, "signal", lambda *_: None)
+
+
+def test_what_is_no_address_is_a_clear_error(capsys):
+    assert watch.main("bench-pc") == 2
+    assert "write it as tcp://HOST:PORT" in capsys.readouterr().err
+
+
+def test_nothing_heard_is_a_clear_error(capsys, monkeypatch, unused_tcp_port):
+    monkeypatch.setattr(watch, "CONNECT_S", 0.2)
+    assert watch.main(f"tcp://127.0.0.1:{unused_tcp_port}") == 3
+    assert "check the address" in capsys.readouterr().err
+
+
+def test_session_elsewhere_is_shown_until_its_end(capsys):
+    context = zmq.Context()
+    socket = context.socket(zmq.PUB)
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+    ended = threading.Event()
+
+    def publish():
+        while not ended.wait(0.02):
+            for status in (RUNNING, STOPPED):
+                socket.send_multipart([stream.STATUS, encode(status)])
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        assert watch.main(f"tcp://127.0.0.1:{port}", plain=True) == 0
+    finally:
+        ended.set()
+        thread.join()
+        context.destroy(linger=0)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].startswith("engine-in-the-loop: STOPPED")
+
+
+@pytest.fixture
+def viewer():
+    made = Viewer("tcp://127.0.0.1:9")
+    made.head = Head(session="s", commands=9)
+    yield made
+    made.close()
+
+
+def test_without_a_token_there_is_nobody_to_ask(viewer, monkeypatch):
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert RemoteWatcher(viewer).client() is None
+    monkeypatch.setenv(TOKEN_VARIABLE, "token")
+    assert RemoteWatcher(viewer).client() is not None
+
+
+def test_session_that_takes_no_commands_from_elsewhere(viewer, monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "token")
+    viewer.head = Head(session="s")
+    assert RemoteWatcher(viewer).client() is None
+
+
+@pytest.mark.parametrize("token", ["token", "guess"])
+def test_keys_work_with_the_token_alone(token, monkeypatch, unused_tcp_port):
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    address = f"tcp://127.0.0.1:{unused_tcp_port}"
+    bench = Bench(public_telemetry=address, public_commands="tcp://127.0.0.1:*")
+    viewer = Viewer(address, signals=False)
+    try:
+        watcher = RemoteWatcher(viewer)
+        bench.until(lambda: viewer.take(20) and viewer.head)
+        keys = Keys(watcher.client(), watcher.key)
+        keys.type("mknock\r", None)
+        if token == "token":
+            assert bench.obey_one(Reply(True, "noted")).text == "knock"
+        bench.until(lambda: keys.take_answers() or keys.line != "sent")
+        shown = keys.line
+    finally:
+        viewer.close()
+        bench.close()
+    assert shown == ("noted" if token == "token" else "not done: refused: wrong token")
