@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,6 +66,11 @@ class _Group:
         )
         self.buffer: NDArray[Any] = np.zeros(len(positions), dtype=dtype)
         self.is_boolean = kind == "Boolean"
+        if np.issubdtype(dtype, np.integer):
+            limits = np.iinfo(dtype)
+            self.least, self.most = float(limits.min), float(limits.max)
+            if self.most > limits.max:  # 2**63 - 1 is no double: the next one below is
+                self.most = math.nextafter(self.most, 0.0)
         pointer = self.buffer.ctypes.data_as(ctypes.POINTER(c_type))
         arguments = [instance, self.references, len(references), pointer]
         if major == 3:
@@ -149,8 +155,7 @@ class Values:
             elif group.is_boolean:
                 group.buffer[:] = some >= 0.5
             else:
-                limits = np.iinfo(group.buffer.dtype)
-                group.buffer[:] = np.clip(np.rint(some), limits.min, limits.max)
+                group.buffer[:] = np.clip(np.rint(some), group.least, group.most)
             status = group.set()
             if status:
                 self._check(group.set_name, status)
