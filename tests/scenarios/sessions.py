@@ -27,6 +27,8 @@ import can
 import cantools
 import pytest
 
+import hilrt
+
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "bench_configs"
 SHARED = ROOT.parent / "shared"
@@ -321,6 +323,20 @@ def engine_run(
         yield run
     finally:
         run.clean_up()
+
+
+def assert_fault(run: Run, *words: str) -> None:
+    """Exit status 3 with one clear message, and whole files that say the same."""
+    assert run.wait() == 3, run.stderr
+    assert "Traceback" not in run.stderr
+    for word in words:
+        assert word in run.stderr
+    log = hilrt.load_log(run.folder)
+    assert not log.truncated
+    faults = [event.text for event in log.events if event.level == "error"]
+    assert any(all(word in text for word in words) for text in faults), faults
+    assert (run.folder / "summary.json").is_file()
+    assert (run.folder / "report.html").is_file()
 
 
 # ---- what a bench may expect -------------------------------------------------------------------

@@ -17,8 +17,8 @@ from tests.scenarios.sessions import (
     LINUX,
     TIMEOUT,
     Listener,
-    Run,
     assert_brought_down,
+    assert_fault,
     assert_ramped,
     engine_run,
 )
@@ -49,20 +49,6 @@ if "gateway" in sys.orig_argv:
 """
 #: Time after which the driving vehicle has the pedal down, s.
 A_WHILE = 0.5
-
-
-def assert_fault(run: Run, *words: str) -> None:
-    """Exit status 3 with one clear message, and whole files that say the same."""
-    assert run.wait() == 3, run.stderr
-    assert "Traceback" not in run.stderr
-    for word in words:
-        assert word in run.stderr
-    log = hilrt.load_log(run.folder)
-    assert not log.truncated
-    faults = [event.text for event in log.events if event.level == "error"]
-    assert any(all(word in text for word in words) for text in faults), faults
-    assert (run.folder / "summary.json").is_file()
-    assert (run.folder / "report.html").is_file()
 
 
 def test_solver_is_killed(tmp_path: Path) -> None:
@@ -127,21 +113,6 @@ def test_solver_raises(tmp_path: Path) -> None:
         began = time.time()
         assert_fault(run, "'vehicle'", "the tank is empty")
         assert_brought_down(listener, began)
-
-
-def test_emulator_is_killed(tmp_path: Path) -> None:
-    """Nobody answers any more: the demands come down all the same."""
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
-        run.until_running()
-        time.sleep(A_WHILE)
-        killed = time.time()
-        os.kill(run.children()["emulate"], signal.SIGKILL)
-        assert_fault(run, "'engine'", "silent")
-        assert_brought_down(listener, killed)
-        events = hilrt.load_log(run.folder).events
-        late = [event for event in events if event.cause == "bench_silent"]
-        assert [event.level for event in late] == ["warning", "error"]
-        assert any(e.source == "engine.emulator" and "SIGKILL" in e.text for e in events)
 
 
 def test_bench_goes_silent(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""A session in real time, with stalls and a bench that dies, comes out again bit for bit."""
+"""A session in real time, with stalls and a bench that dies.
+
+The demands come down although nobody answers, and the session comes out again bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ from pathlib import Path
 import hilrt
 from hilrt.replay.replay import replay
 from hilrt.replay.show import describe
-from tests.scenarios.sessions import LINUX, Listener, engine_run
+from tests.scenarios.sessions import (
+    LINUX,
+    Listener,
+    assert_brought_down,
+    assert_fault,
+    engine_run,
+)
 
 pytestmark = LINUX
 
@@ -26,9 +35,14 @@ def test_session_with_stalls_and_a_bench_that_died(tmp_path: Path) -> None:
             time.sleep(0.06)
             os.kill(solver, signal.SIGCONT)
         time.sleep(0.5)
+        killed = time.time()
         os.kill(emulator, signal.SIGKILL)
-        assert run.wait() == 3, run.stderr
+        assert_fault(run, "'engine'", "silent")
+        assert_brought_down(listener, killed)
         log = hilrt.load_log(run.folder)
+        late = [event for event in log.events if event.cause == "bench_silent"]
+        assert [event.level for event in late] == ["warning", "error"]
+        assert any(e.source == "engine.emulator" and "SIGKILL" in e.text for e in log.events)
         assert log["vehicle:late"].any()
         assert log["engine:late"].any()
         outcome = replay(run.folder)
