@@ -99,6 +99,8 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
     yield f"  binaries: {', '.join(fmu.platforms) or 'none'} ({runs})"
     if fmu.co.needsExecutionTool:
         yield "  needs the tool that made it on this machine"
+    if fmu.co.canBeInstantiatedOnlyOncePerProcess:
+        yield "  may be loaded once per process: host a second one with `hilrt solver`"
     yield from _experiment(fmu)
     yield ""
     yield from _ports("Inputs", fmu, chosen.inputs, chosen.input_ports)
@@ -119,6 +121,9 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
 
 
 def _experiment(fmu: Fmu) -> Iterator[str]:
+    internal = fmu.co.fixedInternalStepSize
+    if internal:
+        yield f"  steps of {internal} s inside: take macro steps that are a multiple of them"
     default = fmu.model.defaultExperiment
     if default is None:
         return

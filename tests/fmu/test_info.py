@@ -35,6 +35,17 @@ def test_every_flag_changes_the_page(major):
         assert page(read_fmu(mass(major, **{flag: other}))) != plain, flag
 
 
+def test_what_else_a_description_says_of_running_it():
+    flags = ("needsExecutionTool", "canBeInstantiatedOnlyOncePerProcess")
+    more = " ".join(f'{flag}="true"' for flag in flags) + ' fixedInternalStepSize="0.002"'
+    text = page(
+        read_fmu(mass(3, xml=description(3).replace("<CoSimulation ", f"<CoSimulation {more} ")))
+    )
+    for words in ("needs the tool", "once per process", "steps of 0.002 s inside"):
+        assert words in text
+        assert words not in page(read_fmu(mass(3)))
+
+
 def test_no_binary_is_shouted():
     assert "does NOT run here" in page(read_fmu(mass(2, binary=False)))
 
