@@ -258,8 +258,8 @@ def main() -> None:
         print(f"fault to flag {', '.join(flags)} ms, flag to page {', '.join(shown)} ms; "
               f"{result['flag']['counted']} of {result['flag']['faults']} faults")  # fmt: skip
     if "start_s" in result:
-        shown = (f"{t:.2f}" for t in result["start_s"])
-        print(f"navigation to lamp {', '.join(shown)} s; nothing was cached for the first")
+        loads = (f"{t:.2f}" for t in result["start_s"])
+        print(f"navigation to lamp {', '.join(loads)} s; nothing was cached for the first")
 
 
 if __name__ == "__main__":
