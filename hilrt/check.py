@@ -1,6 +1,6 @@
 """Everything `hilrt check` says about a session file, at once.
 
-`hilrt.config` finds what is wrong with the file's structure; here is what is wrong with its
+`hilrt.session_file` finds what is wrong with the file's structure; here is what is wrong with its
 meaning. Ports that are known only after connecting are checked then (`hilrt.network`).
 """
 
@@ -17,12 +17,14 @@ from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_record import check_record
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
-from hilrt.config import InputOptions, Late, Session, SessionFile, nearest, read_session
+from hilrt.config import InputOptions, Late, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports
 from hilrt.problems import Findings, Problem
 from hilrt.remote_link import RemoteLink
+from hilrt.session_file import SessionFile, read_session
 from hilrt.solver import Port
+from hilrt.tables import nearest
 
 _NS = 1_000_000_000
 #: A step in seconds is a binary fraction: so far it may be from a whole number of ns.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from hilrt.config import SessionFile
 from hilrt.errors import ConfigError
 from hilrt.keys import MASTER, is_local, read_key
 from hilrt.problems import Findings
+from hilrt.session_file import SessionFile
 
 
 def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hilrt.check_topology import Topology
-from hilrt.config import RecordTable, Session, TriggerTable, nearest
+from hilrt.config import RecordTable, Session, TriggerTable
 from hilrt.errors import ConfigError
 from hilrt.problems import Findings
 from hilrt.record.messages import Limit, Topic, Trigger
 from hilrt.reliability import CAUSES
+from hilrt.tables import nearest
 
 _KINDS = ("flag", "signal", "alarm", "event")
 _NS = 1e9

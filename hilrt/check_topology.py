@@ -10,13 +10,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hilrt import units
-from hilrt.config import Bond, Connection, Session, nearest
+from hilrt.config import Bond, Connection, Session
 from hilrt.coupling.mu import bond_mu
 from hilrt.errors import ConfigError
 from hilrt.link import Ports
 from hilrt.network import build_network
 from hilrt.problems import Findings
 from hilrt.solver import Port
+from hilrt.tables import nearest
 
 Direction = Literal["output", "input"]
 

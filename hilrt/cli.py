@@ -16,8 +16,8 @@ from hilrt.errors import ConfigError, HilrtError
 from hilrt.light_start import start_light
 
 if TYPE_CHECKING:
-    from hilrt.config import SessionFile
     from hilrt.run import Result
+    from hilrt.session_file import SessionFile
 
 EXIT_CONFIG = 2
 EXIT_FAULT = 3
@@ -339,7 +339,7 @@ def _bus(text: str) -> dict[str, Any]:
 
 
 def _load(session: Path, overrides: list[str]) -> SessionFile:
-    from hilrt.config import load_session
+    from hilrt.session_file import load_session
 
     return load_session(session, overrides)
 

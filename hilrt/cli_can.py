@@ -160,7 +160,7 @@ def send(
 
 
 def _frame(what: list[str], database: Path | None) -> Frame:
-    from hilrt.config import nearest
+    from hilrt.tables import nearest
     from hilrt_adapters.can import load_database
     from hilrt_adapters.can_codec import codec
     from hilrt_adapters.can_frame import EXTENDED, Frame, can_id_of

@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hilrt.clock import monotonic_ns
-from hilrt.config import load_session, nearest
 from hilrt.disturb import Disturbance, load_scenario
 from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.session_file import load_session
+from hilrt.tables import nearest
 from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
 from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.can_company import refuse_company

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hilrt import wire
-from hilrt.config import load_session, nearest
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.gateway import Gateway
 from hilrt.host import die_with_parent, freeze_gc
 from hilrt.peer import Peer
 from hilrt.record import frame_batch
 from hilrt.record.frame_feed import FrameFeed
+from hilrt.session_file import load_session
 from hilrt.solver import Port
+from hilrt.tables import nearest
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 from hilrt_adapters.can_bus import CanBus, open_bus
 from hilrt_adapters.can_company import refuse_company

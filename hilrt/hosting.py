@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.config import nearest
 from hilrt.errors import ConfigError, SolverError
 from hilrt.probe import probe_jacobian, probe_response
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+from hilrt.tables import nearest
 
 _FLOAT64 = np.dtype(np.float64)
 

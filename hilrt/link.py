@@ -12,7 +12,8 @@ from hilrt.solver import Floats, Port, Sample
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hilrt.config import SessionFile, SubsystemOptions
+    from hilrt.config import SubsystemOptions
+    from hilrt.session_file import SessionFile
 
 
 class Ports(NamedTuple):

@@ -14,13 +14,13 @@ import msgspec
 
 from hilrt.assembly import Initialized, Numerics
 from hilrt.check_record import build_trigger
-from hilrt.config import SessionFile
 from hilrt.errors import PeerLost
 from hilrt.link import Link
 from hilrt.monitor.launch import topology
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.record.messages import Trigger
+from hilrt.session_file import SessionFile
 from hilrt.signals import build_topics
 from hilrt.spawn import Children
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from hilrt import units
 from hilrt.bonds import Bonds as Bonds
 from hilrt.bonds import build_bonds, span
-from hilrt.config import InputOptions, Session, nearest
+from hilrt.config import InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Ports
 from hilrt.solver import Floats, Port
+from hilrt.tables import nearest
 
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]

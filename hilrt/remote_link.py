@@ -36,8 +36,9 @@ from hilrt.wire import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hilrt.config import SessionFile, SubsystemOptions
+    from hilrt.config import SubsystemOptions
     from hilrt.hub import Hub
+    from hilrt.session_file import SessionFile
 
 A = TypeVar("A", bound=Message)
 

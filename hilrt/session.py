@@ -22,7 +22,6 @@ from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
 from hilrt.check import check
 from hilrt.check_listen import unguarded
 from hilrt.clock import monotonic_ns
-from hilrt.config import SessionFile
 from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange import Exchange
@@ -45,6 +44,7 @@ from hilrt.realtime import awake
 from hilrt.record import frame_batch
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
+from hilrt.session_file import SessionFile
 from hilrt.solver import Floats
 from hilrt.spawn import Children
 from hilrt.summary import build_summary

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.config import Session, SubsystemOptions, build
+from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling import regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.polynomial import evaluate, shift
@@ -22,6 +22,7 @@ from hilrt.plan import build_plan
 from hilrt.solver import Port
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, start
+from hilrt.tables import build
 
 _TABLES: dict[str, Any] = {
     "session": {"name": "warm-up", "duration": 1.0},

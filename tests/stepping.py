@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilrt.config import Session, SubsystemOptions, build
+from hilrt.config import Session, SubsystemOptions
 from hilrt.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
 from hilrt.network import Network, build_network
@@ -16,6 +16,7 @@ from hilrt.plan import Plan, build_plan
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, start
+from hilrt.tables import build
 from hilrt_adapters.inprocess import InProcessLink
 
 

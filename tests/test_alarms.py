@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from hilrt.alarms import ACTIONS, DEGRADE, STOP, AlarmState, build_alarms, describe, evaluate
 from hilrt.check import check_file
-from hilrt.config import Alarm, load_session
+from hilrt.config import Alarm
 from hilrt.link import Ports
 from hilrt.run import RunOptions
 from hilrt.session import run_session
+from hilrt.session_file import load_session
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping, make_network
 

@@ -6,9 +6,10 @@ import pytest
 
 from hilrt import host, registry
 from hilrt.check import check, check_file
-from hilrt.config import SubsystemOptions, load_session
+from hilrt.config import SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports
+from hilrt.session_file import load_session
 from hilrt.solver import Port
 
 SESSION = """

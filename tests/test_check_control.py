@@ -7,9 +7,9 @@ import pytest
 from hilrt.check import check
 from hilrt.check_control import check_control
 from hilrt.check_topology import Topology
-from hilrt.config import load_session
 from hilrt.link import Ports
 from hilrt.problems import Findings
+from hilrt.session_file import load_session
 from hilrt.solver import Port
 from tests.stepping import make_session
 

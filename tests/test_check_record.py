@@ -8,9 +8,9 @@ import pytest
 
 from hilrt.check import check_file
 from hilrt.check_record import build_trigger
-from hilrt.config import load_session
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Limit, Signal, Topic
+from hilrt.session_file import load_session
 
 CONFIGS = Path(__file__).parents[1] / "bench_configs"
 TOPICS = [Topic("outputs", [Signal("mass1.x", "m"), Signal("spring:power", "W")])]

@@ -16,6 +16,7 @@ from hilrt.journal import State
 from hilrt.reliability import CAUSES
 from hilrt.run import RunOptions
 from hilrt.session import run_session
+from hilrt.session_file import load_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions
@@ -276,7 +277,7 @@ def own_bench(tmp_path):
 
 def test_own_models_run(own_bench):
     result = run_session(
-        config.load_session(own_bench / "first.toml"),
+        load_session(own_bench / "first.toml"),
         RunOptions(out=own_bench / "runs", record=False),
     )
     assert result.exit_status == 0

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from hilrt.config import load_session
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError
 from hilrt.jacobians import JacobianKeeper
@@ -18,6 +17,7 @@ from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
 from hilrt.run import Result, RunOptions
 from hilrt.session import run_session
+from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial, Sample
 
 SESSION = Path(__file__).parents[1] / "bench_configs" / "two_mass_model.toml"

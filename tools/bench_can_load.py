@@ -33,7 +33,7 @@ import cantools
 from bench_session import SESSION, run
 from cantools.database.can import Database
 
-from hilrt.config import load_session
+from hilrt.session_file import load_session
 from hilrt_adapters.can import find_signal
 from hilrt_adapters.can_bus import CanBus, open_bus
 from hilrt_adapters.can_codec import codec

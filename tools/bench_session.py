@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import hilrt
-from hilrt.config import load_session
+from hilrt.session_file import load_session
 
 ROOT = Path(__file__).parent.parent
 SESSION = ROOT / "bench_configs/engine_in_the_loop.toml"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hilrt import step as macro
-from hilrt.config import Session, SubsystemOptions, build
+from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.coupling.model_corrector import Identified, ModelCorrector, build_model_corrector
 from hilrt.coupling.regression import Settings
@@ -32,6 +32,7 @@ from hilrt.plan import build_plan
 from hilrt.reliability import Monitor
 from hilrt.solver import Port
 from hilrt.step_state import StepInput, start
+from hilrt.tables import build
 
 VARIABLES = 8  # coupling variables of a subsystem
 #: Stages, each with the object that has it.

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from cantools.database.can import Message
 
-from hilrt.config import InputOptions, Positive, SubsystemOptions, Table, nearest
+from hilrt.config import InputOptions, Positive, SubsystemOptions, Table
 from hilrt.errors import ConfigError
 from hilrt.guardian import GuardSettings, Limits
 from hilrt.link import Ports
 from hilrt.solver import Port
+from hilrt.tables import nearest
 from hilrt.units import conversion
 from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
 from hilrt_adapters.can_bus import check_bus

@@ -11,8 +11,8 @@ import can
 import cantools
 from cantools.database.can import Message
 
-from hilrt.config import nearest
 from hilrt.errors import ConfigError
+from hilrt.tables import nearest
 from hilrt_adapters.can import load_database
 from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_frame import Frame, IdTable, can_id_of

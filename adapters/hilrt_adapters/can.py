@@ -13,8 +13,8 @@ import cantools
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.config import nearest
 from hilrt.errors import ConfigError
+from hilrt.tables import nearest
 from hilrt.units import UNSTATED
 from hilrt_adapters.can_salvage import salvage
 

@@ -31,7 +31,8 @@ from hilrt.wire import (
 from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
 
 if TYPE_CHECKING:
-    from hilrt.config import SessionFile, SubsystemOptions
+    from hilrt.config import SubsystemOptions
+    from hilrt.session_file import SessionFile
 
 #: Added to every deadline for the way there and back and a busy machine, s.
 MARGIN = 1.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cantools.database.can import Message, Signal
 
-from hilrt.config import nearest
 from hilrt.errors import ConfigError
+from hilrt.tables import nearest
 from hilrt_adapters.can import load_database, representable
 
 #: Stands where a person has to decide; `hilrt check` names every one that is left.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hilrt import units
-from hilrt.config import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import NUMERIC, Fmu
 from hilrt.solver import Port
+from hilrt.tables import nearest
 
 log = logging.getLogger("hilrt.fmu")
 

@@ -133,7 +133,7 @@ class Log:
         try:
             return self._where[name]
         except KeyError:
-            from hilrt.config import nearest  # a hint is worth an import, a log is not
+            from hilrt.tables import nearest
 
             hint = nearest(name, self.names)
             raise KeyError(f"{self.path}: no signal {name!r}{hint}") from None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt.config import Session, SessionFile, SubsystemOptions, load_session
+from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.errors import HilrtError, RecordError
@@ -20,6 +20,7 @@ from hilrt.link import Arrival, Link
 from hilrt.network import Network, build_network
 from hilrt.plan import Plan, build_plan
 from hilrt.record.facts import Facts, read_facts
+from hilrt.session_file import SessionFile, load_session
 from hilrt.solver import Floats, Sample
 from hilrt.step_state import StepState, start
 

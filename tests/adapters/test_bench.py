@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hilrt.config import build
 from hilrt.errors import ConfigError
+from hilrt.tables import build
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 
 DBC = """VERSION ""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hilrt.config import build
 from hilrt.errors import ConfigError
+from hilrt.tables import build
 from hilrt.units import conversion
 from hilrt_adapters.bench import BenchOptions, read_bench
 from hilrt_adapters.can import find_signal, load_database

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from hilrt import wire
-from hilrt.config import SessionFile
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.gateway import Gateway
 from hilrt.hub import Hub
 from hilrt.peer import Peer
+from hilrt.session_file import SessionFile
 from hilrt.tables import build
 from hilrt_adapters.bench import BenchOptions, read_bench
 from hilrt_adapters.can_bus import open_bus

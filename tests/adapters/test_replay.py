@@ -21,6 +21,7 @@ from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, Channel
 from hilrt.run import RunOptions
 from hilrt.session import run_session
+from hilrt.session_file import load_session
 from hilrt.solver import Sample
 from hilrt.units import UNSTATED
 from hilrt_adapters.recording import Track
@@ -480,7 +481,7 @@ order = 0
 def test_a_session_ends_in_order_with_its_recording(tmp_path: Path) -> None:
     signal_log(tmp_path, "log.csv")
     (tmp_path / "session.toml").write_text(SESSION)
-    file = config.load_session(tmp_path / "session.toml")
+    file = load_session(tmp_path / "session.toml")
     result = run_session(file, RunOptions(out=tmp_path / "runs", view=False))
     assert result.exit_status == 0
     assert result.summary["state"] == "STOPPED"

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from hilrt.check import check_file
-from hilrt.config import load_session
 from hilrt.models.nonlinear_chain import Segment
+from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial
 from tests.stepping import Stepping
 

@@ -13,7 +13,6 @@ import numpy as np
 from hilrt import registry
 from hilrt.assembly import build_numerics, initialize
 from hilrt.check_record import build_trigger
-from hilrt.config import SessionFile, load_session
 from hilrt.jacobians import JacobianKeeper
 from hilrt.link import Ports
 from hilrt.master import Master
@@ -23,6 +22,7 @@ from hilrt.record.feed import NullFeed
 from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
 from hilrt.record.snapshots import Snapshots
 from hilrt.record.writer import Recording
+from hilrt.session_file import SessionFile, load_session
 from hilrt.signals import RowWriter, build_topics
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step import assess, macro_step

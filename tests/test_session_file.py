@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from hilrt import registry
-from hilrt.config import SubsystemOptions, load_session, read_session
+from hilrt.config import SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.link import Link
+from hilrt.session_file import load_session, read_session
 
 GOOD = """
 [session]
