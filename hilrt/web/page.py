@@ -145,6 +145,8 @@ class Page:
 
     def _events(self) -> Any:
         self.event_source = ColumnDataSource(panels.columns([]))
+        self._views = [AllIndices(), AllIndices()]
+        self.event_source.tags = list(self._views)  # which keeps both in the document
         titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
                   "acknowledged": "acknowledged by"}  # fmt: skip
         widths = {"number": 44, "t": 64, "level": 84, "text": 320}
@@ -280,7 +282,9 @@ class Page:
             chosen = {self.event_source.data["number"][i] for i in self._selected()}
             self.event_source.data = panels.columns(rows)
             # The table looks at its rows again only when their view changes, not for other values.
-            self.table.view.filter = AllIndices()
+            # Two that are always there take turns: browsers never forget a new one.
+            self._views.reverse()
+            self.table.view.filter = self._views[0]
             self.event_source.selected.indices = [
                 i for i, entry in enumerate(rows) if entry.number in chosen
             ]

@@ -189,6 +189,19 @@ def test_note_shadow_and_adjust(page):
     assert (adjust.text, adjust.value) == ("bonds.shaft.cap", 0.05)
 
 
+def test_new_events_need_no_new_models(page):
+    """A browser keeps every model that it was ever sent."""
+    page.viewer.event(1)
+    turn(page)
+    before, shown = {model.id for model in page.document.models}, page.table.view.filter
+    for number in range(2, 6):
+        page.viewer.event(number)
+        turn(page)
+        assert page.table.view.filter is not shown  # else the table shows the old rows
+        shown = page.table.view.filter
+    assert {model.id for model in page.document.models} == before
+
+
 def test_alarms_are_acknowledged_by_number(page):
     page.viewer.event(7)
     page.viewer.event(8)
