@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt import config, load_log
+from hilrt import load_log
 from hilrt.errors import ConfigError
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
@@ -23,6 +23,7 @@ from hilrt.run import RunOptions
 from hilrt.session import run_session
 from hilrt.session_file import load_session
 from hilrt.solver import Sample
+from hilrt.tables import build
 from hilrt.units import UNSTATED
 from hilrt_adapters.recording import Track
 from hilrt_adapters.replay import ReplayLink, ReplayOptions
@@ -84,7 +85,7 @@ def link(folder: Path, outputs: dict[str, str] | None = None, **options: Any) ->
         **options,
     }
     problems: list[str] = []
-    built = config.build(ReplayOptions, table, "subsystems.pedal", problems)
+    built = build(ReplayOptions, table, "subsystems.pedal", problems)
     assert built is not None, problems
     return ReplayLink("pedal", built, folder)
 
