@@ -174,7 +174,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     MasterGone
         If the master is silent for too long or reported an error.
     """
-    n_inputs = solver.n_inputs
+    n_inputs, relay = solver.n_inputs, relay or LogRelay()
     while True:
         for message in peer.wait(peer.heartbeat_s):
             try:
@@ -187,8 +187,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
                 elif isinstance(message, wire.Stop):
                     # Released before the answer: after it the process may be killed.
                     solver.stop(message.reason)
-                    if relay is not None:
-                        relay.tell(peer)
+                    relay.tell(peer)
                     peer.send(wire.Stopped())
                     return message.reason
                 elif isinstance(message, wire.Initialize):
@@ -206,11 +205,10 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
             except ProtocolError as error:
                 peer.malformed(str(error))
             except SolverError as error:
-                if relay is not None:
-                    relay.tell(peer)
+                relay.tell(peer)
                 peer.send(wire.Error(text=str(error)))
                 raise
-        if relay is not None and relay.is_due:
+        if relay.is_due:
             relay.tell(peer)
         lost = peer.master_lost()
         if lost is not None:

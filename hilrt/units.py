@@ -108,7 +108,7 @@ def is_power(unit_a: str, unit_b: str) -> bool:
     with a zero of its own (``°C``) does not multiply: no.
     `ConfigError` if a unit cannot be read.
     """
-    if UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS:
+    if _is_watt(unit_a, unit_b):
         return True
     a, b = _read(unit_a), _read(unit_b)
     if a.offset or b.offset:
@@ -118,6 +118,11 @@ def is_power(unit_a: str, unit_b: str) -> bool:
     return {key: n for key, n in product.items() if n} == _read("W").dimension
 
 
+def _is_watt(unit_a: str, unit_b: str) -> bool:
+    """Whether the product is in W, or taken for it, without taking the units apart."""
+    return UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS
+
+
 def power_factor(unit_a: str, unit_b: str) -> float:
     """Factor from the product of two values in these units to W.
 
@@ -125,7 +130,7 @@ def power_factor(unit_a: str, unit_b: str) -> float:
     """
     if not is_power(unit_a, unit_b):
         raise ConfigError(f"{_show(unit_a)} times {_show(unit_b)} is not a power")
-    if UNSTATED in (unit_a, unit_b) or {unit_a, unit_b} in _WATTS:
+    if _is_watt(unit_a, unit_b):
         return 1.0
     return float(_read(unit_a).factor * _read(unit_b).factor / _read("W").factor)
 
