@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,7 +83,8 @@ def test_a_second_session_on_the_bus_is_refused(tmp_path: Path) -> None:
         with engine_run(tmp_path / "second", listener) as second:
             assert second.wait() == 3
             assert "'engine'" in second.stderr
-            assert "somebody else sends DynoDemand" in second.stderr
+            # Whichever of the two is heard first: they are sent in the same tick.
+            assert re.search("somebody else sends (Dyno|Engine)Demand", second.stderr)
             assert "Traceback" not in second.stderr
         assert not run.ended()
         run.signal(signal.SIGINT)
