@@ -53,6 +53,7 @@ CALM = (
     "subsystems.vehicle.late.max_misses=1000",
     "subsystems.engine.late.max_misses=1000",
     "subsystems.engine.master_timeout=0.5",
+    "subsystems.engine.idle_timeout=10.0",
     "subsystems.engine.bench_timeout=0.2",
 )
 

@@ -40,6 +40,7 @@ def test_a_bench_is_brought_up_matched_and_brought_down(tmp_path):
     overrides = [
         "session.duration=0.3",
         "subsystems.engine.master_timeout=1.5",
+        "subsystems.engine.idle_timeout=20.0",
         "subsystems.engine.bench_timeout=0.5",
         "subsystems.vehicle.late.max_misses=2000",
         "subsystems.engine.late.max_misses=2000",
