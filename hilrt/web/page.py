@@ -21,6 +21,8 @@ from bokeh.models.widgets.groups import RadioButtonGroup
 from bokeh.models.widgets.inputs import MultiChoice, PasswordInput, Select, Spinner, TextInput
 from bokeh.models.widgets.markups import Div
 from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
+from bokeh.resources import Resources
+from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
 from hilrt.monitor.commands import Action, Command, Reply
@@ -30,6 +32,14 @@ from hilrt.web.plots import Plots, Timing
 from hilrt.web.source import Source
 
 FOLDER = Path(__file__).parent
+#: What the page uses of Bokeh's JavaScript; a server's pages get all of it, and nearly half of that
+#: sets formulas, which a browser would read at every first visit.
+SCRIPTS = Resources(
+    mode="server",
+    root_url="/",
+    path_versioner=StaticHandler.append_version,
+    components=["bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables"],
+).js_files
 UPDATE_MS = 100
 #: Updates on their way to the browser at a time.
 AHEAD = 1
@@ -108,7 +118,7 @@ class Page:
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         style = (FOLDER / "page.css").read_text(encoding="utf-8")
-        self.document.template_variables["style"] = style
+        self.document.template_variables.update(style=style, scripts=SCRIPTS)
         return [*self.parts.values(), *areas]
 
     def _div(self, name: str) -> Div:

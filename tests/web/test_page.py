@@ -1,11 +1,14 @@
 """A client's page without a browser: what its models hold, and what its buttons send."""
 
+import re
+
 import numpy as np
 import pytest
 
 pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
 from bokeh.document import Document
+from bokeh.embed import file_html
 from bokeh.events import ButtonClick
 from bokeh.models import HoverTool, Line
 
@@ -53,6 +56,17 @@ def feed(page, n, start=0):
                 last=data,
             )
         )
+
+
+def test_only_the_scripts_that_it_uses_are_loaded(page):
+    """From this server, and without the largest, which sets formulas."""
+    document = page.document
+    html = file_html(
+        document, template=document.template, template_variables=document.template_variables
+    )
+    loaded = re.findall(r'<script[^>]* src="(\S+)\?v=\w+"', html)
+    names = ("bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables")
+    assert loaded == [f"/static/js/{name}.min.js" for name in names]
 
 
 def test_the_first_bond_is_plotted_at_once(page):
