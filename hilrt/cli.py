@@ -91,7 +91,7 @@ def run(
     file = _load(session, extra)
     options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web)
     result = run_session(file, options)
-    _finish(result, quiet)
+    _finish(result, file.tables.record.report, quiet)
     raise typer.Exit(result.exit_status)
 
 
@@ -344,7 +344,7 @@ def _load(session: Path, overrides: list[str]) -> SessionFile:
     return load_session(session, overrides)
 
 
-def _finish(result: Result, quiet: bool) -> None:
+def _finish(result: Result, report: bool, quiet: bool) -> None:
     """Report page and closing table, after everything has stopped."""
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
@@ -352,12 +352,13 @@ def _finish(result: Result, quiet: bool) -> None:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
     if not result.summary:
         return
-    try:
-        from hilrt.analyze.report import write_report
+    if report:
+        try:
+            from hilrt.analyze.report import write_report
 
-        write_report(result.folder)
-    except (ImportError, HilrtError) as error:
-        typer.echo(f"no report: {error}", err=True)
+            write_report(result.folder)
+        except (ImportError, HilrtError) as error:
+            typer.echo(f"no report: {error}", err=True)
     if quiet:
         return
     from rich.console import Console

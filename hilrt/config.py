@@ -312,6 +312,8 @@ class RecordTable(Table):
     #: Time before and after a trigger that is recorded, s.
     before: NonNegative = 5.0
     after: NonNegative = 5.0
+    #: Write report.html when the session has ended; `hilrt report` makes it later, too.
+    report: bool = True
 
 
 class Adjustable(Table):

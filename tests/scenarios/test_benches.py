@@ -21,6 +21,7 @@ def start(folder: Path, session: str, bench: str) -> Run:
     """One of the shipped sessions, as a busy machine keeps up with it."""
     calm = sets(
         "master.step=0.01",
+        "record.report=false",
         f"subsystems.{bench}.bus.port={free_port()}",
         f"subsystems.{bench}.master_timeout=0.5",
         f"subsystems.{bench}.bench_timeout=0.5",

@@ -16,6 +16,7 @@ import pytest
 import hilrt
 from tests.scenarios.sessions import (
     LINUX,
+    REPORT,
     TIMEOUT,
     Listener,
     assert_brought_down,
@@ -53,13 +54,14 @@ A_WHILE = 0.5
 
 
 def test_solver_is_killed(tmp_path: Path) -> None:
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, REPORT) as run:
         run.until_running()
         time.sleep(A_WHILE)
         killed = time.time()
         os.kill(run.children()["solver"], signal.SIGKILL)
         assert_fault(run, "'vehicle'", "SIGKILL")
         assert_brought_down(listener, killed)
+        assert (run.folder / "report.html").is_file()
 
 
 def test_solver_stalls_for_ever(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hilrt
-from tests.scenarios.sessions import LINUX, Listener, assert_brought_down, engine_run
+from tests.scenarios.sessions import LINUX, REPORT, Listener, assert_brought_down, engine_run
 
 pytestmark = LINUX
 
@@ -23,7 +23,7 @@ A_WHILE = 0.5
 )
 def test_while_running(tmp_path: Path, number: int, times: int, name: str) -> None:
     """Impatience, Ctrl-C again and again, does not cut the safe profile short."""
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, REPORT) as run:
         run.until_running()
         time.sleep(A_WHILE)
         interrupted = time.time()

@@ -20,6 +20,7 @@ from hilrt.logs.log_file import LogFile
 from tests.scenarios.sessions import (
     LINUX,
     MESSAGES,
+    REPORT,
     Frame,
     Listener,
     assert_ramped,
@@ -61,7 +62,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     tmp_path = tmp_path_factory.mktemp("normal")
     with (
         Listener() as listener,
-        engine_run(tmp_path, listener, duration=DURATION, quiet=False) as run,
+        engine_run(tmp_path, listener, REPORT, duration=DURATION, quiet=False) as run,
     ):
         run.until_running()
         roles = set(run.children())

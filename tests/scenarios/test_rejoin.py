@@ -36,6 +36,8 @@ step = 0.01
 listen = "tcp://127.0.0.1:{port}"
 connect_timeout = 60.0
 pacing = {{ spin = 0.0 }}
+[record]
+report = false
 [subsystems.mass1]
 adapter = "zeromq"
 spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass1", "--param", "m=100.0"]

@@ -22,6 +22,7 @@ import hilrt
 from tests.scenarios.sessions import (
     CONFIGS,
     LINUX,
+    REPORT,
     TIMEOUT,
     Listener,
     Run,
@@ -226,6 +227,7 @@ def watched_run(tmp_path: Path, *overrides: str) -> Iterator[tuple[Run, Browser]
             tmp_path,
             listener,
             page,
+            REPORT,
             *PATIENCE,
             *overrides,
             options=["--web"],
