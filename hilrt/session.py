@@ -8,7 +8,6 @@ process that was started ends, every file is closed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import sys
 import time
@@ -17,14 +16,14 @@ from typing import Any
 
 from hilrt import registry
 from hilrt.alarms import STOP, refuse_alarms
-from hilrt.arming import operator_arms, owns_terminal
-from hilrt.assembly import Initialized, Numerics, build_numerics, initialize
+from hilrt.arming import owns_terminal
+from hilrt.assembly import Numerics, build_numerics, initialize
+from hilrt.benches import Benches
 from hilrt.check import check
 from hilrt.check_listen import unguarded
 from hilrt.clock import monotonic_ns
 from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
-from hilrt.exchange import Exchange
 from hilrt.host import freeze_gc
 from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
@@ -39,13 +38,11 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
 from hilrt.pacemaker import Pacemaker
-from hilrt.procedure import Procedure
 from hilrt.realtime import awake
 from hilrt.record import frame_batch
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.session_file import SessionFile
-from hilrt.solver import Floats
 from hilrt.spawn import Children
 from hilrt.summary import build_summary
 from hilrt.warm_up import warm_up
@@ -56,8 +53,6 @@ STOP_TIMEOUT = 5.0
 PROCESS_END = 0.1
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page", "foxglove"})
-#: How often views are told that a waiting session is still there, s.
-HOLD_PERIOD = 0.5
 
 
 class Session:
@@ -76,7 +71,6 @@ class Session:
         self.master: Master | None = None
         self.links: list[Link] = []
         self.log = Logbook(file, self.folder, self.links)
-        self.armed: list[Link] = []
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
@@ -111,6 +105,7 @@ class Session:
         self.publisher = StatusPublisher(telemetry, self.name, self.duration)
         self.journal = Journal(self.publisher)
         self.operator = Operator(self.journal, self.tables)
+        self.benches = Benches(self.links, self.tables, self.journal, self.publisher, self.operator)
         task = asyncio.ensure_future(self._run(telemetry))
         self.operator.interrupt = lambda reason: self._interrupt(reason, task)
         with (
@@ -165,7 +160,7 @@ class Session:
             else:
                 self.log.leave_out(numerics)
             self._note_host(await self.pacemaker.take_place())
-            await self._arm(initialized, numerics)
+            await self.benches.bring_up(initialized, numerics, not self._view_has_keys)
             waiting = [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
             draft = self.pacemaker.prepare_ticks(numerics, waiting)
             self._note_host(self.pacemaker.enter_real_time())
@@ -215,41 +210,6 @@ class Session:
         async with asyncio.timeout(limit + 1.0):
             await _all(link.open() for link in self.links)
         self.duration = min([self.duration, *(link.ends for link in self.links)])
-
-    def _procedure(self, numerics: Numerics, y: Floats) -> Procedure:
-        plan, journal = numerics.plan, self.journal
-
-        def tell(text: str) -> None:
-            self.publisher.announce(str(journal.state), text)
-            journal.note("info", "session", text)
-
-        return Procedure(
-            self.links,
-            plan.network,
-            plan.alarms,
-            y,
-            self.tables.master.arm_timeout,
-            tell,
-        )
-
-    async def _arm(self, initialized: Initialized, numerics: Numerics) -> None:
-        """Enable the benches and bring them to where the virtual side starts."""
-        if self.tables.session.arm == "manual" and any(link.physical for link in self.links):
-            self.journal.go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
-            await self._operator_arms()
-        procedure = self._procedure(numerics, numerics.state.y)
-        self.armed = [link for link in self.links if link.physical]
-        if self.tables.start:
-            procedure.tell("enabling the benches")
-            await procedure.move(initialized.network.u_start)
-            await procedure.run(self.tables.start, initialized.network.u_start, "start")
-        for s, link in enumerate(self.links):
-            if link.physical:
-                procedure.tell(f"arming {link.name}")
-                await procedure.move(initialized.u0, [s])
-        await procedure.match(self.tables.match)
-        self._note_reports(numerics.exchange)
-        self.journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
 
     def _note_host(self, problems: list[str]) -> None:
         for problem in problems:
@@ -335,47 +295,23 @@ class Session:
             self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
             self.result.exit_status = 130
             if self.operator.held:
-                await self._hold_safe(master.stop_requested)
+                await self.benches.hold_safe(master.stop_requested, lambda: self.interrupted)
         if end is End.ALARMED:
             fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
             self.journal.go(State.SAFE, fault, level="error")
         if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
-            await self._run_stop_sequence(numerics)
-        await self._secure(fault or self.interrupted or "session finished")
-        self._note_reports(exchange)
+            self.result.warnings += await self.benches.run_stop_sequence(numerics)
+        await self.benches.secure(fault or self.interrupted or "session finished")
+        self.benches.note_reports(exchange)
         if fault is not None:
             fault = self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
             self.journal.go(State.FAULT, fault, level="error")
         else:
-            self.journal.go(State.STOPPED, "benches are at rest" if self.armed else "finished")
+            self.journal.go(
+                State.STOPPED, "benches are at rest" if self.benches.armed else "finished"
+            )
         return fault
-
-    async def _hold_safe(self, reason: str) -> None:
-        """An operator asked for the safe state: stay in it until one ends the session."""
-        await asyncio.gather(*(link.safe(reason) for link in self.links))
-        self.publisher.announce(str(State.SAFE), f"{reason}; stop ends the session")
-        while not self.interrupted and not self.operator.end.is_set():
-            self.publisher.repeat()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.operator.end.wait(), HOLD_PERIOD)
-
-    async def _run_stop_sequence(self, numerics: Numerics) -> None:
-        """The session file's ``[[stop]]``; what fails is noted, the safe profile follows anyway."""
-        if not self.tables.stop or not self.armed:
-            return
-        try:
-            state = numerics.state
-            procedure = self._procedure(numerics, state.y)
-            procedure.alarms = procedure.alarms.none()  # they have had their effect
-            await procedure.run(self.tables.stop, state.sent[0], "stop")
-        except HilrtError as error:
-            self.journal.note("error", "session", f"stop sequence: {error}", "stop_sequence")
-            self.result.warnings.append(f"stop sequence: {error}")
-
-    async def _secure(self, reason: str) -> None:
-        """Run the safe profile of every bench that was armed, and let every subsystem end."""
-        await asyncio.gather(*(link.stop(reason) for link in self.links))
 
     async def _close(self) -> None:
         """Whatever happened: benches secured, processes ended, files closed."""
@@ -383,7 +319,7 @@ class Session:
         try:
             if self.master is None or not self.result.summary:
                 reason = self.result.fault or self.interrupted or "session could not start"
-                await self._secure(reason)
+                await self.benches.secure(reason)
             for link in self.links:
                 await link.close()
             self.hub.close()
@@ -405,12 +341,6 @@ class Session:
             self.result.warnings.append(f"{path}: cannot be written: {error.strerror}")
 
     # -- bookkeeping ------------------------------------------------------------------------------
-
-    def _note_reports(self, exchange: Exchange) -> None:
-        """Log what the subsystems told while the master's loop did not run."""
-        while reports := exchange.reports():
-            for name, event in reports:
-                self.journal.note(event.level, name, event.text, event.cause)
 
     def _stretched(self, shift_ns: int) -> None:
         """The grid has moved, and so has what benches' clock readings are compared with."""
@@ -454,29 +384,6 @@ class Session:
         if name not in self._ends or "connection closed" not in fault:
             return fault
         return f"{fault}; its process {self._ends[name]}"
-
-    async def _operator_arms(self) -> None:
-        """Wait for Enter on the terminal, or for a command."""
-        self.operator.waits_for_arming = True
-        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self.operator.arm.wait())]
-        if not self._view_has_keys:
-            waits.append(asyncio.ensure_future(operator_arms()))
-        try:
-            while True:
-                done, _ = await asyncio.wait(
-                    waits, timeout=HOLD_PERIOD, return_when=asyncio.FIRST_COMPLETED
-                )
-                failed = [wait for wait in done if wait.exception() is not None]
-                if done and not failed:
-                    return
-                if failed and "arm" not in self.tables.monitor.control:
-                    raise failed[0].exception() or AssertionError
-                waits = [wait for wait in waits if wait not in failed]  # a command may still come
-                self.publisher.repeat()
-        finally:
-            self.operator.waits_for_arming = False
-            for wait in waits:
-                wait.cancel()
 
     def _start_monitoring(self, status: str) -> CommandPort:
         """Terminal view, relay and page, and the socket on which they pass on commands."""
