@@ -1,0 +1,11 @@
+"""Scenarios run in processes of their own, against the wall clock."""
+
+import pytest
+
+from hilrt.warm_up import warm_up
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """Compile the kernels once: processes that start together would do it all at a time."""
+    warm_up()
