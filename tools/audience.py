@@ -19,6 +19,12 @@ from watched_session import MASTER, Run
 
 NICE = 10
 CLIENTS = 3
+#: What a browser says when it has drawn the document: the page adds its figures then.
+DRAWN = {
+    "kind": "MessageSent",
+    "msg_type": "bokeh_event",
+    "msg_data": {"type": "event", "name": "document_ready", "values": {"type": "map"}},
+}
 
 
 class PageClient:
@@ -50,6 +56,7 @@ class PageClient:
                 self._ask("PULL-DOC-REQ", {})
             elif header["msgtype"] == "PULL-DOC-REPLY":
                 self._find(content)
+                self._ask("PATCH-DOC", {"events": [DRAWN]})
                 print("ready", flush=True)
             elif header["msgtype"] == "PATCH-DOC" and content is not None:
                 self._take(content["events"])

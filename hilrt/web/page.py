@@ -10,7 +10,7 @@ from typing import Any
 from bokeh.core.validation import silence
 from bokeh.core.validation.warnings import EMPTY_LAYOUT
 from bokeh.document import Document
-from bokeh.events import ConnectionLost, MouseWheel, PanStart
+from bokeh.events import ConnectionLost, DocumentReady, MouseWheel, PanStart
 from bokeh.layouts import column, row
 from bokeh.models.callbacks import CustomJS
 from bokeh.models.css import InlineStyleSheet
@@ -41,6 +41,8 @@ SCRIPTS = Resources(
     components=["bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables"],
 ).js_files
 UPDATE_MS = 100
+#: The figures are made that long after the rest of the page, which has left by then.
+PREPARE_MS = 50
 #: Updates on their way to the browser at a time.
 AHEAD = 1
 #: After that long without an echo the next update goes out: the browser may just have connected.
@@ -69,10 +71,10 @@ class Page:
         self.viewer, self.history = source.viewer, source.history
         self.sheet: Any = InlineStyleSheet(css=(FOLDER / "parts.css").read_text(encoding="utf-8"))
         self.plots = Plots(self.viewer, self.history)
-        self.timing = Timing(self.viewer, self.history)
+        self.timing: Timing | None = None
         self.names: list[Any] = []
         self._turn = 0
-        self._released = False
+        self._released = self._ready = False
         self._stop_until = 0.0
         self._shown: dict[str, object] = {}
         roots = self._build()
@@ -87,6 +89,8 @@ class Page:
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="document.body.classList.add('lost')")
         document.js_on_event(ConnectionLost, lost)
+        document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
+        document.on_event(DocumentReady, lambda event: self.draw_figures())
 
     # -- pace ------------------------------------------------------------------------------------
 
@@ -114,7 +118,8 @@ class Page:
     def _build(self) -> list[Any]:
         self.parts = {name: self._div(name) for name in ("lamp", "state", "values", "bonds",
                                                          "peers", "graph", "answer")}  # fmt: skip
-        areas = [self._plot_area(), self._timing_area(), self._events(), self._controls()]
+        self.timing_area = column(sizing_mode="stretch_width", name="timing")
+        areas = [self._plot_area(), self.timing_area, self._events(), self._controls()]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         style = (FOLDER / "page.css").read_text(encoding="utf-8")
@@ -150,8 +155,20 @@ class Page:
         tools = row(self.pause, self.full, windows, sizing_mode="stretch_width")
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
-    def _timing_area(self) -> Any:
-        return column(self.timing.plot, sizing_mode="stretch_width", name="timing")
+    def _prepare_figures(self) -> None:
+        """Make what takes longest while the browser reads the page's scripts."""
+        if self.timing is None:
+            self.timing = Timing(self.viewer, self.history)
+            self._choose()
+
+    def draw_figures(self) -> None:
+        """Show the figures: the browser shows everything else now."""
+        self._prepare_figures()
+        assert self.timing is not None
+        self._ready = True
+        self._echoed = self._sent
+        self.timing_area.children = [self.timing.plot]
+        self.figures.children = self.plots.figures
 
     def _events(self) -> Any:
         self.event_source = ColumnDataSource(panels.columns([]))
@@ -236,7 +253,8 @@ class Page:
         shadow = status is not None and status.shadow
         self._set(self.shadow, label="Shadow off" if shadow else "Shadow on")
         self._show_events()
-        self.timing.update()
+        if self.timing is not None:
+            self.timing.update()
 
     def _show(self, name: str, html: str) -> None:
         self._set(self.parts[name], text=html)
@@ -273,12 +291,15 @@ class Page:
                                  "([monitor] control).</p>")  # fmt: skip
 
     def _choose(self) -> None:
+        if self.timing is None:
+            return
         self.plots.full = self.full.active
         figures = self.plots.choose(list(self.choice.value))
         for plot in figures:  # what is looked at closely stays: the present would move it away
             plot.js_on_event(PanStart, self._stay)
             plot.js_on_event(MouseWheel, self._stay)
-        self.figures.children = figures
+        if self._ready:
+            self.figures.children = figures
 
     def _pause(self, paused: bool) -> None:
         self.plots.paused = paused

@@ -31,7 +31,9 @@ def page():
     viewer = StillViewer(RUNNING)
     source = Source(viewer)
     source.poll()
-    yield Page(Document(), source)
+    page = Page(Document(), source)
+    page.draw_figures()
+    yield page
     viewer.close()
 
 
@@ -67,6 +69,32 @@ def test_only_the_scripts_that_it_uses_are_loaded(page):
     loaded = re.findall(r'<script[^>]* src="(\S+)\?v=\w+"', html)
     names = ("bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables")
     assert loaded == [f"/static/js/{name}.min.js" for name in names]
+
+
+def test_figures_come_when_the_browser_shows_the_rest():
+    """As the browser tells it; what they hold in the document until then would hold it up."""
+    viewer = StillViewer(RUNNING)
+    source = Source(viewer)
+    source.poll()
+    document = Document()
+    Page(document, source)
+    areas = [document.get_model_by_name(name) for name in ("figures", "timing")]
+    assert [len(area.children) for area in areas] == [0, 0]
+    assert "RUNNING" in document.get_model_by_name("state").text
+    values = {"type": "map", "entries": []}
+    document.apply_json_patch(
+        {
+            "events": [
+                {
+                    "kind": "MessageSent",
+                    "msg_type": "bokeh_event",
+                    "msg_data": {"type": "event", "name": "document_ready", "values": values},
+                }
+            ]
+        }
+    )
+    assert [len(area.children) for area in areas] == [2, 1]
+    viewer.close()
 
 
 def test_the_first_bond_is_plotted_at_once(page):
