@@ -17,8 +17,9 @@ After each round of these, in processes of their own:
 
     python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--rounds 3] [--scaling] [--json]
 
-Prints medians and p99, µs, and their ratios: ``exchange`` and ``full`` over the floor, the others
-over the exchange. ``--scaling`` does so for 1, 2, 4 … 32 solvers.
+Prints medians and p99, µs, and their ratios: ``exchange`` and ``full`` over the floor and over the
+same solvers without the hub, the others over the exchange. ``--scaling`` does so for 1, 2, 4 … 32
+solvers.
 """
 
 from __future__ import annotations
@@ -227,7 +228,8 @@ def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
         result[f"{name}_p99_us"] = float(np.percentile(values, 99)) if values else None
     for name in ("exchange", "full"):
         if result[f"{name}_us"]:
-            result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
+            for base in ("floor", "solvers"):
+                result[f"{name}_over_{base}"] = result[f"{name}_us"] / result[f"{base}_us"]
     for name in other_masters.EXCHANGES:
         if result[f"{name}_us"]:
             result[f"{name}_over_exchange"] = result[f"{name}_us"] / result["exchange_us"]
