@@ -26,6 +26,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	sync    # else the system writes all that to disk while the first session runs
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
