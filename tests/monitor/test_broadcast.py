@@ -100,6 +100,25 @@ def test_maps_for_plotting_programs(broadcast):
     assert table["timestamp"] == pytest.approx(1e9 + 1e-3)
 
 
+def test_a_reader_that_takes_every_frame_for_a_message_sees_only_the_maps(broadcast):
+    """PlotJuggler's ZeroMQ source (DataStreamZMQ) does not know of several frames: it parses each
+    of them, strictly to its end, and passes over those that are no document."""
+    broadcast.subscribe(b"\x01minmax")
+    broadcast.subscribe(b"\x01each/a.v")
+    broadcast.take(rows(0, 2))
+    broadcast.tick(1.0)
+    read, passed_over = [], 0
+    for topic, frame in broadcast.outbox:
+        if topic.startswith((b"minmax", b"each/")):  # what it has subscribed to
+            for part in (topic, frame):
+                try:
+                    read.append(msgspec.msgpack.decode(part))
+                except msgspec.DecodeError:
+                    passed_over += 1
+    assert passed_over == len(read) == 3
+    assert all(isinstance(document["timestamp"], float) for document in read)
+
+
 def test_late_subscriber_gets_the_events_and_acknowledgements(broadcast):
     broadcast.take([encode(Event(10**9, "warning", "sample_late", "a", "sample_late raised: a"))])
     broadcast.outbox.clear()
