@@ -1,7 +1,8 @@
 """Turn this process into a subsystem's command; run as a script, by `hilrt.spawn`, on Linux.
 
 ``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL when the
-parent ends, sets processors and niceness, and becomes COMMAND. A process of its own does this and
+parent ends, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and becomes
+COMMAND. A process of its own does this and
 not a ``preexec_fn``: Python code between fork and exec may deadlock in a process with threads.
 Standard library only, no imports from the package: it must start quickly.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
@@ -19,6 +21,10 @@ def main(arguments: list[str]) -> None:
     """Prepare, then exec; whatever does not work is said on stderr, which is the log."""
     if sys.platform != "linux":
         sys.exit("launch.py is for Linux")
+    # Held back since before this process had a group of its own: ignoring it drops it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent, death_signal, cpus, niceness, *command = arguments
     if int(death_signal):
         libc = ctypes.CDLL(None)

@@ -195,7 +195,7 @@ class Children:
             command = [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
-        with contextlib.ExitStack() as files:
+        with contextlib.ExitStack() as files, _interrupts_held_back():
             output = None if inherit_terminal else files.enter_context(log.open("ab"))
             try:
                 process = subprocess.Popen(
@@ -310,6 +310,19 @@ class Children:
                 self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
 
         self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
+
+
+@contextlib.contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Keep a Ctrl-C from a child that is not out of this process's group yet; `launch` drops it."""
+    if sys.platform != "linux":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def resolve(

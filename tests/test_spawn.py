@@ -195,6 +195,35 @@ async def test_names_that_are_no_file_names(children):
     await children.wait(20)
 
 
+@linux
+async def test_ctrl_c_while_a_child_starts_is_for_the_master_alone(children, monkeypatch):
+    """A terminal sends it to the master's whole group, which a child leaves a moment too late."""
+    held, start = [], subprocess.Popen
+
+    def popen(*args, **kwargs):
+        held.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    children.start("a", python("import signal; signal.raise_signal(signal.SIGINT)"))
+    assert signal.SIGINT in held[0]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    await children.wait(20)
+    assert children.exits == [("a", -signal.SIGINT)]  # its own it gets
+
+
+@linux
+def test_the_launcher_drops_the_ctrl_c_that_was_held_back():
+    command = [sys.executable, "-I", "-S", str(spawn._LAUNCH), "0", "0", "", "0"]
+    command += python("import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))")
+    pending = (
+        "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]);"
+        "os.kill(os.getpid(), signal.SIGINT); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    done = subprocess.run([*python(pending), *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "set()", "")
+
+
 def test_hilrt_is_this_interpreters():
     command = spawn.resolve("plant", ["hilrt", "solver", "m:C"])
     assert command == [sys.executable, "-m", "hilrt", "solver", "m:C"]
