@@ -11,7 +11,8 @@ demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	# Hundreds of tests run on the wall clock: what fails once is tried once more, and listed.
+	$(BIN)/python -m pytest -r aR --reruns 1
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh
