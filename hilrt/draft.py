@@ -29,12 +29,11 @@ CHANGED = (
     *("history", "differences", "nodes", "degree", "y", "measured", "carried", "implausible"),
     *("sent", "sent_t0", "added", "others", "flown", "flown_t0", "flown_added", "flown_others"),
     *("energy", "corrected", "bond_time", "alarms"),
-    *("jumps", "limited", "last", "last_t", "last_rate", "t_start", "h", "dispatch"),
+    *("jumps", "limited", "last", "last_t", "t_start", "h", "dispatch"),
 )
 #: And what of it, it looks at first: arrays, and parts whose arrays and numbers are meant.
 ARRAYS = (
-    *("sent", "sent_t0", "added", "others", "bond_time", "jumps", "limited"),
-    *("last", "last_t", "last_rate"),
+    *("sent", "sent_t0", "added", "others", "bond_time", "jumps", "limited", "last", "last_t"),
 )
 PARTS = ("history", "energy", "alarms")
 

@@ -150,8 +150,6 @@ class StepState:
         State of step and order control, flags, alarms and model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
-    last_rate : ndarray, shape (nu,)
-        How fast an input with a bound of its jerk came to `last`, unit/s; 0 for others.
     t_start, h : ndarray, shape (n subsystems,)
         Start and length of the interval each subsystem is dispatched with, s.
     dispatch : ndarray of bool, shape (n subsystems,)
@@ -177,7 +175,6 @@ class StepState:
     flown_others: Floats
     last: Floats
     last_t: Floats
-    last_rate: Floats
     t_start: Floats
     h: Floats
     dispatch: Bools
@@ -228,7 +225,6 @@ def start(
         flown_others=np.zeros((orders, len(bonds.inputs))),
         last=u0.copy(),
         last_t=np.full(nu, t0),
-        last_rate=np.zeros(nu),
         t_start=np.full(n, t0),
         h=np.full(n, plan.step),
         dispatch=np.ones(n, dtype=bool),

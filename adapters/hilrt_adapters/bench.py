@@ -51,6 +51,9 @@ class BenchInput(InputOptions, kw_only=True):
     signal: str
     #: Output that measures what the bench made of it.
     realised: str | None = None
+    #: Largest change of the rate, in the signal's unit per s²; the gateway's ramps begin and end
+    #: smoothly.
+    max_jerk: Positive | None = None
 
 
 class BenchOptions(SubsystemOptions, kw_only=True):
@@ -349,7 +352,6 @@ def _ports(
             min=entry.min,
             max=entry.max,
             max_rate=entry.max_rate,
-            max_jerk=math.inf if entry.max_jerk is None else entry.max_jerk,
             safe=entry.safe,
             description=ref.signal.comment or "",
         )

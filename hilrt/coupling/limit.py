@@ -1,4 +1,4 @@
-"""Limits: input polynomials bounded in value, rate and jerk over the interval of their use."""
+"""Limits: input polynomials bounded in value and rate over the whole interval of their use."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ import numpy as np
 
 from hilrt.compiled import compiled
 from hilrt.network import Bools
-from hilrt.ramp import approach
 from hilrt.solver import Floats
-
-#: What rounding may take from a value that a ramp was to reach, relative.
-ROUNDING = 1e-12
-
-_approach = compiled(approach)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the inputs, arrays of shape (nu,): value, rate [unit/s] and jerk [unit/s²]."""
+    """Bounds of the inputs, arrays of shape (nu,): value, and rate [unit/s]."""
 
     low: Floats
     high: Floats
     rate: Floats
-    jerk: Floats
 
 
 def limit(
@@ -101,69 +94,6 @@ def limit_channel(
         c[1, i] = min(max(rise / h if h > 0.0 else 0.0, -rate), rate)
         c[2:, i] = 0.0
     return True
-
-
-@compiled
-def limit_jerk(
-    c: Floats,
-    i: int,
-    h: float,
-    elapsed: float,
-    last: float,
-    last_rate: Floats,
-    low: float,
-    high: float,
-    rate: float,
-    jerk: float,
-) -> bool:
-    """Limit how fast the rate of channel `i` of `c` changes; what it leaves is within the rest.
-
-    Parameters
-    ----------
-    c, i
-        Polynomials and channel, as `limit_channel` left them.
-    h, elapsed : float
-        Length of the interval, and time since the input was sent before, s.
-    last : float
-        What was sent before.
-    last_rate : ndarray, shape (nu,)
-        How fast each input came to what was sent [unit/s]; brought up to date.
-    low, high, rate, jerk : float
-        The bounds; they give way to each other in the reverse of this order.
-
-    Returns
-    -------
-    bool
-        Whether it was limited.
-
-    Notes
-    -----
-    From one communication point to the next the value comes as near to what is asked as
-    `hilrt.ramp.approach` allows; over the interval the slope keeps within ``jerk h`` of the rate at
-    which the value came there, or the polynomial becomes a straight line that does.
-    """
-    if elapsed <= 0.0:
-        return False
-    orders = len(c)
-    asked, slope = c[0, i], c[1, i] if orders > 1 else 0.0
-    start, came = _approach(last, last_rate[i], asked, slope, elapsed, rate, jerk)
-    if abs(start - asked) <= ROUNDING * max(abs(asked), abs(last)):
-        start = asked
-    elif not low <= start <= high:
-        start = min(max(start, low), high)
-        came = (start - last) / elapsed
-    c[0, i], last_rate[i] = start, came
-    limited, spread, factor = bool(start != asked), abs(slope - came), 1.0
-    for m in range(2, orders):
-        factor *= h / (m - 1)
-        spread += abs(c[m, i]) * factor
-    if orders > 1 and h > 0.0 and (limited or spread > jerk * h):
-        slope = min(max(slope, came - jerk * h), came + jerk * h)
-        slope = min(max(slope, (low - start) / h), (high - start) / h)
-        limited |= spread > jerk * h
-        c[1, i] = slope
-        c[2:, i] = 0.0
-    return limited
 
 
 @compiled
