@@ -11,8 +11,7 @@ demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
-	# Hundreds of tests run on the wall clock: what fails once is tried once more, and listed.
-	$(BIN)/python -m pytest -r aR --reruns 1
+	$(BIN)/python -m pytest
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh

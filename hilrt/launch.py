@@ -2,9 +2,9 @@
 
 ``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL when the
 parent ends, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and becomes
-COMMAND. A process of its own does this and
-not a ``preexec_fn``: Python code between fork and exec may deadlock in a process with threads.
-Standard library only, no imports from the package: it must start quickly.
+COMMAND. A process of its own does this and not a ``preexec_fn``: Python code between fork and exec
+may deadlock in a process with threads. Standard library only, no imports from the package: it must
+start quickly.
 """
 
 from __future__ import annotations
