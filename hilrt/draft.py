@@ -2,8 +2,8 @@
 
 At the tick the master takes what has arrived, and nothing else. Mostly nothing arrives in the last
 hundred microseconds before it; then the step that was made in the wait, on a copy of the state, is
-the very step of the tick, and its inputs can leave at once. If something has arrived after all, the
-draft is thrown away, and was a rehearsal: the processor's caches are warm.
+the very step of the tick, and its inputs, encoded already, leave at once. If something has arrived
+after all, the draft is thrown away, and was a rehearsal: the processor's caches are warm.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.clock import monotonic_ns
-from hilrt.exchange import Exchange
+from hilrt.exchange import Exchange, Outbound
 from hilrt.plan import Plan
 from hilrt.step import macro_step
 from hilrt.step_state import StepInput, StepState
@@ -51,6 +51,10 @@ class Draft:
 
     Attributes
     ----------
+    state : StepState
+        What the draft has come to.
+    ready : list of Outbound
+        Its inputs, as they will be sent.
     took_ns : int
         Running mean of a draft's duration, ns.
     made, stood : int
@@ -59,7 +63,8 @@ class Draft:
 
     def __init__(self, plan: Plan, state: StepState, exchange: Exchange) -> None:
         self._plan, self._state, self._exchange = plan, state, exchange
-        self._spare = copy.deepcopy(state)
+        self.state = copy.deepcopy(state)
+        self.ready: list[Outbound] = []
         self._fields = [(name, _names_of(getattr(state, name))) for name in PARTS]
         self._due = (0, 0, 0)
         self._basis: tuple[int, int, bool] | None = None
@@ -88,8 +93,9 @@ class Draft:
         given = self._exchange.preview(*self._due)
         self._copy_state()
         np.copyto(self._fresh, given.fresh)  # the step clears what is not a finite number
-        macro_step(self._plan, self._spare, given)
+        macro_step(self._plan, self.state, given)
         np.copyto(given.fresh, self._fresh)
+        self.ready = self._exchange.encoded(self.state)
         self._basis = (tick, self._exchange.taken, given.apply)
         self.made += 1
         # A stall in one draft must not end them all: the mean moves by an eighth at most.
@@ -97,20 +103,21 @@ class Draft:
         self.took_ns += max(min(more, self.took_ns), -self.took_ns) >> 3
 
     def stands(self, given: StepInput) -> bool:
-        """Put the draft into force if it is the step of the cut `given`; False if it is not."""
-        if self._basis != (given.tick, self._exchange.taken, given.apply):
-            return False
-        state, spare = self._state, self._spare
+        """Whether the draft is the step of the cut `given`."""
+        return self._basis == (given.tick, self._exchange.taken, given.apply)
+
+    def put_into_force(self, given: StepInput) -> None:
+        """Make a draft that stands the master's state; its inputs may have left before."""
+        state, spare = self._state, self.state
         for name in CHANGED:
             mine = getattr(state, name)
             setattr(state, name, getattr(spare, name))
             setattr(spare, name, mine)
         given.fresh &= ~state.implausible
         self.stood += 1
-        return True
 
     def _copy_state(self) -> None:
-        state, spare = self._state, self._spare
+        state, spare = self._state, self.state
         for name in ARRAYS:
             np.copyto(getattr(spare, name), getattr(state, name))
         for part, (arrays, numbers) in self._fields:

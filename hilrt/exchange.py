@@ -28,6 +28,9 @@ BENCH_PATIENCE = 2.5
 #: Events taken at once: a talkative peer costs no ticks.
 REPORTS_AT_ONCE = 20
 
+#: A message, and whom it is for.
+Outbound = tuple[RemoteLink, bytes]
+
 
 class Exchange:
     """Moves samples from the links into a `StepInput`, and inputs from a `StepState` to the links.
@@ -288,14 +291,34 @@ class Exchange:
         absent = self.links[s].absent
         return f"; it has not come back: {absent}" if absent else ""
 
-    def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
-        """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
+    def encoded(self, state: StepState) -> list[Outbound]:
+        """Messages with the inputs of the remote subsystems that are due, for `dispatch`."""
+        if self._hub is None:
+            return []
+        tick, starts, steps = self.given.tick, state.t_start.tolist(), state.h.tolist()
+        found: list[Outbound] = []
+        for s in np.flatnonzero(state.dispatch).tolist():
+            remote = self._remote[s]
+            if remote is not None and self._backlogs[s] is None:
+                coefficients = state.sent[:, self._slices[s][1]]
+                found.append((remote, remote.encoded(tick, starts[s], steps[s], coefficients)))
+        return found
+
+    def dispatch(
+        self, state: StepState, t_ns: int, h_ns: int, ready: list[Outbound] | None = None
+    ) -> None:
+        """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``.
+
+        `ready` is what `encoded` has made of this very state, if it was asked before.
+        """
+        # First, and together: each message would wake the thread that sends it anew.
+        for remote, data in self.encoded(state) if ready is None else ready:
+            if not remote.absent:
+                remote.send_step(data)
         tick, self._next_ns = self.given.tick, t_ns + h_ns
         if self._returns:
             self._measured = state.measured
         leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
-        # Messages leave together: each would wake the thread that sends it anew.
-        ready: list[tuple[RemoteLink, bytes]] = []
         for s, link in enumerate(self.links):
             if leaves[s]:
                 coefficients = state.sent[:, self._slices[s][1]]
@@ -303,17 +326,11 @@ class Exchange:
                 if backlog is not None:
                     backlog.add(tick, starts[s], steps[s], coefficients, t_ns + own_ns, own_ns)
                     continue
-                remote = self._remote[s]
-                if remote is None:
+                if self._remote[s] is None:
                     link.dispatch(tick, starts[s], steps[s], coefficients)
-                elif not remote.absent:
-                    data = remote.encoded(tick, starts[s], steps[s], coefficients)
-                    ready.append((remote, data))
                 if not self._physical[s]:
                     self._busy[s] = True
                     self._answer_ns[s] = t_ns + own_ns
-        for remote, data in ready:
-            remote.send_step(data)
         self._send_waiting()  # after all others
 
     def _send_waiting(self) -> None:

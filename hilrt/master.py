@@ -195,16 +195,20 @@ class Master:
             begun = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
             cut = self._now()
-            if self.draft is None or not self.draft.stands(given):
+            draft = self.draft if self.draft is not None and self.draft.stands(given) else None
+            if draft is None:
                 macro_step(self.plan, self.state, given)
+            state = self.state if draft is None else draft.state
             stepped = self._now()
-            h_ns = round(self.state.h_next * 1e9)
-            alarmed = self.state.alarms.level >= STOP
+            h_ns = round(state.h_next * 1e9)
+            alarmed = state.alarms.level >= STOP
             last = t_ns >= duration_ns or alarmed
             if not last:
-                self.exchange.dispatch(self.state, t_ns, h_ns)
+                self.exchange.dispatch(state, t_ns, h_ns, None if draft is None else draft.ready)
             target = grid.clock_ns(t_ns) if self.clock is not None else begun
             marks = Marks(target, begun, cut, stepped, self._now())
+            if draft is not None:  # its inputs have left first
+                draft.put_into_force(given)
             self._note_timing(given, marks)
             self._slack(given, t_ns, h_ns, marks)
             self.progress.timeline.rest(marks.done, self._now())
