@@ -281,8 +281,10 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     if UdpFrames.available(arguments["interface"]):
         group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
         hops = int(arguments["hop_limit"])
-        wanted = table.find if receive else None
-        direct = partial(UdpFrames, wanted=wanted, group=group, hop_limit=hops)
+        direct = partial(UdpFrames, group=group, hop_limit=hops)
+        if receive:
+            kept = [(entry["can_id"], entry["can_mask"]) for entry in table.filters()]
+            direct = partial(direct, wanted=table.find, identifiers=kept)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames
     return CanBus(bus, direct, partial(can.Bus, ignore_config=True, **arguments))

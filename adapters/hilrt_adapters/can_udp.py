@@ -1,30 +1,27 @@
 """Frames of python-can's ``udp_multicast`` interface, at a third of its cost.
 
 python-can spends a ``select``, a filter and a full message on every datagram, wanted or not. At
-1 kHz that is half of a process's work. Here a datagram is read directly and looked at only as far
-as its identifier before it is dropped, and frames leave through a socket of their own: the kernel
-then knows own frames by their port and does not even wake the process for them.
+1 kHz that is half of a process's work. Here a datagram is read directly, and frames leave through a
+socket of their own: the kernel then knows own frames by their port, and others by their identifier,
+and does not even wake the process for what it does not want.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import struct
-import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
+from hilrt_adapters import udp_filter
 from hilrt_adapters.can_frame import ERROR, EXTENDED, REMOTE, Frame
 
 _DATAGRAM_BYTES = 4096
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
 _ANCILLARY_BYTES = 64
-_SO_ATTACH_FILTER = 26
 
 
 class _Datagram(msgspec.Struct):
@@ -67,6 +64,9 @@ class UdpFrames:
         Address to send to, at the port of `fd`. Default: nothing can be sent.
     hop_limit : int
         How many routers a frame may pass; 0 keeps it on this machine.
+    identifiers : iterable of (int, int), optional
+        Identifiers and masks that hold at least all that is `wanted`, for the kernel to drop the
+        rest where it can. Default: all.
 
     Attributes
     ----------
@@ -80,6 +80,7 @@ class UdpFrames:
         wanted: Callable[[int], Any] | None = None,
         group: str | None = None,
         hop_limit: int = 0,
+        identifiers: Iterable[tuple[int, int]] | None = None,
     ) -> None:
         self.errors = 0
         self.down = self.gone = False  # a network of one machine is always there
@@ -88,10 +89,12 @@ class UdpFrames:
         self._decode = msgspec.msgpack.Decoder(_Received).decode
         self._encoder = msgspec.msgpack.Encoder()
         self._out: socket.socket | None = None
+        own_port = None
         if group is not None:
             self._out = _sending_socket(self._socket, group, hop_limit)
             if hop_limit == 0:  # else another machine could send from the same port by chance
-                _drop_from_port(self._socket, self._out.getsockname()[1])
+                own_port = self._out.getsockname()[1]
+        udp_filter.attach(self._socket, udp_filter.program(own_port, identifiers))
 
     @staticmethod
     def available(interface: object) -> bool:
@@ -170,23 +173,3 @@ def _sending_socket(like: socket.socket, group: str, hop_limit: int) -> socket.s
         made.close()
         raise
     return made
-
-
-def _drop_from_port(receiver: socket.socket, port: int) -> None:
-    """Have the kernel drop datagrams from that source port; without effect where it cannot."""
-    if sys.platform != "linux":
-        return
-    program = struct.pack(
-        "=HBBI HBBI HBBI HBBI",
-        *(0x28, 0, 0, 0),  # load the half word at 0: the source port
-        *(0x15, 0, 1, port),  # equal: next, else skip one
-        *(0x06, 0, 0, 0),  # drop
-        *(0x06, 0, 0, 0xFFFFFFFF),  # keep whole
-    )
-    buffer = ctypes.create_string_buffer(program)
-    with suppress(OSError):
-        receiver.setsockopt(
-            socket.SOL_SOCKET,
-            _SO_ATTACH_FILTER,
-            struct.pack("@HP", 4, ctypes.addressof(buffer)),
-        )
