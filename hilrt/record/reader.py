@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -71,8 +71,8 @@ class Aside(NamedTuple):
 
 
 @dataclass
-class Log:
-    """A recorded session.
+class Log(Mapping[str, Floats]):
+    """A recorded session: a mapping from signals, in the order of recording, to their values.
 
     ``log["engine.torque"]`` are the values, shape (n,), in ``log.units["engine.torque"]``;
     ``log.time("engine.torque")`` their session times, shape (n,), s. NaN means that the signal had
@@ -115,6 +115,12 @@ class Log:
 
     def __contains__(self, name: object) -> bool:
         return name in self._where
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def time_ns(self, name: str) -> NDArray[np.int64]:
         """Session times of a signal's values, shape (n,), ns."""

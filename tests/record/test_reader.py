@@ -68,6 +68,16 @@ def test_everything_beside_the_rows(tmp_path):
     assert "a.y" not in log
 
 
+def test_a_log_is_a_mapping_from_signals_to_values(tmp_path):
+    rows = np.arange(15.0).reshape(5, 3)
+    write(tmp_path, np.arange(5), rows)
+    log = load_log(tmp_path)
+    assert list(log) == log.names
+    assert len(log) == 3
+    np.testing.assert_array_equal(np.column_stack([*log.values()]), rows)
+    assert log.get("b.y") is None
+
+
 def test_unknown_signal_names_the_nearest(tmp_path):
     write(tmp_path, np.arange(5), np.zeros((5, 3)))
     with pytest.raises(KeyError, match=r"did you mean 'b\.x:sent'"):
