@@ -39,6 +39,9 @@ CHANGES_PER_TICK = 20
 GARBAGE_TICKS = 64
 #: Most that is skipped at once, so that a long stall shows in the log at least once a second.
 LONGEST_SKIP_NS = 1_000_000_000
+#: A tick that would begin later than this share of the step is left out, where ticks may be: it
+#: would come too late itself and delay the next one, too.
+LATEST_START = 0.5
 #: Nothing is begun for solvers that are behind so shortly before the master wakes for a tick.
 QUIET_NS = 100_000
 #: How long the samples of all benches must be there before the session is no longer degraded.
@@ -151,12 +154,16 @@ class Master:
         self._calm_since = 0
         #: Told by how much the grid was shifted, ns.
         self.on_stretched: Callable[[int], None] | None = None
-        self._overran = False
+        self._overran = self._woke_late = False
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
         self.row = RowWriter(plan, feed.row)
         self.snapshots = Snapshots(feed, state)
         self.step_ns = round(plan.step * 1e9)
+        self._latest_start_ns = round(LATEST_START * self.step_ns / pace)
+        #: Added to the time now it gives that of the tick that may still begin.
+        leaves_out = overrun == "skip" and not plan.variable_step
+        self._ahead_ns = round((1 - LATEST_START) * self.step_ns / pace) - 1 if leaves_out else 0
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -179,6 +186,11 @@ class Master:
                 if self.draft is not None:
                     self.draft.announce(tick, t_ns, elapsed_ns)
                 await self._sleep_until(self.clock, grid.clock_ns(t_ns))
+                later_ns = self._held_up(self.clock, grid, t_ns, duration_ns) if elapsed_ns else 0
+                if later_ns:
+                    t_ns, elapsed_ns = t_ns + later_ns, elapsed_ns + later_ns
+                    tick += later_ns // self.step_ns
+                    continue
             else:
                 await self.exchange.collect(t_ns, self.step_timeout, self.stopping)
                 if self.events is not None and elapsed_ns and not self.stopping():
@@ -249,14 +261,29 @@ class Master:
             given.tick, given.t, marks, missed, lambda: [names[s] for s in np.flatnonzero(late)]
         )
 
+    def _held_up(self, clock: Clock, grid: Grid, t_ns: int, duration_ns: int) -> int:
+        """How far to go on, ns, when the master wakes too late for a tick; the tick is missed.
+
+        Only where that is the exception: with a clock that is always late, ticks run late.
+        """
+        behind_ns = clock.now_ns() - grid.clock_ns(t_ns)
+        was_late, self._woke_late = self._woke_late, behind_ns > self._latest_start_ns
+        if not self._ahead_ns or not self._woke_late or was_late or self._overran:
+            return 0
+        passed = grid.index(clock.now_ns() + self._ahead_ns) - t_ns // self.step_ns
+        later_ns = self._leave_out(passed, t_ns, duration_ns) - t_ns
+        self._overran = later_ns > 0
+        return later_ns
+
     def _overrun(self, clock: Clock, grid: Grid, t_ns: int, duration_ns: int) -> tuple[Grid, int]:
         """Grid and next communication point; ticks that have wholly passed are not run late.
 
-        They are missed ticks. The grid stays where it is and they are left out, or it is shifted by
-        the overrun and none is left out, or the session ends.
+        They are missed ticks. The grid stays where it is and they are left out, with one that could
+        only begin too late; or it is shifted by the overrun and none is left out; or the session
+        ends.
         """
         now_ns = clock.now_ns()
-        passed = grid.index(now_ns) - t_ns // self.step_ns
+        passed = grid.index(now_ns + self._ahead_ns) - t_ns // self.step_ns
         self._overran = passed > 0
         if not self._overran:
             return grid, t_ns
@@ -271,14 +298,20 @@ class Master:
             self.progress.stretched_ns += behind_ns
             if self.on_stretched is not None:
                 self.on_stretched(behind_ns)
-            grid = replace(grid, epoch_ns=grid.epoch_ns + behind_ns)
-        else:
-            end_ns = min(duration_ns, t_ns + LONGEST_SKIP_NS)
-            skipped_to = min(t_ns + passed * self.step_ns, end_ns)
-            passed, t_ns = max(skipped_to - t_ns, 0) // self.step_ns, max(skipped_to, t_ns)
-        self.progress.missed += passed
-        self.progress.timeline.skip(passed)
-        return grid, t_ns
+            self._count_missed(passed)
+            return replace(grid, epoch_ns=grid.epoch_ns + behind_ns), t_ns
+        return grid, self._leave_out(passed, t_ns, duration_ns)
+
+    def _leave_out(self, ticks: int, t_ns: int, duration_ns: int) -> int:
+        """Communication point that many ticks after `t_ns`, or as far as one may go at once."""
+        end_ns = min(duration_ns, t_ns + LONGEST_SKIP_NS)
+        later_ns = max(min(t_ns + ticks * self.step_ns, end_ns), t_ns)
+        self._count_missed((later_ns - t_ns) // self.step_ns)
+        return later_ns
+
+    def _count_missed(self, ticks: int) -> None:
+        self.progress.missed += ticks
+        self.progress.timeline.skip(ticks)
 
     def _slack(self, given: StepInput, t_ns: int, h_ns: int, marks: Marks) -> None:
         """Everything that need not be done before the inputs are on the wire."""

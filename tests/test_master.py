@@ -95,6 +95,53 @@ async def test_an_overrun_can_end_the_session():
         await master.run(20 * MS, EPOCH)
 
 
+async def test_a_tick_that_could_only_begin_too_late_is_left_out_too():
+    """It would be late itself, and the one after it with it."""
+    master, link = prepare({4: MS + 6 * MS // 10})
+    await master.run(20 * MS, EPOCH)
+    assert [asked.tick for asked in link.asked] == [*range(5), *range(6, 20)]
+    assert (link.asked[5].t, link.asked[5].h) == pytest.approx((0.005, 0.002))
+    assert master.progress.missed == 2  # tick 4, and tick 5
+    assert master.progress.timeline.causes == {"dispatch": 1, "skipped": 1}
+
+
+def held_up(monkeypatch, master, naps: dict[int, int]) -> None:
+    """Let the clock wake the master so much later [ns] than these grid points."""
+    sleep_until = master.clock.sleep_until
+
+    async def oversleep(target_ns: int) -> None:
+        await sleep_until(target_ns)
+        master.clock.advance(naps.pop((target_ns - EPOCH) // MS, 0))
+
+    monkeypatch.setattr(master.clock, "sleep_until", oversleep)
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "resumed"), [(MS // 2, 8), (6 * MS // 10, 9), (2 * MS, 10), (26 * MS // 10, 11)]
+)
+async def test_a_tick_for_which_the_master_wakes_too_late_is_left_out(
+    monkeypatch, late_ns, resumed
+):
+    master, link = prepare({})
+    held_up(monkeypatch, master, {8: late_ns})
+    await master.run(20 * MS, EPOCH)
+    assert [asked.tick for asked in link.asked] == [*range(8), *range(resumed, 20)]
+    assert link.asked[8].h == pytest.approx(1e-3 * (resumed - 7))  # one merged step
+    assert master.progress.missed == max(1, resumed - 8)
+    assert master.progress.steps == 20 - (resumed - 8)
+    flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
+    assert flags["deadline_missed"] == 1
+    assert master.clock.now_ns() == EPOCH + 20 * MS
+
+
+async def test_with_a_clock_that_is_always_late_ticks_run_late(monkeypatch):
+    master, link = prepare({})
+    held_up(monkeypatch, master, dict.fromkeys(range(1, 20), 7 * MS // 10))
+    await master.run(20 * MS, EPOCH)
+    assert [asked.tick for asked in link.asked] == [0, *range(2, 20)]
+    assert master.progress.missed == 19
+
+
 @pytest.mark.parametrize("overrun", ["skip", "stretch", "stop"])
 async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
     master, link = prepare({4: MS + MS // 2}, overrun=overrun)
