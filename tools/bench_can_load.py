@@ -2,15 +2,17 @@
 
     python tools/bench_can_load.py [--json] [--duration 60] [--set KEY=VALUE …]
 
-Runs the demonstration session alone, then again while a process sends 7,000 frames/s of twenty
-messages with cycle times from 1 to 100 ms to a second ``udp_multicast`` bus, from which another
-process takes them as a gateway does: file descriptor, drain, decode, counters. Reported are
+Runs the demonstration session three times on ``udp_multicast``: alone; with 7,000 frames/s of
+other nodes (twenty messages with cycle times from 1 to 100 ms) on its own bus; and with these on a
+second bus, from which another process takes them all as a gateway does: file descriptor, drain,
+decode, counters. Reported are
 
-    lost        frames that were sent and did not come, by the messages' 16-bit counters; those that
-                the kernel dropped because we read too late are shown apart, and are ours too
+    lost        of its own bus: frames of the bench that the gateway did not get, by their counters.
+                Of the second bus: frames that were sent and did not come; those that the kernel
+                dropped because we read too late are shown apart, and are ours too
     not taken   frames that came but did not count as fresh, by the reason
-    processor   share of one processor that sending and receiving took
-    missed      ticks that the session's master missed, without the load and with it
+    processor   share of one processor that sending, and receiving from the second bus, took
+    missed      ticks that the session's master missed
 
 Both processes keep off the master's processor. The sender stands for other machines: its frames are
 made beforehand, but for the counters.
@@ -39,6 +41,8 @@ from bench_session import SESSION, run
 from can.interfaces.udp_multicast.utils import pack_message
 from cantools.database.can import Database
 
+from hilrt.logs.frames import Flag
+from hilrt.logs.log_file import LogFile
 from hilrt.session_file import load_session
 from hilrt_adapters.can import find_signal
 from hilrt_adapters.can_bus import CanBus, open_bus
@@ -46,6 +50,12 @@ from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_receive import COUNTERS, Receiver
 
 CHANNEL = "239.74.163.30"
+#: python-can's, where a bus names none.
+PORT = 43113
+#: Identifier of the first message; those of the session's bus are lower.
+FIRST_ID = 0x300
+#: The bench's counter stands in the last byte of all its messages.
+COUNTER = 7
 #: Cycle time [ms] and number of messages that have it: 7,000 frames/s.
 MIX = {1: 5, 2: 2, 5: 3, 10: 3, 20: 1, 50: 2, 100: 1}
 CYCLES = [cycle for cycle, count in MIX.items() for _ in range(count)]
@@ -60,14 +70,14 @@ def database() -> Database:
     text = 'VERSION ""\nBU_: Bench Gateway\n'
     for i, _ in enumerate(CYCLES):
         text += (
-            f"BO_ {256 + i} M{i}: 8 Bench\n"
+            f"BO_ {FIRST_ID + i} M{i}: 8 Bench\n"
             ' SG_ Value : 0|32@1- (0.001,0) [0|0] "N*m" Gateway\n'
             ' SG_ Other : 32|16@1- (0.01,0) [0|0] "rad/s" Gateway\n'
             ' SG_ Alive : 48|16@1+ (1,0) [0|65535] "" Gateway\n'
         )
     text += 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;\nBA_DEF_DEF_ "GenMsgCycleTime" 0;\n'
     for i, cycle in enumerate(CYCLES):
-        text += f'BA_ "GenMsgCycleTime" BO_ {256 + i} {cycle};\n'
+        text += f'BA_ "GenMsgCycleTime" BO_ {FIRST_ID + i} {cycle};\n'
     loaded = cantools.database.load_string(text, "dbc")
     assert isinstance(loaded, Database)
     return loaded
@@ -91,21 +101,21 @@ def datagrams() -> list[tuple[bytes, bytes]]:
     made = []
     for i, message in enumerate(database().messages):
         data = codec(message, ["Value", "Other", "Alive"]).encode([0.001 * i, 0.01 * i, 0xABCD])
-        frame = can.Message(arbitration_id=256 + i, is_extended_id=False, data=data)
+        frame = can.Message(arbitration_id=FIRST_ID + i, is_extended_id=False, data=data)
         before, counter, behind = pack_message(frame).partition(b"\xcd\xab")
         assert counter
         made.append((before, behind))
     return made
 
 
-def send(port: int, ready: Event, flowing: Event, stop: Event, results: Any) -> None:
+def send(address: tuple[str, int], ready: Event, flowing: Event, stop: Event, results: Any) -> None:
     """The bus's other nodes: every frame on its grid of 1 ms, what is late at once."""
     leave_master_alone()
     made = datagrams()
     counts = [0] * len(made)
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
-    out.connect((CHANNEL, port))
+    out.connect(address)
     failed = 0
     ready.wait(START_TIMEOUT_S)
     flowing.set()
@@ -170,26 +180,60 @@ def kernel_drops(fd: int) -> int | None:
 
 
 def session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
-    """One run of the demonstration; what its master missed."""
+    """One run of the demonstration; what its master missed, and its gateway."""
     folder = run(out, duration, overrides)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     step = load_session(SESSION, overrides).tables.master.step
     ticks = round(summary["time_s"] / step)
-    return {"ticks": ticks, "missed": summary["missed_ticks"], "verdict": summary["verdict"]}
+    return {
+        "ticks": ticks,
+        "missed": summary["missed_ticks"],
+        "late": {name: peer["late"] for name, peer in summary["peers"].items()},
+        "verdict": summary["verdict"],
+        **bench_frames(folder),
+    }
 
 
-def loaded_session(out: Path, duration: float, overrides: list[str]) -> dict[str, Any]:
-    """The session beside a full bus."""
+def bench_frames(folder: Path) -> dict[str, int]:
+    """Frames of the bench in the log, and those that are missing there by their counters."""
+    newest: dict[int, int] = {}
+    frames = lost = 0
+    for frame in LogFile(folder / "session.mcap").frames():
+        if frame.flags & Flag.SENT:
+            continue
+        frames += 1
+        count = frame.data[COUNTER]
+        lost += (count - newest.get(frame.identifier, count - 1) - 1) % 256
+        newest[frame.identifier] = count
+    return {"bench_frames": frames, "bench_lost": lost}
+
+
+def bus_of_the_session(overrides: list[str]) -> tuple[str, int]:
+    """Where its frames go."""
+    options: Any = load_session(SESSION, overrides).tables.subsystems["engine"]
+    return options.bus["channel"], options.bus.get("port", PORT)
+
+
+def unused_port() -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("", 0))
-        port = probe.getsockname()[1]
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def loaded_session(
+    out: Path, duration: float, overrides: list[str], address: tuple[str, int], take: bool
+) -> dict[str, Any]:
+    """The session while frames go to `address`; whether a process of ours takes them from there."""
     context = multiprocessing.get_context("spawn")
     ready, flowing, stop = context.Event(), context.Event(), context.Event()
     sent, received = context.Queue(), context.Queue()
-    processes = [
-        context.Process(target=receive, args=(port, ready, stop, received)),
-        context.Process(target=send, args=(port, ready, flowing, stop, sent)),
-    ]
+    processes = [context.Process(target=send, args=(address, ready, flowing, stop, sent))]
+    if take:
+        arguments = (address[1], ready, stop, received)
+        processes.append(context.Process(target=receive, args=arguments))
+    else:
+        ready.set()
     for process in processes:
         process.start()
     try:
@@ -199,10 +243,31 @@ def loaded_session(out: Path, duration: float, overrides: list[str]) -> dict[str
     finally:
         stop.set()
     result["sender"] = sent.get(timeout=START_TIMEOUT_S)
-    result["receiver"] = received.get(timeout=START_TIMEOUT_S)
+    if take:
+        result["receiver"] = received.get(timeout=START_TIMEOUT_S)
     for process in processes:
         process.join(START_TIMEOUT_S)
     return result
+
+
+def show(name: str, one: dict[str, Any]) -> None:
+    """A run's figures."""
+    print(
+        f"{name}: {one['missed']} of {one['ticks']} ticks missed, late {one['late']}, "
+        f"{one['verdict']}; of the bench {one['bench_frames']} frames, {one['bench_lost']} lost"
+    )
+    if sender := one.get("sender"):
+        print(
+            f"  sent {sender['sent']} frames in {sender['wall']:.1f} s "
+            f"({sender['sent'] / sender['wall']:.0f}/s), {sender['failed']} did not leave; "
+            f"{sender['processor']:.1%} of a processor"
+        )
+    if receiver := one.get("receiver"):
+        print(
+            f"  received {receiver['received']}, lost {sender['sent'] - receiver['received']}, of "
+            f"these dropped by the kernel: {receiver['kernel_drops']}; "
+            f"not taken: {receiver['not_taken']}; {receiver['processor']:.1%} of a processor"
+        )
 
 
 def main() -> None:
@@ -212,26 +277,20 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     arguments = parser.parse_args()
     duration, overrides = arguments.duration, arguments.overrides
-    load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as out:
-        alone = session(Path(out) / "alone", duration, overrides)
-        beside = loaded_session(Path(out) / "beside", duration, overrides)
+    found: dict[str, Any] = {"load_before": os.getloadavg()[0]}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        found["alone"] = session(out / "alone", duration, overrides)
+        own, second = bus_of_the_session(overrides), (CHANNEL, unused_port())
+        for name, address in (("own bus", own), ("second bus", second)):
+            take = address == second
+            found[name] = loaded_session(out / name, duration, overrides, address, take)
     if arguments.json:
-        print(json.dumps({"load_before": load, "alone": alone, "beside": beside}, indent=1))
+        print(json.dumps(found, indent=1))
         return
-    sender, receiver = beside["sender"], beside["receiver"]
-    print(f"load before {load:.1f}")
-    print(
-        f"sent {sender['sent']} frames in {sender['wall']:.1f} s "
-        f"({sender['sent'] / sender['wall']:.0f}/s), {sender['failed']} did not leave"
-    )
-    print(
-        f"lost {sender['sent'] - receiver['received']}, of these dropped by the kernel: "
-        f"{receiver['kernel_drops']}; not taken: {receiver['not_taken']}"
-    )
-    print(f"processor: sending {sender['processor']:.1%}, receiving {receiver['processor']:.1%}")
-    for name, one in (("alone", alone), ("beside", beside)):
-        print(f"session {name}: {one['missed']} of {one['ticks']} ticks missed, {one['verdict']}")
+    print(f"load before {found.pop('load_before'):.1f}")
+    for name, one in found.items():
+        show(name, one)
 
 
 if __name__ == "__main__":
