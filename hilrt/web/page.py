@@ -54,6 +54,21 @@ CONFIRM_S = 3.0
 FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
 
+#: A Div of Bokeh's that changes in anything is made anew with its style sheets, ten times a second.
+#: Here its content is put in, and that only if it is another one.
+CONTENT_ALONE = """
+for (const part of parts) {
+  const view = Bokeh.index.find_one(part)
+  if (view?.markup_el == null) continue
+  let shown = part.text
+  view.rerender = () => {
+    if (part.text === shown) return
+    shown = part.text
+    view.markup_el.innerHTML = shown
+  }
+}
+"""
+
 
 class Page:
     """What one browser shows.
@@ -91,6 +106,8 @@ class Page:
         document.js_on_event(ConnectionLost, lost)
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
+        parts = CustomJS(args={"parts": list(self.parts.values())}, code=CONTENT_ALONE)
+        document.js_on_event(DocumentReady, parts)
 
     # -- pace ------------------------------------------------------------------------------------
 

@@ -77,7 +77,8 @@ class Browser:
     def text(self, name: str) -> str:
         """What a part of the page shows, as a person reads it."""
         code = "const m = Bokeh.documents[0].get_model_by_name(arguments[0]); "
-        code += "return m.text.replace(/<[^>]*>/g, ' ')"
+        code += "const shown = Bokeh.index.find_one_by_id(m.id).markup_el.innerHTML; "
+        code += "return shown.replace(/<[^>]*>/g, ' ')"
         return str(self.run(code, name))
 
     def part(self, name: str, selector: str) -> Any:
@@ -259,8 +260,10 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             page.ask(action, "wrong token")
         page.fill("token", TOKEN)
         page.ask("arm", "arming the benches")
+        state = page.part("state", "div")
         run.until_running()
         page.until_shown("state", "RUNNING|DEGRADED")
+        assert page.run("return arguments[0].isConnected", state)  # only its content is another one
         until(lambda: len(page.curves()) == 2 and len(page.curves()[0]["t"]) > 10, "curves")
 
         show_a_fault_and_its_cause(run, page)
