@@ -11,7 +11,8 @@ from hilrt.clock import WallClock, monotonic_ns
 from hilrt.draft import WINDOW, Draft
 from hilrt.exchange import Exchange
 
-#: A look at the links begins only if this many times its usual duration is left until the tick.
+#: Another look at the links begins only if this many times its usual duration is left until the
+#: tick, or the latch.
 MARGIN = 1.5
 #: A latch chosen by itself leaves that many times what a draft usually takes.
 LATCH = 1.6
@@ -66,7 +67,8 @@ class BeforeTick:
         latch_ns = target_ns - self._latch
         begun = monotonic_ns()
         while begun < target_ns:
-            looking = begun + MARGIN * self.look_ns < latch_ns
+            # Who wakes late looks all the same, and at once: at the tick it would take as long.
+            looking = not looked or begun + MARGIN * self.look_ns < latch_ns
             # What a draft takes should not depend on what has arrived: after a look, nothing has.
             more = looking or not self._latch
             if looked and draft is not None and draft.wanted(target_ns - begun, more):
@@ -79,7 +81,5 @@ class BeforeTick:
                 begun, looked = now, True
             else:
                 break
-        # Whoever woke too late to look, or was held up, takes at the tick what has arrived.
+        # Whoever woke after the tick, or was held up, takes then what has arrived.
         self._exchange.latched = looked and begun < target_ns + self._latch and self._latch > 0
-        if not looked:  # one slow look must not end them all
-            self.look_ns -= self.look_ns >> 3

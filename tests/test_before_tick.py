@@ -101,7 +101,7 @@ def test_the_draft_is_made_when_nothing_more_is_taken(monkeypatch):
 @pytest.mark.parametrize(
     ("now", "looks"),
     [
-        (350 * US, []),  # woke too late to look
+        (350 * US, [200 * US]),  # held up beyond the tick by the only look
         (200 * US, [10 * US, 300 * US]),  # held up beyond the tick by the second look
         (500 * US, []),  # after the tick
     ],
@@ -111,6 +111,14 @@ def test_who_could_not_look_in_time_takes_at_the_tick(monkeypatch, now, looks):
     bench.now = now
     BeforeTick(bench.clock, bench.exchange, None, 450 * US, latch_ns=100 * US)(400 * US)
     assert bench.exchange.latched is False
+
+
+def test_who_wakes_late_looks_at_once_and_has_less_to_do_at_the_tick(monkeypatch):
+    bench = Bench(monkeypatch, [])
+    bench.now = 350 * US
+    BeforeTick(bench.clock, bench.exchange, bench.draft, 450 * US, latch_ns=100 * US)(400 * US)
+    assert bench.done == ["look", "draft"]  # the draft ends late, but earlier than if begun later
+    assert bench.exchange.latched is True
 
 
 def test_without_a_latch_the_cut_takes_what_has_arrived(monkeypatch):
