@@ -161,8 +161,10 @@ class Master:
         self.snapshots = Snapshots(feed, state)
         self.step_ns = round(plan.step * 1e9)
         self._latest_start_ns = round(LATEST_START * self.step_ns / pace)
-        #: Added to the time now it gives that of the tick that may still begin.
-        leaves_out = overrun == "skip" and not plan.variable_step
+        #: Added to the time now it gives that of the tick that may still begin. Not with several
+        #: rates: who is due every tenth tick only would miss more than one tick.
+        one_rate = not plan.variable_step and bool(np.all(plan.network.every == 1))
+        leaves_out = overrun == "skip" and one_rate
         self._ahead_ns = round((1 - LATEST_START) * self.step_ns / pace) - 1 if leaves_out else 0
 
     def request_stop(self, reason: str) -> None:

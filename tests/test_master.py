@@ -30,10 +30,16 @@ class Stalling(MemoryLink):
         self.clock.advance(self.stalls.get(tick, 0))
 
 
-def prepare(stalls: dict[int, int], **options) -> tuple[Master, Stalling]:
+def prepare(stalls: dict[int, int], every: int = 1, **options) -> tuple[Master, Stalling]:
+    """A master; beside the stalling subsystem one that is due only so often."""
     clock = VirtualClock(EPOCH)
     link = Stalling(clock, stalls)
-    s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
+    s = Stepping(
+        {"a": link, "slow": Recorded({"y": np.cos}, [])},
+        connections=[{"from": "a.y", "to": "a.u"}],
+        subsystems={"a": {}, "slow": {"every": every}},
+        master={"step": 1e-3},
+    )
     feed = NullFeed(build_topics(s.plan))
     publisher = StatusPublisher(None, "test", 0.02)
     options = {"deadline_ns": MS // 5, **options}
@@ -132,6 +138,15 @@ async def test_a_tick_for_which_the_master_wakes_too_late_is_left_out(
     flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
     assert flags["deadline_missed"] == 1
     assert master.clock.now_ns() == EPOCH + 20 * MS
+
+
+async def test_with_several_rates_a_late_tick_is_not_left_out(monkeypatch):
+    """Who is due every fifth tick only would lose all five."""
+    master, link = prepare({4: MS + 6 * MS // 10}, every=5)
+    held_up(monkeypatch, master, {10: 6 * MS // 10})
+    await master.run(20 * MS, EPOCH)
+    assert [asked.tick for asked in link.asked] == list(range(20))
+    assert master.progress.missed == 3  # 4, 5 and 10
 
 
 async def test_with_a_clock_that_is_always_late_ticks_run_late(monkeypatch):
