@@ -254,7 +254,8 @@ def show(name: str, one: dict[str, Any]) -> None:
     """A run's figures."""
     print(
         f"{name}: {one['missed']} of {one['ticks']} ticks missed, late {one['late']}, "
-        f"{one['verdict']}; of the bench {one['bench_frames']} frames, {one['bench_lost']} lost"
+        f"{one['verdict']}; of the bench {one['bench_frames']} frames, {one['bench_lost']} lost",
+        flush=True,
     )
     if sender := one.get("sender"):
         print(
@@ -277,20 +278,20 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     arguments = parser.parse_args()
     duration, overrides = arguments.duration, arguments.overrides
-    found: dict[str, Any] = {"load_before": os.getloadavg()[0]}
+    found: dict[str, Any] = {}
+    own, second = bus_of_the_session(overrides), (CHANNEL, unused_port())
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        found["alone"] = session(out / "alone", duration, overrides)
-        own, second = bus_of_the_session(overrides), (CHANNEL, unused_port())
-        for name, address in (("own bus", own), ("second bus", second)):
-            take = address == second
-            found[name] = loaded_session(out / name, duration, overrides, address, take)
+        for name, address in (("alone", None), ("own bus", own), ("second bus", second)):
+            if address is None:
+                found[name] = session(out / name, duration, overrides)
+            else:
+                take = address == second
+                found[name] = loaded_session(out / name, duration, overrides, address, take)
+            if not arguments.json:  # at once: the next run may fail
+                show(name, found[name])
     if arguments.json:
         print(json.dumps(found, indent=1))
-        return
-    print(f"load before {found.pop('load_before'):.1f}")
-    for name, one in found.items():
-        show(name, one)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def run(out: Path, duration: float, overrides: list[str]) -> Path:
     )
     new = set(out.glob("*")) - before
     if done.returncode or not new:
-        sys.exit(f"a run ended with status {done.returncode}: {done.stderr.strip()}")
+        sys.exit(f"{out.name}: a run ended with status {done.returncode}: {done.stderr.strip()}")
     return new.pop()
 
 
