@@ -268,11 +268,12 @@ class Master:
 
         Only where that is the exception: with a clock that is always late, ticks run late.
         """
-        behind_ns = clock.now_ns() - grid.clock_ns(t_ns)
+        now_ns = clock.now_ns()
+        behind_ns = now_ns - grid.clock_ns(t_ns)
         was_late, self._woke_late = self._woke_late, behind_ns > self._latest_start_ns
         if not self._ahead_ns or not self._woke_late or was_late or self._overran:
             return 0
-        passed = grid.index(clock.now_ns() + self._ahead_ns) - t_ns // self.step_ns
+        passed = grid.index(now_ns + self._ahead_ns) - t_ns // self.step_ns
         later_ns = self._leave_out(passed, t_ns, duration_ns) - t_ns
         self._overran = later_ns > 0
         return later_ns

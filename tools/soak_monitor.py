@@ -10,9 +10,8 @@ objects behind it (styles, layout, canvases), its array buffers, and the number 
 is fitted after the first fifth of the run, because plots, caches and histories fill at first; with
 the slope goes its standard error, and a slope of less than two of these is nothing.
 
-The browser gives emptied pages of its heaps back when memory runs short, and not before. So the
-renderers are also measured after they were told that it does, at the end of the first fifth and at
-the end of the run.
+A browser keeps pages of its heaps that hold nothing any more. So the renderers are also measured
+when they were told that memory runs short, after the first fifth and at the end; they give back some.
 """
 
 from __future__ import annotations
