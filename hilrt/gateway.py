@@ -34,6 +34,8 @@ from hilrt_adapters.can_send import Sender
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20
+#: A pass that begins this long after the one before tells of a loop that was not let run, ns.
+ABSENT_NS = 30_000_000
 #: What nothing wakes the loop for (signals, the parent's end, heartbeats) is looked at that often.
 HOUSEKEEPING_NS = 10_000_000
 #: How long the bench may take to be heard completely before the first exchange, s.
@@ -111,7 +113,8 @@ class Gateway:
         self.collect: Callable[[int], bool] = lambda slack_ns: False
         self.bus_watch = BusWatch()
         self._revived_at = self._frames_before = 0
-        self._collected_at = clock()
+        self._collected_at = self._cycled_at = clock()
+        self._absences = 0
         self._house_at = 0
         self._realised = self.bench.realised(self.receiver.y)
         self.terminated = False  # set by a signal handler, or another thread
@@ -168,7 +171,11 @@ class Gateway:
         """
         # Set-points first, frames after: a bus that delivers own frames has them by then, and
         # one wake-up serves both.
-        house = self.terminated or self.clock() >= self._house_at
+        now = self.clock()
+        if now - self._cycled_at > ABSENT_NS:
+            self._excuse(now, now - self._cycled_at)
+        self._cycled_at = now
+        house = self.terminated or now >= self._house_at
         for message in self.peer.receive() if master or house else ():
             self._master_seen = self.clock()
             self.guardian.master_seen(self._master_seen)
@@ -286,6 +293,16 @@ class Gateway:
         if self.guardian.state in SILENT and now - self._master_seen > ABANDONED_S * NS:
             self._ending = True
 
+    def _excuse(self, now: int, absence: int) -> None:
+        """Blame nobody for what this process could not hear while the machine did not let it run.
+
+        Who is silent then is found out one timeout later. What the bench sent meanwhile is still
+        in the socket, but the master's messages come through a thread that was held up, too.
+        """
+        self._absences += 1
+        self.receiver.excuse(now, absence)
+        self.guardian.excuse(now, absence)
+
     def _watch_bus(self, now: int) -> None:
         """Tell of faults of the bus that came or went, and act as the session file says."""
         watch, frames = self.bus_watch, self.receiver.counters["frames"]
@@ -346,6 +363,7 @@ class Gateway:
             "receive_errors": self.bus.errors,
             "send_errors": self._send_errors,
             "malformed": self._malformed,
+            "absences": self._absences,
             "frames_unrecorded": 0 if self.frames is None else self.frames.dropped,
         }
 

@@ -283,6 +283,14 @@ class Guardian:
         self._target = list(self.sent)
         self._enter(State.SECURING, now)
 
+    def excuse(self, now: int, absence: int) -> None:
+        """Count the `absence` [ns] of this process until `now` [ns] as nobody's silence."""
+        self._advanced_at = min(now, self._advanced_at + absence)
+        self._master_seen = min(now, self._master_seen + absence)
+        if self.state in DRIVING:
+            text = f"the gateway was not let run for {absence / 1e6:.0f} ms: nothing was sent"
+            self._event("warning", "gateway_absent", text)
+
     # ---- the loop --------------------------------------------------------------------------
 
     def step(self, now: int, bench: BenchView) -> list[float] | None:

@@ -19,7 +19,7 @@ import zmq
 from hilrt import gateway as module
 from hilrt import gateway_process, wire
 from hilrt.gateway import Gateway
-from hilrt.guardian import NS, State
+from hilrt.guardian import NS, SILENCE_FACTOR, State
 from hilrt.record import frame_batch
 from hilrt.tables import build
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
@@ -288,6 +288,43 @@ def test_a_bench_that_falls_silent_is_secured_blind(rig: Rig) -> None:
     rig.drive(500, 100.0, 20.0)
     assert rig.gateway.guardian.state is State.SECURED
     assert "Fast" in rig.peer.all(wire.Secured)[0].reason
+
+
+def test_its_own_absence_is_nobodys_silence(rig: Rig) -> None:
+    """A machine that stands still holds up everything on it, and then everything goes on."""
+    rig.arm()
+    rig.drive(10, 100.0, 20.0)
+    rig.bus.publishes = False
+    rig.now += 300 * MS
+    rig.cycles(3, master=False)  # first awake: nobody has said anything yet
+    rig.bus.publishes = True
+    rig.drive(50, 100.0, 20.0)
+    assert rig.gateway.guardian.state is State.ACTIVE
+    (event,) = rig.peer.all(wire.Event)
+    assert event.cause == "gateway_absent"
+    assert "301 ms" in event.text
+    assert rig.gateway.counters()["absences"] == 1
+
+
+@pytest.mark.parametrize("who", ["bench", "master"])
+def test_who_is_silent_after_an_absence_is_found_out_a_timeout_later(rig: Rig, who: str) -> None:
+    rig.arm()
+    rig.drive(10, 100.0, 20.0)
+    rig.bus.publishes = who == "master"
+    rig.now += 300 * MS
+    guardian, began = rig.gateway.guardian, rig.now
+    while guardian.state is State.ACTIVE:
+        if who == "bench":
+            rig.drive(1, 100.0, 20.0)
+        else:
+            rig.cycles(1, master=False)
+        assert rig.now - began < NS
+    options = rig.gateway.bench.options
+    timeout = SILENCE_FACTOR * options.bench_timeout if who == "bench" else options.master_timeout
+    assert (rig.now - began) / NS == pytest.approx(timeout, abs=0.005)
+    rig.cycles(1)  # tells the master
+    causes = [e.cause for e in rig.peer.all(wire.Event)]
+    assert causes[-1] == f"{who}_silent"
 
 
 @pytest.mark.parametrize("way", ["sigterm", "orphan", "error"])

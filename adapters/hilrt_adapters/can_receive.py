@@ -26,6 +26,9 @@ SILENT_CYCLES = 3
 CATCH_UP_SHARE = 0.5
 #: Intervals after which a message's mean one stands in for a cycle time of the database.
 LEARN_INTERVALS = 20
+#: From then on, a gap counts as that many mean intervals at most, but as this time at least, s.
+LONGEST_GAP = 4.0
+SHORTEST_GAP_S = 1e-3
 #: A frame's own timestamp is believed if it is at most that much older than its reading, ns …
 MAX_AGE_NS = 60_000_000_000
 #: … and taken for the system's clock up to this age, if the interface does not say whose it is.
@@ -104,7 +107,10 @@ class MessageStats:
         if interval > self.longest:
             self.longest = interval
         weight = max(0.02, 1.0 / (self.frames - 1))
-        self.mean += weight * (interval - self.mean)
+        gap = math.inf
+        if self.frames > LEARN_INTERVALS:  # one stall must not pass for the message's pace
+            gap = max(LONGEST_GAP * self.mean, SHORTEST_GAP_S)
+        self.mean += weight * (min(interval, gap) - self.mean)
         return interval
 
 
@@ -120,7 +126,7 @@ class _Received:
         self.cycle = (message.cycle_time or 0) / 1e3
         timeout = options.timeout or max(timeout, SILENT_CYCLES * self.cycle)
         self.timeout_ns = int(1e9 * timeout)
-        self.seen_ns: int | None = None  # newest frame that counted
+        self.seen_ns: int | None = None  # newest frame that counted; its age is from here
         self.stalled = False
         self.stats = MessageStats()
         guard = protection_of(options, message)
@@ -285,7 +291,7 @@ class Receiver:
                 self._count(stats, "lost", ahead - 1)
         if self._held_up(entry, t, interval):
             return self._count(stats, "held_up")
-        entry.seen_ns = t
+        entry.seen_ns = max(t, entry.seen_ns or 0)  # it may have been excused until later
         for i, value in zip(indices, values, strict=False):
             if value is not None:  # multiplexed: not in every frame
                 self.y[i] = float(value)
@@ -328,6 +334,12 @@ class Receiver:
             for entry in self._entries
             if entry.seen_ns is None
         ]
+
+    def excuse(self, now: int, absence: int) -> None:
+        """Make no message older by the `absence` [ns] of the listener until `now` [ns]."""
+        for entry in self._entries:
+            if entry.seen_ns is not None:
+                entry.seen_ns = min(now, entry.seen_ns + absence)
 
     def overdue(self, now: int) -> tuple[float, str]:
         """Age of the most overdue message over its timeout at `now` [ns], and a text about it."""

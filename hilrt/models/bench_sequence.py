@@ -8,6 +8,8 @@ from enum import IntEnum
 STARTING_S = 0.15
 READY_S = 0.05
 DEMAND_TIMEOUT_S = 0.1
+#: A cycle that ends this long after the one before: the bench's process was not let run.
+ABSENT_S = 0.02
 
 #: Fault causes that every bench has; a bench's own ones follow.
 NO_FAULT = 0
@@ -52,6 +54,8 @@ class BenchSequence:
         self.state = State.OFF
         self.fault = NO_FAULT
         self._entered = 0.0
+        self._now = 0.0
+        self._excused_until = 0.0
 
     @property
     def enabled(self) -> bool:
@@ -71,6 +75,10 @@ class BenchSequence:
             Cause of the bench's own for a fault, or `NO_FAULT`.
         """
         state, since = self.state, now - self._entered
+        if now - self._now > ABSENT_S:
+            # A real bench would have gone on: do not blame whoever else was held up with it.
+            self._excused_until = now + DEMAND_TIMEOUT_S
+        self._now = now
         fresh = demand_age <= DEMAND_TIMEOUT_S
         if state is State.OFF:
             if requested and fresh:
@@ -78,7 +86,7 @@ class BenchSequence:
         elif state is State.FAULT:
             if not requested:
                 self._enter(State.OFF, now)
-        elif not fresh:
+        elif not fresh and now >= self._excused_until:
             self._enter(State.FAULT, now, DEMAND_LOST)
         elif trip:
             self._enter(State.FAULT, now, trip)

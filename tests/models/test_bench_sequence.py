@@ -63,6 +63,18 @@ def test_a_fault_stays_until_enable_is_withdrawn(age: float, trip: int, cause: i
     assert len(rig.run(0.3)) == 1
 
 
+def test_a_process_that_was_not_let_run_gives_the_demands_time_to_come() -> None:
+    rig = Rig()
+    rig.run(0.3)
+    rig.n += 150
+    rig.demand_age = 0.15
+    rig.run(0.05)
+    assert rig.sequence.enabled
+    rig.demand_age = 0.25
+    rig.run(0.06)
+    assert (rig.sequence.state, rig.sequence.fault) == (State.FAULT, DEMAND_LOST)
+
+
 def test_only_a_moving_counter_is_a_fresh_demand() -> None:
     demand = Demand()
     demand.seen(7, 1.0)

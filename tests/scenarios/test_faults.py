@@ -143,6 +143,23 @@ def test_bench_goes_silent(tmp_path: Path) -> None:
             bench.wait(TIMEOUT)
 
 
+def test_the_processor_of_gateway_and_bench_stands_still(tmp_path: Path) -> None:
+    """Longer than either would wait for the other, and then they go on as if nothing had been."""
+    with Listener() as listener, engine_run(tmp_path, listener, duration=3.0) as run:
+        run.until_running()
+        time.sleep(A_WHILE)
+        held_up = [run.children()[name] for name in ("emulate", "gateway")]
+        for pid in held_up:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.3)  # the bench would be silent after 1 s, and the demands lost after 0.1 s
+        for pid in held_up:
+            os.kill(pid, signal.SIGCONT)
+        assert run.wait() == 0, run.stderr
+        events = [event.cause for event in hilrt.load_log(run.folder).events]
+        assert "gateway_absent" in events
+        assert_ramped(listener.frames("DynoDemand"), "Speed")
+
+
 def test_gateway_is_killed(tmp_path: Path) -> None:
     """The last guard left is the bench's own: it falls back when no demands come."""
     with Listener() as listener, engine_run(tmp_path, listener) as run:
