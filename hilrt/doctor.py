@@ -22,6 +22,7 @@ from hilrt.clock import WallClock, monotonic_ns
 from hilrt.host import available_cpus
 from hilrt.realtime import throttle_share
 from hilrt.solver import Floats
+from hilrt.stolen import stolen_s
 
 Grade = Literal["good", "poor", "bad"]
 #: Number of wake-ups and of round trips that are measured.
@@ -338,6 +339,22 @@ def load_line() -> Line:
     return Line("load", f"{load:.1f} on {cpus} processors", graded, remedy)
 
 
+def stolen_line(host: Host) -> Line:
+    """What the host of a virtual machine takes for others."""
+    uptime, cpus = host.read("proc/uptime"), available_cpus()
+    stolen = stolen_s(host.read("proc/stat") or "", cpus)
+    if stolen is None or not uptime:
+        return Line("stolen time", "not told", "good")
+    share = 100 * stolen / max(float(uptime.split()[0]), 1.0)
+    graded = grade(share, 0.01, 0.1)
+    remedy = (
+        "" if graded == "good" else "give this virtual machine processors of its own, or do without"
+    )
+    return Line(
+        "stolen time", f"{share:.2f} % since the start, by the machine's host", graded, remedy
+    )
+
+
 def _spread(ns: Floats) -> str:
     p50, p99, most = (float(v) * 1e-3 for v in (*np.quantile(ns, (0.5, 0.99)), ns.max()))
     return f"{p50:.1f} us (p99 {p99:.0f}, max {most:.0f})"
@@ -357,6 +374,7 @@ def examine(host: Host | None = None) -> list[Line]:
         *limit_lines(host),
         timer_line(),
         load_line(),
+        stolen_line(host),
         *wake_lines(),
         loopback_line(),
         can_line(host),

@@ -24,7 +24,7 @@ from hilrt.check_listen import unguarded
 from hilrt.clock import monotonic_ns
 from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
-from hilrt.host import freeze_gc
+from hilrt.host import available_cpus, freeze_gc
 from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
@@ -44,6 +44,7 @@ from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.session_file import SessionFile
 from hilrt.spawn import Children
+from hilrt.stolen import StolenTime
 from hilrt.summary import build_summary
 from hilrt.warm_up import warm_up
 
@@ -260,6 +261,7 @@ class Session:
             self.journal.go(State.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
+            stolen = StolenTime(available_cpus())
             try:
                 end = await master.run(round(self.duration * 1e9), self._epoch_ns)
             except HilrtError as error:
@@ -270,6 +272,7 @@ class Session:
                 exchange.close()
         began_ns = self._epoch_ns - master.progress.stretched_ns
         wall_s = (monotonic_ns() - began_ns) * 1e-9
+        stolen_s = stolen.seconds() if self.real_time else None
         fault = await self._bring_down(numerics, master, end, fault, lost)
         self.result.summary = build_summary(
             plan,
@@ -279,6 +282,7 @@ class Session:
             session=self.name,
             end_state=str(self.journal.state),
             wall_s=wall_s,
+            stolen_s=stolen_s,
             real_time=self.real_time,
             fault=fault,
             dropped_rows=feed.dropped,

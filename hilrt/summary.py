@@ -28,6 +28,7 @@ def build_summary(
     session: str,
     end_state: str,
     wall_s: float,
+    stolen_s: float | None,
     real_time: bool,
     fault: str | None,
     dropped_rows: int,
@@ -40,6 +41,8 @@ def build_summary(
         State the session ended in.
     wall_s : float
         Time the loop ran on the wall clock, s.
+    stolen_s : float or None
+        Time of it that the host took the master's processors away, s; None where it is not told.
     real_time : bool
         Without it there is no lateness.
     fault : str or None
@@ -66,6 +69,7 @@ def build_summary(
         "flags": _flags(plan, state),
         **_timing(progress, real_time),
         "missed_ticks": progress.missed,
+        "stolen_s": stolen_s,
         "identification": _identification(state, progress),
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),

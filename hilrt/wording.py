@@ -38,3 +38,12 @@ def missed_ticks(summary: Mapping[str, Any]) -> str:
     step_s = (summary.get("step_size_s") or {}).get("min") or 0.0
     points = max(steps, round((summary.get("time_s") or 0.0) / step_s) if step_s > 0 else 0)
     return f"{missed:,} ({100 * min(1.0, missed / points):.2f} %)" if points else f"{missed:,}"
+
+
+def stolen(summary: Mapping[str, Any]) -> str:
+    """``the host took …``: what a virtual machine's host took of the master's time, if it did."""
+    seconds, wall_s = summary.get("stolen_s") or 0.0, summary.get("wall_s") or 0.0
+    if not (seconds > 0.0 and wall_s > 0.0):
+        return ""
+    share = 100 * min(1.0, seconds / wall_s)
+    return f"the host of this virtual machine took {share:.2f} % of the master's time"

@@ -46,6 +46,20 @@ def test_governor(host, monkeypatch, name, graded):
     assert (line.found, line.grade, bool(line.remedy)) == (name, graded, graded != "good")
 
 
+@pytest.mark.parametrize(("ticks", "graded"), [(0, "good"), (50, "poor"), (500, "bad")])
+def test_stolen_time(host, monkeypatch, ticks, graded):
+    monkeypatch.setattr(doctor, "available_cpus", lambda: [1])
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    stat = f"cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 4 5 6 7 {ticks} 0 0\n"
+    line = doctor.stolen_line(host(proc__stat=stat, proc__uptime="1000.0 1500.0"))
+    assert (line.grade, bool(line.remedy)) == (graded, graded != "good")
+    assert line.found.startswith(f"{ticks / 1000:.2f} %")
+
+
+def test_stolen_time_where_it_is_not_told(host):
+    assert doctor.stolen_line(host(proc__stat="cpu0 1 2 3 4\n")).found == "not told"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_limits_name_what_is_missing(host, monkeypatch):
     import resource

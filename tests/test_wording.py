@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hilrt.wording import missed_ticks, number, words
+from hilrt.wording import missed_ticks, number, stolen, words
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,9 @@ def test_share_of_missed_ticks_counts_those_skipped():
     summary = {"missed_ticks": 500, "steps": 600, "time_s": 1.0, "step_size_s": {"min": 0.001}}
     assert missed_ticks(summary) == "500 (50.00 %)"
     assert missed_ticks({"missed_ticks": 3}) == "3"
+
+
+def test_what_the_host_took_is_said_where_it_took_anything():
+    assert " 2.00 % " in stolen({"stolen_s": 0.6, "wall_s": 30.0})
+    for nothing in ({"stolen_s": 0.0, "wall_s": 30.0}, {"stolen_s": None, "wall_s": 30.0}, {}):
+        assert stolen(nothing) == ""

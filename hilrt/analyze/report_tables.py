@@ -9,7 +9,7 @@ from typing import Any
 from hilrt.analyze.page import table
 from hilrt.analyze.tally import Tally, WorstStep
 from hilrt.record.reader import LogStream
-from hilrt.wording import PEER_TIMES, missed_ticks, number, words
+from hilrt.wording import PEER_TIMES, missed_ticks, number, stolen, words
 
 MAX_EVENTS = 200
 _PEER_COUNTS = ("late", "lost", "rejoined")
@@ -35,6 +35,8 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
             rows.append([label, *cells])
     real_time = rows and summary.get("lateness_us")
     note = f"missed ticks: {missed_ticks(summary)}" if real_time else ""
+    if real_time and (said := stolen(summary)):
+        note += f"; {said}"
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "
