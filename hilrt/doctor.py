@@ -20,9 +20,9 @@ import numpy as np
 
 from hilrt.clock import WallClock, monotonic_ns
 from hilrt.host import available_cpus
+from hilrt.processor_time import stolen_s
 from hilrt.realtime import throttle_share
 from hilrt.solver import Floats
-from hilrt.stolen import stolen_s
 
 Grade = Literal["good", "poor", "bad"]
 #: Number of wake-ups and of round trips that are measured.

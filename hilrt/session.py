@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -38,13 +39,13 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.operation import Operator
 from hilrt.pacemaker import Pacemaker
+from hilrt.processor_time import ProcessorTime
 from hilrt.realtime import awake
 from hilrt.record import frame_batch
 from hilrt.remote_link import RemoteLink
 from hilrt.run import Result, RunOptions, make_folder, route_signals
 from hilrt.session_file import SessionFile
 from hilrt.spawn import Children
-from hilrt.stolen import StolenTime
 from hilrt.summary import build_summary
 from hilrt.warm_up import warm_up
 
@@ -261,7 +262,8 @@ class Session:
             self.journal.go(State.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
-            stolen = StolenTime(available_cpus())
+            processes = {child.name: child.pid for child in self.children}
+            had = ProcessorTime(available_cpus(), {"master": os.getpid(), **processes})
             try:
                 end = await master.run(round(self.duration * 1e9), self._epoch_ns)
             except HilrtError as error:
@@ -272,7 +274,8 @@ class Session:
                 exchange.close()
         began_ns = self._epoch_ns - master.progress.stretched_ns
         wall_s = (monotonic_ns() - began_ns) * 1e-9
-        stolen_s = stolen.seconds() if self.real_time else None
+        stolen_s = had.stolen() if self.real_time else None
+        shares = had.shares()
         fault = await self._bring_down(numerics, master, end, fault, lost)
         self.result.summary = build_summary(
             plan,
@@ -283,6 +286,7 @@ class Session:
             end_state=str(self.journal.state),
             wall_s=wall_s,
             stolen_s=stolen_s,
+            processor_share=shares,
             real_time=self.real_time,
             fault=fault,
             dropped_rows=feed.dropped,

@@ -29,6 +29,7 @@ def build_summary(
     end_state: str,
     wall_s: float,
     stolen_s: float | None,
+    processor_share: dict[str, float],
     real_time: bool,
     fault: str | None,
     dropped_rows: int,
@@ -43,6 +44,8 @@ def build_summary(
         Time the loop ran on the wall clock, s.
     stolen_s : float or None
         Time of it that the host took the master's processors away, s; None where it is not told.
+    processor_share : dict of str to float
+        Share of one processor that each process of the session had.
     real_time : bool
         Without it there is no lateness.
     fault : str or None
@@ -70,6 +73,7 @@ def build_summary(
         **_timing(progress, real_time),
         "missed_ticks": progress.missed,
         "stolen_s": stolen_s,
+        "processor_share": processor_share,
         "identification": _identification(state, progress),
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),

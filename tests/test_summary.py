@@ -26,6 +26,7 @@ def summarize(s: Stepping, progress: Progress, **changes) -> dict:
         "end_state": "stopped",
         "wall_s": 1.5,
         "stolen_s": 0.03,
+        "processor_share": {"master": 0.98},
         "real_time": True,
         "fault": None,
         "dropped_rows": 0,
@@ -53,7 +54,7 @@ def test_everything_the_contract_names_is_there(ran):
     assert summary["compute_us"]["max"] == pytest.approx(40.0)
     counts = {name: {k: p[k] for k in ("lost", "late")} for name, p in summary["peers"].items()}
     assert counts == {"one": {"lost": 0, "late": 0}, "two": {"lost": 0, "late": 0}}
-    assert summary["stolen_s"] == 0.03
+    assert (summary["stolen_s"], summary["processor_share"]) == (0.03, {"master": 0.98})
     assert {"flags", "missed_ticks", "verdict", "versions"} <= set(summary)
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from hilrt.wording import missed_ticks, number, stolen, words
+from hilrt.wording import missed_ticks, number, processors, stolen, words
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,8 @@ def test_what_the_host_took_is_said_where_it_took_anything():
     assert " 2.00 % " in stolen({"stolen_s": 0.6, "wall_s": 30.0})
     for nothing in ({"stolen_s": 0.0, "wall_s": 30.0}, {"stolen_s": None, "wall_s": 30.0}, {}):
         assert stolen(nothing) == ""
+
+
+def test_processors_begin_with_who_takes_most():
+    assert processors({"processor_share": {"a": 0.05, "master": 0.98}}) == "master 98 %, a 5 %"
+    assert processors({}) == ""

@@ -9,7 +9,7 @@ from typing import Any
 from hilrt.analyze.page import table
 from hilrt.analyze.tally import Tally, WorstStep
 from hilrt.record.reader import LogStream
-from hilrt.wording import PEER_TIMES, missed_ticks, number, stolen, words
+from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
 MAX_EVENTS = 200
 _PEER_COUNTS = ("late", "lost", "rejoined")
@@ -37,6 +37,8 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
     note = f"missed ticks: {missed_ticks(summary)}" if real_time else ""
     if real_time and (said := stolen(summary)):
         note += f"; {said}"
+    if real_time and (said := processors(summary)):
+        note += f"; share of one processor: {said}"
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.timeline import WHY
-from hilrt.wording import PEER_TIMES, missed_ticks, number, stolen, words
+from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
 #: The colour of each verdict.
 COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
@@ -69,6 +69,8 @@ def _steps(summary: Mapping[str, Any]) -> Table:
             table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
         if said := stolen(summary):
             table.add_row("", said)
+    if shares := processors(summary):
+        table.add_row("processors", shares)
     learning = summary.get("identification") or {}
     if learning.get("skipped"):
         said = f"{learning['turns']:,} turns, {learning['skipped']:,} left out for lack of time"
