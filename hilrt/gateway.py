@@ -149,6 +149,8 @@ class Gateway:
                 return self._secure_blind(f"{type(error).__name__}: {error}")
         if self.frames is not None:
             self.frames.flush()  # before the master hears that this is all
+        text = self.receiver.report()
+        self.peer.send(wire.Event(level="info", cause="can_messages", text=text))
         if self._stop_asked:
             self.peer.send(wire.Stopped())
         return 0

@@ -18,7 +18,13 @@ from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.tables import nearest
 from hilrt.units import conversion
-from hilrt_adapters.can import SignalRef, find_signal, inward, load_database, representable
+from hilrt_adapters.bench_signals import (
+    check_contents,
+    check_directions,
+    check_frames,
+    check_range,
+)
+from hilrt_adapters.can import SignalRef, find_signal, inward, load_database
 from hilrt_adapters.can_bus import check_bus
 from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions, check_messages
@@ -189,17 +195,20 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
             problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
         if signal is not None:
             if len(problems) == before:
-                problems += _check_range(entry, signal, label)
+                problems += check_range(signal, entry.min, entry.max, label)
             inputs[port] = signal
     enable = options.enable
     request = find(enable.request, f"{table} enable.request") if enable else None
     state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
-    problems += _check_directions(table, inputs, outputs, request, state)
-    sent = [ref.message for ref in [*inputs.values(), *([request] if request else [])]]
-    received = [ref.message for ref in [*outputs.values(), *([state] if state else [])]]
+    driven = [(f"inputs.{port}.signal", ref) for port, ref in inputs.items()]
+    driven += [("enable.request", request)] if request else []
+    received = [*outputs.values(), *([state] if state else [])]
+    problems += check_directions(table, driven, received)
     if len(found) == len(outputs):
-        problems += check_messages(table, options.messages, sent, received)
-    problems += _check_format(table, options, [*sent, *received])
+        messages = [ref.message for _, ref in driven], [ref.message for ref in received]
+        wrong = check_messages(table, options.messages, *messages)
+        problems += wrong or check_contents(table, options.messages, options.inputs, driven)
+    problems += check_frames(table, [*(ref for _, ref in driven), *received], options.bus)
     problems += _check_order(table, options)
     if not options.outputs:
         problems.append(f"{table} outputs: is empty; name at least one signal to measure")
@@ -244,61 +253,6 @@ def _check_limits(entry: BenchInput, label: str) -> list[str]:
                 f"{label} {key} = {value}: must lie between min = {entry.min} and max = {entry.max}"
             )
     return problems
-
-
-def _check_range(entry: BenchInput, ref: SignalRef, label: str) -> list[str]:
-    """Whether the signal's bits can carry the limits."""
-    assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked before
-    low, high = representable(ref.signal)
-    slack = 1e-6 * (high - low) if math.isfinite(high - low) else 0.0
-    if low - slack <= entry.min and entry.max <= high + slack:
-        return []
-    return [
-        f"{label} min = {entry.min}, max = {entry.max}: signal {entry.signal} carries only"
-        f" {low:g} to {high:g}; narrow the limits"
-    ]
-
-
-def _check_directions(
-    table: str,
-    inputs: dict[str, SignalRef],
-    outputs: dict[str, SignalRef],
-    request: SignalRef | None,
-    state: SignalRef | None,
-) -> list[str]:
-    """Each signal driven once, nothing both sent and received."""
-    problems = []
-    driven = [(f"inputs.{port}.signal", ref) for port, ref in inputs.items()]
-    if request is not None:
-        driven.append(("enable.request", request))
-    seen: dict[str, str] = {}
-    for key, ref in driven:
-        text = f"{ref.message.name}.{ref.signal.name}"
-        if text in seen:
-            problems.append(f"{table} {key} = {text!r}: is driven by {seen[text]} too; choose one")
-        seen[text] = key
-        if ref.message.is_container:
-            problems.append(
-                f"{table} {key} = {text!r}: message {ref.message.name} contains others; such"
-                " messages are received, but not sent; give the demand a message of its own"
-            )
-    sent = {ref.message.name for _, ref in driven}
-    received = {ref.message.name for ref in outputs.values()}
-    received |= {state.message.name} if state else set()
-    for both in sorted(sent & received):
-        problems.append(
-            f"{table}: message {both} is sent by the gateway and received from the bench;"
-            " take outputs and enable.state from messages that the bench sends"
-        )
-    return problems
-
-
-def _check_format(table: str, options: BenchOptions, messages: Sequence[Message]) -> list[str]:
-    """Messages of CAN FD need a bus that is opened for it."""
-    fd = sorted({message.name for message in messages if message.is_fd})
-    if not fd or options.bus.get("fd"):
-        return []
-    return [f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus"]
 
 
 def _check_order(table: str, options: BenchOptions) -> list[str]:

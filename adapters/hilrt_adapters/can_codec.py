@@ -10,7 +10,7 @@ integers and floats, either byte order, multiplexed or not. Containers go to can
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from cantools.database.can import Message, Signal
@@ -39,7 +39,12 @@ class Codec(Protocol):
         ...
 
 
-def codec(message: Message, names: Sequence[str], fixed: Mapping[str, int] | None = None) -> Codec:
+def codec(
+    message: Message,
+    names: Sequence[str],
+    fixed: Mapping[str, int] | None = None,
+    marked: Collection[str] = (),
+) -> Codec:
     """The cheapest codec that the message permits.
 
     Parameters
@@ -49,10 +54,13 @@ def codec(message: Message, names: Sequence[str], fixed: Mapping[str, int] | Non
         The signals, in the order of the values.
     fixed : mapping of str to int, optional
         Raw values of signals that are sent always so: multiplexers.
+    marked : collection of str
+        Signals to decode to None when they say of themselves that they are "not available" or an
+        "error" (SAE J1939-71).
     """
     if message.is_container:
         return CantoolsCodec(message, names)
-    return CompiledCodec(message, names, fixed or {})
+    return CompiledCodec(message, names, fixed or {}, marked)
 
 
 class CantoolsCodec:
@@ -86,13 +94,19 @@ class CompiledCodec:
     decode: Callable[[bytes], Sequence[float | None]]
     encode: Callable[[Sequence[float]], bytes]
 
-    def __init__(self, message: Message, names: Sequence[str], fixed: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        message: Message,
+        names: Sequence[str],
+        fixed: Mapping[str, int],
+        marked: Collection[str] = (),
+    ) -> None:
         fields = [_field(message.get_signal_by_name(name), message.length) for name in names]
         space: dict[str, Any] = {"from_bytes": int.from_bytes}
         for code in _FLOATS.values():
             space[f"unpack_{code[1]}"] = struct.Struct(code).unpack
             space[f"pack_{code[1]}"] = struct.Struct(code).pack
-        source = _decoder(message, names, fields) + _encoder(message, fields, fixed)
+        source = _decoder(message, names, fields, marked) + _encoder(message, fields, fixed)
         exec(compile(source, f"<codec of {message.name}>", "exec"), space)  # numbers only
         self.decode = space["decode"]
         self.encode = space["encode"]
@@ -111,6 +125,24 @@ class _Field(NamedTuple):
     real: bool  # an IEEE float
     scale: float
     offset: float
+    room: int  # bits of the message
+
+    @property
+    def fits(self) -> bool:
+        """Whether it lies in the message; a database may say otherwise."""
+        return 0 <= self.shift <= self.room - self.length
+
+    @property
+    def available(self) -> str:
+        """Source of whether the raw value is one, and not one of the marks of SAE J1939-71.
+
+        Whole bytes are marked by their highest one (0xFE an error, 0xFF not available), two bits
+        by their upper one. One bit has no room for a mark.
+        """
+        if self.real or self.signed or (self.length != 2 and self.length not in (8, 16, 24, 32)):
+            return "True"
+        marks = 2 if self.length == 2 else 0xFE << (self.length - 8)
+        return f"{self.raw} < {marks}"
 
     @property
     def mask(self) -> int:
@@ -166,13 +198,25 @@ def _field(signal: Signal, length: int) -> _Field:
         real=signal.is_float,
         scale=signal.scale,
         offset=signal.offset,
+        room=8 * length,
     )
+
+
+def bits(message: Message, signal: Signal) -> int:
+    """Bits of the message that a signal takes, as a mask over its little-endian reading."""
+    field = _field(signal, message.length)
+    if not field.fits:
+        return 0
+    word = (field.mask << field.shift).to_bytes(message.length, "big" if field.big else "little")
+    return int.from_bytes(word, "little")
 
 
 # ---- source of the functions ---------------------------------------------------------------------
 
 
-def _decoder(message: Message, names: Sequence[str], fields: Sequence[_Field]) -> str:
+def _decoder(
+    message: Message, names: Sequence[str], fields: Sequence[_Field], marked: Collection[str]
+) -> str:
     size = message.length
     lines = [
         "def decode(data):",
@@ -196,17 +240,19 @@ def _decoder(message: Message, names: Sequence[str], fields: Sequence[_Field]) -
         variables[switch.name] = f"switch{i}"
         known = _ids_below(message, switch) or ()
         active = _active(message, switch, variables)
+        field = _field(switch, size)
         lines += [
-            f"    switch{i} = {_field(switch, size).raw}",
+            f"    switch{i} = {field.raw if field.fits else None}",
             f"    if switch{i} not in {known} and {active}:",
             f"        raise ValueError(f'no multiplexer value {{switch{i}}}')",
         ]
     parts = []
     for name, field in zip(names, fields, strict=True):
-        condition = _active(message, message.get_signal_by_name(name), variables)
-        parts.append(
-            field.value if condition == "True" else f"{field.value} if {condition} else None"
-        )
+        conditions = [_active(message, message.get_signal_by_name(name), variables)]
+        conditions += [field.available] if name in marked else []
+        condition = " and ".join(c for c in conditions if c != "True")
+        value = field.value if field.fits else "None"
+        parts.append(f"{value} if {condition} else None" if condition else value)
     lines.append(f"    return ({''.join(part + ', ' for part in parts)})")
     return "\n".join(lines) + "\n"
 
@@ -251,21 +297,14 @@ def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
 
 def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> str:
     size = message.length
-    values = start_values(message)
-    for name, raw in fixed.items():
-        signal = message.get_signal_by_name(name)
-        values[name] = signal.raw_to_scaled(raw, decode_choices=False)
-    background = bytearray(message.encode(values, strict=False).ljust(size, b"\0"))
-    for field in fields:
-        order = "big" if field.big else "little"
-        word = int.from_bytes(background, order)  # type: ignore[arg-type]
-        word &= ~(field.mask << field.shift)
-        background[:] = word.to_bytes(size, order)  # type: ignore[arg-type]
+    background = _background(message, fields, fixed)
     # Everything in the byte order that most fields have; the others are turned round once.
     order = "big" if fields and all(field.big for field in fields) else "little"
     main = [str(int.from_bytes(background, order))]  # type: ignore[arg-type]
     turned: list[str] = []
     for i, field in enumerate(fields):
+        if not field.fits:
+            continue
         part = f"({field.coded(f'v{i}')}) << {field.shift}"
         (turned if field.big and order == "little" else main).append(part)
     if turned:
@@ -273,6 +312,25 @@ def _encoder(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int
     unpack = f"    {''.join(f'v{i}, ' for i in range(len(fields)))}= values\n" if fields else ""
     whole = " | ".join(main)
     return f"def encode(values):\n{unpack}    return ({whole}).to_bytes({size}, '{order}')\n"
+
+
+def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, int]) -> bytes:
+    """The message with its start values, and with nothing where the `fields` go."""
+    size = message.length
+    raws = {
+        signal.name: fixed.get(signal.name, signal.raw_initial or 0) for signal in message.signals
+    }
+    words = {"little": 0, "big": 0}
+    for signal in message.signals:
+        field = _field(signal, size)
+        on = all(raws[name] in ids for name, ids in _above(message, signal))
+        if on and field.fits and field not in fields:
+            raw = raws[signal.name]
+            if field.real:
+                raw = int.from_bytes(struct.pack(_FLOATS[field.length], raw), "little")
+            words["big" if field.big else "little"] |= (int(raw) & field.mask) << field.shift
+    whole = int.from_bytes(words["big"].to_bytes(size, "big"), "little") | words["little"]
+    return whole.to_bytes(size, "little")
 
 
 def start_values(message: Message) -> dict[str, Any]:

@@ -24,9 +24,16 @@ BO_ 272 Slow: 8 Bench
  SG_ Enabled : 0|1@1+ (1,0) [0|1] "" Gateway
 BO_ 128 Demand: 8 Gateway
  SG_ Speed : 0|16@1+ (0.01,0) [0|650] "rad/s" Bench
- SG_ Pedal : 16|8@1+ (0.5,0) [0|100] "%" Bench
+ SG_ Pedal : 16|8@1+ (0.5,0) [0|101] "%" Bench
  SG_ Enable : 24|1@1+ (1,0) [0|1] "" Bench
  SG_ Alive : 56|8@1+ (1,0) [0|255] "" Bench
+BO_ 130 Modes: 8 Gateway
+ SG_ Mode M : 0|8@1+ (1,0) [0|0] "" Bench
+ SG_ Level m1 : 8|16@1+ (1,0) [0|0] "N*m" Bench
+BO_ 2566844926 Long: 20 Bench
+ SG_ Pressure : 0|16@1+ (1,0) [0|0] "kPa" Gateway
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_ "VFrameFormat" BO_ 2566844926 3;
 """
 TABLE: dict[str, Any] = {
     "adapter": "can",
@@ -129,6 +136,31 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"master_timout": 0.1}, "did you mean 'master_timeout'"),
         ({"master_timeout": -1.0}, r"master_timeout = -1\.0"),
         ({"inputs.pedal.signal": None}, "signal: is missing"),
+        ({"inputs.pedal.max": 110.0}, r"max = 110\.0: the database limits signal Demand\.Pedal"),
+        ({"outputs.p": "Long.Pressure"}, "message Long has 20 bytes .* transport protocol"),
+        (
+            {"inputs.speed_demand.signal": "Modes.Mode", "inputs.pedal.signal": "Modes.Level"},
+            r"speed_demand.signal = 'Modes.Mode': says which frames carry inputs\.pedal",
+        ),
+        (
+            {"messages": {"Demand": {"protection": {"method": "e2e1", "data_id": 1}}}},
+            r"protection: writes over the bits of signal Speed, which inputs\.speed_demand",
+        ),
+        (
+            {
+                "messages": {
+                    "Demand": {
+                        "protection": {"method": "e2e1", "data_id": 1, "offset": 4},
+                        "last": {"Pedal": 120.0},
+                    }
+                }
+            },
+            r"last\.Pedal = 120\.0: must lie between 0 and 100\.2",
+        ),
+        (
+            {"messages": {"Demand": {"values": {"Alive": math.nan}}}},
+            r"values\.Alive = nan: must lie between 0 and 255",
+        ),
     ],
 )
 def test_problems_name_the_place_and_the_remedy(
@@ -137,6 +169,11 @@ def test_problems_name_the_place_and_the_remedy(
     with pytest.raises(ConfigError, match=text) as caught:
         read(tmp_path, change)
     assert all(p.startswith("[subsystems.engine") for p in caught.value.problems)
+
+
+def test_a_protection_may_stand_where_nothing_is_sent(tmp_path: Path) -> None:
+    change = {"messages": {"Demand": {"protection": {"method": "e2e1", "data_id": 1, "offset": 4}}}}
+    assert read(tmp_path, change).options.messages["Demand"].protection
 
 
 def test_all_problems_come_at_once(tmp_path: Path) -> None:

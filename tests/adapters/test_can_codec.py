@@ -6,12 +6,12 @@ from typing import Any
 
 import cantools
 import pytest
-from cantools.database.can import Message, Signal
+from cantools.database.can import Database, Message, Signal
 from cantools.database.conversion import BaseConversion
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hilrt_adapters.can_codec import CompiledCodec, codec, start_values
+from hilrt_adapters.can_codec import CompiledCodec, bits, codec, start_values
 
 SCALES = st.sampled_from([1, 0.01, 0.0001, 0.5, 2, -0.25, 3.7])
 OFFSETS = st.sampled_from([0, -40, 5, 0.3, -1000])
@@ -143,3 +143,66 @@ def test_multiplexed_and_real_signals_agree_with_cantools(payload: bytes) -> Non
 def test_reals_are_encoded_as_cantools_does(r: float, s: float) -> None:
     message = FIXED.get_message_by_name("F")
     assert codec(message, ["S", "R"]).encode([s, r]) == message.encode({"R": r, "S": s})
+
+
+def one(signals: str, length: int = 8) -> Message:
+    text = f'VERSION ""\nBU_: A B\nBO_ 256 M: {length} A\n{signals}'
+    loaded = cantools.database.load_string(text, "dbc", strict=False)
+    assert isinstance(loaded, Database)
+    return loaded.messages[0]
+
+
+def test_a_multiplexer_need_not_know_the_value_0() -> None:
+    """The start frame has it at 0, unless a set-point chooses another one."""
+    message = one(
+        ' SG_ Mode M : 0|8@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Torque m1 : 8|16@1- (0.1,0) [0|0] "N*m" B\n'
+        ' SG_ Speed m2 : 8|16@1+ (1,0) [0|0] "rpm" B\n'
+    )
+    received = codec(message, ["Torque", "Speed"])
+    assert received.decode(bytes([1, 100, 0, 0, 0, 0, 0, 0])) == (10.0, None)
+    assert received.decode(bytes([2, 100, 0, 0, 0, 0, 0, 0])) == (None, 100)
+    sent = codec(message, ["Torque"], {"Mode": 1}).encode([-10.0])
+    assert message.decode(sent) == {"Mode": 1, "Torque": -10.0}
+    assert codec(message, ["Mode"]).encode([2.0]) == bytes([2, *bytes(7)])
+
+
+def test_defective_neighbours_do_no_harm() -> None:
+    """A scale of 0, and a big-endian signal that ends beyond the message."""
+    message = one(
+        ' SG_ Good : 0|16@1+ (0.5,0) [0|0] "" B\n'
+        ' SG_ Flat : 16|8@1+ (0,3) [0|0] "" B\n'
+        ' SG_ Beyond : 55|16@0+ (1,0) [0|0] "" B\n',
+        length=7,
+    )
+    plain = codec(message, ["Good", "Flat", "Beyond"])
+    assert plain.decode(bytes([4, 0, 9, 0, 0, 0, 0])) == (2.0, 3, None)
+    assert codec(message, ["Good"]).encode([2.0]) == bytes([4, 0, 0, 0, 0, 0, 0])
+
+
+def test_marks_of_j1939_are_no_values() -> None:
+    """SAE J1939-71, 5.1.4: the highest byte 0xFE an error, 0xFF not available."""
+    message = one(
+        ' SG_ Byte : 0|8@1+ (1,-125) [0|0] "" B\n'
+        ' SG_ Word : 8|16@1+ (0.125,0) [0|0] "rpm" B\n'
+        ' SG_ Switch : 24|2@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Long : 32|32@1+ (1,0) [0|0] "" B\n'
+    )
+    names = ["Byte", "Word", "Switch", "Long"]
+    marked = codec(message, names, marked=names).decode
+    assert marked(bytes(8 * [0xFF])) == (None, None, None, None)
+    assert marked(bytes([0xFE, 0, 0xFE, 2, 0, 0, 0, 0xFE])) == (None, None, None, None)
+    top = bytes([0xFA, 0xFF, 0xFA, 1, 0xFF, 0xFF, 0xFF, 0xFA])
+    assert marked(top) == (125, 8031.875, 1, 0xFAFFFFFF)
+    assert codec(message, names).decode(bytes(8 * [0xFF]))[1] == 8191.875
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(message=messages())
+def test_bits_of_a_signal_are_those_that_change_with_it(message: Message) -> None:
+    for signal in message.signals:
+        encode = codec(message, [signal.name]).encode
+        ones = -1 if signal.is_signed else (1 << signal.length) - 1
+        ends = [encode([raw * signal.scale + signal.offset]) for raw in (0, ones)]
+        none, all_ = (int.from_bytes(data, "little") for data in ends)
+        assert none ^ all_ == bits(message, signal)

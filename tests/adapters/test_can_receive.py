@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
+import cantools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,3 +210,35 @@ def test_no_frame_crashes_the_receiver(data: bytes, can_id: int, t: int) -> None
     rx = receiver()
     rx.take([Frame(can_id, data, t), Frame(0x100, data, t), Frame(EXTENDED | 0x200, data, t)])
     assert all(math.isnan(y) or math.isfinite(y) for y in rx.y)
+
+
+J1939 = """VERSION ""
+BU_: Engine Gateway
+BO_ 2364540158 EEC1: 8 Engine
+ SG_ EngineSpeed : 24|16@1+ (0.125,0) [0|8031.875] "rpm" Gateway
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_ "VFrameFormat" BO_ 2364540158 3;
+"""
+
+
+def test_what_j1939_marks_as_not_available_reaches_no_port() -> None:
+    """And the message gets older, as if nothing had come."""
+    database = cantools.database.load_string(J1939, "dbc")
+    clock = Clock()
+    refs = {"speed": find_signal(database, "EEC1.EngineSpeed", "t")}
+    rx = Receiver(refs, None, "", 0.02, clock=clock)
+
+    def told(*data: int) -> bool:
+        clock.pass_(0.01)
+        return rx.take([Frame(EXTENDED | 0x0CF00400, bytes(3) + bytes(data) + bytes(3))])
+
+    assert not told(0xFF, 0xFF)
+    assert rx.missing() == ["EEC1 (0xCF004FE): 1 frames, 1 not available"]
+    assert told(0x40, 0x1F)
+    assert rx.y == [1000.0]
+    for _ in range(4):
+        assert not told(0x00, 0xFE)
+    assert rx.y == [1000.0]
+    assert rx.overdue(clock())[0] == pytest.approx(2.0)
+    assert rx.counters["not_available"] == rx.stats["EEC1"].not_available == 5
+    assert rx.report() == "EEC1: 6 frames every 10.00 ms (10.00 to 10.00), 5 not available"
