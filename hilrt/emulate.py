@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,10 @@ from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.session_file import load_session
 from hilrt.tables import nearest
-from hilrt_adapters.bench_on_bus import BenchOnBus, EmulatedBench
+from hilrt_adapters.bench_on_bus import COUNTER, BenchOnBus, EmulatedBench
 from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.can_company import refuse_company
+from hilrt_adapters.can_options import MessageOptions
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.
@@ -233,6 +234,8 @@ def main(
     seed: int = 0,
     fault: str | None = None,
     scenario: Path | None = None,
+    messages: Mapping[str, MessageOptions] | None = None,
+    alive: str = COUNTER,
     label: str = "--bus",
 ) -> int:
     """Run an emulated bench until it is asked to end; the exit status.
@@ -253,6 +256,10 @@ def main(
         ``silent@SECONDS``: publishes nothing any more; ``die@SECONDS``: ends without a word.
     scenario : Path, optional
         What goes wrong, and when: see `hilrt.disturb`.
+    messages : mapping of str to MessageOptions, optional
+        Counters and protection of single messages, by name, as the gateway has them.
+    alive : str
+        Name of the counter signal looked for in each message.
     label : str
         Where the bus was given, for messages.
 
@@ -271,7 +278,7 @@ def main(
                 sends = {message: bench.measure(message) for message in bench.sends}
                 disturbance = Disturbance(load_scenario(scenario, sends))
             again = partial(make_bench, name, seed)
-            on_bus = BenchOnBus(bench, Path(database), disturbance, again)
+            on_bus = BenchOnBus(bench, Path(database), disturbance, again, messages, alive)
             planned = None if fault is None else Fault.parse(fault)
             refuse_company(bus, on_bus.published, label)
             opened = open_bus(bus, on_bus.demands, label)
@@ -302,7 +309,8 @@ def main(
     print(
         f"hilrt emulate: {name} ended after {cycles} cycles, {skipped} skipped; frames: "
         f"{on_bus.sent} sent, {on_bus.received} received, {on_bus.bad_frames} unreadable, "
-        f"{on_bus.send_errors} not sent, {opened.errors} bus errors",
+        f"{on_bus.checksum_errors} with a wrong checksum, {on_bus.send_errors} not sent, "
+        f"{opened.errors} bus errors",
         file=sys.stderr,
     )
     return 0
@@ -350,5 +358,7 @@ def from_session(
         seed=seed,
         fault=fault,
         scenario=scenario or (session.folder / options.scenario if options.scenario else None),
+        messages=options.messages,
+        alive=options.alive,
         label=f"{label} bus",
     )

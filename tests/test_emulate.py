@@ -15,6 +15,7 @@ from hilrt.emulate import CYCLE_NS, Ending, Fault, run_loop
 from hilrt.errors import ConfigError
 from hilrt_adapters.bench_on_bus import BenchOnBus
 from hilrt_adapters.can_frame import EXTENDED, REMOTE, Frame
+from hilrt_adapters.can_options import MessageOptions
 
 DATABASE = Path(__file__).parents[1] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)
@@ -325,7 +326,9 @@ def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> N
     called: dict[str, Any] = {}
     monkeypatch.setattr(emulate, "main", lambda name, **k: called.update(k, name=name) or 0)
     options = {"database": "b.dbc", "emulator": "engine", "scenario": "bad_day.toml"}
-    session(monkeypatch, adapter="can", bus={"interface": "x"}, **options)
+    messages = {"EngineFast": MessageOptions(counter="Count")}
+    table = {"adapter": "can", "bus": {"interface": "x"}, "messages": messages, "alive": "Seq"}
+    session(monkeypatch, **table, **options)
     assert emulate.from_session("s.toml", "engine", duration=3.0, seed=4, fault="die@1") == 0
     assert called == {
         "name": "engine",
@@ -335,6 +338,8 @@ def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> N
         "seed": 4,
         "fault": "die@1",
         "scenario": Path("/sessions/bad_day.toml"),
+        "messages": messages,
+        "alive": "Seq",
         "label": "[subsystems.engine] bus",
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import can
 import cantools
@@ -14,8 +14,13 @@ from cantools.database.can import Message
 from hilrt.errors import ConfigError
 from hilrt.tables import nearest
 from hilrt_adapters.can import load_database
-from hilrt_adapters.can_codec import codec
+from hilrt_adapters.can_codec import bits, codec
 from hilrt_adapters.can_frame import Frame, IdTable, can_id_of
+from hilrt_adapters.can_options import MessageOptions, counter_of, protection_of
+from hilrt_adapters.can_protect import Guarded
+
+#: What the benches call the counter of a message, whatever its database does.
+COUNTER = "Alive"
 
 
 class Disturbance(Protocol):
@@ -80,38 +85,151 @@ class EmulatedBench(Protocol):
         ...
 
 
+class _Layout(NamedTuple):
+    """A message of the bench in the database: its signals, and what shows that it is whole and new.
+
+    Parameters
+    ----------
+    message : Message
+    signals : tuple of str
+        Those of the bench, without the counter.
+    counter : str, optional
+        The counter, where it is a signal of the message.
+    guard : Guarded, optional
+        Its protection.
+    """
+
+    message: Message
+    signals: tuple[str, ...]
+    counter: str | None
+    guard: Guarded | None
+
+    @property
+    def header_counter(self) -> Callable[[bytes], int] | None:
+        """Reads the counter, where it is in the protection's header."""
+        return self.guard.counter if self.guard else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Signals to code: those of the bench, then the counter."""
+        return (*self.signals, self.counter) if self.counter else self.signals
+
+
+def _lay_out(
+    message: Message, signals: Iterable[str], options: MessageOptions, alive: str
+) -> _Layout:
+    """Layout of a message; `ConfigError` if its protection does not fit it."""
+    guard = protection_of(options, message)
+    counter = None if guard and guard.counter else counter_of(options, message, alive)
+    return _Layout(message, tuple(s for s in signals if s != COUNTER), counter, guard)
+
+
+def _missing(layout: _Layout, watched: bool) -> list[str]:
+    """What the bench needs of a message and the database does not have; `watched`: its counter."""
+    name = layout.message.name
+    there = [signal.name for signal in layout.message.signals]
+    problems = [
+        f"message {name} has no signal {s!r}{nearest(s, there)}"
+        for s in layout.signals
+        if s not in there
+    ]
+    if watched and layout.counter is None and layout.header_counter is None:
+        problems.append(
+            f"message {name} has no counter, which the bench watches; name its signal in "
+            f"messages.{name}.counter, or in alive for all messages"
+        )
+    return problems
+
+
+def _surplus(layout: _Layout, options: MessageOptions) -> list[str]:
+    """Signals of a published message that nobody would fill, or that its header would overwrite."""
+    message, guard = layout.message, layout.guard
+    checksum = options.protection.signal if options.protection else None
+    filled = {*layout.names, checksum}
+    problems = [
+        f"message {message.name} has a signal {s!r} that the bench does not send; remove it, name "
+        f"it in messages.{message.name}.protection if it is a checksum, or use the bench's own "
+        "database"
+        for s in sorted({signal.name for signal in message.signals} - filled)
+    ]
+    if guard is not None:
+        problems += [
+            f"message {message.name}: signal {signal.name!r} lies where its protection writes; "
+            "move the one or the other"
+            for signal in message.signals
+            if signal.name in layout.names and bits(message, signal) & guard.header
+        ]
+    return problems
+
+
+def _read_layouts(
+    bench: EmulatedBench, database: Path, options: Mapping[str, MessageOptions], alive: str
+) -> dict[str, _Layout]:
+    """Layouts of all messages of a bench, by name; `ConfigError` with every problem."""
+    messages = {m.name: m for m in load_database(database, "database").messages}
+    wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
+    layouts: dict[str, _Layout] = {}
+    problems: list[str] = []
+    for name, signals in wanted.items():
+        if name not in messages:
+            problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
+            continue
+        given = options.get(name) or MessageOptions()
+        try:
+            layout = layouts[name] = _lay_out(messages[name], signals, given, alive)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        found = _missing(layout, COUNTER in signals)
+        found += _surplus(layout, given) if name in bench.sends else []
+        problems += [f"{database.name}: {problem}" for problem in found]
+    if problems:
+        raise ConfigError(problems)
+    return layouts
+
+
 class _Incoming:
     """One message that is taken."""
 
-    def __init__(self, message: Message, signals: tuple[str, ...]) -> None:
-        self.name = message.name
-        self.signals = signals
-        self.decode = codec(message, signals).decode
+    def __init__(self, layout: _Layout) -> None:
+        self.name = layout.message.name
+        self.signals = (*layout.signals, COUNTER) if layout.counter else layout.signals
+        self.decode = codec(layout.message, layout.names).decode
+        self.check = layout.guard.check if layout.guard else None
+        self._header_counter = layout.header_counter
 
     def values(self, data: bytes) -> dict[str, float]:
-        return dict(zip(self.signals, self.decode(data), strict=True))  # type: ignore[arg-type]
+        values = dict(zip(self.signals, self.decode(data), strict=True))
+        if self._header_counter:
+            values[COUNTER] = self._header_counter(data)
+        return values  # type: ignore[return-value]
 
 
 class _Outgoing:
-    """One message that is sent: its coding, counter and period."""
+    """One message that is sent: its coding, counter, protection and period."""
 
-    def __init__(self, message: Message, signals: tuple[str, ...], every: int) -> None:
-        self.message = message
+    def __init__(self, layout: _Layout, every: int) -> None:
+        self.message = layout.message
         self.every = every
-        self.can_id = can_id_of(message)
+        self.can_id = can_id_of(layout.message)
+        self.encode = codec(layout.message, layout.names).encode
+        self._protect = layout.guard.protect if layout.guard else None
+        self._counts = layout.counter is not None
         self.counter = 0
-        alive = {signal.name: signal.length for signal in message.signals}.get("Alive")
-        self.modulus = None if alive is None else 1 << alive
-        names = signals if alive is None else (*signals, "Alive")
-        self.encode = codec(message, names).encode
+        self._modulus = layout.guard.modulus if layout.guard else 1
+        if layout.counter:
+            self._modulus = 1 << layout.message.get_signal_by_name(layout.counter).length
 
     def frame(self, measured: Mapping[str, float], step: int = 1) -> Frame:
         """Frame of the measured values; the counter goes on by `step` afterwards."""
         values = list(measured.values())
-        if self.modulus is not None:
+        if self._counts:
             values.append(self.counter)
-            self.counter = (self.counter + step) % self.modulus
-        return Frame(self.can_id, self.encode(values))
+        data = self.encode(values)
+        if self._protect:
+            data = self._protect(data, self.counter)
+        self.counter = (self.counter + step) % self._modulus
+        return Frame(self.can_id, data)
 
 
 class BenchOnBus:
@@ -126,6 +244,10 @@ class BenchOnBus:
         What goes wrong on purpose.
     again : callable, optional
         Makes the bench anew, for when it has been without power.
+    options : mapping of str to MessageOptions, optional
+        Counters and protection of single messages, by name, as the gateway has them.
+    alive : str
+        Name of the counter signal looked for in each message.
 
     Attributes
     ----------
@@ -133,13 +255,14 @@ class BenchOnBus:
         Publishes nothing any more.
     heard_at : float
         When a demand last came, s.
-    received, sent, bad_frames, send_errors : int
-        Frames counted.
+    received, sent, bad_frames, checksum_errors, send_errors : int
+        Frames counted; those with a wrong checksum count as none received.
 
     Raises
     ------
     ConfigError
-        If the database cannot be read, or lacks a message or signal of the bench.
+        If the database cannot be read, lacks a message or signal of the bench, or has no room for a
+        protection.
     """
 
     def __init__(
@@ -148,6 +271,8 @@ class BenchOnBus:
         database: Path,
         disturbance: Disturbance | None = None,
         again: Callable[[], EmulatedBench] | None = None,
+        options: Mapping[str, MessageOptions] | None = None,
+        alive: str = COUNTER,
     ) -> None:
         self.bench = bench
         self.disturbance = disturbance
@@ -157,38 +282,16 @@ class BenchOnBus:
         self._transmit: Callable[[Frame], None] = lambda frame: None
         self.silent = False
         self.heard_at = -math.inf
-        self.received = self.sent = self.bad_frames = self.send_errors = 0
+        self.received = self.sent = self.send_errors = 0
+        self.bad_frames = self.checksum_errors = 0
         self._cycle = 0
-        messages = {m.name: m for m in load_database(database, "database").messages}
-        problems: list[str] = []
-        wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
-        for name, signals in wanted.items():
-            if name not in messages:
-                problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
-                continue
-            there = [signal.name for signal in messages[name].signals]
-            problems += [
-                f"{database.name}: message {name} has no signal {s!r}{nearest(s, there)}"
-                for s in signals
-                if s not in there
-            ]
-            if name in bench.sends:
-                problems += [
-                    f"{database.name}: message {name} has a signal {s!r} that the bench does not "
-                    "send; remove it, or use the bench's own database"
-                    for s in sorted(set(there) - {*signals, "Alive"})
-                ]
-        if problems:
-            raise ConfigError(problems)
-        self.demands = [messages[name] for name in bench.receives]
-        self.published = [messages[name] for name in bench.sends]
+        layouts = _read_layouts(bench, database, options or {}, alive)
+        self.demands = [layouts[name].message for name in bench.receives]
+        self.published = [layouts[name].message for name in bench.sends]
         self._incoming = IdTable(
-            (message, _Incoming(message, bench.receives[message.name])) for message in self.demands
+            (layouts[name].message, _Incoming(layouts[name])) for name in bench.receives
         )
-        self._outgoing = [
-            _Outgoing(messages[name], tuple(bench.measure(name)), every)
-            for name, every in bench.sends.items()
-        ]
+        self._outgoing = [_Outgoing(layouts[name], every) for name, every in bench.sends.items()]
 
     def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
         """Say where frames come from, without blocking, and where they go."""
@@ -243,6 +346,9 @@ class BenchOnBus:
             self._transmit_frame(frame)
 
     def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
+        if incoming.check and not incoming.check(frame.data):
+            self.checksum_errors += 1
+            return
         try:
             values = incoming.values(frame.data)
         except (cantools.database.DecodeError, ValueError):
