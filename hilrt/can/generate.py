@@ -3,194 +3,327 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from cantools.database.can import Message, Signal
+from cantools.database.can import Message
 
+from hilrt.can.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
 from hilrt.errors import ConfigError
 from hilrt.tables import nearest
-from hilrt_adapters.can import load_database, representable
+from hilrt_adapters.can import load_database
 
-#: Stands where a person has to decide; `hilrt check` names every one that is left.
-CHOOSE = '"choose"'
-ALIVE = "Alive"
+__all__ = ["CHOOSE", "choices", "generate"]
 
-
-def senders(messages: Sequence[Message]) -> list[str]:
-    """Nodes that send something, in the order of the database."""
-    return list(dict.fromkeys(name for message in messages for name in message.senders))
+#: Words in the name of a node that drives a bench.
+_GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
 
 
-def generate(database: Path, node: str | None, bus: dict[str, object], folder: Path) -> str:
+def generate(
+    database: Path,
+    node: str | None,
+    bus: dict[str, object],
+    folder: Path,
+    *,
+    bench: Sequence[str] = (),
+    send: Sequence[str] = (),
+) -> str:
     """Text of a session file with one bench.
 
     Parameters
     ----------
     database : Path
-    node : str, optional
-        The node of the database in whose place hilrt is: its messages are set-points, the others'
-        measurements. It may be left out if only two nodes send, and one is called like a gateway.
+    node, bench, send
+        Who is who: see `_assign`.
     bus : dict
         Arguments of python-can's `Bus`.
     folder : Path
         Where the file will be; the database is named relative to it.
     """
-    messages = load_database(database, "--database").messages
-    node = node or _guess(senders(messages), database)
-    if node not in senders(messages):
+    base = load_database(database, "--database")
+    roles = _assign(base.messages, node, bench, send, database.name)
+    ports = PortLines(base)
+    timed = any(message.cycle_time for message in roles.received)
+    measured = [m for m in roles.received if not _left_out(m, timed) and ports.outputs(m)]
+    sent = [m for m in roles.sent if not _unfit(m) and ports.inputs(m)]
+    if not measured:
         raise ConfigError(
-            f"--node {node}: {database.name} has no such sender{nearest(node, senders(messages))}"
+            f"--bench: {', '.join(roles.bench) or database.name} has no message with a signal that "
+            "can be measured; name other nodes, or correct the database"
         )
-    sent = [m for m in messages if node in m.senders and not m.is_container]
-    received = [m for m in messages if node not in m.senders and m.signals]
-    try:
-        path = Path(os.path.relpath(database, folder))
-    except ValueError:  # on another drive
-        path = database.resolve()
+    enable = ports.enable(sent, measured)
     lines = [
-        f"# A session with the bench of {database.name}, hilrt in the place of {node}.",
+        *_head(database, roles),
+        *_bench(database, bus, folder, [*sent, *measured]),
+        *_timeouts(measured),
+        *_enable(enable),
+        "",
+        "# ---- measured ----",
+        *(line for message in measured for line in ports.measured(message)),
+        *_candidates(roles, measured, timed, ports),
+        *_sent(roles, sent, ports, enable),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def choices(text: str) -> int:
+    """How many choices a generated file leaves."""
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return sum(line.partition("  #")[0].count(f"= {CHOOSE}") for line in lines)
+
+
+# ---- the parts of the file -----------------------------------------------------------------------
+
+
+def _head(database: Path, roles: _Roles) -> list[str]:
+    place = f"in the place of {roles.node} (--node)" if roles.node else "in no node's place"
+    if not roles.sent:
+        place += ", and only listens: --send MESSAGE names what it is to send"
+    bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is everybody else"
+    others = f"; other nodes: {', '.join(roles.others)}" if roles.others else ""
+    return [
+        remark(f"A session with the bench of {database.name}. hilrt is {place}."),
+        remark(f"The bench {bench}{others}."),
         f"# Choose what is marked {CHOOSE}; uncomment the ports that you want; then: hilrt check",
         "",
         "[session]",
-        f"name = {json.dumps(_name(database.stem))}",
+        f"name = {json.dumps(_session_name(database.stem))}",
         "duration = 10.0                      # s",
         "",
         "[master]",
         "step = 0.01                          # s",
         "",
+    ]
+
+
+def _bench(
+    database: Path, bus: dict[str, object], folder: Path, used: Sequence[Message]
+) -> list[str]:
+    try:
+        path = Path(os.path.relpath(database, folder))
+    except ValueError:  # on another drive
+        path = database.resolve()
+    if any(message.is_fd for message in used):
+        bus = {**bus, "fd": True}
+    entries = ", ".join(f"{toml_key(key)} = {toml_string(value)}" for key, value in bus.items())
+    return [
         "[subsystems.bench]",
         'adapter = "can"',
-        f"bus = {_inline(bus)}",
-        f"database = {json.dumps(path.as_posix())}",
-        *_timeouts(received),
-        *_enable(sent, received),
-        "",
-        "[subsystems.bench.outputs]",
-        *_outputs(received),
-        "",
-        *_inputs(sent),
+        f"bus = {{ {entries} }}",
+        f"database = {toml_string(path.as_posix())}",
     ]
-    return "\n".join(lines)
 
 
-def _guess(nodes: list[str], database: Path) -> str:
-    likely = ("gateway", "hil", "tester", "master", "automation", "host")
-    found = [name for name in nodes if any(word in name.lower() for word in likely)]
-    if len(found) == 1:
-        return found[0]
-    raise ConfigError(
-        f"--node: {database.name} has messages of {', '.join(nodes) or 'no named nodes'}; "
-        "name the one in whose place hilrt is: its messages are the set-points"
-    )
-
-
-def _name(text: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in text)
-    return kept.lstrip("_.-") or "session"
-
-
-def _inline(table: dict[str, object]) -> str:
-    return "{ " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in table.items()) + " }"
-
-
-def _timeouts(received: Sequence[Message]) -> list[str]:
+def _timeouts(measured: Sequence[Message]) -> list[str]:
     """A bench counts as silent after some of the cycles of its fastest message."""
-    cycles = [1e-3 * message.cycle_time for message in received if message.cycle_time]
+    cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
     seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
     return [
-        f"bench_timeout = {seconds:g}                  # s without a fast frame",
+        f"{f'bench_timeout = {seconds:g}':36} # s without a fast frame",
         "master_timeout = 0.1                 # s without a new set-point -> safe profile",
         "actuation_delay = 0.0                # s; measure it on your bench",
     ]
 
 
-def _enable(sent: Sequence[Message], received: Sequence[Message]) -> list[str]:
+def _enable(enable: Sequence[str]) -> list[str]:
     """The handshake, as far as names give it away."""
-
-    def find(messages: Sequence[Message]) -> str | None:
-        for message in messages:
-            for signal in message.signals:
-                if signal.length <= 2 and "enable" in signal.name.lower():
-                    return f"{message.name}.{signal.name}"
-        return None
-
-    request, state = find(sent), find(received)
-    if request is None:
+    if not enable:
         return ['# enable = { request = "Message.Signal", state = "Message.Signal" }']
-    confirmed = f", state = {json.dumps(state)}" if state else ""
-    return [f"enable = {{ request = {json.dumps(request)}{confirmed} }}  # by its name: check it"]
+    entries = zip(("request", "state"), enable, strict=False)
+    table = ", ".join(f"{key} = {toml_string(ref)}" for key, ref in entries)
+    return [f"enable = {{ {table} }}  # by its name: check it"]
 
 
-def _port(message: Message, signal: Signal, taken: set[str]) -> str:
-    """A port's name: the signal's in small letters, with the message's where that is taken."""
-    name = "".join(
-        ("_" if c.isupper() and i and not signal.name[i - 1].isupper() else "") + c.lower()
-        for i, c in enumerate(signal.name)
-    ).replace("__", "_")
-    if name in taken:
-        name = f"{message.name.lower()}_{name}"
-    taken.add(name)
-    return name
+def _candidates(
+    roles: _Roles, measured: Sequence[Message], timed: bool, ports: PortLines
+) -> Iterable[str]:
+    """What could be measured, too, with the reason why it is not."""
+    left = [message for message in roles.received if message not in measured]
+    if left or roles.foreign:
+        yield from ("", "# ---- not measured: uncomment what you want ----")
+    for message in left:
+        yield from ports.measured(
+            message, _left_out(message, timed) or "none of its signals can be measured"
+        )
+    for message in roles.foreign:
+        owner = ", ".join(message.senders)
+        why = f"of {owner}, not of the bench (--bench)" if owner else "nobody is said to send it"
+        yield from ports.measured(message, _unfit(message) or why)
 
 
-def _useful(message: Message) -> list[Signal]:
-    """Signals that can be ports: no counters, checksums, multiplexers."""
-    words = (ALIVE.lower(), "counter", "checksum", "crc")
-    return [
-        signal
-        for signal in message.signals
-        if not signal.is_multiplexer and not any(w in signal.name.lower() for w in words)
-    ]
-
-
-def _outputs(received: Sequence[Message]) -> list[str]:
-    """All of them: what is measured harms nobody."""
-    lines: list[str] = []
-    taken: set[str] = set()
-    for message in received:
-        cycle = f", every {message.cycle_time} ms" if message.cycle_time else ""
-        lines.append(f"# {message.name} (0x{message.frame_id:X}{cycle})")
-        for signal in _useful(message):
-            name = _port(message, signal, taken)
-            ref = json.dumps(f"{message.name}.{signal.name}")
-            unit = f"  # {signal.unit}" if signal.unit else ""
-            # Only one form of a multiplexed message comes at a time: perhaps never all of them.
-            mark = "# " if signal.multiplexer_signal else ""
-            lines.append(f"{mark}{name} = {ref}{unit}")
-    return lines
-
-
-def _inputs(sent: Sequence[Message]) -> list[str]:
-    lines: list[str] = []
-    taken: set[str] = set()
+def _sent(
+    roles: _Roles, sent: Sequence[Message], ports: PortLines, enable: Sequence[str]
+) -> Iterable[str]:
+    """What belongs to the messages of hilrt's own node, then their inputs."""
+    yield from ("", "# ---- sent ----")
     for message in sent:
-        for signal in _useful(message):
-            if "enable" in signal.name.lower() and signal.length <= 2:
-                continue
-            name = _port(message, signal, taken)
-            low, high = _range(signal)
-            unit = signal.unit or "no unit"
-            lines += [
-                f"[subsystems.bench.inputs.{name}]",
-                f"signal = {json.dumps(f'{message.name}.{signal.name}')}",
-                f"min = {low!r}  # {unit}: what the database allows; narrow it to your bench",
-                f"max = {high!r}",
-                f"max_rate = {CHOOSE}  # {unit} per s",
-                f"safe = {CHOOSE}  # {unit}: where the safe profile brings it",
-                f"start = {CHOOSE}  # {unit}; or leave it out and connect the input",
-                '# realised = "…"  # the output that measures what the bench made of it',
-                "",
-            ]
-    return lines
+        yield from ports.sent(message, enable)
+    for message in roles.sent:
+        if message not in sent:
+            why = _unfit(message) or "has no signal that can be a set-point"
+            yield from ("", remark(f"{title(message)} is not sent: {why}"))
+    if roles.unsent:
+        names = ", ".join(message.name for message in roles.unsent)
+        yield from ("", remark(f"{roles.node} sends these too, choose with --send: {names}"))
+    yield from ("", "[subsystems.bench.inputs]")
+    for message in sent:
+        for signal in ports.inputs(message):
+            if f"{message.name}.{signal.name}" not in enable:
+                yield from ports.input(message, signal)
 
 
-def _range(signal: Signal) -> tuple[float, float]:
-    low, high = representable(signal)
-    if signal.minimum is not None and signal.maximum is not None:
-        given = float(signal.minimum), float(signal.maximum)
-        if given[0] < given[1]:
-            low, high = max(low, given[0]), min(high, given[1])
-    return (low, high) if math.isfinite(high - low) else (-1e6, 1e6)
+def _unfit(message: Message) -> str:
+    """Why a message as a whole cannot be used; empty if it can."""
+    if message.is_container:
+        return "it contains other messages"
+    if not message.signals:
+        return "it has no signals"
+    if message.length > 8 and not message.is_fd:
+        return "it is longer than a frame of 8 bytes, and not declared as CAN FD"
+    return ""
+
+
+def _left_out(message: Message, timed: bool) -> str:
+    """Why a message of the bench is not listened to; empty if it is.
+
+    The gateway waits at the start for every message that it listens to. A database that has cycle
+    times, but none of this message, means one that comes when something happens.
+    """
+    rare = timed and not message.cycle_time
+    return _unfit(message) or ("without a cycle time, so it may never come" if rare else "")
+
+
+def _session_name(text: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in text)
+    return kept.lstrip("_.-") or "session"
+
+
+# ---- who is who ----------------------------------------------------------------------------------
+
+
+class _Roles(NamedTuple):
+    """The messages of a database by what a session does with them.
+
+    Parameters
+    ----------
+    node : str or None
+        The node in whose place hilrt is; None if it is in nobody's.
+    bench, others : tuple of str
+        Nodes that are measured, and those that are neither. `bench` is empty where the database
+        tells no nodes apart: then everything that hilrt does not send is measured.
+    sent, received : list of Message
+        Set-points, and measurements.
+    unsent : list of Message
+        Of hilrt's own node, but not chosen as set-points.
+    foreign : list of Message
+        Of other nodes, or of nobody.
+    """
+
+    node: str | None
+    bench: tuple[str, ...]
+    others: tuple[str, ...]
+    sent: list[Message]
+    received: list[Message]
+    unsent: list[Message]
+    foreign: list[Message]
+
+
+def _assign(
+    messages: Sequence[Message],
+    node: str | None,
+    bench: Sequence[str],
+    send: Sequence[str],
+    file: str,
+) -> _Roles:
+    """Give every message its role.
+
+    Parameters
+    ----------
+    messages : sequence of Message
+    node : str or None
+        ``--node``; None: the only one that is called like a gateway.
+    bench : sequence of str
+        ``--bench``; empty: the nodes that receive what `node` sends, or the only other one.
+    send : sequence of str
+        ``--send``, messages; empty: all of `node`.
+    file : str
+        The database's name, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If names are wrong, or the roles have to be chosen.
+    """
+    if not messages:
+        raise ConfigError(f"--database: {file} has no messages; give the one of the bench")
+    nodes = _senders(messages)
+    _known("--node", [node] if node else [], nodes, f"{file} has no such sender")
+    _known("--bench", bench, nodes, f"{file} has no such sender")
+    _known("--send", send, [m.name for m in messages], f"{file} has no such message")
+    if node in bench:
+        raise ConfigError(f"--bench {node}: hilrt is in its place (--node); name another one")
+    if node is None and not send:
+        node = _guess(nodes, bench, file)
+    of_node = [message for message in messages if node in message.senders]
+    sent = [message for message in messages if message.name in send] if send else of_node
+    rest = [message for message in messages if message not in sent]
+    if len(nodes) <= 1 and not bench:  # it does not tell who sends what
+        received = rest
+    else:
+        own = {node} if node else set(_senders(sent))
+        bench = bench or _driven(sent, [name for name in nodes if name not in own], file)
+        received = [message for message in rest if set(bench) & set(message.senders)]
+    if not received:
+        raise ConfigError(
+            f"--{'node' if node else 'send'}: all messages of {file} would be set-points and none "
+            "measured; name with --send those that hilrt sends, the others are measured then"
+        )
+    rest = [message for message in rest if message not in received]
+    return _Roles(
+        node=node,
+        bench=tuple(bench),
+        others=tuple(name for name in nodes if name != node and name not in bench) if bench else (),
+        sent=sent,
+        received=received,
+        unsent=[message for message in rest if message in of_node],
+        foreign=[message for message in rest if message not in of_node],
+    )
+
+
+def _senders(messages: Iterable[Message]) -> list[str]:
+    """Nodes that send something, in the order of the database."""
+    return list(dict.fromkeys(name for message in messages for name in message.senders))
+
+
+def _known(option: str, given: Sequence[str], known: Sequence[str], lack: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"{option} {name}: {lack}{nearest(name, known)}")
+
+
+def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
+    """The node in whose place hilrt is; None where it only listens."""
+    free = [name for name in nodes if name not in bench]
+    found = [name for name in free if any(word in name.lower() for word in _GATEWAYS)]
+    if len(found) == 1:
+        return found[0]
+    if len(nodes) <= 1 or bench:
+        return None
+    raise ConfigError(
+        f"--node: {file} has messages of {', '.join(nodes)}; name the one in whose place hilrt is: "
+        "its messages are the set-points"
+    )
+
+
+def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[str]:
+    """The bench: what the set-points are for."""
+    receivers = {name for message in sent for s in message.signals for name in s.receivers}
+    found = [name for name in nodes if name in receivers]
+    if found or len(nodes) == 1:
+        return found or list(nodes)
+    raise ConfigError(
+        f"--bench: {file} does not say for whom the set-points are; name the nodes to measure, one "
+        f"--bench each; there is {', '.join(nodes) or 'no other one'}"
+    )
