@@ -3,7 +3,11 @@
 CRC-8: AUTOSAR "Specification of CRC Routines" (SWS_CRCLibrary), tables of test vectors of the
 routines with polynomials 0x1D (SAE J1850) and 0x2F (H2F). E2E profiles 1 and 5: worked examples of
 AUTOSAR "E2E Protocol Specification" (PRS_E2EProtocol), with data identifiers 0x123 and 0x1234.
-Profile 2 has no worked example there: it is recomputed here from its definition.
+Check values of both CRCs: the catalogue of parametrised CRC algorithms (CRC-8/SAE-J1850,
+CRC-8/AUTOSAR). Profile 2: no worked example of AUTOSAR's own was at hand, so its numbers are those
+of another implementation, the tests of the Rust library ``autosar-e2e`` (src/profiles/profile2.rs
+and profile22.rs; profile 22 at offset 0 puts the same bytes on the bus), and it is recomputed from
+its definition.
 """
 
 from __future__ import annotations
@@ -37,13 +41,18 @@ def test_crc_8(data: str, j1850: int, h2f: int) -> None:
     assert crc.calculate_crc8_h2f(bytes.fromhex(data)) == h2f
 
 
+def test_crc_8_of_the_catalogue() -> None:
+    assert crc.calculate_crc8(b"123456789") == 0x4B
+    assert crc.calculate_crc8_h2f(b"123456789") == crc_8_h2f(b"123456789") == 0xDF
+
+
 def message(length: int = 8) -> Message:
     signals = [
         Signal("Check", 0, 8, "little_endian"),
         Signal("Value", 16, 16, "little_endian"),
         Signal("Nibble", 36, 4, "little_endian"),
     ]
-    return Message(0x100, "M", length, signals)
+    return Message(0x100, "M", length, [s for s in signals if s.start + s.length <= 8 * length])
 
 
 def protection(length: int = 8, **keys: Any) -> Guarded:
@@ -88,6 +97,31 @@ def test_profile_5(length: int, offset: int, first: str, second: str) -> None:
         assert made.counter is not None
         assert made.counter(data) == count
     assert made.modulus == 256
+
+
+#: First bytes of empty messages with the counters 0 to 15, and the data identifiers 1 to 16.
+PROFILE_22 = "0E 1B 98 31 0D 18 9B 65 08 1D 9E 37 0B 1E 9D CD"
+
+
+def test_profile_2_as_another_implementation_has_it() -> None:
+    made = protection(method="e2e2", data_ids=list(range(1, 17)))
+    for count, checksum in enumerate(bytes.fromhex(PROFILE_22)):
+        data = made.protect(bytes(8), count)
+        assert data == bytes([checksum, count, 0, 0, 0, 0, 0, 0])
+        assert made.check(data)
+        assert made.counter is not None
+        assert made.counter(data) == count
+    assert made.modulus == 16
+
+
+@pytest.mark.parametrize(
+    ("data_id", "frame"), [(0x12, "5F010203"), (0xFF, "ED010203"), (0xA5, "1A0123456789")]
+)
+def test_profile_2_over_payload_and_identifier(data_id: int, frame: str) -> None:
+    whole = bytes.fromhex(frame)
+    made = protection(len(whole), method="e2e2", data_ids=[0, data_id, *[0] * 14])
+    assert made.protect(bytes(1) + whole[1:], 1) == whole
+    assert made.check(whole)
 
 
 def crc_8_h2f(data: bytes) -> int:
