@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import select
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 from hilrt_adapters import can_bus
@@ -144,29 +146,92 @@ def test_random_traffic_reaches_no_port_unchecked(pair: tuple[CanBus, CanBus]) -
     assert rx.counters["decode_errors"] == 30
 
 
+def assert_unharmed(rx: Receiver, frames: int) -> None:
+    """Some frames counted and some did not; what reached the ports is what their bits can say."""
+    counted = rx.counters
+    assert counted["frames"] + counted["unknown"] <= frames
+    reasons = ("decode_errors", "checksum_errors", "repeated", "out_of_order", "held_up")
+    assert 0 < sum(counted[name] for name in reasons) < counted["frames"]
+    assert -5242.88 <= rx.y[0] <= 5242.87
+    assert -40.0 <= rx.y[1] <= 215.0
+
+
 def test_a_million_random_frames_do_nobody_harm() -> None:
     """Frames as any interface may hand them on: any identifier, flags, length and time."""
     noise = random.Random(11)
     rx = Receiver({"speed": REFS["speed"], "temp": REFS["temp"]}, STATE, "Alive", 0.02)
-    total = 1_000_000 if os.environ.get("HILRT_LONG_TESTS") else 20_000
-    for _ in range(total // 1000):
+    sizes = (0, 3, 8, 8, 64)
+    for _ in range(1000):
         ids = [0x100, EXTENDED | 0x200, noise.randrange(1 << 32), noise.randrange(1 << 11)]
-        frames = [
-            Frame(
-                noise.choice(ids),
-                noise.randbytes(noise.choice((0, 3, 8, 8, 64))),
-                noise.randrange(1 << 62),
-            )
-            for _ in range(1000)
-        ]
-        rx.take(frames)
+        data = noise.randbytes(1000 + 64)
+        choices = zip(noise.choices(ids, k=1000), noise.choices(sizes, k=1000), strict=True)
+        rx.take(
+            [
+                Frame(can_id, data[k : k + size], noise.getrandbits(62))
+                for k, (can_id, size) in enumerate(choices)
+            ]
+        )
         rx.error_frames.clear()
-    counted = rx.counters
-    assert counted["frames"] + counted["unknown"] <= total
-    rejected = sum(
-        counted[name]
-        for name in ("decode_errors", "checksum_errors", "repeated", "out_of_order", "held_up")
-    )
-    assert 0 < rejected < counted["frames"]
-    assert -5242.88 <= rx.y[0] <= 5242.87  # what the signal's bits can say, never anything else
-    assert -40.0 <= rx.y[1] <= 215.0
+    assert_unharmed(rx, 1_000_000)
+
+
+def random_datagram(noise: random.Random) -> bytes:
+    """What anybody may send to the bus's group: frames, frames with odd fields, and no frames."""
+    ids = (0x100, 0x200, noise.getrandbits(11), noise.getrandbits(29), noise.getrandbits(40))
+    fields: dict[str, Any] = {
+        "timestamp": noise.random(),
+        "arbitration_id": noise.choice(ids),
+        "is_extended_id": noise.random() < 0.5,
+        "is_remote_frame": noise.random() < 0.05,
+        "is_error_frame": noise.random() < 0.05,
+        "channel": None,
+        "dlc": noise.getrandbits(4),
+        "data": noise.randbytes(noise.choice((0, 3, 8, 8, 8, 64))),
+        "is_fd": noise.random() < 0.5,
+        "bitrate_switch": False,
+        "error_state_indicator": False,
+    }
+    kind = noise.randrange(20)
+    if kind == 0:
+        return noise.randbytes(noise.randrange(200))
+    if kind == 1:
+        name = noise.choice(list(fields))
+        fields[name] = noise.choice((None, -1, 1 << 63, 1e300, math.nan, "x", [], {}))
+    elif kind == 2:
+        del fields[noise.choice(list(fields))]
+    elif kind == 3:
+        fields = dict(reversed(fields.items()))
+    datagram = msgspec.msgpack.encode(fields)
+    return datagram[: noise.randrange(len(datagram))] if kind == 4 else datagram
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs multicast on this machine")
+@pytest.mark.parametrize("listening", [True, False], ids=["filtered", "all"])
+def test_random_datagrams_do_nobody_harm(listening: bool) -> None:
+    """From another's socket through the kernel, its filter, the bus and the receiver."""
+    noise = random.Random(12)
+    for table, _ in udp_multicast():
+        rx = Receiver({"speed": REFS["speed"], "temp": REFS["temp"]}, STATE, "Alive", 0.02)
+        bus = open_bus(table, rx.messages if listening else [], "bus")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 0)
+            taken = 0
+            for _ in range(200):
+                for _ in range(100):
+                    stranger.sendto(random_datagram(noise), (table["channel"], table["port"]))
+                while frames := bus.drain():
+                    taken += len(frames)
+                    rx.take(frames)
+                rx.error_frames.clear()
+            # And it still hears: a good frame after all that noise.
+            bus_of_a_friend = open_bus(table, [], "bus")
+            before = rx.counters["frames"]
+            bus_of_a_friend.send(Frame(0x100, bytes(8)))
+            rx.take(collect(bus, 1))
+            bus_of_a_friend.close()
+        assert rx.counters["frames"] == before + 1
+        assert_unharmed(rx, taken + 1)
+        assert taken > 1000
+        assert bus.errors > 100
+        assert not bus.down
+        bus.close()
