@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
     from hilrt.can.watch import BusWatcher
@@ -43,7 +43,15 @@ def bus_arguments(text: str) -> dict[str, Any]:
 def _opened(bus: str) -> Iterator[CanBus]:
     from hilrt_adapters.can_bus import open_bus
 
-    opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
+    try:
+        opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
+    except HilrtError:
+        raise
+    except Exception as error:  # an adapter whose driver is not installed raises all kinds
+        raise ConfigError(
+            f"--bus {bus}: the bus cannot be opened: {error}; install the driver of the interface, "
+            "or give another interface"
+        ) from None
     try:
         yield opened
     finally:
@@ -54,7 +62,12 @@ def _watcher(database: Path | None) -> BusWatcher:
     from hilrt.can.watch import BusWatcher
     from hilrt_adapters.can import load_database
 
-    return BusWatcher(load_database(database, "--database").messages if database else ())
+    if database is None:
+        return BusWatcher()
+    watcher = BusWatcher(load_database(database, "--database").messages)
+    for problem in watcher.problems:
+        typer.echo(f"{database.name}: {problem}", err=True)
+    return watcher
 
 
 def _frames(bus: CanBus, duration: float | None) -> Iterator[list[Frame]]:
@@ -82,7 +95,7 @@ def sniff(
     from rich.console import Console
     from rich.live import Live
 
-    from hilrt.can.show import live_table
+    from hilrt.can.show import live_table, signals_text
 
     watcher = _watcher(database)
     console = Console()
@@ -92,7 +105,7 @@ def sniff(
                 for frame in frames:
                     watcher.take([frame], time.time_ns())
                     row = watcher.rows.get(frame.can_id)
-                    values = " ".join(f"{k}={v}" for k, v in row.values.items()) if row else "error"
+                    values = signals_text(row) if row else "error"
                     name = row.name if row else ""
                     stamp = f"{1e-9 * (frame.t_ns or time.time_ns()):.6f}"
                     typer.echo(f"{stamp} {frame.text} [{frame.data.hex()}] {name} {values}")
@@ -145,57 +158,21 @@ def send(
     cycle: Annotated[float, typer.Option(help="pause between two, s", min=0.0)] = 0.1,
 ) -> None:
     """Send a frame, raw or by its message's name; signals left out have their start values."""
-    import can
+    from hilrt.can.send import frame_of
 
-    frame = _frame(what, database)
+    frame = frame_of(what, database)
     with _opened(bus) as opened:
         for k in range(count):
             try:
                 opened.send(frame)
-            except (can.CanError, OSError) as error:
-                raise ConfigError(f"--bus {bus}: {frame.text} did not leave: {error}") from None
+            except Exception as error:  # drivers of adapters raise all kinds
+                raise ConfigError(
+                    f"--bus {bus}: {frame.text} did not leave: {error}; "
+                    "check that the bus is up and has this kind of frames"
+                ) from None
             if k + 1 < count:
                 time.sleep(cycle)
     typer.echo(f"{count} × {frame.text} [{frame.data.hex()}]")
-
-
-def _frame(what: list[str], database: Path | None) -> Frame:
-    from hilrt.tables import nearest
-    from hilrt_adapters.can import load_database
-    from hilrt_adapters.can_codec import codec
-    from hilrt_adapters.can_frame import EXTENDED, Frame, can_id_of
-
-    if "#" in what[0]:
-        identifier, _, digits = what[0].partition("#")
-        try:
-            number, payload = int(identifier, 16), bytes.fromhex(digits)
-        except ValueError:
-            raise ConfigError(f"{what[0]}: write it as 123#11223344, in hexadecimal") from None
-        extended = len(identifier) > 3
-        if len(what) > 1 or len(payload) > 64 or number > (0x1FFFFFFF if extended else 0x7FF):
-            raise ConfigError(f"{' '.join(what)}: one identifier of 3 or 8 digits, up to 64 bytes")
-        return Frame(number | (EXTENDED if extended else 0), payload, 0, len(payload) > 8)
-    if database is None:
-        raise ConfigError("--database: is missing; messages by name need one")
-    messages = {m.name: m for m in load_database(database, "--database").messages}
-    if what[0] not in messages:
-        raise ConfigError(f"{database.name}: no message {what[0]!r}{nearest(what[0], messages)}")
-    message = messages[what[0]]
-    signals = {signal.name: signal for signal in message.signals}
-    values: dict[str, float] = {}
-    for item in what[1:]:
-        name, _, text = item.partition("=")
-        if name not in signals:
-            raise ConfigError(f"{item}: {message.name} has no such signal{nearest(name, signals)}")
-        choices = {str(choice): raw for raw, choice in (signals[name].choices or {}).items()}
-        try:
-            values[name] = float(choices[text]) if text in choices else float(text)
-        except ValueError:
-            raise ConfigError(f"{item}: give a number or one of {list(choices)}") from None
-    fixed = {n: int(v) for n, v in values.items() if signals[n].is_multiplexer}
-    names = [name for name in values if name not in fixed]
-    data = codec(message, names, fixed).encode([values[name] for name in names])
-    return Frame(can_id_of(message), data, 0, bool(message.is_fd))
 
 
 @can_app.command()
@@ -204,16 +181,28 @@ def generate(
     database: Annotated[Path, typer.Option(help="CAN database")],
     bus: BusText = "interface=socketcan,channel=can0",
     node: Annotated[str | None, typer.Option(help="sender in whose place hilrt is")] = None,
+    bench: Annotated[
+        list[str] | None, typer.Option(help="sender that is measured; repeat it for several")
+    ] = None,
+    send: Annotated[
+        list[str] | None, typer.Option(help="message of set-points; default: all of --node")
+    ] = None,
 ) -> None:
     """Write a session file for a bench: messages and signals listed, choices marked."""
-    from hilrt.can.generate import CHOOSE
+    from hilrt.can.generate import CHOOSE, choices
     from hilrt.can.generate import generate as text_of
 
     if session.exists():
         raise ConfigError(f"{session}: exists already; give another name")
-    text = text_of(database, node, bus_arguments(bus), session.resolve().parent)
-    session.write_text(text, encoding="utf-8")
-    choices = text.count(f"= {CHOOSE}")
+    folder = session.resolve().parent
+    text = text_of(database, node, bus_arguments(bus), folder, bench=bench or (), send=send or ())
+    try:
+        session.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{session}: cannot be written: {error.strerror}; "
+            "make its folder first, or give another one"
+        ) from None
     typer.echo(
-        f"{session}: {choices} choices to make, marked {CHOOSE}; then: hilrt check {session}"
+        f"{session}: {choices(text)} choices to make, marked {CHOOSE}; then: hilrt check {session}"
     )

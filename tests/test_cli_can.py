@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from hilrt.cli_can import bus_arguments, can_app
 from hilrt.errors import ConfigError
+from hilrt_adapters.can_bus import CanBus
 
 DATABASE = str(Path(__file__).parents[1] / "bench_configs" / "engine_bench.dbc")
 CHANNEL = "239.74.163.12"
@@ -82,6 +83,41 @@ def test_sniff_and_stats_see_frames(bus: tuple[str, can.BusABC]) -> None:
 def test_what_cannot_be_sent_says_why(words: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         run("send", *words, "--bus", "interface=virtual")
+
+
+@pytest.mark.parametrize("command", [["sniff"], ["stats"], ["send", "123#00"]])
+def test_a_driver_that_is_not_installed_is_an_error_with_a_remedy(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: object, **kwargs: object) -> can.BusABC:
+        raise NameError("name 'canGetNumberOfChannels' is not defined")
+
+    monkeypatch.setattr(can, "Bus", fails)
+    with pytest.raises(ConfigError, match=r"--bus interface=kvaser.* cannot be opened: .*install"):
+        run(*command, "--bus", "interface=kvaser,channel=0")
+
+
+def test_a_frame_that_does_not_leave_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **kwargs: object) -> None:
+        raise ValueError("no CAN FD here")
+
+    monkeypatch.setattr(CanBus, "send", fails)
+    with pytest.raises(ConfigError, match="0x123 did not leave: no CAN FD here; check"):
+        run("send", "123#00", "--bus", "interface=virtual")
+
+
+def test_a_database_with_mistakes_shows_what_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "mistakes.dbc"
+    path.write_text(
+        'VERSION ""\nBU_: A\nBO_ 256 Strange: 8 A\n SG_ Odd : 0|24@1- (1,0) [0|0] "" A\n'
+        'BO_ 257 Beyond: 2 A\n SG_ Big : 7|32@0+ (1,0) [0|0] "" A\n'
+        "SIG_VALTYPE_ 256 Odd : 1;\n"
+    )
+    words = ("--bus", "interface=virtual", "--database", str(path), "--duration", "0.1")
+    for command in ("sniff", "stats"):
+        result = CliRunner().invoke(can_app, [command, *words], catch_exceptions=False)
+        assert result.exit_code == 0
+        assert result.output.count("Strange") <= 1  # named, if it cannot be decoded
 
 
 def test_generate_writes_once(tmp_path: Path) -> None:

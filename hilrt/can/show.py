@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
 from rich.table import Table
 
-from hilrt.can.watch import BusWatcher
+from hilrt.can.watch import BusWatcher, Row
+
+
+def signals_text(row: Row, between: str = " ") -> str:
+    """The newest frame's signals in one line."""
+    if row.undecodable:
+        return "undecodable"
+    return between.join(f"{name}={value}" for name, value in row.values.items())
 
 
 def live_table(watcher: BusWatcher) -> Table:
@@ -19,7 +27,7 @@ def live_table(watcher: BusWatcher) -> Table:
             str(row.stats.frames),
             f"{1e3 * row.stats.mean:.2f}" if row.stats.frames > 1 else "",
             row.frame.data.hex(" "),
-            "  ".join(f"{name}={value}" for name, value in row.values.items()),
+            escape(signals_text(row, "  ")),  # a unit in brackets is no markup
         )
     return table
 
@@ -29,13 +37,14 @@ def stats_table(watcher: BusWatcher) -> Table:
     table = Table(box=None, header_style="bold")
     for column in ("identifier", "message"):
         table.add_column(column)
-    numbers = ("frames", "mean ms", "min ms", "max ms", "lost", "repeated", "undecodable")
-    for column in numbers:
+    counts = ("lost", "repeated", "undecodable", "bad values")
+    for column in ("frames", "mean ms", "min ms", "max ms", *counts):
         table.add_column(column, justify="right")
     for row in watcher.sorted():
         stats = row.stats
         times = [stats.mean, stats.shortest, stats.longest] if stats.frames > 1 else []
         cells = [f"{1e3 * t:.3f}" for t in times] or [""] * 3
-        counts = [str(n) for n in (stats.lost, stats.repeated, stats.decode_errors)]
-        table.add_row(row.frame.text, row.name or "–", str(stats.frames), *cells, *counts)
+        found = (stats.lost, stats.repeated, stats.decode_errors, row.bad_values)
+        cells += [str(n) for n in found]
+        table.add_row(row.frame.text, row.name or "–", str(stats.frames), *cells)
     return table
