@@ -15,6 +15,7 @@ defence that failed once can be tried again. A scenario is a TOML file::
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,25 @@ from hilrt_adapters.can_frame import Frame
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")
+#: Keys that say something of some kinds only, and of which.
+_KINDS_OF = {
+    "messages": (
+        *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage"),
+        *VALUE_KINDS,
+    ),
+    "signals": VALUE_KINDS,
+    "delay": ("latency",),
+    "jitter": ("latency",),
+    "share": ("loss", "counter_jump", "damage"),
+    "burst": ("loss", "counter_jump", "damage"),
+    "value": ("noise", "offset"),
+}
+#: What a kind does nothing without: one of the keys, and how to say so.
+_NEEDED = {
+    "latency": (("delay", "jitter"), "give how long frames are held back, s"),
+    "noise": (("value",), "give the standard deviation, in the signals' units"),
+    "offset": (("value",), "give what is added, in the signals' units"),
+}
 
 
 class Event(Table, kw_only=True, rename={"duration": "for"}):
@@ -68,6 +88,10 @@ class Event(Table, kw_only=True, rename={"duration": "for"}):
     value: float = 0.0
 
 
+#: With the values of keys that are not given.
+_PLAIN = Event(at=0.0, kind="silent")
+
+
 class ScenarioFile(Table):
     """The whole file."""
 
@@ -99,24 +123,64 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
     scenario = build(ScenarioFile, data, "", problems)
     if scenario is None or problems:
         raise ConfigError([f"{path.name}: {problem}" for problem in problems])
-    known_signals = {signal for signals in sends.values() for signal in signals}
     for i, event in enumerate(scenario.events):
         label = f"{path.name}: [[events]] {i + 1} ({event.kind} at {event.at:g} s)"
-        problems += [
-            f"{label} messages: the bench sends no {name!r}{nearest(name, sends)}"
-            for name in event.messages
-            if name not in sends
-        ]
-        problems += [
-            f"{label} signals: the bench sends no {name!r}{nearest(name, known_signals)}"
-            for name in event.signals
-            if name not in known_signals
-        ]
-        if event.kind in VALUE_KINDS and not event.signals:
-            problems.append(f"{label} signals: is missing; name the signals that are affected")
+        problems += [f"{label} {problem}" for problem in _problems(event, sends)]
     if problems:
         raise ConfigError(problems)
     return scenario
+
+
+def _problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+    """What makes an event void, each with key and remedy: one that does nothing proves nothing."""
+    problems = [
+        f"messages: the bench sends no {name!r}{nearest(name, sends)}"
+        for name in event.messages
+        if name not in sends
+    ]
+    problems += [
+        f"{key}: has no effect with the kind {event.kind!r}; remove it"
+        for key, kinds in _KINDS_OF.items()
+        if event.kind not in kinds and getattr(event, key) != getattr(_PLAIN, key)
+    ]
+    if event.kind in VALUE_KINDS:
+        problems += _signal_problems(event, sends)
+    keys, remedy = _NEEDED.get(event.kind, ((), ""))
+    if keys and not any(getattr(event, key) for key in keys):
+        problems.append(f"{keys[0]}: is missing or 0; {remedy}")
+    problems += [
+        f"{key} = {number}: is no finite number; correct the value"
+        for key in ("at", "delay", "jitter", "value")
+        if (number := getattr(event, key)) is not None and not math.isfinite(number)
+    ]
+    return problems
+
+
+def _signal_problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+    """Signals that no affected message has, and messages that have none of the signals."""
+    if not event.signals:
+        return ["signals: is missing; name the signals that are affected"]
+    affected = {name: set(sends[name]) for name in event.messages or sends if name in sends}
+    if not affected:
+        return []  # said already
+    there = set().union(*affected.values())
+    problems = []
+    for name in event.signals:
+        others = [message for message, signals in sends.items() if name in signals]
+        who = ", ".join(affected) if event.messages else "what the bench sends"
+        if others and name not in there:
+            problems.append(
+                f"signals: {name!r} is in {others[0]}, not in {who}; correct 'messages'"
+            )
+        elif name not in there:
+            problems.append(f"signals: no {name!r} in {who}{nearest(name, there)}")
+    if not problems:
+        problems += [
+            f"messages: {message} has none of the signals; leave it out"
+            for message, signals in affected.items()
+            if event.messages and signals.isdisjoint(event.signals)
+        ]
+    return problems
 
 
 class Disturbance:

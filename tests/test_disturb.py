@@ -132,11 +132,45 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
         (event("loss", messages='["EngineFats"]'), "did you mean 'EngineFast'"),
         (event("stuck", signals='["ShaftSped"]'), "did you mean 'ShaftSpeed'"),
         (event("stuck"), "name the signals that are affected"),
+        (
+            event("stuck", messages='["EngineSlow"]', signals='["ShaftSpeed"]'),
+            r"\[\[events\]\] 1 .* signals: 'ShaftSpeed' is in EngineFast, not in EngineSlow",
+        ),
+        (
+            event("stuck", messages='["EngineSlow"]', signals='["Stat"]'),
+            "signals: no 'Stat' in EngineSlow; did you mean 'State'",
+        ),
+        (
+            event("stuck", messages='["EngineSlow", "EngineFast"]', signals='["State"]'),
+            "messages: EngineFast has none of the signals; leave it out",
+        ),
+        (
+            event("loss") + event("noise", signals='["State"]'),
+            r"\[\[events\]\] 2 .* value: is missing or 0; give the standard deviation",
+        ),
+        (event("offset", signals='["State"]'), "value: is missing or 0; give what is added"),
+        (event("noise", signals='["State"]', value="inf"), "value = inf: is no finite number"),
+        (event("latency"), r"\(latency at 0.02 s\) delay: is missing or 0; give how long"),
+        (event("loss", signals='["State"]'), "signals: has no effect with the kind 'loss'"),
+        (event("stuck", signals='["State"]', share=0.5), "share: has no effect"),
+        (event("dead", messages='["EngineSlow"]'), "messages: has no effect"),
     ],
 )
 def test_bad_scenarios_say_why(text: str, expected: str, run: Run) -> None:
     with pytest.raises(ConfigError, match=expected):
         run(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        event("latency", jitter=0.001),
+        event("noise", messages='["EngineSlow"]', signals='["State"]', value=0.5),
+        event("stuck", messages='["EngineSlow", "EngineFast"]', signals='["State", "ShaftSpeed"]'),
+    ],
+)
+def test_scenarios_that_do_something_are_taken(text: str, run: Run) -> None:
+    assert run(text)
 
 
 def test_a_scenario_that_is_not_there(tmp_path: Path) -> None:
