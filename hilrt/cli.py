@@ -158,7 +158,7 @@ def watch(
 @app.command()
 def monitor(
     address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
-    page: Annotated[str, typer.Option(help="address and port of the page")] = "127.0.0.1:5006",
+    page: Annotated[str, typer.Option(help="[ADDRESS:]PORT of the page")] = "127.0.0.1:5006",
     foxglove: Annotated[
         str | None,
         typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import argparse
 import signal
-import socket
 import sys
 
 import zmq
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
 from bokeh.document import Document
-from bokeh.server.server import Server
+from bokeh.server.server import BaseServer
+from bokeh.server.util import bind_sockets
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
 from hilrt.monitor.viewer import Viewer
+from hilrt.web.hosts import LOOPBACK, OwnHostOnly, is_loopback, parse_address, url
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.page import Page
 from hilrt.web.source import POLL_MS, Source
 
 #: How long the clients get to see a session's end, s.
 LAST_LOOK_S = 0.6
-LOCAL = ("127.0.0.1", "localhost")
+FOR_ALL = "whoever reaches this machine's network can read it; 127.0.0.1:PORT is for it alone"
 
 
 class Metrics(RequestHandler):
@@ -40,7 +42,7 @@ class Metrics(RequestHandler):
         self.write(generate_latest(self.registry))
 
 
-def make_server(source: Source, host: str, port: int) -> Server:
+def make_server(source: Source, host: str, port: int) -> BaseServer:
     """A server for a session; `OSError` if the port is not free.
 
     Only pages that it served itself may talk to it: another site in the same browser cannot. For a
@@ -52,19 +54,19 @@ def make_server(source: Source, host: str, port: int) -> Server:
     def show(document: Document) -> None:
         Page(document, source)
 
-    names = {*LOCAL, f"[{host}]" if ":" in host else host} - {"", "[::]", "0.0.0.0"}
-    if host in ("", "0.0.0.0", "::"):  # every network that this machine is in
-        names |= {socket.gethostname(), socket.getfqdn()}
-    server = Server(
+    sockets, port = bind_sockets(host, port)
+    application = OwnHostOnly(
         {"/": Application(FunctionHandler(show))},
-        address=host,
-        port=port,
-        allow_websocket_origin=[f"{name}:{port}" for name in names],
+        host,
+        port,
         extra_patterns=[("/metrics", Metrics, {"registry": registry})],
         unused_session_lifetime_milliseconds=5000,
         check_unused_sessions_milliseconds=2000,
         keep_alive_milliseconds=5000,
     )
+    http = HTTPServer(application)
+    http.add_sockets(sockets)
+    server = BaseServer(IOLoop.current(), application, http)
     PeriodicCallback(source.poll, POLL_MS).start()
     return server
 
@@ -74,11 +76,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hilrt monitor", description="Serves the web page.")
     parser.add_argument("--connect", required=True, help="address of the telemetry stream")
     parser.add_argument("--commands", default="", help="address for the operators' commands")
-    parser.add_argument("--page", default="127.0.0.1:5006", help="address and port of the page")
+    parser.add_argument("--page", default=f"{LOOPBACK}:5006", help="[ADDRESS:]PORT of the page")
     options = parser.parse_args(arguments)
-    host, _, port = options.page.rpartition(":")
-    if not port.isdecimal():
-        sys.stderr.write(f"--page {options.page}: write it as ADDRESS:PORT\n")
+    try:
+        host, port = parse_address(options.page)
+    except ValueError as error:
+        sys.stderr.write(f"--page {error}\n")
         return 2
     try:
         viewer = Viewer(options.connect, options.commands)
@@ -86,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
-        server = make_server(Source(viewer), host.strip("[]"), int(port))
+        server = make_server(Source(viewer), host, port)
     except OSError as error:
         sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
         viewer.close()
@@ -98,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN if options.commands else stop)
-    print(f"page: http://{options.page}", flush=True)
+    print(f"page: {url(host, port)}{'' if is_loopback(host) else f' ({FOR_ALL})'}", flush=True)
     server.start()
     loop.start()
     server.stop()

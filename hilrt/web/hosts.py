@@ -1,0 +1,105 @@
+"""Where the page is served, and under which names it may be asked for."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any
+
+from bokeh.server.tornado import BokehTornado
+from bokeh.server.util import check_allowlist
+from bokeh.settings import settings
+from tornado.httputil import HTTPServerRequest
+from tornado.web import RequestHandler
+
+LOOPBACK = "127.0.0.1"
+LOCAL = (LOOPBACK, "localhost", "[::1]")
+#: Addresses that stand for every network that this machine is in.
+EVERYWHERE = ("0.0.0.0", "::")
+MAX_PORT = 65535
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``ADDRESS:PORT``, or ``PORT`` on this machine alone; `ValueError` if it is neither."""
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) <= MAX_PORT):
+        raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT, PORT from 1 to {MAX_PORT}")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def url(host: str, port: int) -> str:
+    """What to give to a browser."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def own_names(host: str, port: int) -> set[str]:
+    """Names, with the port, under which a page that is bound to `host` may be asked for."""
+    names = set(LOCAL)
+    if host in EVERYWHERE:
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    else:
+        names.add(f"[{host}]" if ":" in host else host.lower())
+    return {f"{name}:{port}" for name in names}
+
+
+class Refused(RequestHandler):
+    """Answers who asked under a name that is not the page's."""
+
+    def prepare(self) -> None:
+        """Say so, and what to do."""
+        self.set_status(403)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish("This page is not served under that name. For a reverse proxy, set "
+                    "BOKEH_ALLOW_WS_ORIGIN=NAME for the page's process.\n")  # fmt: skip
+
+
+class OwnHostOnly(BokehTornado):
+    """Serves only who asks for this machine by a name that it was told.
+
+    Browsers take a page whose name was made to point at this machine for that page's own server:
+    its origin is then the name that was asked for, and the WebSocket's check alone lets it in.
+
+    Parameters
+    ----------
+    host, port
+        Where it is bound.
+    """
+
+    def __init__(self, applications: Any, host: str, port: int, **options: Any) -> None:
+        self._names, self._any_number = own_names(host, port), host in EVERYWHERE
+        super().__init__(
+            applications,
+            extra_websocket_origins=sorted(self._names),
+            absolute_url=url(host, port),
+            **options,
+        )
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """Pass on what was asked for under a name of ours."""
+        if self._knows(request.host.lower()):
+            return super().find_handler(request, **kwargs)
+        return self.get_handler_delegate(request, Refused)
+
+    def _knows(self, asked: str) -> bool:
+        if asked in self._names:
+            return True
+        if self._any_number and _is_number(asked):  # a number cannot be made to point elsewhere
+            return True
+        return check_allowlist(asked, settings.allowed_ws_origin())
+
+
+def _is_number(asked: str) -> bool:
+    name = asked.partition("]")[0].lstrip("[") if asked.startswith("[") else asked.split(":")[0]
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
