@@ -138,7 +138,9 @@ class Gateway:
         sources: list[Any] = [(socket, int(zmq.POLLIN)), (fd, int(zmq.POLLIN))]
         while not self._done():
             # Straight to the library: its Poller rebuilds this list at every call.
-            ready: list[Any] = [source for source, _ in zmq_poll(sources, self._wait_ms())]
+            # What is left of an interface that is gone is readable for ever.
+            awaited = sources[:1] if self.bus.down else sources
+            ready: list[Any] = [source for source, _ in zmq_poll(awaited, self._wait_ms())]
             try:
                 # A system call that finds nothing costs as much as one that does.
                 self.cycle(socket in ready, fd in ready)
@@ -315,7 +317,8 @@ class Gateway:
             watch.heard(now)
         if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
             self._revived_at = now
-            self.bus.revive()
+            if self.bus.revive():
+                self.receiver.start_clock_anew()
         for change in watch.update(now, self.bus.down):
             policy = getattr(self.bench.options.bus_faults, change.cause)
             if policy == "ignore":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sys
@@ -28,6 +29,10 @@ DRAIN_LIMIT = 256
 SEND_TIMEOUT = 0.001
 #: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
 RECEIVE_BUFFER_BYTES = 4 << 20
+#: An interface counts as gone after so many readings in a row that failed.
+GONE_AFTER = 5
+#: A bus that is being opened is waited for so long at the end, s.
+CLOSE_TIMEOUT = 5.0
 #: Beyond the system's limit, for those who may.
 _SO_RCVBUFFORCE = 33
 
@@ -79,16 +84,21 @@ class CanBus:
         self._make_direct = direct
         self._direct = direct(bus.fileno()) if direct else None
         self._again = again
-        self._failing = False
+        self._failures = 0  # readings in a row
         self._errors = 0
         self._queue: deque[Frame] = deque()
         self._thread: threading.Thread | None = None
+        self._opening: threading.Thread | None = None
+        self._fresh: can.BusABC | None = None
+        self._away = False  # nothing is open: it was closed in order to be opened again
         self._closing = threading.Event()
         try:
             self._fd = bus.fileno()
         except NotImplementedError:
             self._fd = -1
         if self._fd >= 0:
+            if direct is None:
+                self._fd = os.dup(self._fd)  # it outlives the bus, see `revive`
             _enlarge_buffer(self._fd)
         else:
             self._wake, self._signal = socket.socketpair()
@@ -110,7 +120,7 @@ class CanBus:
     @property
     def down(self) -> bool:
         """Whether the interface is down or gone, as the newest reading or sending said."""
-        return self._direct.down if self._direct is not None else self._failing
+        return self._direct.down if self._direct is not None else self._failures >= GONE_AFTER
 
     def revive(self) -> bool:
         """Open the bus again if its interface was gone; whether that succeeded.
@@ -118,6 +128,8 @@ class CanBus:
         The file descriptor stays the same number, so that those who wait for it need not know.
         """
         direct, make, again = self._direct, self._make_direct, self._again
+        if direct is None and again is not None and self.down:
+            return self._reopen(again)
         if direct is None or not direct.gone or make is None or again is None:
             return False
         try:
@@ -130,6 +142,29 @@ class CanBus:
         direct.close()
         self._direct = make(self._fd)
         _enlarge_buffer(self._fd)
+        return True
+
+    def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
+        """In a thread: some interfaces take seconds to open."""
+        self._away = True
+        if self._opening is None:
+
+            def open_again(old: can.BusABC) -> None:
+                with suppress(Exception):  # whatever is left of it
+                    old.shutdown()
+                with suppress(Exception):  # not back yet
+                    self._fresh = again()
+
+            self._opening = threading.Thread(target=open_again, args=(self._bus,), daemon=True)
+            self._opening.start()
+        if self._opening.is_alive():
+            return False
+        self._opening, fresh, self._fresh = None, self._fresh, None
+        if fresh is None:
+            return False
+        if self._thread is None:
+            os.dup2(fresh.fileno(), self._fd)
+        self._bus, self._failures, self._away = fresh, 0, False
         return True
 
     @property
@@ -150,13 +185,14 @@ class CanBus:
             if self._queue:
                 self._notify()
             return frames
-        for _ in range(DRAIN_LIMIT):
+        for _ in range(0 if self._away else DRAIN_LIMIT):
             try:
                 frame = self._bus.recv(timeout=0)
-            except (can.CanError, OSError, ValueError):
+            except (can.CanError, OSError, ValueError) as error:
                 # one bad datagram is no reason to stop: the rest at the next call
-                self._errors += 1
+                self._failed(error)
                 break
+            self._failures = 0
             if frame is None:
                 break
             frames.append(from_message(frame))
@@ -166,6 +202,8 @@ class CanBus:
         """Send a frame; raises `can.CanError` or `OSError` if it does not leave."""
         if self._direct is not None:
             self._direct.send(frame)
+        elif self._away:
+            raise OSError(errno.ENODEV, "the interface is gone")
         else:
             self._bus.send(to_message(frame), timeout=SEND_TIMEOUT)
 
@@ -176,23 +214,34 @@ class CanBus:
             self._thread.join(1.0)
             self._wake.close()
             self._signal.close()
+        if self._opening is not None:
+            self._opening.join(CLOSE_TIMEOUT)
         if self._direct is not None:
             self._direct.close()
-        self._bus.shutdown()
+        elif self._thread is None:
+            os.close(self._fd)
+        with suppress(can.CanError, OSError):  # there may be nothing left to talk to
+            (self._fresh or self._bus).shutdown()
 
     def _read(self) -> None:
         while not self._closing.is_set():
-            try:
-                frame = self._bus.recv(timeout=0.05)
-            except (can.CanError, OSError, ValueError):
-                self._errors += 1
-                self._failing = True
+            if self._away:
                 self._closing.wait(0.01)
                 continue
-            self._failing = False
+            try:
+                frame = self._bus.recv(timeout=0.05)
+            except (can.CanError, OSError, ValueError) as error:
+                self._failed(error)
+                self._closing.wait(0.01)
+                continue
+            self._failures = 0
             if frame is not None:
                 self._queue.append(from_message(frame))
                 self._notify()
+
+    def _failed(self, error: Exception) -> None:
+        self._errors += 1
+        self._failures += not isinstance(error, ValueError)  # that is what a frame said
 
     def _notify(self) -> None:
         with suppress(OSError):  # full: it is readable already
@@ -224,6 +273,12 @@ def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
             f"{label}: python-can has no interface {interface!r}{nearest(str(interface), known)}"
         ]
     return []
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, NameError):  # python-can's way to miss the vendor's library
+        return f"the library of the interface's vendor is not installed ({error})"
+    return str(error) or type(error).__name__
 
 
 def _hear_own_group_only(fd: int) -> None:
@@ -267,12 +322,12 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         arguments["can_filters"] = table.filters()
     try:
         bus = can.Bus(ignore_config=True, **arguments)
-    except (can.CanError, OSError, ValueError, TypeError, ImportError, AttributeError) as error:
+    except Exception as error:  # the drivers behind the interfaces raise all kinds
         cause = str(error.__cause__ or "")
         cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
         shown = {key: value for key, value in arguments.items() if key != "can_filters"}
         raise ConfigError(
-            f"{label}: the bus {shown!r} cannot be opened: {error}{cause}; "
+            f"{label}: the bus {shown!r} cannot be opened: {_reason(error)}{cause}; "
             "check interface and channel, the cable or network, and that the interface is up"
         ) from None
     direct: Callable[[int], Direct] | None = None

@@ -344,6 +344,10 @@ class Receiver:
         setattr(stats, what, getattr(stats, what) + number)
         return False
 
+    def start_clock_anew(self) -> None:
+        """Forget the device's clock: a device that was unplugged counts from zero."""
+        self._device = DeviceClock()
+
     def complete(self) -> bool:
         """Whether every output and the enable state have been received."""
         return all(self.t_valid_ns) and not self.missing()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import select
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import can
 import cantools
@@ -138,3 +141,62 @@ def test_buses_that_cannot_be_opened_say_why(table: dict[str, object], text: str
 
 def test_check_finds_nothing_in_a_good_table() -> None:
     assert check_bus({"interface": "socketcan", "channel": "can0"}, "t") == []
+
+
+def test_a_serial_adapter_that_was_unplugged_is_used_again(tmp_path: Path) -> None:
+    """The descriptor that is waited for stays the same; opening does not hold up whoever asks."""
+    pytest.importorskip("serial", reason="slcan needs pyserial")
+    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
+    link = tmp_path / "tty"
+
+    def plug_in() -> tuple[int, int]:
+        ends: tuple[int, int] = pty.openpty()
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.ttyname(ends[1]))
+        return ends
+
+    def heard(far: int) -> list[int]:
+        os.write(far, b"t10021122\r")
+        assert select.select([fd], [], [], 5.0)[0]
+        return [frame.can_id for frame in bus.drain()]
+
+    ends = plug_in()
+    options = {"interface": "slcan", "channel": str(link), "sleep_after_open": 0.0}
+    bus = open_bus({**options, "bitrate": 500000}, [], "bus")
+    fd = bus.fileno()
+    try:
+        assert heard(ends[0]) == [0x100]
+        for end in ends:
+            os.close(end)
+        deadline = time.monotonic() + 10.0
+        while not bus.down:
+            assert time.monotonic() < deadline
+            bus.drain()
+        for _ in range(5):  # nothing to open yet
+            assert not bus.revive()
+            time.sleep(0.02)
+            assert bus.drain() == []
+        with pytest.raises(OSError, match="gone"):
+            bus.send(Frame(0x100, b""))
+        ends = plug_in()
+        while not bus.revive():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert not bus.down
+        assert bus.fileno() == fd
+        assert heard(ends[0]) == [0x100]
+    finally:
+        bus.close()
+        for end in ends:
+            os.close(end)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """python-can ends in a NameError where a vendor's library is missing."""
+
+    def broken(**arguments: Any) -> None:
+        raise NameError("name 'canOpenChannel' is not defined")
+
+    monkeypatch.setattr(can, "Bus", broken)
+    with pytest.raises(ConfigError, match="library of the interface's vendor is not installed"):
+        open_bus({"interface": "kvaser", "channel": 0}, [], "bus")
