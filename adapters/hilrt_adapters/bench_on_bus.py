@@ -141,24 +141,25 @@ def _missing(layout: _Layout, watched: bool) -> list[str]:
     return problems
 
 
-def _surplus(layout: _Layout, options: MessageOptions) -> list[str]:
-    """Signals of a published message that nobody would fill, or that its header would overwrite."""
-    message, guard = layout.message, layout.guard
-    checksum = options.protection.signal if options.protection else None
-    filled = {*layout.names, checksum}
-    problems = [
-        f"message {message.name} has a signal {s!r} that the bench does not send; remove it, name "
-        f"it in messages.{message.name}.protection if it is a checksum, or use the bench's own "
-        "database"
-        for s in sorted({signal.name for signal in message.signals} - filled)
-    ]
-    if guard is not None:
-        problems += [
-            f"message {message.name}: signal {signal.name!r} lies where its protection writes; "
-            "move the one or the other"
-            for signal in message.signals
-            if signal.name in layout.names and bits(message, signal) & guard.header
-        ]
+def _misplaced(layout: _Layout, published: bool) -> list[str]:
+    """Signals that the protection would overwrite, or, if published, that nobody would fill."""
+    message = layout.message
+    header = layout.guard.header if layout.guard else 0
+    problems = []
+    for signal in message.signals:
+        place = bits(message, signal)
+        if signal.name in layout.names:
+            if place & header:
+                problems.append(
+                    f"message {message.name}: signal {signal.name!r} lies where its protection "
+                    "writes; move the one or the other"
+                )
+        elif published and (not place or place & ~header):
+            problems.append(
+                f"message {message.name} has a signal {signal.name!r} that the bench does not "
+                f"send; remove it, name it in messages.{message.name}.protection if it is a "
+                "checksum, or use the bench's own database"
+            )
     return problems
 
 
@@ -180,8 +181,7 @@ def _read_layouts(
         except ConfigError as error:
             problems += error.problems
             continue
-        found = _missing(layout, COUNTER in signals)
-        found += _surplus(layout, given) if name in bench.sends else []
+        found = _missing(layout, COUNTER in signals) + _misplaced(layout, name in bench.sends)
         problems += [f"{database.name}: {problem}" for problem in found]
     if problems:
         raise ConfigError(problems)

@@ -120,6 +120,22 @@ def test_without_the_table_the_signals_of_checksums_are_refused(tmp_path: Path) 
     assert "messages.EngineFast.protection if it is a checksum" in str(caught.value)
 
 
+def test_a_database_may_describe_the_header(tmp_path: Path) -> None:
+    """As communication descriptions do: checksum and counter of the profile as signals."""
+    path = tmp_path / "protected.dbc"
+    first = " SG_ ShaftSpeed"
+    signals = ' SG_ Crc : 0|8@1+ (1,0) [0|255] "" G\n SG_ Alive : 8|4@1+ (1,0) [0|14] "" G\n'
+    path.write_text(protected_database().replace(first, signals + first))
+    sent: list[Frame] = []
+    bench = BenchOnBus(make_bench("engine"), path, options=OPTIONS)
+    bench.attach(tuple, sent.append)
+    for n in range(20):
+        bench.cycle(1e-3 * n)
+    plain: Any = cantools.database.load_file(path).get_message_by_name("EngineFast")
+    counts = [plain.decode(frame.data)["Alive"] for frame in sent if frame.can_id == 0x100]
+    assert counts == [n % 15 for n in range(20)]
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "text"),
     [
