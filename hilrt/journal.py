@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
 from hilrt.monitor.status import StatusPublisher
@@ -38,6 +41,7 @@ class Note(NamedTuple):
     cause: str
     source: str
     text: str
+    wall_s: float = 0.0
 
 
 class Journal:
@@ -66,7 +70,7 @@ class Journal:
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
         if self._feed is None:
-            self._kept.append(Note(level, cause, source, text))
+            self._kept.append(Note(level, cause, source, text, time.time()))
         else:
             self._feed.event(self._now_ns(), level, cause, source, text)
 
@@ -74,7 +78,7 @@ class Journal:
         """Write into the log from now on; `now_ns` tells the session time, ns."""
         self._feed, self._now_ns = feed, now_ns
         for note in self._kept:
-            feed.event(0, *note)
+            feed.event(0, note.level, note.cause, note.source, note.text)
         self._kept.clear()
 
     @property
@@ -89,6 +93,22 @@ class Journal:
             for note in self._kept
             if note.level != "info" and note.cause != "session"
         ]
+
+    def keep(self, path: Path) -> list[str]:
+        """Write what no log has taken, because no tick ran, with the time; returns problems."""
+        if not self._kept:
+            return []
+        lines = []
+        for note in self._kept:
+            when = (
+                datetime.fromtimestamp(note.wall_s).astimezone().isoformat(timespec="milliseconds")
+            )
+            lines.append(f"{when} {note.level} {note.cause} {note.source}: {note.text}\n")
+        try:
+            path.write_text("".join(lines), encoding="utf-8")
+        except OSError as error:
+            return [f"{path}: cannot be written: {error.strerror}"]
+        return []
 
     @contextlib.contextmanager
     def take_log_records(self) -> Iterator[None]:

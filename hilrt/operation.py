@@ -54,6 +54,9 @@ class Operator:
 
     def obey(self, command: Command) -> Reply:
         """Carry out a command and note it."""
+        if command.action == "refused":  # told by the relay
+            self.journal.note("warning", "operator", command.text, "wrong_token")
+            return Reply(True, "noted")
         reply = self._carry_out(command)
         done = reply.text if reply.ok else f"not done: {reply.text}"
         if command.action in ("mark", "acknowledge"):

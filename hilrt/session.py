@@ -104,7 +104,7 @@ class Session:
         self.frames = self.monitoring.local.get("frames") if self.options.record else ""
         watched = self.options.view or self.real_time or self.monitoring.wanted
         telemetry = Telemetry() if watched else None
-        self.publisher = StatusPublisher(telemetry, self.name, self.duration)
+        self.publisher = StatusPublisher(telemetry, self.name, self.duration, self.monitoring.run)
         self.journal = Journal(self.publisher)
         self.operator = Operator(self.journal, self.tables)
         self.benches = Benches(self.links, self.tables, self.journal, self.publisher, self.operator)
@@ -138,6 +138,7 @@ class Session:
         self.pacemaker = Pacemaker(master.pacing, master.step, self.real_time)
         self.children = Children(self.folder / "logs", self._child_ended)
         commands: CommandPort | None = None
+        alive = asyncio.ensure_future(self.publisher.keep_alive())
         try:
             if telemetry is not None:
                 commands = self._start_monitoring(telemetry.address)
@@ -178,6 +179,7 @@ class Session:
             self.journal.go(State.FAULT, fault, level="error")
         finally:
             await self._close()
+            alive.cancel()
             if commands is not None:
                 commands.close()
             self.monitoring.close()
@@ -333,8 +335,10 @@ class Session:
             self.hub.close()
             self._write_summary()
             self.result.warnings += await self.log.end(self.result.summary)
-            self.result.warnings += self.journal.untold()
-            self.publisher.announce(str(self.journal.state), "closing")
+            told = self.result.warnings
+            told += [text for text in self.journal.untold() if text not in told]
+            told += self.journal.keep(self.folder / "events.txt")
+            self.publisher.repeat()  # the last state with its cause: it stays in view
             await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
         finally:
             self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
@@ -383,9 +387,9 @@ class Session:
                 link.gone(f"its process {text}")
                 return
         self.journal.note("error", name, f"the process {text}", "process_ended")
-        if self.journal.is_open:  # else it is told with everything that could not be logged
-            self.result.warnings.append(f"{name}: the process {text}")
-        self.publisher.announce(str(self.journal.state), f"{name} {text}")
+        self.result.warnings.append(f"{name}: the process {text}")
+        if self.journal.state not in (State.SAFE, State.FAULT):  # their cause stays in view
+            self.publisher.announce(str(self.journal.state), f"{name} {text}")
 
     def _with_end_of(self, name: str, fault: str) -> str:
         """The fault; where only a closed connection was seen, also how the process ended."""

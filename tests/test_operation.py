@@ -1,5 +1,7 @@
 """What operators' commands do, and that each is noted, also when it is refused."""
 
+import time
+from datetime import datetime
 from types import SimpleNamespace
 
 import pytest
@@ -114,6 +116,29 @@ def test_numbers_change_only_within_bounds(operator):
 def test_command_without_the_key_is_noted(operator):
     operator.refused(Command(action="stop", who="Eve"))
     assert operator.events.notes[0][0] == "warning"
+
+
+def test_wrong_tokens_are_a_warning_and_no_note_of_the_operators(operator):
+    operator.obey(Command(action="refused", who="relay", text="a command was refused"))
+    (note,) = operator.events.notes
+    assert note == ("warning", "wrong_token", "operator", "a command was refused")
+
+
+def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path):
+    journal = Journal(StatusPublisher(None, "s", 1.0))
+    operator = Operator(journal, SimpleNamespace(monitor=MonitorTable()))
+    path = tmp_path / "events.txt"
+    assert journal.keep(path) == []
+    assert not path.exists()  # nothing to tell
+    obey(operator, "stop")
+    assert journal.keep(path) == []
+    (line,) = path.read_text(encoding="utf-8").splitlines()
+    when, _, what = line.partition(" ")
+    assert abs(datetime.fromisoformat(when).timestamp() - time.time()) < 60.0
+    assert "Ada asked for stop" in what
+    journal.open(Events(), lambda: 5)
+    assert journal.keep(tmp_path / "other.txt") == []
+    assert not (tmp_path / "other.txt").exists()  # the log has it
 
 
 def test_cap_of_a_bond_is_set_in_place():

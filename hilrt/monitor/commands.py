@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import time
 from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 import zmq
 
-Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust"]
+#: What operators ask for, and ``refused``, with which the relay tells the session of wrong tokens.
+Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "refused"]
 ACTIONS: tuple[Action, ...] = ("arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust")
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
@@ -26,6 +28,12 @@ MAX_FRAME = 4096
 #: Commands handled in one turn of the event loop: what a flood may cost a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
+#: How long an operator waits for an answer, s; what comes later than that is not carried out.
+ANSWER_S = 3.0
+#: How long the first command may wait for a connection that is being made, ms.
+CONNECT_MS = 100
+#: They are never too late for the run that they are meant for.
+TO_REST = ("safe", "stop")
 
 
 class Command(msgspec.Struct, kw_only=True):
@@ -41,6 +49,10 @@ class Command(msgspec.Struct, kw_only=True):
         Name of the operator, for the log.
     key : str
         Proof that the sender may: the operators' token, or the session's own key.
+    run : str
+        The run that it is meant for: never the next one at the same address.
+    at : float
+        When the last sender on the session's machine sent it, s on that machine's monotonic clock.
     """
 
     action: Action
@@ -48,6 +60,8 @@ class Command(msgspec.Struct, kw_only=True):
     value: float = 0.0
     text: str = ""
     key: str = ""
+    run: str = ""
+    at: float = 0.0
 
 
 class Reply(msgspec.Struct):
@@ -108,6 +122,8 @@ class CommandPort:
         Told when a sender does not know the key.
     context : zmq.Context, optional
         Shared context.
+    clock : callable
+        Monotonic time of this machine, s.
     """
 
     def __init__(
@@ -117,8 +133,9 @@ class CommandPort:
         obey: Callable[[Command], Reply],
         refused: Callable[[Command], None],
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._key, self._obey, self._refused = key, obey, refused
+        self._key, self._obey, self._refused, self._clock = key, obey, refused, clock
         self._context = context or zmq.Context()
         self._owns_context = context is None
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
@@ -158,6 +175,9 @@ class CommandPort:
         if not same_key(command.key, self._key):
             self._refused(command)
             return Reply(False, "refused: wrong key")
+        age = self._clock() - command.at
+        if age > ANSWER_S and command.action not in TO_REST:
+            return Reply(False, f"it came {age:.0f} s late; give it again if you still want it")
         return self._obey(command)
 
     def close(self) -> None:
@@ -172,7 +192,7 @@ class CommandPort:
 
 
 class CommandClient:
-    """The side that asks. Neither `send` nor `replies` blocks.
+    """The side that asks. What nobody is there to take is not sent, rather than kept.
 
     Parameters
     ----------
@@ -180,34 +200,62 @@ class CommandClient:
         Of the relay, or of the session on this machine.
     context : zmq.Context, optional
         Shared context.
+    run : str
+        The run that commands are meant for; may be changed.
+    clock : callable
+        Monotonic time of this machine, s.
     """
 
-    def __init__(self, address: str, context: zmq.Context[zmq.Socket[bytes]] | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        run: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.run, self._clock = run, clock
         self._context = context or zmq.Context()
         self._owns_context = context is None
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.linger = 200
         self._socket.sndhwm = QUEUE_LENGTH
+        self._socket.immediate = True  # no queue for a session that is not there
         self._socket.connect(address)
         self._number = 0
+        self._awaited: dict[int, float] = {}
 
     def send(self, command: Command) -> int:
-        """Send a command; its reply carries the number that is returned (0: not sent)."""
+        """Send a command; its reply carries the number that is returned (0: not sent).
+
+        Waits a moment (`CONNECT_MS`) where there is no connection.
+        """
+        command.run, command.at = command.run or self.run, self._clock()
         self._number += 1
         try:
+            self._socket.poll(CONNECT_MS, zmq.POLLOUT)
             number = self._number.to_bytes(8, "little")
             self._socket.send_multipart([number, b"", encode(command)], zmq.NOBLOCK)
         except zmq.Again:
             return 0
+        self._awaited[self._number] = command.at + ANSWER_S
         return self._number
 
     def replies(self) -> list[tuple[int, Reply]]:
-        """What has been answered since the last call, with the commands' numbers."""
+        """What has been answered since the last call, with the commands' numbers.
+
+        A command without an answer is answered here, once, after `ANSWER_S`.
+        """
         found = []
         while self._socket.poll(0):
-            number, *_, frame = self._socket.recv_multipart()
+            frames = self._socket.recv_multipart()
+            number = int.from_bytes(frames[0], "little")
             with contextlib.suppress(msgspec.MsgspecError):
-                found.append((int.from_bytes(number, "little"), decode_reply(frame)))
+                found.append((number, decode_reply(frames[-1])))
+                self._awaited.pop(number, None)
+        now = self._clock()
+        for number in [n for n, until in self._awaited.items() if now >= until]:
+            del self._awaited[number]
+            found.append((number, Reply(False, f"no answer within {ANSWER_S:g} s")))
         return found
 
     def ask(self, command: Command, timeout_s: float = 2.0) -> Reply:

@@ -70,6 +70,8 @@ class Monitoring:
         Whether the web page is wanted.
     key : str
         The session's own key, for the processes that it starts.
+    run : str
+        Tells this run from every other; a command names the one that it is meant for.
     token : str
         What opens the commands for operators; empty where the session file allows none.
     """
@@ -78,6 +80,7 @@ class Monitoring:
     web: bool
     local: LocalAddresses = field(default_factory=LocalAddresses)
     key: str = field(default_factory=lambda: secrets.token_hex(16))
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
     token: str = ""
 
     def __post_init__(self) -> None:
@@ -101,7 +104,7 @@ class Monitoring:
             lines.append(f"telemetry: {self.table.listen}")
         if self.table.foxglove is not None:
             lines.append(f"foxglove: ws://{self.table.foxglove}")
-        if self.wanted and self.token and TOKEN_VARIABLE not in os.environ:
+        if self.wanted and self.token and not os.environ.get(TOKEN_VARIABLE):
             lines.append(f"token for {', '.join(self.table.control)}: {self.token}")
         return lines
 
@@ -122,6 +125,7 @@ class Monitoring:
             token=self.token,
             head=Head(
                 session=tables.session.name,
+                run=self.run,
                 duration=tables.session.duration,
                 rate=table.rate,
                 topology=topology(tables),

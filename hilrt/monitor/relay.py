@@ -19,7 +19,15 @@ import zmq
 
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
-from hilrt.monitor.commands import MAX_FRAME, Command, Reply, decode_command, encode, same_key
+from hilrt.monitor.commands import (
+    MAX_FRAME,
+    TO_REST,
+    Command,
+    Reply,
+    decode_command,
+    encode,
+    same_key,
+)
 from hilrt.monitor.stream import Head
 
 SETTINGS_VARIABLE = "HILRT_RELAY"
@@ -31,6 +39,7 @@ LINGER_MS = 300
 COMMANDS_PER_S = 20
 #: How often a refused command is told to the session, s.
 REFUSAL_PERIOD_S = 5.0
+WRONG_TOKEN = "refused: wrong token"
 #: Requests whose answers are awaited.
 MAX_OPEN = 256
 
@@ -52,6 +61,22 @@ class Settings(msgspec.Struct, kw_only=True):
     key: str = ""
     token: str = ""
     head: Head
+
+
+class Allowance:
+    """How often something may happen: `COMMANDS_PER_S`, and as many at once after a pause."""
+
+    def __init__(self) -> None:
+        self._left, self._at = float(COMMANDS_PER_S), time.monotonic()
+
+    def take(self, now: float) -> bool:
+        """Whether it may happen once more at `now` [s, monotonic]."""
+        self._left = min(COMMANDS_PER_S, self._left + (now - self._at) * COMMANDS_PER_S)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
 
 
 class Relay:
@@ -81,8 +106,12 @@ class Relay:
         self.broadcast = Broadcast(head)
         self._open_requests: dict[bytes, tuple[list[bytes], Command]] = {}
         self._serial = 0
-        self._allowance = float(COMMANDS_PER_S)
-        self._allowed_at = self._refused_at = time.monotonic()
+        # What brings benches to rest is not kept waiting by other commands.
+        self._allowances = {kind: Allowance() for kind in (*TO_REST, "")}
+        self._wrong_answers = Allowance()
+        self._wrong = 0  # wrong tokens that the session has not been told of
+        self._newest_wrong = Command(action="mark")
+        self._tell_at = time.monotonic()
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
@@ -116,6 +145,7 @@ class Relay:
                 if socket in ready:
                     handle()
             self.broadcast.tick(time.monotonic())
+            self.tell_wrong(time.monotonic())
             self._flush()
         self._context.destroy(linger=LINGER_MS)
 
@@ -142,7 +172,12 @@ class Relay:
         except msgspec.MsgspecError as error:
             self._answer(frames, Reply(False, f"not a command: {error}"))
             return
-        problem = self.refusal(command, time.monotonic())
+        now = time.monotonic()
+        problem = self.refusal(command, now)
+        if problem == WRONG_TOKEN:  # guesses beyond a few are not worth an answer
+            self._wrong, self._newest_wrong = self._wrong + 1, command
+            if not self._wrong_answers.take(now):
+                return
         if problem:
             self._answer(frames, Reply(False, problem))
             return
@@ -150,33 +185,31 @@ class Relay:
 
     def refusal(self, command: Command, now: float) -> str:
         """Why a command is not passed on; empty if it is."""
-        if not self._take_allowance(now):
-            return "refused: too many commands; try again in a second"
         control = self._settings.head.control
         if not control:
             return "refused: this session is read-only ([monitor] control in its file)"
         if not same_key(command.key, self._settings.token):
-            self._tell_refusal(command, now)
-            return "refused: wrong token"
+            return WRONG_TOKEN
+        if command.run != self._settings.head.run:
+            return "refused: it is meant for another session than the one that runs now"
         if command.action not in control:
             return f"refused: {command.action} is not allowed here; allowed: {', '.join(control)}"
+        kind = command.action if command.action in TO_REST else ""
+        if not self._allowances[kind].take(now):
+            return "refused: too many commands; try again in a second"
         return ""
 
-    def _take_allowance(self, now: float) -> bool:
-        gained = (now - self._allowed_at) * COMMANDS_PER_S
-        self._allowance = min(COMMANDS_PER_S, self._allowance + gained)
-        self._allowed_at = now
-        if self._allowance < 1.0:
-            return False
-        self._allowance -= 1.0
-        return True
-
-    def _tell_refusal(self, command: Command, now: float) -> None:
-        """Somebody tries tokens: the log should know, though not of every try."""
-        if now >= self._refused_at:
-            self._refused_at = now + REFUSAL_PERIOD_S
-            text = f"refused to {command.action}: wrong token"
-            self._pass_on([], Command(action="mark", who=command.who, text=text))
+    def tell_wrong(self, now: float) -> None:
+        """Somebody tries tokens: the log should know, though not of every try by itself."""
+        if not self._wrong or now < self._tell_at:
+            return
+        self._tell_at = now + REFUSAL_PERIOD_S
+        newest, count = self._newest_wrong, self._wrong
+        many = f"{count:,} commands" if count > 1 else "a command"
+        text = f"{many} with a wrong token refused; newest: {newest.action}"
+        text += f", from somebody who gave the name {newest.who!r}, which proves nothing"
+        self._wrong = 0
+        self._pass_on([], Command(action="refused", who="relay", text=text))
 
     def _pass_on(self, envelope: list[bytes], command: Command) -> None:
         if len(self._open_requests) >= MAX_OPEN:
@@ -184,7 +217,7 @@ class Relay:
         self._serial += 1
         number = self._serial.to_bytes(8, "little")
         self._open_requests[number] = (envelope, command)
-        command.key = self._settings.key
+        command.key, command.at = self._settings.key, time.monotonic()
         try:
             self._master.send_multipart([number, encode(command)], zmq.NOBLOCK)
         except zmq.Again:

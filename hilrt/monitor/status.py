@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from hilrt.clock import monotonic_ns
@@ -20,14 +21,18 @@ if TYPE_CHECKING:
     from hilrt.step_state import StepInput
 
 PERIOD_NS = 200_000_000
+#: How often a session whose loop does not run says that it is there, s.
+ALIVE_S = 0.5
 
 
 class StatusPublisher:
     """Publishes a `Status` every `PERIOD_NS` of wall time; nothing without a telemetry socket."""
 
-    def __init__(self, telemetry: Telemetry | None, session: str, duration: float) -> None:
+    def __init__(
+        self, telemetry: Telemetry | None, session: str, duration: float, run: str = ""
+    ) -> None:
         self.telemetry = telemetry
-        self.session = session
+        self.session, self.run = session, run
         self.duration = duration
         self.state = "CONFIGURED"
         self._next_ns = 0
@@ -38,10 +43,21 @@ class StatusPublisher:
         """Publish a change of the session's state at once."""
         self.state = state
         self._announced = Status(
-            session=self.session, state=state, duration=self.duration, message=message
+            session=self.session,
+            run=self.run,
+            state=state,
+            duration=self.duration,
+            message=message,
         )
         if self.telemetry is not None:
             self.telemetry.publish(self._announced)
+
+    async def keep_alive(self) -> None:
+        """Until cancelled: while no loop runs, watchers still hear that the session is there."""
+        while True:
+            await asyncio.sleep(ALIVE_S)
+            if monotonic_ns() >= self._next_ns + PERIOD_NS:
+                self.repeat()
 
     def repeat(self) -> None:
         """Tell again what was announced last: a session that waits is still there."""
@@ -72,6 +88,7 @@ class StatusPublisher:
         lateness = progress.lateness.quantiles() if master.clock is not None else None
         return Status(
             session=self.session,
+            run=self.run,
             state=self.state,
             t=given.t,
             duration=self.duration,

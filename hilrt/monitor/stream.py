@@ -64,10 +64,11 @@ class Head(msgspec.Struct, kw_only=True):
     `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
     messages per second on topic ``signals``; `control` are the commands that a token opens,
     `adjustable` what ``adjust`` may set with its bounds, and `commands` the port where they are
-    taken (0: nowhere).
+    taken (0: nowhere). `run` tells this run of the session from every other.
     """
 
     session: str
+    run: str = ""
     epoch_ns: int = 0
     duration: float = 0.0
     rate: float = 0.0

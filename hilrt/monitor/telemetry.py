@@ -51,11 +51,13 @@ class Status(msgspec.Struct, kw_only=True):
 
     `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
     `shadow`: corrections are computed and not applied. Without `values` it announces a change of
-    state: watchers keep showing the rest as it was.
+    state: watchers keep showing the rest as it was. `run` tells this run of the session from every
+    other.
     """
 
     session: str
     state: str
+    run: str = ""
     t: float = 0.0
     duration: float = 0.0
     tick: int = 0

@@ -47,7 +47,10 @@ class Viewer:
     missed : int
         Messages that this viewer did not take in time, and that were dropped for it.
     heard_at : float
-        When the session was last heard, s.
+        When the session itself was last heard, s. What the relay repeats on its own does not count.
+    run : str
+        Which run of a session this is; it changes when the next one starts, and the rest begins
+        empty.
     on_signals, on_full : callable, optional
         Told of every message of signals.
     on_event : callable, optional
@@ -65,6 +68,7 @@ class Viewer:
         self.head: Head | None = None
         self.status: Status | None = None
         self.events: OrderedDict[int, Happening] = OrderedDict()
+        self.run = ""
         self.missed = 0
         self.received = 0
         self.on_signals: Callable[[Signals], None] | None = None
@@ -88,6 +92,7 @@ class Viewer:
             self._context.destroy(linger=0)
             raise
         self._client: CommandClient | None = None
+        self.client()
 
     @property
     def silent(self) -> bool:
@@ -115,9 +120,7 @@ class Viewer:
         while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
             self._message(self._socket.recv_multipart())
             count += 1
-        if count:
-            self.heard_at = self._clock()
-            self.received += count
+        self.received += count
         return count
 
     def want_full(self, name: str) -> None:
@@ -142,7 +145,7 @@ class Viewer:
             if not address and self.head is not None and self.head.commands:
                 address = f"{self._telemetry.rpartition(':')[0]}:{self.head.commands}"
             if address:
-                self._client = CommandClient(address, self._context)
+                self._client = CommandClient(address, self._context, run=self.run)
         return self._client
 
     def close(self) -> None:
@@ -160,17 +163,34 @@ class Viewer:
         except (IndexError, msgspec.MsgspecError):
             return
         if isinstance(message, Head):
+            self._follow(message.run)
             self.head = message
+            self.client()  # is connected by the time that somebody presses a key
         elif isinstance(message, Happening):
             self._take_event(message)
         elif isinstance(message, Signals):
+            self.heard_at = self._clock()
             self._count_gap(frames[0], message.number)
             if self.on_signals is not None:
                 self.on_signals(message)
         elif isinstance(message, Full) and message.name in self._wanted:
+            self.heard_at = self._clock()
             self._count_gap(frames[0], message.number)
             if self.on_full is not None:
                 self.on_full(message)
+
+    def _follow(self, run: str) -> None:
+        """Another session than before begins with an empty picture."""
+        if not run or run == self.run:
+            return
+        if self.run:
+            self.head, self.status = None, None
+            self.events.clear()
+            self._flags.clear()
+            self._numbers.clear()
+        self.run = run
+        if self._client is not None:
+            self._client.run = run
 
     def _count_gap(self, topic: bytes, number: int) -> None:
         before = self._numbers.get(topic, number - 1)
@@ -178,6 +198,8 @@ class Viewer:
         self._numbers[topic] = number
 
     def _take_status(self, status: Status) -> None:
+        self._follow(status.run)
+        self.heard_at = self._clock()
         self.status = merged(self.status, status)
         if status.values:
             # Of two sources the newer one counts: an event may be ahead of the status.
@@ -205,6 +227,6 @@ class Viewer:
 
 def merged(before: Status | None, now: Status) -> Status:
     """An announcement changes the state and the message of what was shown before."""
-    if before is None or now.values:
+    if before is None or now.values or now.run != before.run:
         return now
     return msgspec.structs.replace(before, state=now.state, message=now.message)

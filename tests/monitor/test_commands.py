@@ -4,11 +4,13 @@ import asyncio
 
 import msgspec
 import pytest
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt.monitor.commands import (
     ACTIONS,
+    ANSWER_S,
     MAX_TEXT,
     MAX_WHO,
     Command,
@@ -74,6 +76,59 @@ async def test_port_obeys_the_key_alone():
     assert [command.action for command in refused] == ["stop"]
     assert obeyed == ["safe", *["mark"] * 20]
     assert [number for number, _ in answered] == numbers
+
+
+async def test_late_commands_are_dropped_unless_they_bring_to_rest():
+    obeyed, now = [], 100.0
+
+    def obey(command):
+        obeyed.append(command.action)
+        return Reply(True)
+
+    port = CommandPort("tcp://127.0.0.1:*", "key", obey, obeyed.append, clock=lambda: now)
+    replies = [
+        port._answer(encode(Command(action=action, key="key", at=now - age)))
+        for action, age in (
+            ("arm", ANSWER_S - 0.1),
+            ("arm", ANSWER_S + 0.1),
+            ("stop", 60.0),
+        )
+    ]
+    port.close()
+    assert [reply.ok for reply in replies] == [True, False, True]
+    assert obeyed == ["arm", "stop"]
+
+
+def test_command_is_not_kept_for_a_session_that_comes_later(unused_tcp_port):
+    client = CommandClient(f"tcp://127.0.0.1:{unused_tcp_port}")
+    context = zmq.Context()
+    later = context.socket(zmq.ROUTER)
+    try:
+        assert client.send(Command(action="stop")) == 0
+        later.bind(f"tcp://127.0.0.1:{unused_tcp_port}")
+        assert later.poll(500) == 0
+    finally:
+        client.close()
+        context.destroy(linger=0)
+
+
+def test_command_without_an_answer_is_answered_once_in_time():
+    context, now = zmq.Context(), [5.0]
+    silent = context.socket(zmq.ROUTER)
+    port = silent.bind_to_random_port("tcp://127.0.0.1")
+    client = CommandClient(f"tcp://127.0.0.1:{port}", run="r", clock=lambda: now[0])
+    try:
+        number = client.send(Command(action="stop"))
+        assert silent.poll(5000)
+        sent = decode_command(silent.recv_multipart()[-1])
+        assert (sent.run, sent.at) == ("r", 5.0)
+        assert client.replies() == []
+        now[0] += ANSWER_S
+        assert client.replies() == [(number, Reply(False, f"no answer within {ANSWER_S:g} s"))]
+        assert client.replies() == []
+    finally:
+        client.close()
+        context.destroy(linger=0)
 
 
 def test_nobody_there_is_an_answer_in_time():

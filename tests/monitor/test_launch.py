@@ -69,6 +69,8 @@ def test_token_is_given_or_made_up_and_then_told(monitoring, monkeypatch):
     first, second = (monitoring(web=True, control=["stop"]) for _ in range(2))
     assert first.token != second.token
     assert first.hints()[-1] == f"token for stop: {first.token}"
+    monkeypatch.setenv(TOKEN_VARIABLE, "")  # as good as not set
+    assert monitoring(web=True, control=["stop"]).hints()[-1].startswith("token for stop: ")
     monkeypatch.setenv(TOKEN_VARIABLE, "mine")
     given = monitoring(web=True, control=["stop"])
     assert given.token == "mine"

@@ -110,8 +110,9 @@ def test_wrong_token_is_refused_and_told(bench):
     reply = bench.client.ask(Command(action="mark", who="Eve", key="guess"))
     assert reply == Reply(False, "refused: wrong token")
     told = bench.obey_one(Reply(True))
-    assert (told.action, told.who) == ("mark", "Eve")
+    assert (told.action, told.who) == ("refused", "relay")  # the name is not taken for true
     assert "wrong token" in told.text
+    assert "who gave the name 'Eve'" in told.text
 
 
 def test_other_actions_and_read_only_sessions(bench):
@@ -128,6 +129,58 @@ def test_flood_is_bounded(bench):
     passed = sum(not bench.relay.refusal(mark, now) for _ in range(500))
     assert passed <= COMMANDS_PER_S + 1
     assert bench.relay.refusal(mark, now + 1.0) == ""
+
+
+def test_wrong_tokens_take_nothing_from_who_knows_the_right_one(bench):
+    now = time.monotonic()
+    bench.settings.head.control = ["mark", "safe", "stop"]
+    guess, mark = Command(action="stop", key="guess"), Command(action="mark", key="token")
+    for _ in range(1000):
+        assert bench.relay.refusal(guess, now) == "refused: wrong token"
+    assert bench.relay.refusal(mark, now) == ""
+
+
+def test_other_commands_do_not_keep_a_stop_waiting(bench):
+    now = time.monotonic()
+    bench.settings.head.control = ["mark", "safe", "stop"]
+    while not bench.relay.refusal(Command(action="mark", key="token"), now):
+        pass
+    for action in ("stop", "safe"):
+        assert bench.relay.refusal(Command(action=action, key="token"), now) == ""
+
+
+def test_many_wrong_tokens_are_told_as_one_number(bench):
+    for _ in range(300):
+        bench.client.send(Command(action="stop", who="Eve", key="guess"))
+    bench.obey_one(Reply(True))
+    bench.relay._tell_at = 0.0
+    many = bench.obey_one(Reply(True)).text
+    assert int(many.partition(" ")[0]) > 100
+    assert bench.master.poll(50) == 0
+
+
+def test_command_for_another_run_is_refused(bench):
+    bench.settings.head.run = "second"
+    bench.settings.head.control = ["stop"]
+    now = time.monotonic()
+    for run, problem in (("first", "another session"), ("", "another session"), ("second", "")):
+        refused = bench.relay.refusal(Command(action="stop", key="token", run=run), now)
+        assert problem in refused
+        assert bool(refused) == bool(problem)
+
+
+def test_what_the_relay_repeats_is_no_life_of_the_session(bench):
+    """The head comes every two seconds, even while the master is frozen."""
+    bench.viewer.heard_at = -1e9
+    heads, taken = [], bench.viewer._message
+    bench.viewer._message = lambda frames: (heads.append(frames[0]), taken(frames))
+    bench.until(lambda: heads.count(b"head") > 1)
+    assert bench.viewer.silent
+    bench.until(
+        lambda: (
+            bench.status.publish(Status(session="s", state="RUNNING")) or not bench.viewer.silent
+        )
+    )
 
 
 def test_subscriber_that_never_reads_harms_nobody(bench):

@@ -1,5 +1,7 @@
 """What the master tells of itself, and how often."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -68,3 +70,20 @@ def test_announcement_is_repeated_until_the_next(master):
     publisher.repeat()
     told = publisher.telemetry.statuses
     assert [(one.state, one.message) for one in told] == 2 * [("CONNECTED", "waiting for engine")]
+
+
+async def test_session_whose_loop_does_not_run_says_that_it_is_there(master, monkeypatch):
+    monkeypatch.setattr(status, "ALIVE_S", 0.0)
+    publisher, told = master.publisher, master.publisher.telemetry.statuses
+    publisher.announce("FAULT", "bench gone")
+    alive = asyncio.ensure_future(publisher.keep_alive())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(told) > 3
+    publisher._next_ns = 2 * EPOCH  # the loop publishes
+    had = len(told)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    alive.cancel()
+    assert len(told) == had
+    assert {(one.state, one.message) for one in told} == {("FAULT", "bench gone")}

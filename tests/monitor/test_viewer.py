@@ -3,7 +3,7 @@
 import pytest
 
 from hilrt.monitor import stream
-from hilrt.monitor.stream import Full, Happening, Signals, binary, encode
+from hilrt.monitor.stream import Full, Happening, Head, Signals, binary, encode
 from hilrt.monitor.telemetry import Flag, Status
 from hilrt.monitor.telemetry import encode as encode_status
 from hilrt.monitor.viewer import SILENCE_S, Viewer
@@ -94,6 +94,33 @@ def test_silence(viewer):
     assert not viewer.silent
     viewer._clock.now = SILENCE_S + 0.1
     assert viewer.silent
+
+
+def test_only_what_the_session_itself_says_counts_as_life(viewer):
+    viewer._clock.now = SILENCE_S + 0.1
+    viewer._message([stream.HEAD, encode(Head(session="s"))])  # the relay repeats it
+    viewer._message(event(1, 0.0, "hello"))
+    assert viewer.silent
+    viewer._message(status(1.0))
+    assert not viewer.silent
+
+
+@pytest.mark.parametrize("first_word", ["head", "status"])
+def test_another_session_begins_with_an_empty_picture(viewer, first_word):
+    old = Status(session="old", run="1", state="RUNNING", t=623.7, values={"a": 1.0}, flags=[FLAG])
+    new = Status(session="new", run="2", state="INITIALIZED")
+    viewer._message([stream.HEAD, encode(Head(session="old", run="1", commands=9))])
+    viewer._message([stream.STATUS, encode_status(old)])
+    viewer._message(event(7, 600.0, "hello"))
+    assert (viewer.run, viewer.client().run) == ("1", "1")
+    if first_word == "head":
+        viewer._message([stream.HEAD, encode(Head(session="new", run="2"))])
+        assert viewer.status is None
+    else:
+        viewer._message([stream.STATUS, encode_status(new)])
+        assert viewer.status == new
+    assert (viewer.run, viewer.client().run) == ("2", "2")
+    assert (viewer.flags, list(viewer.events)) == ([], [])
 
 
 @pytest.mark.parametrize("frames", [[], [b"status"], [b"signals", b"\xc1"], [b"other", b"x"]])
