@@ -6,7 +6,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from cantools.database.can import Database, Message, Signal
@@ -14,6 +15,7 @@ from cantools.database.utils import start_bit
 
 from hilrt.errors import ConfigError
 from hilrt_adapters.can import find_signal, representable
+from hilrt_adapters.can_frame import can_id_of
 
 #: Stands where a person has to decide; `hilrt check` names every one that is left.
 CHOOSE = '"choose"'
@@ -27,7 +29,11 @@ class PortLines:
     """Lines about messages and their signals, each port with a name of its own."""
 
     def __init__(self, base: Database) -> None:
-        self._base = base
+        self._defects = {
+            (message, signal.name): _defect(rivals, message, signal)
+            for message, rivals in _rivals(base.messages)
+            for signal in message.signals
+        }
         self._taken: dict[str, set[str]] = {"input": set(), "output": set()}
 
     def outputs(self, message: Message) -> list[Signal]:
@@ -37,7 +43,7 @@ class PortLines:
             for signal in message.signals
             if not signal.multiplexer_signal
             and not _guard(signal)
-            and not self._defect(message, signal)
+            and not self._defects[message, signal.name]
         ]
 
     def inputs(self, message: Message) -> list[Signal]:
@@ -47,7 +53,7 @@ class PortLines:
             for signal in message.signals
             if not signal.is_multiplexer
             and not _guard(signal)
-            and not self._defect(message, signal)
+            and not self._defects[message, signal.name]
         ]
 
     def enable(self, sent: Iterable[Message], measured: Iterable[Message]) -> list[str]:
@@ -81,7 +87,7 @@ class PortLines:
         for signal in message.signals:
             notes = [signal.unit, _meanings(signal)]
             if signal not in plain:
-                notes.append(self._defect(message, signal) or _why_no_output(signal))
+                notes.append(self._defects[message, signal.name] or _why_no_output(signal))
             mark = off if signal in plain else "# "
             ref = toml_string(f"{message.name}.{signal.name}")
             lines.append(
@@ -105,7 +111,7 @@ class PortLines:
                 lines.append(remark(f"{signal.name} is the enable request, see above"))
             elif signal in driven:
                 continue
-            elif defect := self._defect(message, signal):
+            elif defect := self._defects[message, signal.name]:
                 lines.append(remark(f"{signal.name} is not sent: {defect}"))
             elif signal.is_multiplexer:
                 lines.append(remark(f"{signal.name} is set by the gateway: the multiplexer"))
@@ -140,14 +146,6 @@ class PortLines:
             '# realised = "…"  # the output that measures what the bench made of it',
         ]
 
-    def _defect(self, message: Message, signal: Signal) -> str:
-        """What `hilrt check` would say against the signal; empty if nothing."""
-        try:
-            find_signal(self._base, f"{message.name}.{signal.name}", "signal")
-        except ConfigError as error:
-            return str(error).partition(": ")[2]
-        return ""
-
     def _name(self, message: Message, signal: Signal, kind: str) -> str:
         """A port's name: the signal's, with the message's where that is taken, and a number."""
         taken = self._taken[kind]
@@ -163,6 +161,29 @@ class PortLines:
 
 
 # ---- signals -------------------------------------------------------------------------------------
+
+
+def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
+    """Every message in a database with those alone that could be taken for it.
+
+    Looking at all messages for every signal takes minutes with the database of a whole vehicle.
+    """
+    like: dict[object, list[Message]] = defaultdict(list)
+    for message in messages:
+        like[message.name].append(message)
+        like[can_id_of(message)].append(message)
+    for message in messages:
+        rivals = dict.fromkeys([*like[message.name], *like[can_id_of(message)]])
+        yield message, Database(list(rivals), strict=False)
+
+
+def _defect(rivals: Database, message: Message, signal: Signal) -> str:
+    """What `hilrt check` would say against the signal; empty if nothing."""
+    try:
+        find_signal(rivals, f"{message.name}.{signal.name}", "signal")
+    except ConfigError as error:
+        return str(error).partition(": ")[2]
+    return ""
 
 
 def _guard(signal: Signal) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from hilrt.can.generate import CHOOSE, choices, generate
 from hilrt.check import check_file
+from hilrt.cli_can import can_app
 from hilrt.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -182,6 +184,13 @@ def test_message_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert "# Empty (0x203): it has no signals" in text
 
 
+def test_messages_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    twins = FAST.replace("512 Fast", "600 One") + FAST.replace("512 Fast", "600 Two")
+    text, bench = bench_of(tmp_path, HEADER + COMMAND + FAST + twins)
+    assert list(bench["outputs"].values()) == ["Fast.Torque"]
+    assert "messages One and Two have the same identifier 0x258" in text
+
+
 # ---- signals -----------------------------------------------------------------------------------
 
 
@@ -276,6 +285,23 @@ def test_names_become_ports_of_their_own(tmp_path: Path) -> None:
 
 
 # ---- the command -------------------------------------------------------------------------------
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    words = ["generate", str(tmp_path / "none" / "rig.toml"), "--database", str(DATABASE)]
+    result = CliRunner().invoke(can_app, words)
+    assert isinstance(result.exception, ConfigError)
+    assert "No such file or directory; make its folder first" in str(result.exception)
+
+
+def test_options_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "rig.dbc").write_text(HEADER + COMMAND + FAST + PLC)
+    path = tmp_path / "rig.toml"
+    words = ["generate", str(path), "--database", str(tmp_path / "rig.dbc")]
+    words += ["--bench", "Rig", "--bench", "PLC", "--send", "Cmd"]
+    result = CliRunner().invoke(can_app, words, catch_exceptions=False)
+    assert "5 choices to make" in result.output
+    assert "The bench is Rig, PLC (--bench)" in path.read_text(encoding="utf-8")
 
 
 def test_empty_database(tmp_path: Path) -> None:
