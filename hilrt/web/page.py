@@ -1,4 +1,4 @@
-"""One client's page: Bokeh models, what updates them, and what its buttons do."""
+"""One client's page: Bokeh models, and what updates them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from bokeh.models.callbacks import CustomJS
 from bokeh.models.css import InlineStyleSheet
 from bokeh.models.filters import AllIndices
 from bokeh.models.sources import ColumnDataSource
-from bokeh.models.widgets.buttons import Button, Toggle
+from bokeh.models.widgets.buttons import Toggle
 from bokeh.models.widgets.groups import RadioButtonGroup
-from bokeh.models.widgets.inputs import MultiChoice, PasswordInput, Select, Spinner, TextInput
+from bokeh.models.widgets.inputs import MultiChoice
 from bokeh.models.widgets.markups import Div
 from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
 from bokeh.resources import Resources
 from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
-from hilrt.monitor.commands import Action, Command, Reply
 from hilrt.web import panels
+from hilrt.web.control import Control, make_button
 from hilrt.web.graph import graph_svg
+from hilrt.web.models import change
 from hilrt.web.plots import Plots, Timing
 from hilrt.web.source import Source
 
@@ -50,7 +51,6 @@ ECHO_S = 1.0
 #: Every that many updates the slower parts of the page are looked at.
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
-CONFIRM_S = 3.0
 FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
 
@@ -89,8 +89,7 @@ class Page:
         self.timing: Timing | None = None
         self.names: list[Any] = []
         self._turn = 0
-        self._released = self._ready = False
-        self._stop_until = 0.0
+        self._ready = False
         self._shown: dict[str, object] = {}
         roots = self._build()
         self._update()
@@ -136,7 +135,9 @@ class Page:
         self.parts = {name: self._div(name) for name in ("lamp", "state", "values", "bonds",
                                                          "peers", "graph", "answer")}  # fmt: skip
         self.timing_area = column(sizing_mode="stretch_width", name="timing")
-        areas = [self._plot_area(), self.timing_area, self._events(), self._controls()]
+        show = partial(self._show, "answer")
+        self.control = Control(self.document, self.source, self.sheet, show)
+        areas = [self._plot_area(), self.timing_area, self._events(), self.control.area]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         style = (FOLDER / "page.css").read_text(encoding="utf-8")
@@ -214,40 +215,11 @@ class Page:
         )
         self.alarms_only = Toggle(label="open alarms only", stylesheets=[self.sheet], width=150)
         self.alarms_only.on_change("active", lambda attr, old, new: self._show_events())
-        acknowledge = self._button("Acknowledge selected", "acknowledge", self._acknowledge)
+        acknowledge = make_button(
+            "Acknowledge selected", "acknowledge", self._acknowledge, sheets=[self.sheet]
+        )
         tools = row(self.alarms_only, acknowledge)
         return column(tools, self.table, sizing_mode="stretch_width", name="events")
-
-    def _controls(self) -> Any:
-        sheet: list[Any] = [self.sheet]
-        self.who = TextInput(title="your name", name="who", stylesheets=sheet, width=150)
-        self.token = PasswordInput(title="token", name="token", stylesheets=sheet, width=150)
-        self.note = TextInput(
-            title="note", name="note", stylesheets=sheet, sizing_mode="stretch_width"
-        )
-        self.stop = self._button("■ Stop", "stop", self._stop, "danger")
-        self.shadow = self._button("Shadow on", "shadow", self._shadow)
-        self.buttons = {
-            "arm": self._button("▶ Arm", "arm", partial(self._command, "arm"), "primary"),
-            "safe": self._button("▼ Safe", "safe", partial(self._command, "safe"), "warning"),
-            "stop": self.stop,
-            "shadow": self.shadow,
-            "mark": self._button("✎ Note", "mark", self._mark),
-        }
-        self.what: Any = Select(title="adjust", stylesheets=sheet, width=230, visible=False)
-        self.value = Spinner(title="to", step=0.01, stylesheets=sheet, width=110, visible=False)
-        self.buttons["adjust"] = self._button("Set", "adjust", self._adjust)
-        top = row(self.who, self.token, sizing_mode="stretch_width")
-        actions = row(*(self.buttons[key] for key in ("arm", "safe", "stop", "shadow")))
-        notes = row(self.note, self.buttons["mark"], sizing_mode="stretch_width")
-        adjust = row(self.what, self.value, self.buttons["adjust"])
-        return column(top, actions, notes, adjust, sizing_mode="stretch_width", name="control")
-
-    def _button(self, label: str, name: str, act: Any, kind: Any = "default") -> Button:
-        sheets: list[Any] = [self.sheet]
-        button = Button(label=label, name=name, button_type=kind, stylesheets=sheets, align="end")
-        button.on_click(act)
-        return button
 
     # -- what changes -----------------------------------------------------------------------------
 
@@ -257,8 +229,7 @@ class Page:
         self._show("lamp", panels.lamp_html(self.viewer))
         self._show("state", panels.state_html(self.viewer))
         self.plots.update()
-        if time.monotonic() > self._stop_until:
-            self._set(self.stop, label="■ Stop")
+        self.control.update()
         if self._turn % SLOW != 1:
             return
         status, head = self.viewer.status, self.viewer.head
@@ -267,21 +238,12 @@ class Page:
         self._show("peers", panels.peers_html(self.viewer))
         if head is not None:
             self._show("graph", graph_svg(head.topology, self.viewer.flags))
-        shadow = status is not None and status.shadow
-        self._set(self.shadow, label="Shadow off" if shadow else "Shadow on")
         self._show_events()
         if self.timing is not None:
             self.timing.update()
 
     def _show(self, name: str, html: str) -> None:
-        self._set(self.parts[name], text=html)
-
-    @staticmethod
-    def _set(model: Any, **values: Any) -> None:
-        """Change what differs: the rest need not travel."""
-        changed = {key: value for key, value in values.items() if getattr(model, key) != value}
-        if changed:
-            model.update(**changed)
+        change(self.parts[name], text=html)
 
     def _follow_head(self) -> None:
         head = self.viewer.head
@@ -295,17 +257,6 @@ class Page:
             if self.choice.value == chosen:
                 self._choose()  # the same names of another session: nothing else would
             self.choice.value = chosen
-        allowed = set(head.control)
-        for action, button in self.buttons.items():
-            self._set(button, disabled=action not in allowed)
-        for model in (self.what, self.value, self.buttons["adjust"]):
-            self._set(model, visible="adjust" in allowed and bool(head.adjustable))
-        if self.what.options != list(head.adjustable):
-            self.what.options = list(head.adjustable)
-            self.what.value = next(iter(head.adjustable), "")
-        if not allowed:
-            self._show("answer", '<p class="soft">Read-only: the session file allows no control '
-                                 "([monitor] control).</p>")  # fmt: skip
 
     def _choose(self) -> None:
         if self.timing is None:
@@ -341,56 +292,14 @@ class Page:
         size = len(self.event_source.data["number"])
         return [i for i in self.event_source.selected.indices if i < size]
 
-    # -- commands ---------------------------------------------------------------------------------
-
-    def _command(self, action: Action, value: float = 0.0, text: str = "") -> None:
-        who = self.who.value_input or self.who.value or "page"
-        key = self.token.value_input or self.token.value
-        command = Command(action=action, who=who, value=value, text=text, key=key)
-        if not self.source.send(command, self._answer_later):
-            self._answered(Reply(False, "commands are not taken from here"))
-
-    def _answer_later(self, reply: Reply) -> None:
-        """The answer comes outside this client's turn; the browser may have gone by then."""
-        if not self._released:
-            self.document.add_next_tick_callback(partial(self._answered, reply))
-
-    def _answered(self, reply: Reply) -> None:
-        mark, kind = ("✓", "good") if reply.ok else ("✕", "unreliable")
-        html = f'<p class="answer {kind}" role="status">{mark} {panels.text(reply.text)}</p>'
-        self._show("answer", html)
-
-    def _stop(self) -> None:
-        if time.monotonic() < self._stop_until:
-            self._stop_until = 0.0
-            self._command("stop")
-            return
-        self._stop_until = time.monotonic() + CONFIRM_S
-        self.stop.label = "■ Stop: press again"
-
-    def _shadow(self) -> None:
-        status = self.viewer.status
-        self._command("shadow", value=0.0 if status is not None and status.shadow else 1.0)
-
-    def _mark(self) -> None:
-        self._command("mark", text=self.note.value_input or self.note.value)
-        self.note.value = ""
-
-    def _adjust(self) -> None:
-        if self.value.value is None:
-            self._answered(Reply(False, "give a number"))
-            return
-        self._command("adjust", value=float(self.value.value), text=str(self.what.value))
-
     def _acknowledge(self) -> None:
-        for i in self._selected():
-            number = int(self.event_source.data["number"][i])
-            text = str(self.event_source.data["text"][i])
-            self._command("acknowledge", value=number, text=text)
+        data = self.event_source.data
+        chosen = [(int(data["number"][i]), str(data["text"][i])) for i in self._selected()]
         self.event_source.selected.indices = []
+        self.control.acknowledge(chosen)
 
     def _release(self) -> None:
-        self._released = True
+        self.control.released = True
         self.plots.release()
 
 

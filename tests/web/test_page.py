@@ -199,16 +199,16 @@ def test_what_has_not_changed_does_not_travel(page):
 
 
 def click(page, name):
-    button = page.buttons[name]
+    button = page.control.buttons[name]
     button._trigger_event(ButtonClick(button))
 
 
 def test_buttons_send_who_and_token(page):
-    page.who.value, page.token.value = "Ada", "secret"
+    page.control.who.value, page.control.token.value = "Ada", "secret"
     click(page, "safe")
     (command,) = page.viewer.sent
     assert (command.action, command.who, command.key) == ("safe", "Ada", "secret")
-    page._answered(Reply(False, "refused: wrong token"))
+    page.control.answered(Reply(False, "refused: wrong token"))
     assert "✕ refused: wrong token" in page.parts["answer"].text
 
 
@@ -220,10 +220,10 @@ def test_stop_needs_a_second_press(page):
 
 
 def test_note_shadow_and_adjust(page):
-    page.note.value = "knock heard"
+    page.control.note.value = "knock heard"
     click(page, "mark")
     click(page, "shadow")
-    page.value.value = 0.05
+    page.control.value.value = 0.05
     click(page, "adjust")
     mark, shadow, adjust = page.viewer.sent
     assert (mark.action, mark.text) == ("mark", "knock heard")
@@ -254,12 +254,70 @@ def test_alarms_are_acknowledged_by_number(page):
     assert (command.action, command.value) == ("acknowledge", 7.0)
 
 
+def test_a_note_is_sent_once(page):
+    """The browser tells what is typed key by key, and the whole when the field is left."""
+    page.control.note.value_input = page.control.note.value = "knock heard"
+    click(page, "mark")
+    click(page, "mark")
+    assert [command.text for command in page.viewer.sent] == ["knock heard"]
+    assert "✕ write a note first" in page.parts["answer"].text
+    page.control.note.value_input = "again"
+    click(page, "mark")
+    assert page.viewer.sent[-1].text == "again"
+
+
+class Answers:
+    """A session that answers at once, as long as it does not get too many commands."""
+
+    def __init__(self, page, good):
+        self.page, self.good, self.numbers = page, good, []
+        page.source.send = self.send
+        page.document.add_next_tick_callback = lambda act: act()
+
+    def send(self, command, answered):
+        self.numbers.append(command.value)
+        ok = len(self.numbers) <= self.good
+        answered(Reply(ok, "yes" if ok else "refused: too many commands"))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("good", "said"),
+    [
+        (40, "✓ 40 of 40 acknowledged"),
+        (20, "✕ 20 of 40 acknowledged, then: refused: too many commands"),
+    ],
+)
+def test_all_that_is_selected_is_acknowledged_or_it_is_said(page, good, said):
+    for number in range(1, 41):
+        page.viewer.event(number)
+    turn(page)
+    session = Answers(page, good)
+    page.event_source.selected.indices = list(range(40))
+    page._acknowledge()
+    assert len(session.numbers) == 1  # others have commands, too
+    turn(page, times=20)
+    assert sorted(session.numbers) == list(range(41 - len(session.numbers), 41))
+    assert len(session.numbers) == min(40, good + 1)
+    assert said in page.parts["answer"].text
+
+
+def test_silence_is_not_taken_for_consent(page, monkeypatch):
+    page.viewer.event(1)
+    turn(page)
+    page.event_source.selected.indices = [0]
+    page._acknowledge()
+    monkeypatch.setattr("hilrt.web.control.ANSWER_S", -1.0)
+    page._update()
+    assert "✕ 0 of 1 acknowledged, then: no answer" in page.parts["answer"].text
+
+
 def test_read_only_session_offers_no_buttons():
     viewer = StillViewer(RUNNING, head=Head(session="s", signals=HEAD.signals))
     source = Source(viewer)
     source.poll()
     page = Page(Document(), source)
-    assert all(button.disabled for button in page.buttons.values())
+    assert all(button.disabled for button in page.control.buttons.values())
     assert "Read-only" in page.parts["answer"].text
     viewer.close()
 
