@@ -13,6 +13,7 @@ import typer.main
 from hilrt import cli, config, registry
 from hilrt.check import check_file
 from hilrt.journal import State
+from hilrt.keys import is_local
 from hilrt.reliability import CAUSES
 from hilrt.run import RunOptions
 from hilrt.session import run_session
@@ -306,6 +307,28 @@ def test_every_toml_snippet_is_toml():
     tables = [tomllib.loads(block) for _, block in snippets("toml")]
     assert len(tables) > 10
     assert all(tables)
+
+
+def test_no_toml_snippet_listens_where_the_check_would_refuse_it():
+    masters = {
+        name: tomllib.loads(block).get("master", {})
+        for name, block in snippets("toml")
+        if "listen" in block
+    }
+    assert masters
+    for name, master in masters.items():
+        local = is_local(master.get("listen", "tcp://127.0.0.1:*"))
+        assert local or "keys" in master or master.get("insecure"), name
+
+
+def test_the_curve_options_of_the_protocol_page_are_what_a_peer_sets():
+    text = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    options = dict(re.findall(r"^\| `ZMQ_CURVE_(\w+)` \| the key in `([\w.]+)`", text, flags=re.M))
+    assert options == {
+        "SERVERKEY": "master.pub",
+        "PUBLICKEY": "vehicle.pub",
+        "SECRETKEY": "vehicle.key",
+    }
 
 
 def test_every_python_snippet_compiles():
