@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -128,6 +129,7 @@ class Gateway:
         self._send_errors = 0
         self._malformed = 0
         self._error_kinds: set[str] = set()
+        self._written = ""
         self._answered_at = 0
         self._master_seen = clock()
         self.guardian.master_seen(self._master_seen)
@@ -292,7 +294,9 @@ class Gateway:
         if (self.terminated or orphan) and not self._ending:
             self._ending = True
             cause = "parent_died" if orphan else "terminated"
-            text = "the process that started the gateway is gone" if orphan else "SIGTERM"
+            text = "the process that started the gateway is gone"
+            if not orphan:  # yet: the kernel sends it when that process dies
+                text = f"SIGTERM, from somebody or because {text}"
             self.guardian.secure(now, cause, text, fault=orphan)
         if self.guardian.state in SILENT and now - self._master_seen > ABANDONED_S * NS:
             self._ending = True
@@ -404,6 +408,7 @@ class Gateway:
             self.peer.send(wire.Error(text=text))
 
     def _pass_on(self, notice: Notice) -> None:
+        self._write_down(notice)
         message: wire.Message
         match notice.kind:
             case "armed":
@@ -415,3 +420,13 @@ class Gateway:
             case _:
                 message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
         self.peer.send(message)
+
+    def _write_down(self, notice: Notice) -> None:
+        """In the process's own log, too: there may be no master left to tell."""
+        text = notice.text
+        if notice.kind == "secured":
+            text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
+        worth = notice.level != "info" or notice.kind in ("secured", "failed")
+        if worth and text != self._written:  # it may be repeated to a master that is late
+            self._written = text
+            print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

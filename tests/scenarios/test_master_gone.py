@@ -54,6 +54,9 @@ def test_master_is_killed(tmp_path: Path) -> None:
         assert log.t[-1] > 0.5 * A_WHILE
         assert np.isfinite(log["engine.speed_demand:sent"]).all()
         assert any(event.cause == "master_lost" for event in log.events)
+        written = (run.folder / "logs" / "engine.log").read_text()
+        assert "is gone" in written
+        assert "bench secured: " in written
         bench = listener.newest("EngineSlow")
         assert bench is not None
         assert bench["Enabled"] == 0
