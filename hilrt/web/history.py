@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from hilrt.monitor.stream import Full, Signals, array
 from hilrt.solver import Floats
 
-#: Memory for the past of all signals, bytes, and its longest extent in messages.
+#: Memory for the past of all signals, bytes, and its longest extent, s.
 BUDGET_BYTES = 64 << 20
-MAX_MESSAGES = 6000
+LONGEST_S = 600.0
+#: Messages per second of a session that does not say.
+USUAL_RATE = 10.0
 #: Samples kept of a signal at full rate.
 FULL_SAMPLES = 30_000
 
@@ -50,6 +54,10 @@ class Ring:
         n = max(0, min(n, self._length, self._end))
         return self._data[self._end - n : self._end]
 
+    def clear(self) -> None:
+        """Forget the rows; `total` counts on."""
+        self._end = 0
+
     def since(self, total: int) -> Floats:
         """Rows added after there had been `total`, as far as they are kept."""
         return self.newest(self.total - total)
@@ -68,26 +76,38 @@ class History:
         Last, smallest and largest value of each signal in it.
     lost : int
         Ticks that the recorder passed on to nobody.
+    beginnings : int
+        How often it has begun anew.
     """
 
     def __init__(self) -> None:
         self.full: dict[str, Ring] = {}
-        self.lost = 0
+        self.lost = self.beginnings = 0
         self.restart([])
 
-    def restart(self, names: list[str]) -> None:
-        """Forget everything: another session, or its first word."""
-        self.names = names
+    def restart(self, names: list[str], rate: float = 0.0) -> None:
+        """Forget everything: another session, or its first word; `rate` in messages per second."""
+        self.names, self.rate = names, rate
+        self.beginnings += 1
         self.column = {name: i for i, name in enumerate(names)}
-        length = min(MAX_MESSAGES, BUDGET_BYTES // (48 * max(len(names), 1)))
+        longest = math.ceil(LONGEST_S * (rate or USUAL_RATE))
+        length = min(longest, BUDGET_BYTES // (48 * max(len(names), 1)))
         self.t = Ring(length, 1)
         self.last, self.low, self.high = (Ring(length, len(names)) for _ in range(3))
+        for ring in self.full.values():
+            ring.clear()
 
     def take(self, message: Signals) -> None:
-        """Add an interval; one that does not fit the names is ignored."""
+        """Add an interval; one that does not fit the names is ignored.
+
+        Time that goes back is another session's, though it has the same name and signals.
+        """
         last = array(message.last)
         if len(last) != len(self.names):
             return
+        newest = self.t.newest(1)
+        if len(newest) and message.t_until < newest[0, 0]:
+            self.restart(self.names, self.rate)
         self.lost = message.lost
         self.t.add(np.array([[message.t_until]]))
         self.last.add(last[None])

@@ -29,7 +29,7 @@ from hilrt.web import panels
 from hilrt.web.control import Control, make_button
 from hilrt.web.graph import graph_svg
 from hilrt.web.models import change
-from hilrt.web.plots import Plots, Timing
+from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
 from hilrt.web.source import Source
 
 FOLDER = Path(__file__).parent
@@ -53,6 +53,7 @@ SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
 FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
+SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
 #: A Div of Bokeh's that changes in anything is made anew with its style sheets, ten times a second.
 #: Here its content is put in, and that only if it is another one.
@@ -87,7 +88,7 @@ class Page:
         self.sheet: Any = InlineStyleSheet(css=(FOLDER / "parts.css").read_text(encoding="utf-8"))
         self.plots = Plots(self.viewer, self.history)
         self.timing: Timing | None = None
-        self.names: list[Any] = []
+        self._beginning = 0
         self._turn = 0
         self._ready = False
         self._shown: dict[str, object] = {}
@@ -152,7 +153,8 @@ class Page:
     def _plot_area(self) -> Any:
         self.choice = MultiChoice(
             name="signals",
-            title="signals (type to search)",
+            title=SIGNALS_TITLE,
+            max_items=MAX_SIGNALS,
             search_option_limit=CHOICES_SHOWN,
             option_limit=CHOICES_SHOWN,
             stylesheets=[self.sheet],
@@ -170,6 +172,7 @@ class Page:
         )
         silence(EMPTY_LAYOUT, True)  # until the signals are known
         self.figures = column(sizing_mode="stretch_width", name="figures")
+        self.figures.on_change("tags", lambda attr, old, new: self._paint(new))
         tools = row(self.pause, self.full, windows, sizing_mode="stretch_width")
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
@@ -177,6 +180,7 @@ class Page:
         """Make what takes longest while the browser reads the page's scripts."""
         if self.timing is None:
             self.timing = Timing(self.viewer, self.history)
+            self._paint(self.figures.tags)
             self._choose()
 
     def draw_figures(self) -> None:
@@ -249,11 +253,16 @@ class Page:
         head = self.viewer.head
         if head is None:
             return
-        if self.names != self.history.names:
-            self.names = list(self.history.names)
-            self.document.title = f"{head.session} – hilrt"
-            self.choice.options = self.names
-            chosen = first_signals(head.topology.bonds, self.names)
+        title = f"{head.session} – hilrt"
+        if self.document.title != title:
+            self.document.title = title
+        if self._beginning != self.history.beginnings and self.history.names:
+            self._beginning = self.history.beginnings
+            self.pause.active = False  # it was another session's picture
+            names = list(self.history.names)
+            same = self.choice.options == names
+            chosen = self.choice.value if same else first_signals(head.topology.bonds, names)
+            self.choice.options = names
             if self.choice.value == chosen:
                 self._choose()  # the same names of another session: nothing else would
             self.choice.value = chosen
@@ -261,6 +270,9 @@ class Page:
     def _choose(self) -> None:
         if self.timing is None:
             return
+        more = len(self.choice.value) - MAX_SIGNALS
+        change(self.choice, title=SIGNALS_TITLE if more <= 0 else
+               f"signals: the first {MAX_SIGNALS} are plotted, {more} are not")  # fmt: skip
         self.plots.full = self.full.active
         figures = self.plots.choose(list(self.choice.value))
         for plot in figures:  # what is looked at closely stays: the present would move it away
@@ -269,10 +281,19 @@ class Page:
         if self._ready:
             self.figures.children = figures
 
+    def _paint(self, looks: list[Any]) -> None:
+        """The browser says how its page looks: what is drawn on a canvas has to be told."""
+        colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
+        self.plots.paint(colour)
+        if self.timing is not None:
+            ink(self.timing.plot, colour)
+
     def _pause(self, paused: bool) -> None:
-        self.plots.paused = paused
         self.pause.label = "Resume" if paused else "Pause"
-        self.plots.update()
+        if paused:
+            self.plots.pause()
+        else:
+            self.plots.resume()
 
     def _show_events(self) -> None:
         rows = panels.event_rows(self.viewer, self.alarms_only.active)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
 from hilrt.web.history import FULL_SAMPLES, History, Ring
 
-#: Okabe and Ito's colours without yellow and black: to be told apart by everybody, on both pages.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+#: Okabe and Ito's colours without yellow and black, the light ones darker: a contrast of 3 to
+#: both pages, and to be told apart by everybody with the dashes, of which each has three colours.
+COLOURS = ("#0072b2", "#b87900", "#009e73", "#c76f9f", "#2b95d0", "#d55e00")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
-AXIS_COLOUR = "#7b858f"
-MAX_FIGURES, MAX_SIGNALS = 4, 12
+COLOURS_PER_DASH = 3
+#: Text and axes on a light and on a dark page: a contrast of 4.5; no colour has it to both.
+INKS = {"light": "#57616b", "dark": "#a3adb7"}
+MAX_SIGNALS = 12
 LEFT_BORDER = 78
 #: Columns of a legend, and the height of its rows, px.
 LEGEND_COLUMNS, LEGEND_ROW = 2, 22
@@ -34,18 +38,25 @@ TIMING_END_US = 1e4
 
 
 def style(plot: Any) -> None:
-    """Canvas is not reached by style sheets: transparent, with colours that serve both pages."""
+    """Canvas is not reached by style sheets: transparent, with the colours of `ink`."""
     plot.background_fill_color = plot.border_fill_color = None
     plot.outline_line_color = None
-    plot.grid.grid_line_color, plot.grid.grid_line_alpha = AXIS_COLOUR, 0.25
-    plot.axis.axis_line_color = plot.axis.major_tick_line_color = AXIS_COLOUR
+    plot.grid.grid_line_alpha = 0.25
     plot.axis.minor_tick_line_color = None
-    plot.axis.axis_label_text_color = plot.axis.major_label_text_color = AXIS_COLOUR
     plot.axis.axis_label_text_font_style = "normal"
     plot.axis.major_label_text_font_size = plot.axis.axis_label_text_font_size = "13px"
     plot.min_border_left = LEFT_BORDER
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
+
+
+def ink(plot: Any, colour: str) -> None:
+    """Colour of text, axes and grid."""
+    plot.grid.grid_line_color = colour
+    plot.axis.axis_line_color = plot.axis.major_tick_line_color = colour
+    plot.axis.axis_label_text_color = plot.axis.major_label_text_color = colour
+    if plot.legend:
+        plot.legend.label_text_color = colour
 
 
 class Line:
@@ -56,8 +67,8 @@ class Line:
         self.source = ColumnDataSource({"t": [], "last": [], "low": [], "high": []})
         self.sent = -1
 
-    def update(self, window: float) -> None:
-        """Send what is new, or the whole window at first."""
+    def update(self, window: float, until: float = math.inf) -> None:
+        """Send what is new, or the whole window up to a session time [s] at first."""
         ring = self.full if self.full is not None else self.history.t
         new = ring.total - self.sent
         if new == 0:
@@ -65,9 +76,13 @@ class Line:
         first = self.sent < 0 or new > FULL_SAMPLES
         data = self._data(FULL_SAMPLES if first else new)
         self.sent = ring.total
+        if not len(data["t"]):
+            return
         if first:
-            start = np.searchsorted(data["t"], (data["t"][-1] if len(data["t"]) else 0) - window)
-            self.source.data = {key: column[start:] for key, column in data.items()}
+            end = int(np.searchsorted(data["t"], until, side="right"))
+            start = np.searchsorted(data["t"], (data["t"][end - 1] if end else 0.0) - window)
+            self.sent -= len(data["t"]) - end
+            self.source.data = {key: column[start:end] for key, column in data.items()}
             return
         shown: Floats = np.asarray(self.source.data["t"])
         oldest = data["t"][-1] - KEPT_WINDOWS * window
@@ -94,15 +109,16 @@ class Plots:
         Bokeh figures, rebuilt by `choose`.
     window : float
         Length of the time axis that follows, s.
-    paused : bool
-        The figures stay as they are, to be looked at; `resume` shows the present again.
+    colour : str
+        Of text and axes; `paint` changes it.
     """
 
     def __init__(self, viewer: Viewer, history: History) -> None:
         self._viewer, self._history = viewer, history
-        self.window, self.paused, self.full = 30.0, False, False
+        self.window, self.full, self.colour = 30.0, False, INKS["light"]
         self.x_range = Range1d(start=0.0, end=self.window)
-        self._cursor = Span(dimension="height", line_dash="dashed", line_color=AXIS_COLOUR)
+        self._until = math.inf
+        self._cursor = Span(dimension="height", line_dash="dashed")
         self.figures: list[Any] = []
         self.lines: list[Line] = []
         self._wanted: list[str] = []
@@ -115,14 +131,36 @@ class Plots:
         units = {s.name: s.unit for s in head.signals} if head is not None else {}
         groups: dict[str, list[str]] = {}
         for name in known:
-            unit = units.get(name, "")
-            groups.setdefault(unit if len(groups) < MAX_FIGURES or unit in groups else "", [])
-            groups.setdefault(unit, []).append(name)
-        self.figures = [self._figure(unit, group) for unit, group in groups.items() if group]
+            groups.setdefault(units.get(name, ""), []).append(name)
+        self.figures = [self._figure(unit, group) for unit, group in groups.items()]
         if self.figures:
             self.figures[-1].xaxis.axis_label = "session time, s"
+        self.paint(self.colour)
+        for line in self.lines:
+            line.update(self.window, self._until)
         self.update()
         return self.figures
+
+    def paint(self, colour: str) -> None:
+        """Draw text and axes in a colour."""
+        self.colour = self._cursor.line_color = colour
+        for plot in self.figures:
+            ink(plot, colour)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the figures stay as they are, to be looked at."""
+        return self._until < math.inf
+
+    def pause(self) -> None:
+        """Keep the picture; what is chosen meanwhile is shown up to here."""
+        newest = self._history.t.newest(1)
+        self._until = float(newest[0, 0]) if len(newest) else 0.0
+
+    def resume(self) -> None:
+        """Show the present again."""
+        self._until = math.inf
+        self.update()
 
     def release(self) -> None:
         """Give up what was asked for at full rate."""
@@ -143,13 +181,14 @@ class Plots:
             y_axis_label=unit or "–",
             output_backend="webgl" if self.full else "canvas",
         )
-        level = Span(dimension="width", line_color=AXIS_COLOUR, line_alpha=0.5)
+        level = Span(dimension="width", line_color="gray", line_alpha=0.8)
         plot.add_tools(CrosshairTool(overlay=(self._cursor, level)))
         style(plot)
         for i, name in enumerate(names):
             line = Line(name, self._history, self._full_ring(name))
             self.lines.append(line)
-            colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)]
+            colour = COLOURS[i % len(COLOURS)]
+            dash = DASHES[i // COLOURS_PER_DASH % len(DASHES)]
             if line.full is None:
                 plot.varea(
                     "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
@@ -170,7 +209,7 @@ class Plots:
         plot.legend.location = "top_left"
         plot.legend.update(margin=0, padding=0)
         plot.legend.background_fill_alpha, plot.legend.border_line_color = 0.0, None
-        plot.legend.label_text_color, plot.legend.label_text_font_size = AXIS_COLOUR, "13px"
+        plot.legend.label_text_font_size = "13px"
         return plot
 
     def _full_ring(self, name: str) -> Ring | None:
@@ -196,6 +235,7 @@ class Plots:
         self.window = seconds
         for line in self.lines:
             line.sent = -1
+            line.update(self.window, self._until)
         self.update()
 
 
@@ -219,6 +259,7 @@ class Timing:
         )
         self.plot.quad("left", "right", "top", bottom=0, source=self.source, color=COLOURS[0])
         style(self.plot)
+        ink(self.plot, INKS["light"])
         self.plot.xaxis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en')")
 
     def update(self) -> None:

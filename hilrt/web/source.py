@@ -21,6 +21,7 @@ class Source:
         self.history = History()
         viewer.on_signals = self.history.take
         viewer.on_full = self.history.take_full
+        self._began_ns = 0
         self._asked: dict[int, Callable[[Reply], None]] = {}
 
     def poll(self) -> None:
@@ -29,8 +30,10 @@ class Source:
         head = self.viewer.head
         if head is not None and head.signals:
             names = [signal.name for signal in head.signals]
-            if names != self.history.names:
-                self.history.restart(names)
+            another = self._began_ns and head.epoch_ns != self._began_ns
+            if names != self.history.names or another:
+                self.history.restart(names, head.rate)
+            self._began_ns = head.epoch_ns
         client = self.viewer.client() if self._asked else None
         for number, reply in client.replies() if client is not None else ():
             answered = self._asked.pop(number, None)

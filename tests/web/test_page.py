@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -14,10 +15,14 @@ from bokeh.models import HoverTool, Line
 
 from hilrt.monitor.commands import Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
-from hilrt.web.page import Page, first_signals
+from hilrt.record.messages import Signal
+from hilrt.web.history import History
+from hilrt.web.page import FOLDER, Page, first_signals
 from hilrt.web.plots import (
+    COLOURS,
+    INKS,
     KEPT_WINDOWS,
-    MAX_FIGURES,
+    MAX_SIGNALS,
     TIMING_END_US,
     TIMING_SIGNAL,
     histogram,
@@ -134,6 +139,92 @@ def test_pause_keeps_the_picture_and_loses_nothing(page):
     assert len(page.plots.lines[0].source.data["t"]) == 10
 
 
+def test_what_is_chosen_in_a_pause_is_shown_up_to_it(page):
+    feed(page, 5)
+    turn(page)
+    page.pause.active = True
+    feed(page, 5, start=5)
+    page.choice.value = ["vehicle.engine_speed"]
+    turn(page)
+    (line,) = page.plots.lines
+    np.testing.assert_array_equal(line.source.data["last"], np.sin(np.arange(5.0)))
+    page.plots.show_window(120.0)
+    assert len(line.source.data["t"]) == 5
+    page.pause.active = False
+    np.testing.assert_array_equal(line.source.data["last"], np.sin(np.arange(10.0)))
+
+
+@pytest.mark.parametrize("told", ["time", "head"])
+def test_another_session_begins_anew(page, told):
+    """Of the same name and signals: its time goes back, or its head names another beginning."""
+    page.viewer.head = msgspec.structs.replace(HEAD, epoch_ns=1)
+    page.source.poll()
+    page.full.active = True
+    t = np.arange(100.0)
+    for name in (TIMING_SIGNAL, "engine.torque"):
+        page.history.take_full(Full(number=1, name=name, t=binary(t), value=binary(t)))
+    page.full.active = False
+    feed(page, 50, start=100)
+    turn(page)
+    page.choice.value = ["vehicle.engine_speed"]
+    page.pause.active = True
+    another = msgspec.structs.replace(HEAD, session="another", epoch_ns=2 if told == "head" else 1)
+    page.viewer.head = another
+    page.source.poll()
+    feed(page, 3, start=0 if told == "time" else 200)
+    turn(page)
+    assert page.document.title == "another – hilrt"
+    assert page.choice.value == ["vehicle.engine_speed"]
+    assert len(page.plots.lines[0].source.data["t"]) == 3
+    assert not page.plots.paused
+    assert not len(page.history.full["engine.torque"].newest(1))
+
+
+def test_ten_minutes_are_kept_at_any_rate():
+    for rate in (10.0, 20.0):
+        history = History()
+        history.restart(["a"], rate)
+        history.t.add(np.zeros((20_000, 1)))
+        assert len(history.t.newest(20_000)) == 600 * rate
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_lines_and_text_stand_out_from_both_pages():
+    """WCAG 2.2 AA: text 4.5, what is drawn 3."""
+    cards = {"light": "#ffffff", "dark": "#191d21"}
+    for look, card in cards.items():
+        assert contrast(INKS[look], card) >= 4.5
+        assert min(contrast(colour, card) for colour in COLOURS) >= 3.0
+    css = (FOLDER / "page.css").read_text()
+    light, dark = css.split("@media", 1)[0], css.split('[data-theme="dark"]')[1].split("}")[0]
+    for sheet in (light, dark):
+        colours = dict(re.findall(r"--([\w-]+): (#\w{6})", sheet))
+        for ink in ("ink", "soft", "good", "degraded", "unreliable"):
+            for ground in ("card", "page"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for ground in ("good", "degraded", "unreliable", "accent"):
+            assert contrast(colours["lamp-ink"], colours[ground]) >= 4.5, ground
+
+
+def test_canvas_is_drawn_in_the_ink_of_the_page(page):
+    plots = [*page.figures.children, page.timing.plot]
+    for look in ("dark", "light"):
+        page.figures.tags = [look]
+        page.choice.value = list(reversed(page.choice.value))  # new figures, too
+        for plot in [*page.figures.children, *plots[-1:]]:
+            assert plot.xaxis[0].major_label_text_color == INKS[look]
+
+
 def test_looking_closely_pauses(page):
     assert len(page.figures.children) == 2
     for plot in page.figures.children:
@@ -175,7 +266,22 @@ def test_full_rate_is_asked_for_and_given_up(page):
 def test_nonsense_is_not_plotted(page):
     page.choice.value = ["engine.torque", "nonsense"]
     assert [line.name for line in page.plots.lines] == ["engine.torque"]
-    assert len(page.figures.children) <= MAX_FIGURES
+
+
+def test_more_signals_than_are_plotted_are_told():
+    names = [f"s.y{i}" for i in range(15)]
+    viewer = StillViewer(RUNNING, head=Head(session="s", signals=[Signal(n, n) for n in names]))
+    source = Source(viewer)
+    source.poll()
+    page = Page(Document(), source)
+    page.draw_figures()
+    assert page.choice.max_items == MAX_SIGNALS  # the browser takes no more
+    page.choice.value = names
+    assert len(page.plots.lines) == len(page.plots.figures) == MAX_SIGNALS  # a unit each
+    assert page.choice.title == "signals: the first 12 are plotted, 3 are not"
+    page.choice.value = names[:3]
+    assert page.choice.title == "signals (type to search, at most 12)"
+    viewer.close()
 
 
 def test_a_flag_is_on_the_lamp_with_the_next_update(page):
