@@ -64,11 +64,12 @@ class Journal:
         """Change the state; every transition is in the log with its cause."""
         text = f"{self.state} -> {state}: {cause}"
         self.state = state
-        self.publisher.announce(str(state), cause)
         self.note(level, "session", text)
+        self.publisher.announce(str(state), cause)
 
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
+        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {text}")
         if self._feed is None:
             self._kept.append(Note(level, cause, source, text, time.time()))
         else:

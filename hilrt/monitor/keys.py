@@ -55,6 +55,11 @@ class Keys:
             return "stop the session? q again: yes"
         return self._answer if now < self._shown_until else HELP
 
+    @property
+    def editing(self) -> bool:
+        """Whether a note is being typed."""
+        return self._note is not None
+
     def type(self, text: str, status: Status | None) -> None:
         """Take typed characters."""
         if len(text) > 1 and text.startswith(_ESCAPE):

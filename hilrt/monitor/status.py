@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from hilrt.clock import monotonic_ns
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PERIOD_NS = 200_000_000
 #: How often a session whose loop does not run says that it is there, s.
 ALIVE_S = 0.5
+#: Newest events that a status tells.
+MAX_EVENTS = 5
 
 
 class StatusPublisher:
@@ -38,6 +41,11 @@ class StatusPublisher:
         self._next_ns = 0
         self._looked_ns = self._looked_steps = 0
         self._announced: Status | None = None
+        self._events: deque[str] = deque(maxlen=MAX_EVENTS)
+
+    def remember(self, text: str) -> None:
+        """Show an event with the next status."""
+        self._events.append(text)
 
     def announce(self, state: str, message: str = "") -> None:
         """Publish a change of the session's state at once."""
@@ -48,6 +56,7 @@ class StatusPublisher:
             state=state,
             duration=self.duration,
             message=message,
+            events=list(self._events),
         )
         if self.telemetry is not None:
             self.telemetry.publish(self._announced)
@@ -118,4 +127,5 @@ class StatusPublisher:
             },
             verdict=verdict(state.monitor, given.t, None).word,
             shadow=master.plan.shadow or not given.apply,
+            events=list(self._events),
         )

@@ -52,7 +52,7 @@ class Status(msgspec.Struct, kw_only=True):
     `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
     `shadow`: corrections are computed and not applied. Without `values` it announces a change of
     state: watchers keep showing the rest as it was. `run` tells this run of the session from every
-    other.
+    other. `events` are the newest of the session's own, as text.
     """
 
     session: str
@@ -72,6 +72,7 @@ class Status(msgspec.Struct, kw_only=True):
     verdict: str = ""
     message: str = ""
     shadow: bool = False
+    events: list[str] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -9,9 +9,11 @@ import sys
 import zmq
 from rich.console import Console
 
+from hilrt.arming import owns_terminal
 from hilrt.monitor.commands import CommandClient
 from hilrt.monitor.launch import TOKEN_VARIABLE
-from hilrt.monitor.terminal import run
+from hilrt.monitor.panel import MAX_EVENTS, event_line
+from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.viewer import Viewer
 
 #: How long the session's stream may take to appear, s.
@@ -19,7 +21,7 @@ CONNECT_S = 10.0
 
 
 def main(address: str, plain: bool = False) -> int:
-    """Watch until the session ends; exit status 0, 2 bad address, 3 nothing heard.
+    """Watch until the session ends; exit status 0, 2 bad address, 3 nothing (more) heard.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ def main(address: str, plain: bool = False) -> int:
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
     try:
-        run(watcher, Console(), plain)
+        run(watcher, Console(), plain, tell_end=True)
     except BrokenPipeError:
         return 0
     finally:
@@ -52,7 +54,7 @@ def main(address: str, plain: bool = False) -> int:
             "session runs with [monitor] listen\n"
         )
         return 3
-    return 0
+    return 3 if watcher.silent else 0
 
 
 class RemoteWatcher:
@@ -62,6 +64,7 @@ class RemoteWatcher:
         self.viewer = viewer
         self.stop = False
         self.silent = False
+        self.types = owns_terminal()
         self.status = viewer.status
         self._ends_at = viewer.heard_at + CONNECT_S
         self.key = os.environ.get(TOKEN_VARIABLE, "")
@@ -74,8 +77,18 @@ class RemoteWatcher:
         if self.status is None:
             self.silent = viewer.now > self._ends_at
             return False
-        self.silent = viewer.silent
+        self.silent = self.age > SILENCE_S and not viewer.ended
         return self.status is not before
+
+    @property
+    def age(self) -> float:
+        """How long the session has been silent, s."""
+        return self.viewer.now - self.viewer.heard_at
+
+    def events(self) -> list[str]:
+        """Newest events."""
+        newest = list(self.viewer.events.values())[-MAX_EVENTS:]
+        return [event_line(event.t, event.text) for event in newest]
 
     def client(self) -> CommandClient | None:
         """Whom to send commands to, if a token is known and the session takes commands."""

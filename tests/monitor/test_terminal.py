@@ -17,6 +17,8 @@ from rich.console import Console
 from hilrt.monitor import terminal
 from hilrt.monitor.commands import KEY_VARIABLE, Reply, decode_command, encode
 from hilrt.monitor.keys import HELP
+from hilrt.monitor.panel import closing_line, flag_words, live_view, plain_line
+from hilrt.monitor.screen import Screen, watch
 from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import (
     BondStatus,
@@ -26,13 +28,7 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
-from hilrt.monitor.terminal import (
-    Watcher,
-    flag_words,
-    live_view,
-    plain_line,
-    watch,
-)
+from hilrt.monitor.terminal import Watcher
 from hilrt.monitor.viewer import merged
 
 RUNNING = Status(
@@ -123,6 +119,126 @@ def test_announcement_keeps_the_values():
     assert merged(None, STOPPED) == STOPPED
     both = merged(RUNNING, STOPPED)
     assert (both.state, both.message, both.t) == ("STOPPED", "finished", 12.34)
+
+
+def test_what_is_needed_most_is_there_in_the_smallest_panel():
+    many = {f"engine.signal{i}": float(i) for i in range(12)}
+    flags = [Flag("sample_late", f"subsystem{i}") for i in range(60)]
+    status = msgspec.structs.replace(RUNNING, values=many, flags=flags, message="because")
+    lines = text_of(live_view(status, HELP, height=16), width=80).splitlines()
+    assert len(lines) <= 16
+    text = "\n".join(lines)
+    for part in ("engine-in-the-loop  RUNNING", "degraded", "sample late", "because", HELP):
+        assert part in text
+
+
+def test_newest_events_are_shown_where_there_is_room():
+    events = [f"{i}.0 s  event {i}" for i in range(9)]
+    assert "event 8" not in text_of(live_view(RUNNING, height=13, events=events))
+    text = text_of(live_view(RUNNING, height=30, events=events))
+    assert [f"event {i}" in text for i in range(9)] == 4 * [False] + 5 * [True]
+
+
+def test_shadow_and_silence_stand_with_the_state():
+    status = msgspec.structs.replace(RUNNING, shadow=True)
+    for text in (text_of(live_view(status)), plain_line(status)):
+        assert "RUNNING, shadow: no correction acts" in text
+    for text in (text_of(live_view(RUNNING, silent_s=7.2)), plain_line(RUNNING, 7.2)):
+        assert "NO DATA for 7 s (was RUNNING)" in text
+
+
+def test_end_in_one_line():
+    assert closing_line(merged(RUNNING, STOPPED)) == (
+        "engine-in-the-loop: STOPPED, at 12.3 s, degraded, finished"
+    )
+
+
+class Still:
+    """A session that a screen can show, and what is typed."""
+
+    def __init__(self):
+        self.status, self.stop, self.silent, self.types, self.key = RUNNING, False, False, True, "k"
+        self.age, self.sent, self.typed = 0.0, [], ""
+
+    def client(self):
+        return self
+
+    def send(self, command):
+        self.sent.append(command.action)
+        return 1
+
+    def replies(self):
+        return []
+
+    def events(self):
+        return []
+
+    def type(self):
+        typed, self.typed = self.typed, ""
+        return typed
+
+
+def screen_of(source, width, height, **console):
+    made = Console(width=width, height=height, file=io.StringIO(), **console)
+    return Screen(source, made, source.type, clock=lambda: 0.0), made
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "kind"),
+    [
+        (70, 24, {"force_terminal": True}),
+        (100, 12, {"force_terminal": True}),
+        (100, 30, {"force_terminal": True}),
+        (100, 30, {}),  # into a pipe, typed at a terminal
+    ],
+)
+def test_keys_work_at_any_size(width, height, kind):
+    source = Still()
+    screen, console = screen_of(source, width, height, **kind)
+    screen.turn()
+    screen.show()
+    source.typed = "\r"
+    assert screen.turn()
+    screen.show()
+    shown = console.file.getvalue()
+    screen.close()
+    assert source.sent == ["arm"]
+    assert "RUNNING" in shown
+    assert "sent" in shown
+    assert HELP in shown
+
+
+def test_panel_is_drawn_anew_when_the_size_changes():
+    source = Still()
+    screen, console = screen_of(source, 100, 30, force_terminal=True)
+    screen.turn()
+    screen.show()
+    console.file.truncate(0)
+    console.size = (60, 12)
+    assert screen.turn()
+    screen.show()
+    small = console.file.getvalue()
+    assert "\x1b[2J" in small  # nothing of the panel is left
+    assert "deadline missed (session)" in small
+    assert HELP in small
+    console.file.truncate(0)
+    console.size = (100, 30)
+    assert screen.turn()
+    screen.show()
+    assert "╰" in console.file.getvalue()
+    screen.close()
+
+
+def test_silence_is_shown_while_it_lasts():
+    source = Still()
+    screen, console = screen_of(source, 100, 30)
+    screen.turn()
+    screen.show()
+    assert "NO DATA" not in console.file.getvalue()
+    source.age = 4.0
+    assert screen.turn()
+    screen.show()
+    assert "NO DATA for 4 s" in console.file.getvalue()
 
 
 class Clock:
@@ -306,6 +422,24 @@ def test_keys_operate_the_session_from_a_terminal_of_80_columns():
             assert answer in read_pty(ours, answer)
         stop.set()
         read_pty(ours, b"\x1b[?25h")
+
+
+@TERMINAL
+def test_enter_arms_in_a_small_terminal():
+    session = Obeying()
+    with (
+        contextlib.closing(session),
+        publishing(STOPPED) as (address, stop),
+        view_in_a_terminal(
+            address, "--commands", session.address, rows=24, columns=70, **{KEY_VARIABLE: "a-key"}
+        ) as (_, ours),
+    ):
+        read_pty(ours, HELP.encode())
+        os.write(ours, b"\n")
+        assert session.obey("arming").action == "arm"
+        assert b"arming" in read_pty(ours, b"arming")
+        stop.set()
+        read_pty(ours, b"finished")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts too slowly there")

@@ -4,11 +4,13 @@ import threading
 
 import pytest
 import zmq
+from rich.console import Console
 
-from hilrt.monitor import stream, watch
+from hilrt.monitor import screen, stream, watch
 from hilrt.monitor.commands import Reply
 from hilrt.monitor.keys import Keys
 from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.screen import SILENCE_S
 from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import encode
 from hilrt.monitor.viewer import Viewer
@@ -54,6 +56,49 @@ def test_session_elsewhere_is_shown_until_its_end(capsys):
         context.destroy(linger=0)
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1].startswith("engine-in-the-loop: STOPPED")
+
+
+def test_panel_leaves_the_end_behind(capsys, monkeypatch):
+    """It goes away; how the session ended stays."""
+    monkeypatch.setattr(watch, "run", run_on_a_terminal)
+    context = zmq.Context()
+    socket = context.socket(zmq.PUB)
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+    ended = threading.Event()
+
+    def publish():
+        while not ended.wait(0.02):
+            for status in (RUNNING, STOPPED):
+                socket.send_multipart([stream.STATUS, encode(status)])
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        assert watch.main(f"tcp://127.0.0.1:{port}") == 0
+    finally:
+        ended.set()
+        thread.join()
+        context.destroy(linger=0)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].endswith("engine-in-the-loop: STOPPED, at 12.3 s, degraded, finished")
+
+
+def run_on_a_terminal(source, console, plain, tell_end):
+    screen.run(source, Console(force_terminal=True, width=100, height=30), plain, tell_end)
+
+
+def test_silence_ends_the_view_after_the_stated_time(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(watch, "Viewer", lambda *_, **__: viewer)
+    viewer = Viewer("tcp://127.0.0.1:9", clock=lambda: now[0])
+    viewer._take_status(RUNNING)
+    watcher = RemoteWatcher(viewer)
+    watcher.take(0)
+    for now[0], silent in ((4.0, False), (SILENCE_S - 0.1, False), (SILENCE_S + 0.1, True)):
+        watcher.take(0)
+        assert watcher.silent == silent
+    assert watch.main("tcp://127.0.0.1:9", plain=True) == 3
+    assert "silent for 30 s" in capsys.readouterr().out
 
 
 @pytest.fixture

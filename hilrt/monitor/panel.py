@@ -1,0 +1,217 @@
+"""What the terminal view shows of a status: a panel of the terminal's size, or one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from hilrt.monitor.closing_table import COLOURS
+from hilrt.monitor.sparkline import LENGTH, Traces
+from hilrt.monitor.telemetry import Flag, Status
+from hilrt.wording import number, words
+
+MAX_VALUES = 12
+#: Newest events, and lines of flags, that are shown at most.
+MAX_EVENTS, MAX_FLAG_LINES = 5, 4
+#: Lines of a panel without a limit, and of its frame.
+UNLIMITED, FRAME = 100, 2
+
+
+def live_view(
+    status: Status,
+    line: str = "",
+    traces: Traces | None = None,
+    *,
+    height: int = UNLIMITED,
+    events: Sequence[str] = (),
+    silent_s: float = 0.0,
+) -> RenderableType:
+    """The panel that is redrawn while a session runs.
+
+    `line` stands below everything; `traces` are plotted beside the values. Where `height` lines are
+    not enough, values give way first; `events` are shown where there is room. After `silent_s` [s]
+    without a word from the session what is shown is old, and said to be.
+    """
+    body = Table.grid(padding=(0, 3), expand=True)
+    body.add_column(ratio=1)
+    body.add_column()
+    body.add_row(_values(status, traces), Group(_bonds(status), Text(), _peers(status)))
+    foot: list[RenderableType] = [_Cut(_flags(status.flags), MAX_FLAG_LINES)]
+    if status.message:
+        foot.append(Text(status.message, style="bold", no_wrap=True, overflow="ellipsis"))
+    if line:
+        foot += [Text(line, style="dim", no_wrap=True, overflow="ellipsis")]
+    head = Group(_progress(status), _timing(status), Text())
+    fitted = _Fitted(head, body, list(events), Group(*foot), height - FRAME)
+    title = Text.assemble((status.session, "bold"), "  ", _state(status, silent_s))
+    return Panel(fitted, title=title, title_align="left", box=box.ROUNDED)
+
+
+def state_word(status: Status, silent_s: float = 0.0) -> str:
+    """The state, whether corrections act, and whether all of this is old."""
+    shadow = ", shadow: no correction acts" if status.shadow else ""
+    if silent_s > 0.0:
+        return f"NO DATA for {silent_s:.0f} s (was {status.state}{shadow})"
+    return f"{status.state}{shadow}"
+
+
+class _Cut:
+    """The first lines of something."""
+
+    def __init__(self, part: RenderableType, lines: int) -> None:
+        self._part, self._lines = part, lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        options = options.update(height=None)
+        for line in console.render_lines(self._part, options)[: max(0, self._lines)]:
+            yield from line
+            yield Segment.line()
+
+
+class _Fitted:
+    """Head and foot whole, and of what is between them what there is room for."""
+
+    def __init__(
+        self,
+        head: RenderableType,
+        body: RenderableType,
+        events: list[str],
+        foot: RenderableType,
+        height: int,
+    ) -> None:
+        self._parts, self._events, self._height = (head, body, foot), events, height
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        options = options.update(height=None)
+        used = [len(console.render_lines(part, options)) for part in self._parts]
+        head, body, foot = self._parts
+        room = self._height - used[0] - used[2] - 1
+        yield head
+        yield _Cut(body, room)
+        spare = min(MAX_EVENTS, room - used[1] - 1)  # and an empty line
+        yield Text()
+        if spare > 0 and self._events:
+            for event in self._events[-spare:]:
+                yield Text(event, style="dim", no_wrap=True, overflow="ellipsis")
+            yield Text()
+        yield foot
+
+
+def plain_line(status: Status, silent_s: float = 0.0) -> str:
+    """The same in one line."""
+    share = f" ({100 * status.t / status.duration:.0f} %)" if status.duration > 0 else ""
+    word = state_word(status, silent_s)
+    parts = [f"{status.session}: {word}", f"{status.t:.1f} of {status.duration:g} s{share}"]
+    if status.rate_hz > 0:
+        parts.append(f"{number(status.rate_hz)} Hz")
+    if status.lateness_us is not None:
+        parts.append(f"late p99 {status.lateness_us.p99:.0f} µs")
+        parts.append(f"missed {status.missed} of {status.tick}")
+    parts.append(f"flags: {flag_words(status.flags) or 'none'}")
+    if status.verdict:
+        parts.append(status.verdict)
+    if status.message:
+        parts.append(status.message)
+    return " | ".join(parts)
+
+
+def flag_words(flags: Sequence[Flag]) -> str:
+    """Flags in words, one cause once: ``sample late (engine.torque, engine.speed)``."""
+    places: dict[str, list[str]] = {}
+    for flag in flags:
+        places.setdefault(flag.cause, []).append(flag.where)
+    return ", ".join(
+        f"{words(cause)} ({', '.join(w for w in where if w)})" if any(where) else words(cause)
+        for cause, where in places.items()
+    )
+
+
+def event_line(t: float, text: str) -> str:
+    """An event at session time `t` [s]."""
+    return f"{t:.1f} s  {text}"
+
+
+def closing_line(status: Status) -> str:
+    """How a session ended, in one line."""
+    parts = [status.state, f"at {status.t:.1f} s"]
+    parts += [part for part in (status.verdict, status.message) if part]
+    return f"{status.session}: {', '.join(parts)}"
+
+
+def _state(status: Status, silent_s: float) -> tuple[str, str]:
+    styles = {"RUNNING": "green", "DEGRADED": "yellow", "FAULT": "bold red"}
+    style = "bold red" if silent_s > 0.0 else styles.get(status.state.upper(), "cyan")
+    return state_word(status, silent_s), style
+
+
+def _progress(status: Status) -> RenderableType:
+    row = Table.grid(padding=(0, 1), expand=True)
+    row.add_column(ratio=1)
+    row.add_column(justify="right", no_wrap=True)
+    total = status.duration if status.duration > 0 else None
+    bar = ProgressBar(total=total, completed=min(status.t, total or status.t))
+    rate = f"   {number(status.rate_hz)} Hz" if status.rate_hz > 0 else ""
+    row.add_row(bar, f"{status.t:.1f} / {status.duration:g} s{rate}")
+    return row
+
+
+def _timing(status: Status) -> Text:
+    late = status.lateness_us
+    text = Text(style="dim")
+    if late is not None:
+        text.append(f"lateness {late.p50:.0f} µs median, {late.p99:.0f} p99, {late.max:.0f} max   ")
+        missed = f"missed {status.missed:,} of {status.tick:,} ticks"
+        text.append(missed, style="yellow" if status.missed else "")
+    else:
+        text.append(f"{status.tick:,} steps")
+    if status.verdict:
+        text.append("   so far ")
+        text.append(status.verdict, style=f"bold {COLOURS.get(status.verdict, '')}")
+    return text
+
+
+def _values(status: Status, traces: Traces | None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("signal", overflow="ellipsis")
+    table.add_column("value", justify="right", min_width=8, no_wrap=True)
+    table.add_column("unit", style="dim", no_wrap=True)
+    if traces is not None:
+        table.add_column("", style="cyan", min_width=LENGTH, no_wrap=True)
+    for name, value in list(status.values.items())[:MAX_VALUES]:
+        plot = [traces.plot(name)] if traces is not None else []
+        table.add_row(name, number(value), status.units.get(name, ""), *plot)
+    return table
+
+
+def _bonds(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("bond")
+    for heading in ("W", "residual J", "removed J"):
+        table.add_column(heading, justify="right", min_width=8)
+    for name, bond in status.bonds.items():
+        energies = (bond.power_w, bond.residual_energy_j, bond.corrected_energy_j)
+        table.add_row(name, *map(number, energies))
+    return table
+
+
+def _peers(status: Status) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("peer")
+    for heading in ("late", "lost", "age ms"):
+        table.add_column(heading, justify="right", min_width=6)
+    for name, peer in status.peers.items():
+        table.add_row(name, f"{peer.late:,}", f"{peer.lost:,}", number(peer.age_ms, 3))
+    return table
+
+
+def _flags(flags: Sequence[Flag]) -> Text:
+    if not flags:
+        return Text("no flags", style="green")
+    return Text(f"flags: {flag_words(flags)}", style="yellow")

@@ -1,0 +1,207 @@
+"""Shows a session on a terminal until it ends: as a live panel, or in lines; and takes keys.
+
+The panel needs a terminal that is large enough; anywhere else (a pipe, a log file, a small window)
+a line is printed every two seconds. Keys work in both, and a terminal may change its size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from rich.console import Console, ConsoleDimensions
+from rich.live import Live
+
+from hilrt.monitor.commands import CommandClient
+from hilrt.monitor.keys import Keys, typing
+from hilrt.monitor.panel import closing_line, live_view, plain_line
+from hilrt.monitor.sparkline import Traces
+from hilrt.monitor.telemetry import Status
+
+#: A session that is silent for so long is no longer watched, and no longer believed, s.
+SILENCE_S, NO_DATA_S = 30.0, 3.0
+POLL_MS = 100
+PLAIN_PERIOD_S = 2.0
+MIN_WIDTH, MIN_HEIGHT = 80, 16
+#: Columns of a terminal that has room for small plots.
+PLOT_WIDTH = 96
+FINAL_STATES = {"STOPPED", "FAULT"}
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class Source(Protocol):
+    """Where the view gets what it shows, and sends what is typed.
+
+    `silent` ends the view, `age` is the time since the session was last heard [s], and `types`
+    whether what is typed is for this process.
+    """
+
+    status: Status | None
+    stop: bool
+    silent: bool
+    key: str
+    types: bool
+
+    @property
+    def age(self) -> float:
+        """How long the session has been silent, s."""
+
+    def take(self, wait_ms: int) -> bool:
+        """Wait for news for at most `wait_ms` [ms]; whether there are any."""
+
+    def client(self) -> CommandClient | None:
+        """Whom to send commands to; None if nobody takes them."""
+
+    def events(self) -> list[str]:
+        """Newest events, the newest last."""
+
+
+class Screen:
+    """What stands on the terminal.
+
+    Parameters
+    ----------
+    source : Source
+    console : rich.console.Console
+    typed : callable, optional
+        What has been typed since its last call.
+    plain : bool
+        Lines even on a terminal that has room for the panel.
+    clock : callable
+        Monotonic time, s.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        console: Console,
+        typed: Callable[[], str] | None,
+        plain: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._console, self._typed, self._clock = source, console, typed, clock
+        self._moves = console.is_terminal and not console.is_dumb_terminal
+        self._plain = plain or not self._moves
+        self._keys: Keys | None = None
+        self._traces = Traces()
+        self._live: Live | None = None
+        self._size: ConsoleDimensions = console.size
+        self._printed_at, self._printed = -math.inf, ""
+        self._line = self._told = ""
+
+    def turn(self) -> bool:
+        """Pass on what has been typed; whether there is something else to show."""
+        line, self._line = self._line, self._type()
+        return line != self._line or self._console.size != self._size or self._silent_s > 0.0
+
+    def show(self) -> None:
+        """Show the newest status, in the way that the terminal has room for."""
+        status, size = self._source.status, self._console.size
+        if size != self._size:  # what was drawn for another size cannot be drawn over
+            self._size = size
+            had_panel = self._live is not None
+            self.close()
+            if had_panel:
+                self._console.clear()
+        if status is None:
+            return
+        if self._plain or size.width < MIN_WIDTH or size.height < MIN_HEIGHT:
+            self._print(status)
+            return
+        self._traces.add(status)
+        if self._live is None:
+            self._erase_line()
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+        traces = self._traces if size.width >= PLOT_WIDTH else None
+        view = live_view(
+            status,
+            self._line,
+            traces,
+            height=size.height - 1,
+            events=self._source.events(),
+            silent_s=self._silent_s,
+        )
+        self._live.update(view, refresh=True)
+
+    def close(self) -> None:
+        """Take the panel away and give the cursor back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        else:
+            self._erase_line()
+
+    @property
+    def _silent_s(self) -> float:
+        """How long the session has been silent, s; 0 while that is not long."""
+        age = self._source.age
+        ended = self._source.status is not None and self._source.status.state in FINAL_STATES
+        return age if age > NO_DATA_S and not ended else 0.0
+
+    def _type(self) -> str:
+        """Pass on what has been typed; what the operator is told, if there are keys."""
+        client = self._source.client() if self._typed is not None else None
+        if client is None or self._typed is None:
+            return ""
+        self._keys = self._keys or Keys(client, self._source.key)
+        self._keys.type(self._typed(), self._source.status)
+        self._keys.take_answers()
+        return self._keys.line
+
+    def _print(self, status: Status) -> None:
+        """A line every two seconds and at every change of state; below it, what keys do."""
+        now, silent_s = self._clock(), self._silent_s
+        word = f"{status.state} {silent_s > 0.0}"
+        if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
+            self._erase_line()
+            line = plain_line(status, silent_s)
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._printed_at, self._printed = now, word
+        self._print_keys()
+
+    def _print_keys(self) -> None:
+        if self._moves and self._line:
+            self._console.file.write(_CLEAR_LINE + self._line[: self._console.width - 1])
+            self._console.file.flush()
+        elif self._line != self._told and not (self._keys is not None and self._keys.editing):
+            self._console.print(self._line, soft_wrap=True, highlight=False, markup=False)
+            self._told = self._line
+
+    def _erase_line(self) -> None:
+        if self._moves and self._line:
+            self._console.file.write(_CLEAR_LINE)
+            self._console.file.flush()
+
+
+def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) -> None:
+    """Call `show` with every news until the session ends or is silent.
+
+    `turn` is called ten times a second; it says whether there is something else to show.
+    """
+    while not source.stop and not source.silent:
+        news = source.take(POLL_MS)
+        if turn() or news:
+            show()
+        if news and source.status is not None and source.status.state.upper() in FINAL_STATES:
+            return
+
+
+def run(source: Source, console: Console, plain: bool = False, tell_end: bool = False) -> None:
+    """Show the session until it ends; `tell_end`: and then say how it did."""
+    with contextlib.ExitStack() as stack:
+        typed = stack.enter_context(typing()) if source.types else None
+        screen = Screen(source, console, typed, plain)
+        stack.callback(screen.close)
+        watch(source, screen.show, screen.turn)
+    status = source.status
+    if status is None:
+        return
+    if source.silent:
+        last = f"silent for {SILENCE_S:g} s; the view ends"
+        console.print(f"{status.session}: {last}", highlight=False, markup=False)
+    elif tell_end and status.state in FINAL_STATES:
+        console.print(closing_line(status), soft_wrap=True, highlight=False, markup=False)
