@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from hilrt import wire
 from hilrt.errors import ProtocolError
+from hilrt.peer import MASTER_SILENCE_HEARTBEATS, MASTER_SILENCE_S
 from hilrt.solver import Port
+from hilrt.solver_process import CONNECT_TIMEOUT_S
 
 ROOT = Path(__file__).parents[1]
 
@@ -232,6 +234,14 @@ def test_example_bytes_of_the_documentation_are_what_encode_gives():
     tool = examples_tool()
     documented = tool.documented(text)
     assert documented == {name: wire.encode(message) for name, message in tool.EXAMPLES.items()}
+
+
+def test_the_documented_solver_is_as_patient_as_ours():
+    text = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    outline = text.partition("## A solver in outline")[2]
+    patience = re.findall(r"patience = (.*?) *(?:#.*)?$", outline, re.MULTILINE)
+    lost = f"max({MASTER_SILENCE_S:g} s, {MASTER_SILENCE_HEARTBEATS} heartbeat_s)"
+    assert patience == [f"{CONNECT_TIMEOUT_S:g} s", lost]  # before the welcome, and after it
 
 
 def test_every_message_and_field_is_documented():
