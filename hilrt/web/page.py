@@ -20,7 +20,13 @@ from bokeh.models.widgets.buttons import Toggle
 from bokeh.models.widgets.groups import RadioButtonGroup
 from bokeh.models.widgets.inputs import MultiChoice
 from bokeh.models.widgets.markups import Div
-from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
+from bokeh.models.widgets.tables import (
+    DataTable,
+    HTMLTemplateFormatter,
+    NumberFormatter,
+    StringFormatter,
+    TableColumn,
+)
 from bokeh.resources import Resources
 from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
@@ -55,6 +61,9 @@ FIRST_SIGNALS = 4
 CHOICES_SHOWN = 40
 SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 
+#: Two lines in a row of the events' table; what does not fit shows under the pointer.
+ROW_HEIGHT = 42
+WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
 #: A Div of Bokeh's that changes in anything is made anew with its style sheets, ten times a second.
 #: Here its content is put in, and that only if it is another one.
 CONTENT_ALONE = """
@@ -141,8 +150,8 @@ class Page:
         areas = [self._plot_area(), self.timing_area, self._events(), self.control.area]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
-        style = (FOLDER / "page.css").read_text(encoding="utf-8")
-        self.document.template_variables.update(style=style, scripts=SCRIPTS)
+        style, keys = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "keys.js"))
+        self.document.template_variables.update(style=style, scripts=SCRIPTS, keys=keys)
         return [*self.parts.values(), *areas]
 
     def _div(self, name: str) -> Div:
@@ -198,7 +207,11 @@ class Page:
         self.event_source.tags = list(self._views)  # which keeps both in the document
         titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
                   "acknowledged": "acknowledged by"}  # fmt: skip
-        widths = {"number": 44, "t": 64, "level": 84, "text": 320}
+        widths = {"number": 44, "t": 64, "level": 90, "text": 340}
+        formatters: dict[str, Any] = {
+            "number": NumberFormatter(format="0"),
+            "text": HTMLTemplateFormatter(template=WHOLE_TEXT),
+        }
         self.table = DataTable(
             source=self.event_source,
             columns=[
@@ -207,12 +220,14 @@ class Page:
                     title=title,
                     width=widths.get(key, 110),
                     sortable=False,
-                    formatter=NumberFormatter(format="0") if key == "number" else StringFormatter(),
+                    formatter=formatters.get(key, StringFormatter()),
                 )
                 for key, title in titles.items()
             ],
+            name="table",
             index_position=None,
-            height=260,
+            height=300,
+            row_height=ROW_HEIGHT,
             sizing_mode="stretch_width",
             selectable="checkbox",
             stylesheets=[self.sheet],
@@ -259,7 +274,7 @@ class Page:
         if self._beginning != self.history.beginnings and self.history.names:
             self._beginning = self.history.beginnings
             self.pause.active = False  # it was another session's picture
-            names = list(self.history.names)
+            names: list[Any] = list(self.history.names)
             same = self.choice.options == names
             chosen = self.choice.value if same else first_signals(head.topology.bonds, names)
             self.choice.options = names

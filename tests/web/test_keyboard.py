@@ -1,0 +1,125 @@
+"""The page by keyboard, in a real browser, with a session that only a test has."""
+
+import asyncio
+import shutil
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
+
+from hilrt.web.server import make_server
+from hilrt.web.source import Source
+from tests.web.views import RUNNING, StillViewer
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="drives a browser with selenium")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--window-size=1366,768",
+)
+DRAWN_S = 300.0
+TAB, SHIFT, SPACE, F8, F9 = "\ue004", "\ue008", "\ue00d", "\ue038", "\ue039"
+FOCUS = """
+  let e = document.activeElement;
+  while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
+  for (; e && e !== document; e = e.parentNode ?? e.host)
+    for (const name of ["table", "acknowledge", "arm", "safe", "stop", "who", "pause"])
+      if (view(name)?.el === e) return name;
+  return "";
+"""
+
+
+def until(condition, what):
+    deadline = time.monotonic() + DRAWN_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def viewer(unused_tcp_port):
+    """Serves a page with forty events."""
+    made = StillViewer(RUNNING)
+    for number in range(1, 41):
+        made.event(number)
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+
+    def serve():
+        asyncio.set_event_loop(loop)
+        server = make_server(Source(made), "127.0.0.1", unused_tcp_port)
+        server.start()
+        ready.set()
+        loop.run_forever()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ready.wait(DRAWN_S)
+    yield made
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    made.close()
+
+
+@pytest.fixture
+def driver(viewer, unused_tcp_port, tmp_path):
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path}"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
+    driver.get(f"http://127.0.0.1:{unused_tcp_port}/")
+    drawn = "return !!view('figures')?.child_views.length && view('table').grid.getDataLength()"
+    until(lambda: driver.execute_script(drawn) == 40, "table and figures")
+    yield driver
+    driver.quit()
+
+
+def keys(driver, *pressed, held=()):
+    actions = webdriver.ActionChains(driver)
+    for key in held:
+        actions.key_down(key)
+    actions.send_keys(*pressed)
+    for key in held:
+        actions.key_up(key)
+    actions.perform()
+
+
+def test_safe_and_stop_are_near_by_keyboard_and_on_the_first_screen(driver, viewer):
+    def focus():
+        return driver.execute_script(FOCUS)
+
+    bottom = "return view(arguments[0]).el.getBoundingClientRect().bottom - innerHeight"
+    for name in ("arm", "safe", "stop"):
+        assert driver.execute_script(bottom, name) < 0.0, name
+
+    def press_of(name):
+        driver.execute_script("view(arguments[0]).shadow_el.querySelector('button').focus()", name)
+        assert focus() == name
+
+    press_of("acknowledge")
+    keys(driver, TAB)
+    assert focus() == "table"
+    keys(driver, SPACE)
+    chosen = "return find('table').source.selected.indices"
+    until(lambda: driver.execute_script(chosen) == [0], "selection")
+    assert not driver.execute_script("return find('pause').active")
+    keys(driver, TAB)  # one tab stop, whatever is in it
+    assert focus() != "table"
+    press_of("acknowledge")
+    keys(driver, TAB)
+    keys(driver, TAB, held=[SHIFT])
+    assert focus() == "acknowledge"
+
+    keys(driver, F8)
+    until(lambda: [c.action for c in viewer.sent] == ["safe"], "safe")
+    driver.execute_script("view('who').shadow_el.querySelector('input').focus()")
+    keys(driver, F9)
+    until(lambda: "again" in driver.execute_script("return find('stop').label"), "question")
+    keys(driver, F9)
+    until(lambda: [c.action for c in viewer.sent] == ["safe", "stop"], "stop")
