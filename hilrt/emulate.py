@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hilrt.clock import monotonic_ns
-from hilrt.disturb import Disturbance, load_scenario
+from hilrt.disturb import Disturbance, ScenarioFile, load_scenario
 from hilrt.errors import ConfigError
 from hilrt.host import die_with_parent, freeze_gc, parent_alive
 from hilrt.session_file import load_session
@@ -72,6 +72,12 @@ def make_bench(name: str, seed: int = 0) -> EmulatedBench:
     module, _, cls = entry.target.partition(":")
     bench: EmulatedBench = getattr(importlib.import_module(module), cls)(seed)
     return bench
+
+
+def read_scenario(path: Path, name: str) -> ScenarioFile:
+    """Scenario for the emulated bench `name`; `ConfigError` with every problem of it."""
+    bench = make_bench(name)
+    return load_scenario(path, {message: bench.measure(message) for message in bench.sends})
 
 
 class Fault(NamedTuple):
@@ -273,10 +279,7 @@ def main(
     with _signals(ending):
         try:
             bench = make_bench(name, seed)
-            disturbance = None
-            if scenario is not None:
-                sends = {message: bench.measure(message) for message in bench.sends}
-                disturbance = Disturbance(load_scenario(scenario, sends))
+            disturbance = Disturbance(read_scenario(scenario, name)) if scenario else None
             again = partial(make_bench, name, seed)
             on_bus = BenchOnBus(bench, Path(database), disturbance, again, messages, alive)
             planned = None if fault is None else Fault.parse(fault)

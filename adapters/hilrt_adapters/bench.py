@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from cantools.database.can import Message
 
-from hilrt.config import InputOptions, Positive, SubsystemOptions, Table
+from hilrt.config import InputOptions, NonNegative, Positive, SubsystemOptions, Table
 from hilrt.errors import ConfigError
 from hilrt.guardian import GuardSettings, Limits
 from hilrt.link import Ports
@@ -82,7 +82,7 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     bench_timeout: Positive = 0.02
     enable: Enable | None = None
     #: Time from sending a set-point to its effect; the master sends what is due by then, s.
-    actuation_delay: float = 0.0
+    actuation_delay: NonNegative = 0.0
     safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
     #: Emulated bench that `hilrt run` starts; leave it out on a real one.
     emulator: str | None = None

@@ -19,6 +19,7 @@ from cantools.database.can import Message
 
 from hilrt.errors import ConfigError
 from hilrt.tables import nearest
+from hilrt_adapters.can_bus_keys import unknown_keys
 from hilrt_adapters.can_frame import Frame, IdTable, from_message, to_message
 from hilrt_adapters.can_socketcan import SocketCanFrames
 from hilrt_adapters.can_udp import UdpFrames
@@ -272,7 +273,7 @@ def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
         return [
             f"{label}: python-can has no interface {interface!r}{nearest(str(interface), known)}"
         ]
-    return []
+    return unknown_keys(arguments, label)
 
 
 def _reason(error: Exception) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hilrt.errors import PeerLost, ProtocolError
+from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.link import Arrival, Command, Ports
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Floats, Sample
+from hilrt.tables import nearest
 from hilrt.wire import (
     Arm,
     Armed,
@@ -29,6 +30,7 @@ from hilrt.wire import (
     unpack,
 )
 from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
+from hilrt_adapters.can_bus_keys import doubtful_keys
 
 if TYPE_CHECKING:
     from hilrt.config import SubsystemOptions
@@ -65,7 +67,20 @@ class GatewayLink(RemoteLink):
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
         """Ports of the table and its database; `ConfigError` with every problem of the two."""
-        return read_bench(name, cast(BenchOptions, options), folder).ports
+        bench = cast(BenchOptions, options)
+        problems = _check_emulator(bench, f"[subsystems.{name}]", folder)
+        try:
+            ports = read_bench(name, bench, folder).ports
+        except ConfigError as error:
+            raise ConfigError([*problems, *error.problems]) from None
+        if problems:
+            raise ConfigError(problems)
+        return ports
+
+    @classmethod
+    def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """Keys of the bus that may be misspelt."""
+        return doubtful_keys(cast(BenchOptions, options).bus, "bus")
 
     def commands(self, session: SessionFile) -> list[Command]:
         """The emulated bench, where there is one, and the gateway."""
@@ -198,3 +213,22 @@ class GatewayLink(RemoteLink):
 
     def _inputs(self) -> list[BenchInput]:
         return list(self.bench_options.inputs.values())
+
+
+def _check_emulator(options: BenchOptions, table: str, folder: Path) -> list[str]:
+    """Problems of the emulated bench that the session starts, and of its scenario."""
+    if options.emulator is None:
+        return []
+    from hilrt.emulate import BENCHES, read_scenario  # drags in more than this link needs
+
+    if options.emulator not in BENCHES:
+        return [
+            f"{table} emulator = {options.emulator!r}: there is no such emulated bench"
+            f"{nearest(options.emulator, BENCHES)}"
+        ]
+    try:
+        if options.scenario is not None:
+            read_scenario(folder / options.scenario, options.emulator)
+    except ConfigError as error:
+        return [f"{table} scenario = {options.scenario!r}: {line}" for line in error.problems]
+    return []

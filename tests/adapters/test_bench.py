@@ -135,6 +135,8 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"database": "other.dbc"}, r"database: .*other\.dbc cannot be read"),
         ({"master_timout": 0.1}, "did you mean 'master_timeout'"),
         ({"master_timeout": -1.0}, r"master_timeout = -1\.0"),
+        ({"actuation_delay": -1.0}, r"actuation_delay = -1\.0"),
+        ({"bus.chanel": "x"}, r"bus\.chanel = 'x': .* would ignore it; did you mean 'channel'"),
         ({"inputs.pedal.signal": None}, "signal: is missing"),
         ({"inputs.pedal.max": 110.0}, r"max = 110\.0: the database limits signal Demand\.Pedal"),
         ({"outputs.p": "Long.Pressure"}, "message Long has 20 bytes .* transport protocol"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 import can
 import cantools
+import msgspec
 import numpy as np
 import pytest
 
@@ -93,6 +95,52 @@ async def until(condition: Callable[[], T], link: GatewayLink | None = None) -> 
                 link.hub.drain()
             await asyncio.sleep(0.001)
     return result
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"emulator": "engin"},
+            "[subsystems.engine] emulator = 'engin': there is no such emulated bench; "
+            "did you mean 'engine'?",
+        ),
+        (
+            {"scenario": "storm.toml"},
+            "[subsystems.engine] scenario = 'storm.toml': .*storm.toml cannot be read",
+        ),
+        (
+            {"bus": {"interface": "udp_multicast", "hop_limt": 0}},
+            "[subsystems.engine] bus.hop_limt = 0: the interface 'udp_multicast' takes no such "
+            "key, and would ignore it; did you mean 'hop_limit'?",
+        ),
+    ],
+)
+def test_what_the_processes_would_refuse_is_found_before_they_start(
+    folder: Path, change: dict[str, Any], line: str
+) -> None:
+    options = msgspec.structs.replace(table(), **change)
+    with pytest.raises(ConfigError) as caught:
+        GatewayLink.ports("engine", options, folder)
+    (found,) = caught.value.problems
+    assert re.match(re.escape(line).replace(r"\.\*", ".*"), found)
+
+
+def test_problems_of_the_emulated_bench_and_of_the_table_are_said_together(folder: Path) -> None:
+    outputs = {"torque": "Fast.Torqe", "speed": "Fast.Speed"}
+    options = msgspec.structs.replace(table(), emulator="engin", outputs=outputs)
+    with pytest.raises(ConfigError) as caught:
+        GatewayLink.ports("engine", options, folder)
+    assert len(caught.value.problems) == 2
+
+
+def test_a_key_that_an_interface_may_know_is_only_doubted(folder: Path) -> None:
+    bus = {"interface": "pcan", "channel": "PCAN_USBBUS1", "bitrat": 500000, "auto_reset": True}
+    options = msgspec.structs.replace(table(), bus=bus)
+    assert GatewayLink.ports("engine", options, folder) is not None
+    (remark,) = GatewayLink.remarks("engine", options, folder)
+    assert remark.startswith("bus.bitrat = 500000: is no named argument")
+    assert "'bitrate'" in remark
 
 
 class Scripted:
