@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from hilrt.config import Session
+from hilrt.monitor.addresses import check_addresses
 from hilrt.monitor.commands import ACTIONS
 from hilrt.problems import Findings
 
@@ -36,6 +37,7 @@ def set_number(plan: Plan, what: str, value: float) -> float:
 
 def check_monitor(tables: Session, findings: Findings) -> None:
     """What is wrong with ``[monitor]``."""
+    check_addresses(tables.monitor, findings)
     _check_foxglove(tables.monitor.foxglove, findings)
     for action in tables.monitor.control:
         if action not in ACTIONS:

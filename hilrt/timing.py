@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -78,3 +79,21 @@ class Distribution:
         first, last = int(used[0]), int(used[-1]) + 1
         edges: Floats = 10.0 ** (np.arange(first, last + 1) / per_decade - 3.0)
         return edges, [int(count) for count in counts[first:last]]
+
+
+class Recent:
+    """Quantiles of what a `Distribution` has counted since the look before."""
+
+    def __init__(self) -> None:
+        self._seen = np.zeros(_PER_DECADE * _DECADES + 1, dtype=np.int64)
+
+    def look(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
+        """Quantiles, µs, right to 1.2 %, of 1 as well; None where nothing was counted."""
+        counts = np.cumsum(whole.counts)
+        new, self._seen = counts - self._seen, counts
+        if new[-1] == 0:
+            return None
+        ranks = np.searchsorted(new, np.multiply(quantiles, new[-1]))
+        upper_ns = np.minimum(10.0 ** ((ranks + 1) / _PER_DECADE), whole.max_ns)
+        beyond = ranks == len(new) - 1  # where the scale ends
+        return [float(us) for us in np.where(beyond, whole.max_ns, upper_ns) * 1e-3]

@@ -158,6 +158,13 @@ def test_cap_of_a_bond_is_set_in_place():
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is no range"),
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=0, max=1)}), "flag"),
         (MonitorTable(foxglove="8765"), "write it as ADDRESS:PORT"),
+        (MonitorTable(listen="bench-pc"), '"tcp://0.0.0.0:5570"'),
+        (MonitorTable(listen="tcp://bench-pc:5570"), "names no address of this machine"),
+        (MonitorTable(listen="tcp://0.0.0.0:65536"), "a port up to 65535"),
+        (MonitorTable(commands="tcp://0.0.0.0"), '"tcp://0.0.0.0:5571"'),
+        (MonitorTable(listen="tcp://*:5570", commands="tcp://*:5570"), "different ports"),
+        (MonitorTable(page="bench-pc"), "write it as ADDRESS:PORT"),
+        (MonitorTable(page="127.0.0.1:70000"), "a port up to 65535"),
     ],
 )
 def test_check_names_what_cannot_be(table, words):
@@ -165,3 +172,18 @@ def test_check_names_what_cannot_be(table, words):
     check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
     (problem,) = findings.problems
     assert words in str(problem)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        MonitorTable(),
+        MonitorTable(listen="tcp://0.0.0.0:5570", commands="tcp://*:5571", page="5006"),
+        MonitorTable(listen="tcp://127.0.0.1:*", commands="tcp://127.0.0.1:*", page="pc:5006"),
+        MonitorTable(listen="tcp://[::1]:5570"),
+    ],
+)
+def test_check_takes_addresses_that_can_be(table):
+    findings = Findings()
+    check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
+    assert findings.problems == []

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.timing import Distribution
+from hilrt.timing import Distribution, Recent
 
 
 def filled(times) -> Distribution:
@@ -51,3 +51,15 @@ def test_histogram_counts_what_lies_between_its_edges(times):
     inside, _ = np.histogram(np.array(clear) * 1e-3, edges)
     assert (inside <= counts).all()
     assert inside.sum() == len(clear)
+
+
+def test_recent_quantiles_know_nothing_of_what_was_before():
+    whole, recent = filled([80_000_000]), Recent()
+    assert recent.look(whole, (1.0,)) == pytest.approx([80_000.0])
+    assert recent.look(whole, (0.5, 1.0)) is None
+    times = [1_000 * (i + 1) for i in range(100)]
+    for ns in times:
+        whole.add(ns)
+    assert recent.look(whole, (0.5, 0.99, 1.0)) == pytest.approx([50.0, 99.0, 100.0], rel=0.0125)
+    whole.add(5 * 10**9)  # beyond the scale
+    assert recent.look(whole, (1.0,)) == pytest.approx([5e6])

@@ -97,9 +97,9 @@ class Monitoring:
 
     def hints(self) -> list[str]:
         """What the operator is told at the start."""
-        lines = []
+        lines, page = [], self.table.page
         if self.web:
-            lines.append(f"page: http://{self.table.page}")
+            lines.append(f"page: http://{'' if ':' in page else '127.0.0.1:'}{page}")
         if self.table.listen is not None:
             lines.append(f"telemetry: {self.table.listen}")
         if self.table.foxglove is not None:

@@ -164,17 +164,20 @@ class Screen:
         self._print_keys()
 
     def _print_keys(self) -> None:
-        if self._moves and self._line:
-            self._console.file.write(_CLEAR_LINE + self._line[: self._console.width - 1])
-            self._console.file.flush()
+        if self._moves:
+            if self._line != self._told:
+                self._console.file.write(_CLEAR_LINE + self._line[: self._console.width - 1])
+                self._console.file.flush()
+                self._told = self._line
         elif self._line != self._told and not (self._keys is not None and self._keys.editing):
             self._console.print(self._line, soft_wrap=True, highlight=False, markup=False)
             self._told = self._line
 
     def _erase_line(self) -> None:
-        if self._moves and self._line:
+        if self._moves and self._told:
             self._console.file.write(_CLEAR_LINE)
             self._console.file.flush()
+            self._told = ""
 
 
 def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) -> None:

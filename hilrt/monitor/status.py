@@ -16,6 +16,7 @@ from hilrt.monitor.telemetry import (
     Telemetry,
 )
 from hilrt.reliability import verdict
+from hilrt.timing import Recent
 
 if TYPE_CHECKING:
     from hilrt.master import Master
@@ -41,6 +42,7 @@ class StatusPublisher:
         self._next_ns = 0
         self._looked_ns = self._looked_steps = 0
         self._announced: Status | None = None
+        self._lateness = Recent()
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
 
     def remember(self, text: str) -> None:
@@ -94,7 +96,9 @@ class StatusPublisher:
         state, progress, exchange = master.state, master.progress, master.exchange
         outputs = master.plan.network.outputs
         energy, tables = state.energy, master.plan.network.bonds.tables
-        lateness = progress.lateness.quantiles() if master.clock is not None else None
+        lateness = None
+        if master.clock is not None:
+            lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
         return Status(
             session=self.session,
             run=self.run,
@@ -104,9 +108,7 @@ class StatusPublisher:
             tick=given.tick,
             missed=progress.missed,
             rate_hz=rate_hz,
-            lateness_us=None
-            if lateness is None
-            else Percentiles(lateness["p50"], lateness["p99"], lateness["max"]),
+            lateness_us=None if lateness is None else Percentiles(*lateness),
             values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
             flags=[Flag(cause, where) for cause, where in state.monitor.active_flags()],

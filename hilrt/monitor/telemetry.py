@@ -15,7 +15,7 @@ LINGER_MS = 200
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Distribution of a time over the last period, µs."""
+    """Distribution of a time since the look before, µs."""
 
     p50: float = 0.0
     p99: float = 0.0

@@ -63,6 +63,22 @@ async def test_rate_counts_the_steps_that_were_made(master):
     assert [one.rate_hz for one in told[1:]] == pytest.approx((len(told) - 1) * [1e3 / 3.5])
 
 
+async def test_lateness_is_that_of_the_period(master):
+    """One late tick is gone from the next status."""
+    cut = master.exchange.cut
+
+    def once_slow(tick, t_ns, elapsed_ns):
+        if tick == 250:
+            master.clock.advance(80 * MS)
+        return cut(tick, t_ns, elapsed_ns)
+
+    master.exchange.cut = once_slow
+    await master.run(1000 * MS, EPOCH)
+    worst = [one.lateness_us.max for one in master.publisher.telemetry.statuses if one.lateness_us]
+    assert max(worst) >= 79e3
+    assert worst[-1] < 1e3
+
+
 def test_announcement_is_repeated_until_the_next(master):
     publisher = master.publisher
     publisher.repeat()  # nothing has been said
