@@ -28,7 +28,10 @@ SUFFIXES = {
     ".asc": "can",
     ".blf": "can",
     ".trc": "can",
+    ".db": "can",
 }
+#: First line of the tables that python-can writes frames into.
+FRAMES_CSV = "timestamp,arbitration_id,extended,remote,error,dlc,data"
 
 
 class Source(abc.ABC):
@@ -88,9 +91,12 @@ class Source(abc.ABC):
 
 def format_of(path: Path) -> str | None:
     """Format by suffix; None for an unknown one."""
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    found = SUFFIXES.get(suffix.lower())
-    return found if path.suffix != ".gz" or found == "can" else None
+    if path.suffix.lower() == ".gz":
+        suffix = Path(path.stem).suffix.lower()
+        # Of compressed files python-can reads those with frames, and a database is not read so.
+        frames = suffix == ".csv" or SUFFIXES.get(suffix) == "can"
+        return "can" if frames and suffix != ".db" else None
+    return SUFFIXES.get(path.suffix.lower())
 
 
 def open_source(
@@ -101,7 +107,8 @@ def open_source(
     Parameters
     ----------
     path : Path
-        MCAP log of ours, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC, candump).
+        MCAP log of ours, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC, candump, SQLite, and CSV
+        with the columns of python-can).
     label : str
         Table and key that name it, for messages.
     database : Path, optional
@@ -145,7 +152,7 @@ def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
         from hilrt.logs.source_mf4 import Mf4Source
 
         return Mf4Source(path, label)
-    if kind == "csv":
+    if kind == "csv" and not _holds_frames(path):
         from hilrt.logs.source_csv import CsvSource
 
         return CsvSource(path, label, time)
@@ -156,6 +163,17 @@ def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
     from hilrt.logs.source_can import CanSource
 
     return CanSource(path, label)
+
+
+def _holds_frames(path: Path) -> bool:
+    """Whether a CSV file is one of python-can's; it reads those that end in .csv alone."""
+    if path.suffix.lower() != ".csv":
+        return False
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(len(FRAMES_CSV) + 1).strip() == FRAMES_CSV
+    except OSError:
+        return False  # said when it is read
 
 
 def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""CAN logs of other tools: candump, ASC, BLF, TRC, MF4 bus logging, as python-can reads them."""
+"""CAN logs of other tools as python-can reads them: candump, ASC, BLF, TRC, CSV, SQLite."""
 
 from __future__ import annotations
 

@@ -158,7 +158,19 @@ async def test_real_j1939_recording_is_matched_by_parameter_group() -> None:
 # ---- timing ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["log.log", "log.asc", "log.blf", "log.trc", "log.log.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "log.log",
+        "log.asc",
+        "log.blf",
+        "log.trc",
+        "log.log.gz",
+        "log.csv",
+        "log.csv.gz",
+        "log.db",
+    ],
+)
 async def test_formats_that_python_can_writes(tmp_path: Path, name: str) -> None:
     write(tmp_path, name=name)
     made = await opened(tmp_path, log=name)
