@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import select
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,7 +20,10 @@ import cantools
 import pytest
 
 from hilrt_adapters.can_bus import CanBus, open_bus
-from hilrt_adapters.can_frame import EXTENDED, Frame
+from hilrt_adapters.can_faults import BUS_ERROR, BUS_OFF, CONTROLLER, RESTARTED, BusWatch
+from hilrt_adapters.can_frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt_adapters.can_receive import Receiver
+from tests.adapters.can_tools import REFS, STATE
 
 VCAN = Path("/sys/class/net/vcan0")
 pytestmark = pytest.mark.skipif(not VCAN.exists(), reason="no vcan0; see make test-socketcan")
@@ -46,6 +52,18 @@ def pair(vcan: None) -> Iterator[tuple[CanBus, CanBus]]:
     yield bus, other
     bus.close()
     other.close()
+
+
+@pytest.fixture
+def stranger(vcan: None) -> Iterator[socket.socket]:
+    """A raw socket of somebody else: it may send what no interface of ours would."""
+    with socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as made:
+        made.bind(("vcan0",))
+        yield made
+
+
+def put(stranger: socket.socket, can_id: int, data: bytes = bytes(8)) -> None:
+    stranger.send(struct.pack("=IB3x8s", can_id, len(data), data))
 
 
 def drain(bus: CanBus, count: int, patience: float = 20.0) -> list[Frame]:
@@ -124,3 +142,104 @@ def test_an_interface_that_is_gone_and_back(pair: tuple[CanBus, CanBus]) -> None
     other.send(Frame(0x100, b"z"))
     assert [f.data for f in drain(bus, 1)] == [b"z"]
     assert bus.fileno() == fd
+
+
+def test_random_traffic_reaches_no_port_unchecked(
+    pair: tuple[CanBus, CanBus], stranger: socket.socket
+) -> None:
+    bus, _ = pair
+    noise = random.Random(13)
+    rx = Receiver({"speed": REFS["speed"], "temp": REFS["temp"]}, STATE, "Alive", 0.02)
+    good = {0x100, EXTENDED | 0x200}
+    for _ in range(40):
+        ids = [0x100, EXTENDED | 0x200, 0x200, REMOTE | 0x100, noise.getrandbits(11)]
+        ids += [EXTENDED | noise.getrandbits(29), ERROR | 1 << noise.randrange(9)]
+        sent = [
+            (noise.choice(ids), noise.randbytes(noise.choice((0, 3, 7, 8, 8)))) for _ in range(50)
+        ]
+        for can_id, data in sent:
+            put(stranger, can_id, data)
+        got = drain(bus, len(sent))
+        assert [(frame.can_id, frame.data) for frame in got] == sent
+        before, taken = list(rx.y), dict(rx.counters)
+        rx.take(got)
+        whole = sum(can_id in good and len(data) == 8 for can_id, data in sent)
+        short = sum(can_id in good and len(data) < 8 for can_id, data in sent)
+        assert rx.counters["decode_errors"] - taken["decode_errors"] == short
+        assert rx.counters["frames"] - taken["frames"] == whole + short
+        assert whole or [*map(str, rx.y)] == [*map(str, before)]
+    assert len(rx.error_frames) > 100
+    assert bus.errors == 0
+    assert -5242.88 <= rx.y[0] <= 5242.87  # what the signals' bits can say, never anything else
+    assert -40.0 <= rx.y[1] <= 215.0
+
+
+def error_frames(bus: CanBus, count: int) -> list[Frame]:
+    """As the receiver sorts them out."""
+    rx = Receiver({"speed": REFS["speed"]}, None, "Alive", 0.02)
+    rx.take(drain(bus, count))
+    assert rx.counters["frames"] == rx.counters["unknown"] == 0
+    return rx.error_frames
+
+
+def test_bus_off_and_restart_are_seen_beside_what_is_listened_to(stranger: socket.socket) -> None:
+    """Error frames come although the kernel filters by identifier."""
+    bus, watch = open_bus(TABLE, MESSAGES, "t"), BusWatch()
+    put(stranger, 0x101)  # filtered out
+    put(stranger, ERROR | CONTROLLER, bytes([0, 0x20, 0, 0, 0, 0, 0, 0]))
+    put(stranger, ERROR | BUS_OFF)
+    watch.errors(0, error_frames(bus, 2))
+    changes = watch.update(0, bus.down)
+    assert [(c.cause, c.raised) for c in changes] == [("error_passive", True), ("bus_off", True)]
+    put(stranger, ERROR | RESTARTED)
+    put(stranger, ERROR | CONTROLLER, bytes([0, 0x40, 0, 0, 0, 0, 0, 0]))
+    watch.errors(1, error_frames(bus, 2))
+    changes = watch.update(1, bus.down)
+    assert [(c.cause, c.raised) for c in changes] == [("bus_off", False), ("error_passive", False)]
+    assert not bus.down
+    assert bus.errors == 0
+    bus.close()
+
+
+def test_a_disturbed_bus_is_seen(stranger: socket.socket) -> None:
+    bus, watch = open_bus(TABLE, MESSAGES, "t"), BusWatch()
+    for _ in range(20):
+        put(stranger, ERROR | BUS_ERROR)
+    watch.errors(0, error_frames(bus, 20))
+    (change,) = watch.update(0, bus.down)
+    assert (change.cause, change.raised) == ("bus_errors", True)
+    assert watch.counters["error_frames"] == 20
+    bus.close()
+
+
+@pytest.fixture
+def slow_line(vcan: None) -> Iterator[None]:
+    """A line on which three frames wait for ever: nobody acknowledges."""
+    subprocess.run(["modprobe", "sch_netem"], check=False, timeout=60)
+    queue = ["tc", "qdisc", "add", "dev", "vcan0", "root", "netem", "delay", "1000s", "limit", "3"]
+    made = subprocess.run(queue, check=False, timeout=60, capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"no queue that holds frames back: {made.stderr.strip()}")
+    yield
+    subprocess.run(["tc", "qdisc", "del", "dev", "vcan0", "root"], check=False, timeout=60)
+
+
+def test_a_full_transmit_buffer(pair: tuple[CanBus, CanBus], slow_line: None) -> None:
+    bus, other = pair
+    for k in range(3):
+        bus.send(Frame(0x100, bytes([k])))
+    watch = BusWatch()
+    for now in (0, 60_000_000):
+        with pytest.raises(OSError, match=os.strerror(errno.ENOBUFS)):
+            bus.send(Frame(0x100, b"x"))
+        watch.sent(now, ok=False)
+    assert not bus.down  # full is not gone
+    assert [c.cause for c in watch.update(60_000_000, bus.down)] == ["not_sent"]
+    subprocess.run(["tc", "qdisc", "del", "dev", "vcan0", "root"], check=True, timeout=60)
+    bus.send(Frame(0x100, b"y"))
+    watch.sent(70_000_000, ok=True)
+    assert [(c.cause, c.raised) for c in watch.update(70_000_000, bus.down)] == [
+        ("not_sent", False)
+    ]
+    # The kernel shows the others on this machine what waits, but not what it did not take.
+    assert [f.data for f in drain(other, 4)] == [b"\0", b"\1", b"\2", b"y"]
