@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from bokeh.models.widgets.buttons import Button
 from bokeh.models.widgets.inputs import PasswordInput, Select, Spinner, TextInput
 
 from hilrt.monitor.commands import Action, Command, Reply
+from hilrt.monitor.stream import Happening, Head
 from hilrt.web.models import change
 from hilrt.web.panels import text
 from hilrt.web.source import Source
@@ -21,6 +23,8 @@ from hilrt.web.source import Source
 CONFIRM_S = 3.0
 #: An answer that has not come by then does not come.
 ANSWER_S = 5.0
+#: From one end of an adjustable number to the other by the arrows.
+STEPS = 100
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
 
 
@@ -64,7 +68,8 @@ class Control:
         self.token = PasswordInput(title="token", name="token", stylesheets=sheets, width=120)
         self.note = TextInput(title="note", name="note", stylesheets=sheets, width=190)
         self.what: Any = Select(title="adjust", stylesheets=sheets, width=210, visible=False)
-        self.value = Spinner(title="to", step=0.01, stylesheets=sheets, width=170, visible=False)
+        self.what.on_change("value", lambda attr, old, new: self.value.update(value=None))
+        self.value = Spinner(title="to", stylesheets=sheets, width=300, visible=False)
         button = partial(make_button, sheets=sheets)
         self.stop = button("■ Stop", "stop", self._stop, "danger")
         self.shadow = button("Shadow on", "shadow", self._shadow)
@@ -100,11 +105,19 @@ class Control:
         change(self.area, visible=bool(allowed))
         for model in (self.what, self.value, self.buttons["adjust"]):
             change(model, visible="adjust" in allowed and bool(head.adjustable))
+        self._offer_adjustable(head)
+        if not allowed:
+            self._show(READ_ONLY)
+
+    def _offer_adjustable(self, head: Head) -> None:
         if self.what.options != list(head.adjustable):
             self.what.options = list(head.adjustable)
             self.what.value = next(iter(head.adjustable), "")
-        if not allowed:
-            self._show(READ_ONLY)
+        if self.what.value in head.adjustable:
+            low, high = head.adjustable[self.what.value]
+            now = last_set(self._source.viewer.events.values(), self.what.value)
+            title = f"to {low:g} … {high:g}; now {now or 'as in the session file'}"
+            change(self.value, title=title, low=low, high=high, step=(high - low) / STEPS or 1.0)
 
     # -- commands ---------------------------------------------------------------------------------
 
@@ -196,6 +209,13 @@ class Control:
         elif self._asked_for > 1:
             reply.text = f"{done} of {self._asked_for} acknowledged"
         self.answered(reply)
+
+
+def last_set(events: Iterable[Happening], what: str) -> str:
+    """The value that an operator has given to a number last; empty: none has."""
+    said = re.compile(rf": {re.escape(what)} = (\S+), was ")
+    found = [match[1] for event in events if (match := said.search(event.text))]
+    return found[-1] if found else ""
 
 
 def make_button(

@@ -10,9 +10,12 @@ from hilrt.monitor.telemetry import Flag
 from hilrt.web.panels import text
 from hilrt.wording import words
 
-WIDTH, BOX_WIDTH, BOX_HEIGHT = 640, 132, 46
-#: Names on an edge; the others are counted.
-MAX_NAMES = 2
+#: In units of which the narrowest screen has two thirds of a pixel each.
+WIDTH, BOX_WIDTH, BOX_HEIGHT = 640, 172, 62
+#: Names on an edge, and letters of them; the others are counted.
+MAX_NAMES, MAX_LETTERS = 2, 26
+#: Height of a line of text.
+LINE = 22
 #: How far the two directions between two subsystems bend apart, as a share of their distance.
 BEND = 0.16
 
@@ -22,7 +25,7 @@ def graph_svg(topology: Topology, flags: Sequence[Flag]) -> str:
     names = [part.name for part in topology.subsystems]
     if not names:
         return ""
-    height = 240 if len(names) <= 2 else 340
+    height = 300 if len(names) <= 2 else 440
     places = _places(names, height)
     raised: dict[str, list[str]] = {}
     for flag in flags:
@@ -49,7 +52,7 @@ def _places(names: Sequence[str], height: float) -> dict[str, Point]:
     middle_x, middle_y = WIDTH / 2, height / 2
     if len(names) == 1:
         return {names[0]: (middle_x, middle_y)}
-    rx, ry = WIDTH / 2 - BOX_WIDTH / 2 - 12, height / 2 - BOX_HEIGHT / 2 - 10
+    rx, ry = WIDTH / 2 - BOX_WIDTH / 2 - 4, height / 2 - BOX_HEIGHT / 2 - LINE - 2
     return {
         name: (
             middle_x - rx * math.cos(2 * math.pi * i / len(names)),
@@ -79,9 +82,7 @@ def _edge(
     start, end, middle = _curve(places[pair[0]], places[pair[1]])
     causes = [c for port in ports for name in port for c in raised.get(name, [])]
     labels = [source.partition(".")[2] for source, _ in ports]
-    shown = ", ".join(labels[:MAX_NAMES])
-    if len(labels) > MAX_NAMES:
-        shown += f" +{len(labels) - MAX_NAMES}"
+    shown = named(labels)
     title = "; ".join(f"{source} → {target}" for source, target in ports)
     kind = "edge flagged" if causes else "edge"
     path = (
@@ -92,8 +93,17 @@ def _edge(
     return (
         f'<g class="{kind}"><title>{text(title)}</title><path d="{path}" marker-end="url(#tip)"/>'
         f'<text x="{at_x:.0f}" y="{at_y - 6:.0f}">{text(shown)}</text>'
-        f"{_warning(causes, at_x, at_y + 18)}</g>"
+        f"{_warning(causes, at_x, at_y + LINE - 3)}</g>"
     )
+
+
+def named(labels: Sequence[str]) -> str:
+    """The first names, as far as there is room, and how many more there are."""
+    n = MAX_NAMES if len(", ".join(labels[:MAX_NAMES])) <= MAX_LETTERS else 1
+    first = ", ".join(labels[:n])
+    if len(first) > MAX_LETTERS:
+        first = f"{first[: MAX_LETTERS - 1]}…"
+    return f"{first} +{len(labels) - n}" if len(labels) > n else first
 
 
 def _curve(a: Point, b: Point) -> tuple[Point, Point, Point]:
@@ -126,18 +136,19 @@ def _bond(
         f'<g class="{kind}"><title>{text(f"bond {name}: {effort}, {flow}")}</title>'
         f'<line x1="{x1:.0f}" y1="{y1:.0f}" x2="{x2:.0f}" y2="{y2:.0f}"/>'
         f'<text x="{x:.0f}" y="{y - 6:.0f}">{text(name)}</text>'
-        f"{_warning(causes, x, y + 18)}</g>"
+        f"{_warning(causes, x, y + LINE - 3)}</g>"
     )
 
 
 def _box(name: str, kind: str, place: Point, causes: Sequence[str]) -> str:
     x, y = place[0] - BOX_WIDTH / 2, place[1] - BOX_HEIGHT / 2
     state = "box flagged" if causes else "box"
+    warning = _warning(causes, place[0], y + BOX_HEIGHT + LINE - 2)
     return (
         f'<g class="{state}"><rect x="{x:.0f}" y="{y:.0f}" width="{BOX_WIDTH}" '
-        f'height="{BOX_HEIGHT}" rx="7"/><text x="{place[0]:.0f}" y="{place[1] - 2:.0f}" '
-        f'class="name">{text(name)}</text><text x="{place[0]:.0f}" y="{place[1] + 15:.0f}" '
-        f'class="kind">{text(kind)}</text>{_warning(causes, place[0], y + BOX_HEIGHT + 14)}</g>'
+        f'height="{BOX_HEIGHT}" rx="7"/><text x="{place[0]:.0f}" y="{place[1] - 3:.0f}" '
+        f'class="name">{text(name)}</text><text x="{place[0]:.0f}" y="{place[1] + LINE - 3:.0f}" '
+        f'class="kind">{text(kind)}</text>{warning}</g>'
     )
 
 

@@ -253,7 +253,7 @@ class Page:
             return
         status, head = self.viewer.status, self.viewer.head
         self._show("values", panels.values_html(self.viewer))
-        self._show("bonds", panels.bonds_html(status))
+        self._show("bonds", panels.bonds_html(status, head))
         self._show("peers", panels.peers_html(self.viewer))
         if head is not None:
             self._show("graph", graph_svg(head.topology, self.viewer.flags))

@@ -27,6 +27,16 @@ def text(value: object) -> str:
     return html.escape(str(value))
 
 
+#: What a session that waits says at its terminal, and what it means here.
+AT_TERMINAL, HERE, NOT_HERE = "press Enter to arm", "press Arm", "press Enter at its terminal"
+
+
+def on_page(said: str, head: Head | None) -> str:
+    """What a session says at its terminal, for who has the page's buttons, or has not."""
+    arms = head is not None and "arm" in head.control
+    return said.replace(AT_TERMINAL, HERE if arms else NOT_HERE)
+
+
 class Lamp(NamedTuple):
     """How far the results can be trusted now: a kind, the word on it, and why."""
 
@@ -53,7 +63,7 @@ def lamp(viewer: Viewer) -> Lamp:
     if status.state == "DEGRADED":
         return Lamp("degraded", "DEGRADED", status.message)
     if status.state not in ("RUNNING", "STOPPED"):
-        return Lamp("nothing", status.state, status.message)
+        return Lamp("nothing", status.state, on_page(status.message, viewer.head))
     if status.verdict in ("degraded", "unreliable"):
         return Lamp("degraded", "GOOD NOW", so_far)
     return Lamp("good", "GOOD", so_far)
@@ -98,13 +108,14 @@ def state_html(viewer: Viewer) -> str:
         )
     if status.rate_hz > 0:
         timing = f"{number(status.rate_hz)} Hz · {timing}"
+    message = text(on_page(status.message, viewer.head))
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'
         f'<span class="big">{text(status.state)}</span>{shadow}'
         f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
         f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
-        f'<span class="soft">{timing}</span><span class="soft">{text(status.message)}</span></div>'
+        f'<span class="soft">{timing}</span><span class="soft">{message}</span></div>'
     )
 
 
@@ -130,9 +141,11 @@ LEDGER = (
 )
 
 
-def bonds_html(status: Status | None) -> str:
+def bonds_html(status: Status | None, head: Head | None = None) -> str:
     """Power and energy ledger of every bond; bars grow from the middle."""
     if status is None or not status.bonds:
+        if head is not None and head.topology.bonds:
+            return '<p class="soft">No figures yet: they come with the first steps.</p>'
         return '<p class="soft">This session has no bonds.</p>'
     return "".join(_bond(name, bond) for name, bond in status.bonds.items())
 
@@ -180,6 +193,8 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     part = parts.get(name)
     policy = part.late_policy if part is not None else ""
     kind, word = ("degraded", "late") if late else ("good", "in time")
+    if late and not peer.late:  # every answer came: the master itself was late, and skipped ticks
+        word = "behind"
     share = f" ({100 * peer.late / ticks:.1f}&nbsp;%)" if ticks > 0 and peer.late else ""
     in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
     return (
@@ -218,7 +233,7 @@ def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[Row]
                 event.number,
                 f"{event.t:.3f}",
                 f"{mark} {event.level}".strip(),
-                in_words(event),
+                on_page(in_words(event), viewer.head),
                 event.acknowledged,
             )
         )

@@ -1,6 +1,7 @@
 """What the page says: in words and shapes, escaped, and never reassuring without data."""
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
@@ -9,8 +10,10 @@ import pytest
 from hilrt.monitor.stream import Happening, Part, Topology
 from hilrt.monitor.telemetry import Flag, Status
 from hilrt.web import panels
-from hilrt.web.graph import graph_svg
-from tests.web.views import LATE, RUNNING, TOPOLOGY, StillViewer
+from hilrt.web.graph import BOX_WIDTH, MAX_LETTERS, WIDTH, graph_svg, named
+from tests.web.views import HEAD, LATE, RUNNING, TOPOLOGY, StillViewer
+
+FOLDER = Path(panels.__file__).parent
 
 
 @pytest.fixture
@@ -96,6 +99,28 @@ def test_ledger_bars_are_to_scale():
     assert "-12.50" in html
     nothing = panels.bonds_html(changed(bonds={}))
     assert "no bonds" in nothing
+    drawn = panels.bonds_html(changed(bonds={}), HEAD)  # which stand in the graph
+    assert "no bonds" not in drawn
+    assert "No figures yet" in drawn
+
+
+def test_waiting_session_says_what_to_press_here(look):
+    """At its terminal that is Enter, which does nothing on the page."""
+    waiting = changed(state="INITIALIZED", message="waiting for the operator: press Enter to arm")
+    for control, said in ((["arm"], "press Arm"), ([], "press Enter at its terminal")):
+        viewer = look(waiting, head=msgspec.structs.replace(HEAD, control=control))
+        viewer.event(1, "info", text=waiting.message)
+        shown = panels.lamp(viewer).cause, panels.event_rows(viewer, False)[0].text
+        for words in (*shown, panels.state_html(viewer)):
+            assert said in words
+            assert "Enter to arm" not in words
+
+
+def test_peer_without_a_late_tick_is_not_late(look):
+    """The master skipped ticks: what it has is of an earlier point, though it came in time."""
+    html = panels.peers_html(look(RUNNING, [Flag("sample_late", "engine")]))
+    assert "▲ late" not in html
+    assert "▲ behind" in html
 
 
 def test_late_peer_shows_the_policy_in_force(look):
@@ -126,6 +151,17 @@ def test_alarms_are_open_until_acknowledged(look):
 def test_event_says_what_and_where_in_one_line(cause, source, text, said):
     event = Happening(number=1, t=0.0, level="info", cause=cause, source=source, text=text)
     assert panels.in_words(event) == said
+
+
+def test_graph_can_be_read_on_a_small_screen():
+    """On one of 1200 pixels the drawing has 430: 12 for the smallest text, and no overlap."""
+    css = (FOLDER / "parts.css").read_text()
+    sizes = [int(size) for size in re.findall(r"svg [^{]*{[^}]*font(?:-size)?: (\d+)px", css)]
+    assert len(sizes) == 3
+    assert min(sizes) * 430 / WIDTH >= 12.0
+    assert named(["torque", "speed", "x"]) == "torque, speed +1"
+    assert named(["crankshaft_torque_at_the_flange", "speed"]) == "crankshaft_torque_at_the_… +1"
+    assert MAX_LETTERS * 0.5 * sizes[0] < WIDTH - 2 * BOX_WIDTH
 
 
 # -- the graph -----------------------------------------------------------------------------------
