@@ -1,0 +1,170 @@
+"""A session that others watch and operate: what they see and may do when it goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hilrt.monitor.commands import Command
+from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.viewer import Viewer
+from tests.scenarios.sessions import LINUX, TIMEOUT, Run, sets
+
+pytestmark = LINUX
+
+SESSION = """
+[session]
+name = "watched"
+duration = 600.0
+[master]
+step = 0.01
+connect_timeout = 60.0
+pacing = {{ spin = 0.0, affinity = [] }}
+[record]
+report = false
+[monitor]
+listen = "tcp://127.0.0.1:{listen}"
+commands = "tcp://127.0.0.1:{commands}"
+control = ["stop"]
+[subsystems.mass1]
+adapter = "inprocess"
+model = "hilrt.models.two_mass:Mass1"
+[subsystems.mass2]
+adapter = "inprocess"
+model = "hilrt.models.two_mass:Mass2"
+[[connections]]
+from = "mass1.force"
+to = "mass2.force"
+[[connections]]
+from = "mass2.x"
+to = "mass1.x2"
+[[connections]]
+from = "mass2.v"
+to = "mass1.v2"
+"""
+NEVER = f"""
+[subsystems.never]
+adapter = "zeromq"
+spawn = ["{sys.executable}", "-c", "import time; time.sleep(600)"]
+"""
+
+
+class Watched:
+    """Sessions at one address, and who watches them with the token."""
+
+    def __init__(self, folder: Path, listen: int, commands: int) -> None:
+        self.folder, self.text = folder, SESSION.format(listen=listen, commands=commands)
+        self.viewer = Viewer(f"tcp://127.0.0.1:{listen}")
+        self._runs: list[Run] = []
+
+    def start(self, *overrides: str, more: str = "") -> Run:
+        """Run the session, with `more` in its file."""
+        path = self.folder / f"session{len(self._runs)}.toml"
+        path.write_text(self.text + more, encoding="utf-8")
+        out = self.folder / f"runs{len(self._runs)}"
+        self._runs.append(Run(path, out, *sets(*overrides)))
+        return self._runs[-1]
+
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Watch until something is seen."""
+        deadline = time.monotonic() + TIMEOUT
+        while not condition():
+            assert time.monotonic() < deadline, f"never seen: {what}"
+            self.viewer.take(20)
+
+    def state(self, *states: str) -> Callable[[], bool]:
+        """Whether the session is seen in one of these states."""
+        return lambda: self.viewer.status is not None and self.viewer.status.state in states
+
+    def send_stop(self) -> int:
+        """Press Stop."""
+        client = self.viewer.client()
+        assert client is not None
+        return client.send(Command(action="stop", who="Ada", key="token"))
+
+    def close(self) -> None:
+        for run in self._runs:
+            run.clean_up()
+        self.viewer.close()
+
+
+@pytest.fixture
+def watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port_factory: Callable[[], int]
+) -> Iterator[Watched]:
+    monkeypatch.setenv(TOKEN_VARIABLE, "token")
+    made = Watched(tmp_path, unused_tcp_port_factory(), unused_tcp_port_factory())
+    with contextlib.closing(made):
+        yield made
+
+
+def test_frozen_master_is_no_data(watched: Watched) -> None:
+    """Although its relay goes on."""
+    run = watched.start()
+    watched.until(watched.state("RUNNING", "DEGRADED"), "the session")
+    os.kill(run.pid, signal.SIGSTOP)
+    try:
+        watched.until(lambda: watched.viewer.silent, "silence")
+        heard = watched.viewer.received
+        watched.until(lambda: watched.viewer.received > heard, "the relay")
+        assert watched.viewer.silent
+    finally:
+        os.kill(run.pid, signal.SIGCONT)
+    watched.until(lambda: not watched.viewer.silent, "the session again")
+    assert watched.send_stop()
+    assert run.wait() == 130
+
+
+def test_stop_is_not_kept_for_the_next_session(watched: Watched) -> None:
+    first = watched.start()
+    watched.until(watched.state("RUNNING", "DEGRADED"), "the first session")
+    assert watched.send_stop()
+    assert first.wait() == 130
+    before = watched.viewer.run
+    watched.until(lambda: not watched.send_stop(), "that nobody takes commands")
+    second = watched.start("session.name=second", "session.duration=2.0")
+    watched.until(lambda: watched.viewer.run != before, "the second session")
+    watched.until(watched.state("STOPPED"), "its end")
+    assert second.wait() == 0, second.stderr
+
+
+def test_stop_before_the_first_tick_is_written_down(watched: Watched) -> None:
+    run = watched.start(more=NEVER)
+    watched.until(watched.state("CONNECTING"), "that it waits for a subsystem")
+    watched.until(lambda: watched.viewer.client() is not None, "where commands are taken")
+    assert watched.send_stop()
+    assert run.wait() == 130
+    events = (run.folder / "events.txt").read_text(encoding="utf-8")
+    assert "Ada asked for stop" in events
+    assert events.startswith(time.strftime("%Y-"))
+
+
+def test_relay_that_cannot_listen_is_a_warning(watched: Watched) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        run = watched.start(f'monitor.listen="tcp://127.0.0.1:{port}"', "session.duration=4.0")
+        assert run.wait() == 0
+    assert "relay" in run.stderr + run.stdout
+    assert "change [monitor] listen or commands" in run.stderr + run.stdout
+
+
+def test_cause_of_a_fault_stays_to_the_end(watched: Watched) -> None:
+    run = watched.start("master.connect_timeout=2.0", more=NEVER)
+    watched.until(watched.state("FAULT"), "the fault")
+    assert watched.viewer.status is not None
+    cause = watched.viewer.status.message
+    assert "never" in cause
+    while not run.ended():
+        watched.viewer.take(20)
+        assert watched.viewer.status.message == cause
+    assert run.wait() == 3
