@@ -38,7 +38,19 @@ class ConfigError(HilrtError):
 
 
 class ProtocolError(HilrtError):
-    """A message that does not follow the wire protocol."""
+    """A message that does not follow the wire protocol.
+
+    Parameters
+    ----------
+    text : str
+        What is wrong with it.
+    kind : str
+        What it is counted as: ``malformed``, ``unknown_type`` or ``oversized``.
+    """
+
+    def __init__(self, text: str, kind: str = "malformed") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class SolverError(HilrtError):

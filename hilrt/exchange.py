@@ -56,7 +56,7 @@ class Exchange:
     benches : set of str
         Subsystems that run by themselves.
     late, lost : ndarray of int, shape (n,)
-        Ticks at which each subsystem's sample was late; samples that never came or were refused.
+        Ticks at which each subsystem's sample was late; samples that never came.
     taken : int
         Samples taken in so far.
     latched : bool
@@ -279,7 +279,7 @@ class Exchange:
         if self._misses[s] > self._max_misses[s]:
             self.reports()
             words = self._last_words.get(self.links[s].name)
-            said = self._absence(s) or (f"; it said: {words}" if words else "")
+            said = self._absence(s) or (f"; it said: {words}" if words else "") + self._dropped(s)
             raise PeerLost(
                 self.links[s].name,
                 f"no sample for {self._misses[s]} ticks (late.max_misses is "
@@ -290,6 +290,12 @@ class Exchange:
         """Why a subsystem that may come back is away, for a message."""
         absent = self.links[s].absent
         return f"; it has not come back: {absent}" if absent else ""
+
+    def _dropped(self, s: int) -> str:
+        """What came from a subsystem and could not be used, for a message."""
+        remote = self._remote[s]
+        dropped = "" if remote is None else remote.hub.why_dropped(remote.name)
+        return f"; {dropped}" if dropped else ""
 
     def encoded(self, state: StepState) -> list[Outbound]:
         """Messages with the inputs of the remote subsystems that are due, for `dispatch`."""
@@ -475,8 +481,9 @@ class Exchange:
         for s in range(len(self.links)):
             if self._owes(s, t_ns):
                 self.lost[s] += 1
+                why = self._absence(s) or f"{self._dropped(s)}; see its log"
                 raise PeerLost(
                     self.links[s].name,
                     f"no answer to the step towards t = {t_ns * 1e-9:g} s within {timeout:g} s "
-                    f"(master.step_timeout){self._absence(s) or '; see its log'}",
+                    f"(master.step_timeout){why}",
                 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Sample
 
 if TYPE_CHECKING:
@@ -21,6 +22,25 @@ class Ports(NamedTuple):
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+
+
+class PortsError(ConfigError):
+    """Problems of a subsystem's table, with its ports as far as they are known nonetheless.
+
+    Parameters
+    ----------
+    problems : sequence of str
+        As for `ConfigError`; those of the inputs' limits are among them.
+    ports : Ports
+        Every port that the table names; of its limits nothing is said.
+    unclear : collection of str
+        Names of ports of which nothing but the name is known.
+    """
+
+    def __init__(self, problems: Sequence[str], ports: Ports, unclear: Collection[str]) -> None:
+        super().__init__(problems)
+        self.ports = ports
+        self.unclear = frozenset(unclear)
 
 
 class Arrival(NamedTuple):
@@ -68,8 +88,10 @@ class Link(abc.ABC):
 
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
-    #: Messages that never arrived or were refused, as far as the link can tell.
+    #: Messages that never arrived, as far as the link can tell.
     lost: int = 0
+    #: Messages that arrived and could not be used: malformed, too large or of an unknown type.
+    dropped: int = 0
     #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
     actuation_delay: float = 0.0
     #: Newest outputs of a bench, also while no session runs; None where they are not known.
@@ -92,7 +114,11 @@ class Link(abc.ABC):
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Ports as far as they are known without connecting, for `hilrt check`; else None."""
+        """Ports as far as they are known without connecting, for `hilrt check`; else None.
+
+        `ConfigError` with every problem of the table; `PortsError` where ports are known although
+        there are problems, so that what concerns them is checked all the same.
+        """
         return None
 
     @classmethod

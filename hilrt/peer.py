@@ -77,7 +77,7 @@ class Peer:
     heartbeat_s : float
         As the master asked for, s.
     counters : Counter of str
-        ``malformed``, ``oversized``, ``unexpected``, ``send_lost``.
+        ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``, ``send_lost``.
     """
 
     def __init__(
@@ -238,8 +238,7 @@ class Peer:
         try:
             message = decode_from_master(data)
         except ProtocolError as error:
-            kind = "oversized" if len(data) > MAX_MESSAGE_BYTES else "malformed"
-            self._count(kind, str(error))
+            self._count(error.kind, str(error))
             return None
         if isinstance(message, Heartbeat) and message.echo_ns == 0:
             self.send(Heartbeat(sent_ns=self.clock(), echo_ns=message.sent_ns))

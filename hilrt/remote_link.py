@@ -205,6 +205,11 @@ class RemoteLink(Link):
         text = f"is back and initializes again at t = {t0:g} s; what it knew before is lost"
         self.events.append(Event(level="warning", cause="peer_back", text=text))
 
+    def where_to_look(self) -> str:
+        """For an error: the newest message that could not be used, and where else to look."""
+        dropped = self.hub.why_dropped(self.name)
+        return f"{dropped}; see its log" if dropped else "see its log"
+
     # --- Link ---------------------------------------------------------------------------------
 
     def commands(self, session: SessionFile) -> list[Command]:
@@ -217,8 +222,7 @@ class RemoteLink(Link):
     async def open(self) -> None:
         """Wait until the peer has said a valid hello."""
         if self.identity is None:
-            hint = self._how_to_start() or "see its log"
-            await self._await_answer(Hello, self.hub.connect_timeout, "connection", hint)
+            await self._await_answer(Hello, self.hub.connect_timeout, "connection")
 
     def _how_to_start(self) -> str:
         """For a peer that the session does not start: where it is waited for, and the command."""
@@ -340,7 +344,7 @@ class RemoteLink(Link):
             return
         silent = now - self.heard_ns
         if silent > silence_ns and not self.computing:
-            self.gone(f"silent for {silent * 1e-9:.1f} s; see its log")
+            self.gone(f"silent for {silent * 1e-9:.1f} s; {self.where_to_look()}")
         else:
             self._ask(now)
 
@@ -396,9 +400,7 @@ class RemoteLink(Link):
         future.set_result(message)
         return True
 
-    async def _await_answer(
-        self, answer: type[A], timeout: float, what: str, hint: str = "see its log"
-    ) -> A:
+    async def _await_answer(self, answer: type[A], timeout: float, what: str) -> A:
         if self._lost is not None:
             raise PeerLost(self.name, self._lost)
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
@@ -406,6 +408,14 @@ class RemoteLink(Link):
         try:
             return await self.hub.wait(future, timeout)
         except TimeoutError:
-            raise PeerLost(self.name, f"no {what} within {timeout:g} s; {hint}") from None
+            reason = f"no {what} within {timeout:g} s; {self._hint(answer)}"
+            raise PeerLost(self.name, reason) from None
         finally:
             self._pending.pop(answer, None)
+
+    def _hint(self, answer: type[Message]) -> str:
+        """Why an awaited answer may not have come, and where to look."""
+        if answer is not Hello:
+            return self.where_to_look()
+        refused, start = self.hub.why_refused(self.name), self._how_to_start() or "see its log"
+        return f"{refused}; {start}" if refused else start

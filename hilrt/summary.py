@@ -122,6 +122,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
     return {
         link.name: {
             "lost": int(exchange.lost[s] + link.lost),
+            "dropped": link.dropped,
             "late": int(exchange.late[s]),
             "rejoined": int(exchange.rejoined[s]),
             **exchange.times.peers[s].summary(),

@@ -299,11 +299,16 @@ def decode_from_master(data: bytes) -> FromMaster:
 
 def _decode(decoder: msgspec.msgpack.Decoder[M], data: bytes) -> M:
     if len(data) > MAX_MESSAGE_BYTES:
-        raise ProtocolError(f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are taken")
+        text = f"message of {len(data)} bytes; at most {MAX_MESSAGE_BYTES} are taken"
+        raise ProtocolError(text, "oversized")
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"not a message of the protocol: {error}") from None
+        text = str(error)
+        unknown = text.startswith("Invalid value") and text.endswith("`$.type`")
+        kind = "unknown_type" if unknown else "malformed"
+        # Shortened: it quotes what the peer has sent.
+        raise ProtocolError(f"not a message of the protocol: {text:.300}", kind) from None
 
 
 def pack(array: Floats) -> bytes:

@@ -2,17 +2,22 @@
 
 import asyncio
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from hilrt import wire
 from hilrt.clock import monotonic_ns
 from hilrt.errors import PeerLost, SolverError
 from hilrt.exchange import Exchange
+from hilrt.hub import Hub
 from hilrt.link import Arrival, Link, Ports
 from hilrt.solver import Port, Sample
+from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.stepping import make_network
+from tests.test_hub import Dealer, drain_until
 
 MS = 1_000_000
 
@@ -481,3 +486,35 @@ async def test_a_request_to_stop_ends_the_wait():
     turn(exchange, 0)
     await exchange.collect(1 * MS, 30.0, lambda: True)
     assert not exchange.answered(1 * MS)
+
+
+@pytest.fixture
+async def mistaken():
+    """An exchange of one remote solver, whose answer to the first step has come with 4 bytes."""
+    hub = Hub("test")
+    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    hub.add(link)
+    dealer = Dealer(hub)
+    dealer.hello()
+    await link.open()
+    exchange = make_exchange(link, max_misses=1)
+    turn(exchange, 0)
+    dealer.send(wire.Advanced(tick=0, y=b"1234"))
+    drain_until(hub, lambda: link.dropped)
+    yield exchange
+    dealer.close()
+    hub.close()
+
+
+WHY = r"s ago: Advanced: array of 4 bytes does not have the shape \(1,\)"
+
+
+async def test_who_waits_in_vain_is_told_of_an_answer_that_was_dropped(mistaken):
+    with pytest.raises(PeerLost, match=rf"within 0.01 s \(master.step_timeout\); .*{WHY}; see"):
+        await mistaken.collect(1 * MS, 0.01, never)
+
+
+async def test_too_many_misses_tell_of_an_answer_that_was_dropped(mistaken):
+    mistaken.cut(1, 1 * MS, 1 * MS)
+    with pytest.raises(PeerLost, match=rf"no sample for 2 ticks .*{WHY}$"):
+        mistaken.cut(2, 2 * MS, 1 * MS)

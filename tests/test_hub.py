@@ -183,12 +183,53 @@ async def test_nobody_connects(link):
         await link.open()
 
 
+async def refusal(hub, link):
+    hub.connect_timeout = 0.02
+    with pytest.raises(PeerLost) as lost:
+        await link.open()
+    assert "no connection within 0.02 s; " in lost.value.reason
+    assert "hilrt solver MODULE:CLASS" in lost.value.reason
+    return lost.value.reason
+
+
+async def test_who_waits_in_vain_says_why_the_hello_was_rejected(hub, link, dealers, clock):
+    dealer = dealers()
+    dealer.hello(outputs=[wire.PortInfo(name="y", size=0)])
+    dealer.receive(wire.Reject)
+    clock.ns += 3 * SECOND
+    assert "its hello was rejected 3.0 s ago: outputs: " in await refusal(hub, link)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "reason"),
+    [
+        ({"type": "hello", "version": 1}, "malformed", "missing required field"),
+        ({"type": "stopped"}, "unknown_sender", "Stopped before a hello"),
+        (
+            {"type": "hello", "version": 1, "role": "solver", "name": "modell"}
+            | {"inputs": [], "outputs": []},
+            "rejected",
+            "no remote subsystem is called 'modell'",
+        ),
+    ],
+)
+async def test_who_waits_in_vain_says_who_else_was_refused(
+    hub, link, dealers, message, kind, reason
+):
+    dealers().socket.send(msgspec.msgpack.encode(message))
+    drain_until(hub, lambda: hub.counters[STRANGER, kind])
+    said = await refusal(hub, link)
+    assert "a connection was refused 0.0 s ago: " in said
+    assert reason in said
+
+
 # --- what is dropped ------------------------------------------------------------------------------
 
 GARBAGE = {
     "not msgpack": ([b"\xc1\xff"], "malformed"),
     "empty": ([b""], "malformed"),
-    "unknown type": ([msgspec.msgpack.encode({"type": "save"})], "malformed"),
+    "unknown type": ([msgspec.msgpack.encode({"type": "save"})], "unknown_type"),
+    "type of another kind": ([msgspec.msgpack.encode({"type": 3})], "malformed"),
     "missing field": ([msgspec.msgpack.encode({"type": "advanced"})], "malformed"),
     "two frames": ([wire.encode(wire.Stopped()), b"more"], "malformed"),
     "many frames": ([b"a"] * 5, "malformed"),
@@ -213,6 +254,19 @@ def test_garbage_is_counted_logged_once_and_dropped(hub, link, dealer, caplog, w
     assert "'model'" in caplog.text
     dealer.send(wire.Event(level="info", cause="x", text="still heard"))
     drain_until(hub, lambda: link.events)
+
+
+def test_each_kind_is_logged_once_and_counted_as_dropped_not_as_lost(hub, link, dealer, caplog):
+    with caplog.at_level(logging.WARNING, "hilrt.hub"):
+        for _ in range(2):
+            dealer.socket.send(msgspec.msgpack.encode({"type": "save"}))
+            dealer.send(wire.Event(level="info", cause="x", text="between"))
+            dealer.socket.send(msgspec.msgpack.encode({"type": "advanced"}))
+        drain_until(hub, lambda: hub.counters["model", "malformed"] == 2)
+    assert [record.args[1] for record in caplog.records] == ["unknown_type", "malformed"]
+    assert "Invalid value 'save'" in caplog.text
+    assert "missing required field `tick`" in caplog.text
+    assert (link.dropped, link.lost) == (4, 0)
 
 
 def test_strangers_are_counted_and_not_heard(hub, link, dealers, caplog):
@@ -296,6 +350,19 @@ async def test_an_answer_in_time_is_needed(link, dealer):
     with pytest.raises(PeerLost, match=r"no answer to Initialize within 0.02 s"):
         await link.initialize(0.0, np.zeros(1))
     assert not link.computing
+
+
+async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, dealer, clock):
+    for sent, why in (("initialised", "value 'initialised'"), ("initialized", "field `y`")):
+        dealer.socket.send(msgspec.msgpack.encode({"type": sent}))
+        # Whoever sends an unknown type goes on in vain, but it explains less than a broken answer.
+        dealer.socket.send(msgspec.msgpack.encode({"type": "initialised"}))
+        dropped = link.dropped
+        drain_until(hub, lambda before=dropped: link.dropped == before + 2)
+        clock.ns += SECOND // 2
+        expected = f"no answer to Stop within 0.02 s; .* dropped came 0.5 s ago: .*{why}.*; see its"
+        with pytest.raises(PeerLost, match=expected):
+            await link.request(wire.Stop(reason=""), wire.Stopped, 0.02)
 
 
 async def test_an_answer_of_the_wrong_size_is_a_lost_peer(link, dealer):

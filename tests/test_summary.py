@@ -52,8 +52,9 @@ def test_everything_the_contract_names_is_there(ran):
     for key in ("lateness_us", "compute_us"):
         assert set(summary[key]) == {"p50", "p99", "p999", "p9999", "max"}
     assert summary["compute_us"]["max"] == pytest.approx(40.0)
-    counts = {name: {k: p[k] for k in ("lost", "late")} for name, p in summary["peers"].items()}
-    assert counts == {"one": {"lost": 0, "late": 0}, "two": {"lost": 0, "late": 0}}
+    none = dict.fromkeys(("lost", "late", "dropped"), 0)
+    counts = {name: {k: p[k] for k in none} for name, p in summary["peers"].items()}
+    assert counts == {"one": none, "two": none}
     assert (summary["stolen_s"], summary["processor_share"]) == (0.03, {"master": 0.98})
     assert {"flags", "missed_ticks", "verdict", "versions"} <= set(summary)
 

@@ -12,7 +12,8 @@ from hilrt.record.reader import LogStream
 from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
 MAX_EVENTS = 200
-_PEER_COUNTS = ("late", "lost", "rejoined")
+#: Counts of each subsystem, by their headings; the last only where there are any.
+_PEER_COUNTS = {"late": "late", "lost": "lost", "rejoined": "came back", "dropped": "dropped"}
 _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
 
@@ -92,11 +93,15 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
 
 
 def _peer_table(summary: Mapping[str, Any]) -> str:
+    peers = summary.get("peers") or {}
+    counts = dict(_PEER_COUNTS)
+    if not any(peer.get("dropped") for peer in peers.values()):
+        del counts["dropped"]
     rows = [
-        [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in _PEER_COUNTS)]
-        for name, peer in (summary.get("peers") or {}).items()
+        [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in counts)]
+        for name, peer in peers.items()
     ]
-    return table("Subsystems", ["", "late", "lost", "came back"], rows) + _peer_times(summary)
+    return table("Subsystems", ["", *counts.values()], rows) + _peer_times(summary)
 
 
 def _peer_times(summary: Mapping[str, Any]) -> str:

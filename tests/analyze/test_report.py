@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hilrt.analyze import report_tables
 from hilrt.analyze.digest import read_digest
 from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
@@ -221,6 +222,14 @@ def test_page_asks_nobody_for_anything(page):
 def test_text_from_outside_is_escaped(page):
     assert "shaft &amp; &lt;clutch&gt; engaged" in page
     assert "<clutch>" not in page
+
+
+def test_dropped_messages_have_a_column_only_where_there_are_any():
+    peers = {"vehicle": {"late": 4, "lost": 0, "dropped": 0}, "engine": {"late": 0, "lost": 1}}
+    assert "dropped" not in report_tables._peer_table({"peers": peers})
+    peers["vehicle"]["dropped"] = 1234
+    page = report_tables._peer_table({"peers": peers})
+    assert re.search(r"dropped.*1,234", page, re.DOTALL)
 
 
 def test_page_without_summary_says_so(tmp_path):
