@@ -85,6 +85,11 @@ class StatusPublisher:
         self._next_ns = now + PERIOD_NS
         self.telemetry.publish(self._look(master, given, self._rate(master.progress.steps, now)))
 
+    def _cause(self) -> str:
+        """Why the session is degraded; what else was announced is soon past."""
+        announced = self._announced
+        return announced.message if announced is not None and self.state == "DEGRADED" else ""
+
     def _rate(self, steps: int, now_ns: int) -> float:
         """Macro steps per second of wall time since the last look, 1/s; 0 at the first."""
         elapsed_ns = now_ns - self._looked_ns if self._looked_ns else 0
@@ -128,6 +133,7 @@ class StatusPublisher:
                 for s, link in enumerate(exchange.links)
             },
             verdict=verdict(state.monitor, given.t, None).word,
+            message=self._cause(),
             shadow=master.plan.shadow or not given.apply,
             events=list(self._events),
         )

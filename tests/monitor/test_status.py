@@ -79,6 +79,14 @@ async def test_lateness_is_that_of_the_period(master):
     assert worst[-1] < 1e3
 
 
+async def test_cause_stays_in_view_while_the_session_is_degraded(master):
+    master.publisher.announce("DEGRADED", "engine is late")
+    await master.run(100 * MS, EPOCH)
+    assert master.publisher.telemetry.statuses[-1].message == "engine is late"
+    master.publisher.announce("RUNNING", "first tick")
+    assert master.publisher._cause() == ""
+
+
 def test_announcement_is_repeated_until_the_next(master):
     publisher = master.publisher
     publisher.repeat()  # nothing has been said

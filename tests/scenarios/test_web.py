@@ -285,7 +285,7 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert raised[0] < marked  # it was on the page before it was commented
     for action in ("safe", "stop"):
         assert any(f"Ada asked for {action}: " in text for cause, text in told)
-    assert any("wrong token" in text for cause, text in told if cause == "mark")
+    assert any("wrong token" in text for cause, text in told if cause == "wrong_token")
     assert "solver was frozen" in (run.folder / "report.html").read_text()
 
 
