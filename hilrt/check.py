@@ -19,7 +19,7 @@ from hilrt.check_record import check_record
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Late, Session
 from hilrt.errors import ConfigError
-from hilrt.link import Link, Ports
+from hilrt.link import Link, Ports, PortsError
 from hilrt.problems import Findings, Problem
 from hilrt.remote_link import RemoteLink
 from hilrt.session_file import SessionFile, read_session
@@ -72,8 +72,9 @@ def check(
     _check_time(tables, findings)
     _check_excluded(tables, tables.session.pace if pace is None else pace, physical, findings)
     ports: dict[str, Ports | None] = dict.fromkeys(broken)
+    topology = Topology(tables, ports, physical)
     for name, link_class in classes.items():
-        ports[name] = _ports(session, name, link_class, findings)
+        ports[name] = _ports(session, name, link_class, topology, findings)
         spawn = tables.subsystems[name].spawn
         if spawn is not None and not link_class.spawns:
             findings.error(
@@ -84,7 +85,6 @@ def check(
                 'leave it out, or set adapter = "zeromq"',
             )
         _check_late(name, tables.subsystems[name].late, link_class, findings)
-    topology = Topology(tables, ports, physical)
     for name, known in ports.items():
         if known is not None:
             _check_inputs(topology, name, known, findings)
@@ -213,7 +213,11 @@ def _check_excluded(
 
 
 def _ports(
-    session: SessionFile, name: str, link_class: type[Link], findings: Findings
+    session: SessionFile,
+    name: str,
+    link_class: type[Link],
+    topology: Topology,
+    findings: Findings,
 ) -> Ports | None:
     """Ports of a subsystem where they are known, with its command and adapter checked."""
     options = session.tables.subsystems[name]
@@ -228,7 +232,11 @@ def _ports(
     except ConfigError as error:
         for line in error.problems:
             findings.line(line, table)
-        return None
+        if not isinstance(error, PortsError):
+            return None
+        topology.refused.add(name)
+        topology.unclear.update(f"{name}.{port}" for port in error.unclear)
+        return error.ports
     except (Exception, SystemExit) as error:  # a user's model may raise anything when it is made
         text = f"{type(error).__name__}: {error}"
         findings.error(
@@ -259,7 +267,8 @@ def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Finding
     for port in ports.inputs:
         entry = options.get(port.name) or InputOptions()
         table = f"subsystems.{name}.inputs.{port.name}"
-        _check_limits(port, entry, table, name in topology.physical, findings)
+        if name not in topology.refused:
+            _check_limits(port, entry, table, name in topology.physical, findings)
         if f"{name}.{port.name}" not in connected and entry.start is None:
             findings.error(
                 table,

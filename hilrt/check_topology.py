@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import graphlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ Direction = Literal["output", "input"]
 
 
 class Place(NamedTuple):
-    """``subsystem.port``; `port` is None where the subsystem's ports are not known yet."""
+    """``subsystem.port``; `port` is None where only its name is known."""
 
     subsystem: str
     name: str
@@ -32,11 +32,24 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """The session with the ports as far as they are known; `physical` names the benches."""
+    """The session with the ports as far as they are known.
+
+    Attributes
+    ----------
+    ports : dict of str to Ports or None
+    physical : set of str
+        The benches.
+    refused : set of str
+        Subsystems that have problems of their own; those of their limits have been said.
+    unclear : set of str
+        Ports, ``subsystem.port``, of which only the name is known.
+    """
 
     tables: Session
     ports: dict[str, Ports | None]
     physical: set[str]
+    refused: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
 
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
@@ -62,7 +75,7 @@ class Topology:
         outputs = {port.name: port for port in known.outputs}
         wanted, other = (outputs, inputs) if direction == "output" else (inputs, outputs)
         if name in wanted:
-            return Place(subsystem, name, wanted[name])
+            return Place(subsystem, name, None if text in self.unclear else wanted[name])
         if name in other:
             opposite = "input" if direction == "output" else "output"
             message = f"{name!r} is not an {direction} of {subsystem!r}, but an {opposite}"

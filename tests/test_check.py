@@ -8,9 +8,10 @@ from hilrt import host, registry
 from hilrt.check import check, check_file
 from hilrt.config import SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.link import Link, Ports
+from hilrt.link import Link, Ports, PortsError
 from hilrt.session_file import load_session
 from hilrt.solver import Port
+from hilrt.units import UNSTATED
 
 SESSION = """
 [session]
@@ -433,6 +434,28 @@ def test_a_model_that_cannot_be_loaded(found, ports):
         "[subsystems.vehicle] model = 'x': no such",
         "[subsystems.vehicle]: and more",
     ]
+
+
+def test_known_ports_are_checked_whatever_else_is_wrong(found, ports):
+    wrong = "[subsystems.engine] outputs.torque = 'Fast.Toque': no such signal"
+    known = Ports(inputs=(Port("speed", "kPa"), Port("pedal", "%")), outputs=(TORQUE,))
+    ports["engine"] = PortsError([wrong], known, ["torque"])
+    no_limits = ("min = 0.0, max = 650.0, max_rate = 800.0, safe = 0.0", "start = 0.0")
+    lines = found(no_limits, ('to = "vehicle.torque"', 'to = "vehicle.torqe"'))
+    assert lines[0] == wrong  # and limits that are missing are said by the bench itself
+    assert "input engine.pedal is not connected" in lines[1]
+    assert "input vehicle.torque is not connected" in lines[2]
+    assert "did you mean 'torque'" in lines[3]
+    assert "[connections.1] to = 'engine.speed': from 'vehicle.speed': unit 'rad/s'" in lines[4]
+    assert len(lines) == 5
+
+
+def test_nothing_is_said_of_a_port_of_which_only_the_name_is_known(found, ports):
+    known = Ports(inputs=(SPEED,), outputs=(Port("torque", UNSTATED),))
+    ports["engine"] = PortsError(["wrong"], known, ["torque"])
+    assert found(level="warning") == []
+    assert found() == ["[subsystems.engine]: wrong"]
+    assert any("no output 'torqe'" in x for x in found(('"engine.torque"', '"engine.torqe"')))
 
 
 def test_problems_say_where_they_are(tmp_path):

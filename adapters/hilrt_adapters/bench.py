@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from cantools.database.can import Message
@@ -14,10 +14,10 @@ from cantools.database.can import Message
 from hilrt.config import InputOptions, NonNegative, Positive, SubsystemOptions, Table
 from hilrt.errors import ConfigError
 from hilrt.guardian import GuardSettings, Limits
-from hilrt.link import Ports
+from hilrt.link import Ports, PortsError
 from hilrt.solver import Port
 from hilrt.tables import nearest
-from hilrt.units import conversion
+from hilrt.units import UNSTATED, conversion
 from hilrt_adapters.bench_signals import (
     check_contents,
     check_directions,
@@ -165,69 +165,105 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
 
     Raises
     ------
-    ConfigError
+    PortsError
         With every problem found, each naming table, key, value and remedy.
     """
     table = f"[subsystems.{name}]"
     problems = check_bus(options.bus, f"{table} bus")
-    try:
-        database = load_database(folder / options.database, f"{table} database")
-    except ConfigError as error:
-        raise ConfigError([*problems, *error.problems]) from None
-
-    def find(ref: str, label: str) -> SignalRef | None:
-        try:
-            return find_signal(database, ref, label)
-        except ConfigError as error:
-            problems.extend(error.problems)
-            return None
-
-    found = {port: find(ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()}
-    outputs = {port: ref for port, ref in found.items() if ref is not None}
-    inputs: dict[str, SignalRef] = {}
+    signals = _find_signals(name, options, folder, problems)
+    inputs, outputs = _found(signals.inputs), _found(signals.outputs)
     for port, entry in options.inputs.items():
         label = f"[subsystems.{name}.inputs.{port}]"
-        signal = find(entry.signal, f"{label} signal")
-        before = len(problems)
-        problems += _check_limits(entry, label)
-        if entry.realised is not None and entry.realised not in options.outputs:
-            known = nearest(entry.realised, options.outputs)
-            problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
-        if signal is not None:
-            if len(problems) == before:
-                problems += check_range(signal, entry.min, entry.max, label)
-            inputs[port] = signal
-    enable = options.enable
-    request = find(enable.request, f"{table} enable.request") if enable else None
-    state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
-    driven = [(f"inputs.{port}.signal", ref) for port, ref in inputs.items()]
-    driven += [("enable.request", request)] if request else []
-    received = [*outputs.values(), *([state] if state else [])]
-    problems += check_directions(table, driven, received)
-    if len(found) == len(outputs):
-        messages = [ref.message for _, ref in driven], [ref.message for ref in received]
-        wrong = check_messages(table, options.messages, *messages)
-        problems += wrong or check_contents(table, options.messages, options.inputs, driven)
-    problems += check_frames(table, [*(ref for _, ref in driven), *received], options.bus)
+        problems += _check_input(entry, inputs.get(port), options, label)
+    problems += _check_signals(table, options, signals)
     problems += _check_order(table, options)
     if not options.outputs:
         problems.append(f"{table} outputs: is empty; name at least one signal to measure")
-    realised = [] if problems else _realised(name, options, inputs, outputs, problems)
+    realised = _realised(name, options, inputs, outputs, problems)
     if problems:
-        raise ConfigError(problems)
+        unclear = {*signals.inputs, *signals.outputs} - {*inputs, *outputs}
+        raise PortsError(problems, _bare_ports(signals), unclear)
     order = [*options.safe_profile.order]
     order += [port for port in inputs if port not in order]
     return Bench(
         options=options,
         inputs=inputs,
         outputs=outputs,
-        request=request,
-        state=state,
+        request=signals.request,
+        state=signals.state,
         ports=_ports(options, inputs, outputs),
         limits=_limits(options, inputs),
         order=tuple(list(inputs).index(port) for port in order),
         _realised=tuple(realised),
     )
+
+
+class _Signals(NamedTuple):
+    """What the table names, found in the database; None what is not there.
+
+    `complete` says that everything was found.
+    """
+
+    inputs: dict[str, SignalRef | None]
+    outputs: dict[str, SignalRef | None]
+    request: SignalRef | None
+    state: SignalRef | None
+    complete: bool
+
+
+def _found(refs: Mapping[str, SignalRef | None]) -> dict[str, SignalRef]:
+    return {port: ref for port, ref in refs.items() if ref is not None}
+
+
+def _find_signals(name: str, options: BenchOptions, folder: Path, problems: list[str]) -> _Signals:
+    table, before = f"[subsystems.{name}]", len(problems)
+    database = None
+    try:
+        database = load_database(folder / options.database, f"{table} database")
+    except ConfigError as error:
+        problems += error.problems
+
+    def find(ref: str, label: str) -> SignalRef | None:
+        try:
+            return find_signal(database, ref, label) if database else None
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    outputs = {port: find(ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()}
+    inputs = {
+        port: find(entry.signal, f"[subsystems.{name}.inputs.{port}] signal")
+        for port, entry in options.inputs.items()
+    }
+    enable = options.enable
+    request = find(enable.request, f"{table} enable.request") if enable else None
+    state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
+    return _Signals(inputs, outputs, request, state, len(problems) == before)
+
+
+def _check_input(
+    entry: BenchInput, signal: SignalRef | None, options: BenchOptions, label: str
+) -> list[str]:
+    problems = _check_limits(entry, label)
+    if entry.realised is not None and entry.realised not in options.outputs:
+        known = nearest(entry.realised, options.outputs)
+        problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
+    if signal is not None and not problems:
+        problems += check_range(signal, entry.min, entry.max, label)
+    return problems
+
+
+def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list[str]:
+    """The signals that were found, among each other and in the frames that carry them."""
+    driven = [(f"inputs.{port}.signal", ref) for port, ref in _found(signals.inputs).items()]
+    driven += [("enable.request", signals.request)] if signals.request else []
+    received = [*_found(signals.outputs).values(), *([signals.state] if signals.state else [])]
+    problems = check_directions(table, driven, received)
+    if signals.complete:
+        messages = [ref.message for _, ref in driven], [ref.message for ref in received]
+        wrong = check_messages(table, options.messages, *messages)
+        problems += wrong or check_contents(table, options.messages, options.inputs, driven)
+    return problems + check_frames(table, [*(ref for _, ref in driven), *received], options.bus)
 
 
 def _check_limits(entry: BenchInput, label: str) -> list[str]:
@@ -277,7 +313,7 @@ def _realised(
     """Input, output, and the conversion between their units."""
     entries = []
     for i, (port, entry) in enumerate(options.inputs.items()):
-        if entry.realised is None:
+        if entry.realised not in outputs or port not in inputs:
             continue
         try:
             factor, offset = conversion(outputs[entry.realised].unit, inputs[port].unit)
@@ -288,6 +324,16 @@ def _realised(
             continue
         entries.append((i, list(outputs).index(entry.realised), factor, offset))
     return entries
+
+
+def _bare_ports(signals: _Signals) -> Ports:
+    """Ports of a table with problems: names, and units where the signal is known."""
+    return Ports(
+        *(
+            tuple(Port(name, UNSTATED if ref is None else ref.unit) for name, ref in refs.items())
+            for refs in (signals.inputs, signals.outputs)
+        )
+    )
 
 
 def _ports(

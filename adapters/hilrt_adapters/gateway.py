@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
-from hilrt.link import Arrival, Command, Ports
+from hilrt.link import Arrival, Command, Ports, PortsError
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Floats, Sample
 from hilrt.tables import nearest
@@ -66,15 +66,17 @@ class GatewayLink(RemoteLink):
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
-        """Ports of the table and its database; `ConfigError` with every problem of the two."""
+        """Ports of the table and its database; `PortsError` with every problem of the two."""
         bench = cast(BenchOptions, options)
         problems = _check_emulator(bench, f"[subsystems.{name}]", folder)
+        unclear: frozenset[str] = frozenset()
         try:
             ports = read_bench(name, bench, folder).ports
-        except ConfigError as error:
-            raise ConfigError([*problems, *error.problems]) from None
+        except PortsError as error:
+            problems += error.problems
+            ports, unclear = error.ports, error.unclear
         if problems:
-            raise ConfigError(problems)
+            raise PortsError(problems, ports, unclear)
         return ports
 
     @classmethod

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from hilrt.errors import ConfigError
+from hilrt.link import PortsError
 from hilrt.tables import build
+from hilrt.units import UNSTATED
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 
 DBC = """VERSION ""
@@ -188,3 +190,34 @@ def test_all_problems_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, change)
     assert len(caught.value.problems) == 4
+
+
+def test_ports_are_known_although_there_are_problems(tmp_path: Path) -> None:
+    change = {"inputs.pedal.max_rate": None, "outputs.torque": "Fast.Toque"}
+    with pytest.raises(PortsError) as caught:
+        read(tmp_path, change)
+    ports = caught.value.ports
+    assert [(p.name, p.unit) for p in ports.inputs] == [("speed_demand", "rad/s"), ("pedal", "%")]
+    assert [(p.name, p.unit) for p in ports.outputs] == [
+        ("torque", UNSTATED),
+        ("speed", "rad/s"),
+        ("rpm", "rpm"),
+    ]
+    assert caught.value.unclear == {"torque"}
+
+
+def test_without_its_database_the_rest_of_a_table_is_still_checked(tmp_path: Path) -> None:
+    with pytest.raises(PortsError) as caught:
+        read(tmp_path, {"database": "none.dbc", "inputs.pedal.safe": None, "messages": {"X": {}}})
+    assert len(caught.value.problems) == 2
+    assert caught.value.unclear == {"torque", "speed", "rpm", "speed_demand", "pedal"}
+
+
+def test_a_message_of_an_input_that_is_misspelt_is_not_called_unused(tmp_path: Path) -> None:
+    change = {
+        "inputs.speed_demand.signal": "Mode.Mode",
+        "messages": {"Modes": {"values": {"Level": 1.0}}},
+    }
+    with pytest.raises(PortsError, match="did you mean 'Modes'") as caught:
+        read(tmp_path, change)
+    assert len(caught.value.problems) == 1
