@@ -32,6 +32,17 @@ function leaveTable(table, event) {  // SlickGrid would go from cell to cell, th
   event.stopPropagation();
 }
 
+function fitTable() {  // it was made before it had a width: all columns had shrunk to the smallest
+  const table = view("table");
+  if (!table?.el.clientWidth) { setTimeout(fitTable, 100); return; }
+  const given = new Map(table.model.columns.map((column) => [column.field, column.width]));
+  for (const column of table.grid.getColumns())
+    column.width = given.get(column.field) ?? column.width;
+  table.grid.autosizeColumns();
+}
+addEventListener("resize", fitTable);
+fitTable();
+
 function enterTable(grid) {  // arrows and space need a cell to begin with
   if (!grid.getActiveCell() && grid.getDataLength()) grid.setActiveCell(0, 0);
 }

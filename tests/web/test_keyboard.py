@@ -123,3 +123,11 @@ def test_safe_and_stop_are_near_by_keyboard_and_on_the_first_screen(driver, view
     until(lambda: "again" in driver.execute_script("return find('stop').label"), "question")
     keys(driver, F9)
     until(lambda: [c.action for c in viewer.sent] == ["safe", "stop"], "stop")
+
+
+def test_what_has_happened_has_the_widest_column(driver):
+    """The table is made before the page has a width; its columns were all the same then."""
+    widths = "return view('table').grid.getColumns().map((column) => column.width)"
+    until(lambda: driver.execute_script(widths)[4] > 250, driver.execute_script(widths))
+    whole = driver.execute_script("return view('table').el.clientWidth")
+    assert whole - 30 < sum(driver.execute_script(widths)) <= whole
