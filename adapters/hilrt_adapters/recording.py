@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from hilrt_adapters.can import SignalRef
 _BROADCAST_GROUP = 0x03FFFF00
 _PEER_GROUP = 0x03FF0000
 _FIRST_BROADCAST_FORMAT = 240
+#: Frames by which a log is judged before it is read.
+FIRST_FRAMES = 10
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,10 @@ class Recording:
 # ---- signals as they stand in the file ---------------------------------------------------------
 
 
-def find_signals(path: Path, outputs: Mapping[str, str], label: str, table: str) -> list[Signal]:
-    """Signals of a file by output, from its head.
+def find_signals(
+    path: Path, outputs: Mapping[str, str], label: str, table: str, problems: list[str]
+) -> dict[str, Signal | None]:
+    """Signals of a file by output, from its head; None, and a problem, for one that it lacks.
 
     Parameters
     ----------
@@ -80,11 +85,13 @@ def find_signals(path: Path, outputs: Mapping[str, str], label: str, table: str)
         Table and key that name the file, for messages.
     table : str
         Table that lists the outputs.
+    problems : list of str
+        Extended with one line per signal that is not there.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read, or lacks a signal.
+        If the file cannot be read, or holds no signals.
     """
     source = open_source(path, label)
     try:
@@ -96,20 +103,18 @@ def find_signals(path: Path, outputs: Mapping[str, str], label: str, table: str)
         raise ConfigError(
             f'{label}: {path} holds CAN frames; add database = "….dbc" to decode them'
         )
-    lost = [
+    problems += [
         f"{table} outputs.{output} = {name!r}: {path} has no such signal{nearest(name, known)}"
         for output, name in outputs.items()
         if name not in known
     ]
-    if lost:
-        raise ConfigError(lost)
-    return [known[name] for name in outputs.values()]
+    return {output: known.get(name) for output, name in outputs.items()}
 
 
 def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> Recording:
     """Read the chosen signals of a log of signals; NaN is no sample.
 
-    Parameters as for `find_signals`, whose errors it raises too.
+    Parameters as for `find_signals`; `ConfigError` if it cannot be read, or a signal has no value.
     """
     wanted = set(outputs.values())
     parts: dict[str, list[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], Floats]]] = {}
@@ -148,6 +153,25 @@ def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> Recordin
 # ---- signals in CAN frames ---------------------------------------------------------------------
 
 
+def check_frames(path: Path, label: str) -> list[str]:
+    """Problems of a log of frames that show in its first ones; the rest of it is not read."""
+    try:
+        source = open_source(path, label)
+        try:
+            first = list(itertools.islice(source.frames(), FIRST_FRAMES))
+        finally:
+            source.close()
+    except ConfigError as error:
+        return error.problems
+    except (RecordError, ValueError) as error:
+        return [f"{label}: {error}"]
+    return [] if first else [_no_frames(path, label)]
+
+
+def _no_frames(path: Path, label: str) -> str:
+    return f"{label}: {path} contains no frames; record it again"
+
+
 def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> Recording:
     """Read the frames of a log in any format that `open_source` knows, and decode signals.
 
@@ -175,7 +199,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
     finally:
         source.close()
     if first > last:
-        raise ConfigError(f"{label}: {path} contains no frames; record it again")
+        raise ConfigError(_no_frames(path, label))
     chosen = {
         name: _choose(message, found[name], path, label) for name, message in messages.items()
     }

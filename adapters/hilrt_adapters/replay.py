@@ -13,12 +13,19 @@ import numpy as np
 
 from hilrt.config import NonNegative, SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.link import Arrival, Link, Ports
+from hilrt.link import Arrival, Link, Ports, PortsError
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Sample
 from hilrt.units import UNSTATED
 from hilrt_adapters.can import SignalRef, find_signal, load_database
-from hilrt_adapters.recording import Recording, Track, find_signals, read_recording, read_signals
+from hilrt_adapters.recording import (
+    Recording,
+    Track,
+    check_frames,
+    find_signals,
+    read_recording,
+    read_signals,
+)
 
 
 class ReplayOptions(SubsystemOptions, kw_only=True):
@@ -58,9 +65,19 @@ class ReplayLink(Link):
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
-        """Output ports with the database's units; `ConfigError` with every problem found."""
+        """Output ports with the database's units; `PortsError` with every problem found.
+
+        Among them those of the log that show at its beginning.
+        """
         assert isinstance(options, ReplayOptions)
-        return _ports(_outputs(name, options, folder))
+        problems: list[str] = []
+        signals = _find_outputs(name, options, folder, problems)
+        if options.database:
+            problems += check_frames(_locate(folder, options.log), f"[subsystems.{name}] log")
+        ports = _ports(signals)
+        if problems:
+            raise PortsError(problems, ports, [o for o, ref in signals.items() if ref is None])
+        return ports
 
     def files(self) -> list[Path]:
         """The database; the log itself may be large and stays where it is."""
@@ -69,7 +86,10 @@ class ReplayLink(Link):
     async def open(self) -> None:
         """Read and decode the whole log; afterwards nothing touches a file."""
         options, table = self.options, f"[subsystems.{self.name}]"
-        outputs = _outputs(self.name, options, self.folder)
+        problems: list[str] = []
+        outputs = _find_outputs(self.name, options, self.folder, problems)
+        if problems:
+            raise ConfigError(problems)
         log, label = _locate(self.folder, options.log), f"{table} log"
         refs = {name: ref for name, ref in outputs.items() if isinstance(ref, SignalRef)}
         if options.database:
@@ -133,52 +153,49 @@ class ReplayLink(Link):
         return Sample(y, t_valid=t_valid)
 
 
-def _outputs(
-    name: str, options: ReplayOptions, folder: Path
-) -> dict[str, SignalRef] | dict[str, Signal]:
-    """Output names and signals; `ConfigError` with every problem found."""
+#: Output names and signals; None for those that are not there.
+Found = dict[str, SignalRef | Signal | None]
+
+
+def _find_outputs(name: str, options: ReplayOptions, folder: Path, problems: list[str]) -> Found:
+    """Output names and signals; every problem found is added to `problems`."""
     table = f"[subsystems.{name}]"
-    problems = []
     if options.inputs:
         problems.append(f"{table} inputs: a recording has no inputs; remove them")
     if not options.outputs:
         what = "Message.Signal" if options.database else "signal of the log"
         problems.append(f'{table} outputs: is empty; add NAME = "{what}"')
-    signals: dict[str, SignalRef] | dict[str, Signal] = {}
+    signals: Found = dict.fromkeys(options.outputs)
     try:
         if options.database:
-            signals = _decoded(table, options, folder)
+            _decode(signals, table, options, folder, problems)
         else:
             log = _locate(folder, options.log)
-            found = find_signals(log, options.outputs, f"{table} log", table)
-            signals = dict(zip(options.outputs, found, strict=True))
+            signals |= find_signals(log, options.outputs, f"{table} log", table, problems)
     except ConfigError as error:
         problems += error.problems
-    if problems:
-        raise ConfigError(problems)
     return signals
 
 
-def _decoded(table: str, options: ReplayOptions, folder: Path) -> dict[str, SignalRef]:
-    """Signals of the database; `ConfigError` with every problem found."""
+def _decode(
+    signals: Found, table: str, options: ReplayOptions, folder: Path, problems: list[str]
+) -> None:
+    """Signals of the database."""
     database = load_database(_locate(folder, options.database or ""), f"{table} database")
-    problems: list[str] = []
-    signals: dict[str, SignalRef] = {}
     for output, ref in options.outputs.items():
         try:
             signals[output] = find_signal(database, ref, f"{table} outputs.{output}")
         except ConfigError as error:
             problems += error.problems
-    if problems:
-        raise ConfigError(problems)
-    return signals
 
 
-def _ports(signals: dict[str, SignalRef] | dict[str, Signal]) -> Ports:
+def _ports(signals: Found) -> Ports:
     # Without the database's bounds: recordings exceed them, and an output is not limited anyway.
     ports = []
     for output, ref in signals.items():
-        if isinstance(ref, SignalRef):
+        if ref is None:
+            ports.append(Port(output, UNSTATED))
+        elif isinstance(ref, SignalRef):
             ports.append(Port(output, ref.unit, description=ref.signal.comment or ""))
         else:
             ports.append(Port(output, ref.unit or UNSTATED, description=ref.comment))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
+from hilrt.link import PortsError
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_writer import LogWriter
@@ -359,13 +360,60 @@ async def test_several_j1939_senders_must_be_told_apart(tmp_path: Path) -> None:
 # ---- the table ---------------------------------------------------------------------------------
 
 
-def test_ports_are_known_without_the_log(tmp_path: Path) -> None:
+def test_ports_and_files(tmp_path: Path) -> None:
     write(tmp_path)
-    made = link(tmp_path, {"speed": "Fast.Speed", "level": "Slow.Level"}, log="not there.log")
+    made = link(tmp_path, {"speed": "Fast.Speed", "level": "Slow.Level"})
     ports = ReplayLink.ports("pedal", made.options, tmp_path)
     assert ports.inputs == ()
     assert [(p.name, p.unit) for p in ports.outputs] == [("speed", "rad/s"), ("level", UNSTATED)]
     assert made.files() == [tmp_path / "log.dbc"]
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ("none.log", "there is no such file"),
+        ("log.dbc", "the suffix says no known format"),
+        ("empty.log", "contains no frames"),
+        ("broken.log", "is not a log that python-can reads"),
+        ("broken.db", "is not a log that python-can reads"),
+        ("broken.mf4", "is not an MDF file"),
+        ("broken.mcap", "is not an MCAP file"),
+    ],
+)
+def test_what_is_wrong_with_the_log_is_known_before_it_is_read(
+    tmp_path: Path, log: str, message: str
+) -> None:
+    write(tmp_path)
+    (tmp_path / "empty.log").write_text("")
+    for suffix in ("log", "db", "mf4", "mcap"):
+        (tmp_path / f"broken.{suffix}").write_text("nonsense here and there\n")
+    made = link(tmp_path, {"speed": "Fast.Speed", "x": "Fast.Spede"}, log=log)
+    with pytest.raises(PortsError) as caught:
+        ReplayLink.ports("pedal", made.options, tmp_path)
+    wrong_output, wrong_log = caught.value.problems
+    assert "outputs.x = 'Fast.Spede'" in wrong_output
+    assert wrong_log.startswith("[subsystems.pedal] log: ")
+    assert message in wrong_log
+    ports = caught.value.ports.outputs
+    assert [(p.name, p.unit) for p in ports] == [("speed", "rad/s"), ("x", UNSTATED)]
+    assert caught.value.unclear == {"x"}
+
+
+def test_of_a_long_log_only_the_beginning_is_looked_at(tmp_path: Path) -> None:
+    write(tmp_path, SIMPLE * 3)
+    with (tmp_path / "log.log").open("a") as file:
+        file.write("nonsense here and there\n")
+    made = link(tmp_path)
+    assert ReplayLink.ports("pedal", made.options, tmp_path).outputs[0].unit == "rad/s"
+
+
+def test_one_signal_that_is_missing_does_not_hide_the_others(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("t,a [rad/s]\n0,1\n1,2\n")
+    made = link(tmp_path, {"x": "a", "y": "b"}, log="log.csv", database=None)
+    with pytest.raises(PortsError) as caught:
+        ReplayLink.ports("pedal", made.options, tmp_path)
+    assert [p.unit for p in caught.value.ports.outputs] == ["rad/s", UNSTATED]
 
 
 def test_every_wrong_output_is_named_at_once(tmp_path: Path) -> None:
