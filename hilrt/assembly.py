@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hilrt.config import Session
+from hilrt.errors import ConfigError
 from hilrt.exchange import Exchange
 from hilrt.initial_loop import close_loop
 from hilrt.jacobians import find_feedthrough, find_model_corrector
@@ -30,9 +32,15 @@ async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
+    When the announced ports do not fit the session, every subsystem is told so, and ends.
     """
     ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
-    network = build_network(ports, tables)
+    try:
+        network = build_network(ports, tables)
+    except ConfigError as error:
+        reason = f"the ports do not fit the session: {error}"
+        await asyncio.gather(*(link.stop(reason) for link in links))
+        raise
     u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
     for part, port in network.outputs.ports.values():
         y0[part] = port.start

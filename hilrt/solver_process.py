@@ -47,7 +47,7 @@ class Terminated(BaseException):
 
 
 class MasterGone(Exception):
-    """The master is silent or reported an error."""
+    """The master is silent, reported an error, or ended the session before it began."""
 
 
 def main(
@@ -76,7 +76,7 @@ def main(
     -------
     int
         Exit status: 0 stopped by the master, 1 the solver failed, 2 wrong arguments, 3 the master
-        is lost or did not accept the solver, 143 SIGTERM.
+        is lost or did not accept the solver or its ports, 143 SIGTERM.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     if threading.current_thread() is threading.main_thread():
@@ -172,9 +172,10 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     SolverError
         If the solver failed; the master has been told.
     MasterGone
-        If the master is silent for too long or reported an error.
+        If the master is silent for too long or reported an error, or ended the session before it
+        began, such as for ports that do not fit.
     """
-    n_inputs, relay = solver.n_inputs, relay or LogRelay()
+    n_inputs, relay, initialized = solver.n_inputs, relay or LogRelay(), False
     while True:
         for message in peer.wait(peer.heartbeat_s):
             try:
@@ -189,9 +190,12 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
                     solver.stop(message.reason)
                     relay.tell(peer)
                     peer.send(wire.Stopped())
+                    if not initialized:
+                        raise MasterGone(f"the session did not begin: {message.reason}")
                     return message.reason
                 elif isinstance(message, wire.Initialize):
                     _initialize(peer, solver, message)
+                    initialized = True
                 elif isinstance(message, wire.GoBack):
                     peer.send(_advanced(message.tick, solver.go_back(message.h)))
                 elif isinstance(message, wire.Probe):

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from hilrt import solver_process, wire
-from hilrt.errors import HilrtError, PeerLost, SolverError
+from hilrt.assembly import initialize
+from hilrt.errors import ConfigError, HilrtError, PeerLost, SolverError
 from hilrt.hosting import HostedSolver
 from hilrt.hub import Hub
 from hilrt.peer import Peer
 from hilrt.solver_process import MasterGone, parse_params, serve
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.adapters.link_contract import Reference, arrivals
+from tests.stepping import make_session
 
 DEADLINE_S = 10.0
 TARGET = "tests.adapters.link_contract:Reference"
@@ -106,6 +108,7 @@ def test_a_solver_that_fails_tells_the_master_why():
 
 def test_wrong_arrays_and_wrong_messages_are_counted_and_dropped():
     peer = FakePeer(
+        INITIALIZE,
         advance(coefficients=np.zeros(4)),
         wire.Initialize(t0=0.0, u0=b"123"),
         wire.Arm(u0=b""),
@@ -113,7 +116,15 @@ def test_wrong_arrays_and_wrong_messages_are_counted_and_dropped():
     )
     serve(peer, HostedSolver(Reference()))
     assert (peer.malformed_messages, peer.unexpected_messages) == (2, 1)
+    assert [type(message) for message in peer.sent] == [wire.Initialized, wire.Stopped]
+
+
+def test_a_stop_before_the_session_began_is_answered_and_told_with_its_reason():
+    peer, solver = FakePeer(wire.Stop(reason="no port 'a.zz'")), Reference()
+    with pytest.raises(MasterGone, match=r"did not begin: no port 'a\.zz'"):
+        serve(peer, HostedSolver(solver))
     assert peer.sent == [wire.Stopped()]
+    assert solver.stopped == ["no port 'a.zz'"]
 
 
 def test_a_silent_master_ends_it():
@@ -193,6 +204,24 @@ async def test_main_ends_with_3_when_it_is_rejected(monkeypatch, hub, link, capf
         await asyncio.sleep(0.001)
     assert process.end() == 3
     assert "no remote subsystem is called 'modell'" in capfd.readouterr().err
+
+
+async def test_main_ends_with_3_when_its_ports_do_not_fit(monkeypatch, hub, link, capfd):
+    tables = make_session(
+        {
+            "master": {"step": 1e-3},
+            "subsystems": {"model": {}},
+            "connections": [{"from": "model.zz", "to": "model.u"}],
+        }
+    )
+    process = Process(monkeypatch, hub.address, {})
+    await link.open()
+    with pytest.raises(ConfigError, match=r"there is no port 'model\.zz'"):
+        await initialize([link], tables)
+    assert process.end() == 3
+    said = capfd.readouterr().err
+    assert "error: the session did not begin: the ports do not fit" in said
+    assert "there is no port 'model.zz'" in said
 
 
 def test_serve_works_with_what_peer_offers():
