@@ -31,7 +31,7 @@ QUEUE_LENGTH = 32
 #: How long an operator waits for an answer, s; what comes later than that is not carried out.
 ANSWER_S = 3.0
 #: How long the first command may wait for a connection that is being made, ms.
-CONNECT_MS = 100
+CONNECT_MS = 200
 #: They are never too late for the run that they are meant for.
 TO_REST = ("safe", "stop")
 
@@ -260,6 +260,7 @@ class CommandClient:
 
     def ask(self, command: Command, timeout_s: float = 2.0) -> Reply:
         """Send and wait for the reply, at most `timeout_s` [s]."""
+        self._socket.poll(round(1e3 * timeout_s), zmq.POLLOUT)
         number = self.send(command)
         while number and self._socket.poll(round(1e3 * timeout_s)):
             for answered, reply in self.replies():

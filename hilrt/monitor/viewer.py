@@ -92,6 +92,7 @@ class Viewer:
             self._context.destroy(linger=0)
             raise
         self._client: CommandClient | None = None
+        self._asked_at = ""
         self.client()
 
     @property
@@ -140,12 +141,14 @@ class Viewer:
 
     def client(self) -> CommandClient | None:
         """Whom to send commands to; None if the session takes none from here."""
-        if self._client is None:
-            address = self._commands
-            if not address and self.head is not None and self.head.commands:
-                address = f"{self._telemetry.rpartition(':')[0]}:{self.head.commands}"
-            if address:
-                self._client = CommandClient(address, self._context, run=self.run)
+        address, head = self._commands, self.head
+        if not address and head is not None and head.commands:
+            address = f"{self._telemetry.rpartition(':')[0]}:{head.commands}"
+        if address and address != self._asked_at:
+            if self._client is not None:  # of a session before, at another port
+                self._client.close()
+            self._asked_at = address
+            self._client = CommandClient(address, self._context, run=self.run)
         return self._client
 
     def close(self) -> None:

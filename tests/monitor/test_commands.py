@@ -118,6 +118,7 @@ def test_command_without_an_answer_is_answered_once_in_time():
     port = silent.bind_to_random_port("tcp://127.0.0.1")
     client = CommandClient(f"tcp://127.0.0.1:{port}", run="r", clock=lambda: now[0])
     try:
+        assert client._socket.poll(10_000, zmq.POLLOUT)
         number = client.send(Command(action="stop"))
         assert silent.poll(5000)
         sent = decode_command(silent.recv_multipart()[-1])

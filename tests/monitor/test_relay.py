@@ -43,6 +43,7 @@ class Bench:
         self.rows.connect(self.settings.rows)
         self.viewer = Viewer(self.settings.telemetry, self.settings.commands)
         self.client = self.viewer.client()
+        assert self.client._socket.poll(10_000, zmq.POLLOUT)  # is connected
 
     def until(self, condition):
         deadline = time.monotonic() + 10.0

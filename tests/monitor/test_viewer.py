@@ -123,6 +123,15 @@ def test_another_session_begins_with_an_empty_picture(viewer, first_word):
     assert (viewer.flags, list(viewer.events)) == ([], [])
 
 
+def test_commands_follow_the_port_of_the_session(viewer):
+    clients = []
+    for run, port in (("1", 9), ("1", 9), ("2", 10)):
+        viewer._message([stream.HEAD, encode(Head(session="s", run=run, commands=port))])
+        clients.append(viewer.client())
+    assert clients[0] is clients[1] is not clients[2]
+    assert clients[2].run == "2"
+
+
 @pytest.mark.parametrize("frames", [[], [b"status"], [b"signals", b"\xc1"], [b"other", b"x"]])
 def test_nonsense_is_ignored(viewer, frames):
     viewer._message(frames)

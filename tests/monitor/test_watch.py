@@ -131,6 +131,7 @@ def test_keys_work_with_the_token_alone(token, monkeypatch, unused_tcp_port):
     try:
         watcher = RemoteWatcher(viewer)
         bench.until(lambda: viewer.take(20) and viewer.head)
+        assert watcher.client()._socket.poll(10_000, zmq.POLLOUT)  # is connected
         keys = Keys(watcher.client(), watcher.key)
         keys.type("mknock\r", None)
         if token == "token":

@@ -140,7 +140,7 @@ def test_stop_before_the_first_tick_is_written_down(watched: Watched) -> None:
     run = watched.start(more=NEVER)
     watched.until(watched.state("CONNECTING"), "that it waits for a subsystem")
     watched.until(lambda: watched.viewer.client() is not None, "where commands are taken")
-    assert watched.send_stop()
+    watched.until(watched.send_stop, "that commands are taken")
     assert run.wait() == 130
     events = (run.folder / "events.txt").read_text(encoding="utf-8")
     assert "Ada asked for stop" in events
