@@ -9,6 +9,8 @@ from hilrt.keys import MASTER, is_local, read_key
 from hilrt.problems import Findings
 from hilrt.session_file import SessionFile
 
+MAX_PORT = 65535
+
 
 def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
     """``master.listen``, ``keys`` and ``insecure``.
@@ -20,11 +22,14 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
         Subsystems that connect to the master.
     """
     master = session.tables.master
+    if not _is_address(master.listen):
+        remedy = 'write it as tcp://ADDRESS:PORT, for example "tcp://127.0.0.1:5555", or ipc://PATH'
+        findings.error("master", "listen", master.listen, "is no address", remedy)
     if master.keys is not None:
         _check_keys(session, remote, findings)
         if master.insecure:
             findings.warn("master", "insecure", True, "has no meaning with keys", "leave it out")
-    elif not is_local(master.listen):
+    elif _is_address(master.listen) and not is_local(master.listen):
         if master.insecure:
             findings.warn("master", "insecure", True, unguarded(master.listen), "set keys")
         else:
@@ -35,6 +40,15 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
                 "can be reached by other machines, and anybody there could take part",
                 "set keys (`hilrt keys` makes them), or insecure = true on a network of your own",
             )
+
+
+def _is_address(listen: str) -> bool:
+    """Whether it has the form of a ZeroMQ endpoint; whether it is this machine's, binding tells."""
+    transport, _, address = listen.partition("://")
+    if transport != "tcp":
+        return transport in ("ipc", "inproc") and bool(address)
+    host, _, port = address.rpartition(":")
+    return bool(host) and (port == "*" or (port.isdecimal() and int(port) <= MAX_PORT))
 
 
 def unguarded(listen: str) -> str:

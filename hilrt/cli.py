@@ -69,7 +69,7 @@ def _root(
 def run(
     session: SessionPath,
     out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
-    duration: Annotated[float | None, typer.Option(help="session time, s", min=0.0)] = None,
+    duration: Annotated[float | None, typer.Option(help="session time, s")] = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     overrides: Overrides = None,
     shadow: Annotated[bool, typer.Option(help="compute corrections, apply none")] = False,

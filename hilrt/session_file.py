@@ -22,6 +22,10 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
+#: Lists of tables: a key is set in an entry that the file has.
+_LISTS = frozenset({"connections", "bonds", "alarms", "start", "match", "stop"})
+
+
 class SessionFile(msgspec.Struct, frozen=True):
     """A session with where it came from.
 
@@ -123,6 +127,8 @@ def _apply_override(raw: dict[str, Any], item: str) -> None:
     if not equals or not parents:
         raise ConfigError(f"--set {item}: write it as table.key=value")
     table: Any = raw
+    if parents[0] in _LISTS and parents[0] not in raw:
+        raise ConfigError(f"--set {item}: the file has no [[{parents[0]}]] to set a key in")
     for name in parents:
         table = _descend(table, name, item)
     if not isinstance(table, dict):

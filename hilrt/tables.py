@@ -122,7 +122,11 @@ def _value(
             built = {k: salvage(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
             return {k: v for k, v in built.items() if v is not None}
         if get_origin(hint) is list and isinstance(value, list):
-            items = [salvage(inner, v, f"{path}.{i}", problems) for i, v in enumerate(value)]
+            names = [_name(inner, entry, i) for i, entry in enumerate(value)]
+            items = [
+                salvage(inner, entry, f"{path}.{name}", problems)
+                for name, entry in zip(names, value, strict=True)
+            ]
             return [item for item in items if item is not None]
         if get_origin(hint) not in (dict, list) and isinstance(value, dict):
             return salvage(inner, value, path, problems, stand_ins)
@@ -132,6 +136,13 @@ def _value(
         key = path.rpartition(".")[2]
         problems.append(f"{label} {key} = {value!r}: {_reason(error, hint, value)}")
         return None
+
+
+def _name(cls: type[msgspec.Struct], entry: Any, position: int) -> str:
+    """What an entry of a list is called: its name where each must have one, else its position."""
+    named = any(field.name == "name" and field.required for field in msgspec.structs.fields(cls))
+    name = entry.get("name") if named and isinstance(entry, dict) else None
+    return name if isinstance(name, str) and name else str(position)
 
 
 #: Types as a session file's author knows them; msgspec says them in Python's words.

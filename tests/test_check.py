@@ -372,6 +372,25 @@ def test_processors_that_the_host_lacks(found, monkeypatch):
     assert "[7]" in line
 
 
+@pytest.mark.parametrize(
+    "listen",
+    ["banana", "localhost:5555", "tcp://127.0.0.1", "tcp://:5555", "tcp://*:70000", "ipc://"],
+)
+def test_a_listen_that_is_no_address(found, listen):
+    (line,) = found(("step = 0.001", f'step = 0.001\nlisten = "{listen}"'))
+    assert line.startswith(f"[master] listen = '{listen}': is no address; write it as tcp://")
+
+
+@pytest.mark.parametrize("listen", ["tcp://[::1]:5555", "tcp://localhost:*", "ipc:///run/x"])
+def test_a_listen_for_this_machine(found, listen):
+    assert found(("step = 0.001", f'step = 0.001\nlisten = "{listen}"')) == []
+
+
+def test_a_listen_for_others_is_refused(found):
+    (line,) = found(("step = 0.001", 'step = 0.001\nlisten = "tcp://*:5555"'))
+    assert "can be reached by other machines" in line
+
+
 def test_a_latch_of_a_whole_step(found):
     (line,) = found(("step = 0.001", "step = 0.001\npacing = { latch = 1000 }"))
     assert line.startswith("[master.pacing] latch = 1000")
@@ -474,7 +493,7 @@ def test_structure_and_meaning_are_said_together(tmp_path):
     for expected in (
         "[session] duraton: unknown key; did you mean 'duration'?",
         "[session] duration: is missing; add it",
-        "[bonds.0] flw: unknown key; did you mean 'flow'?",
+        "[bonds.shaft] flw: unknown key; did you mean 'flow'?",
         "[session] pace = 'asap': 'engine' keeps real time",
         "[connections.1] to = 'engine.x': 'engine' has no input 'x'",
         "[subsystems.engine.inputs.speed] start: input engine.speed is not connected",
