@@ -199,6 +199,8 @@ class HostedSolver:
         Scalar inputs and outputs.
     keeps : bool
         Whether the state before each step is kept, for `go_back`.
+    initialized : bool
+        Whether a session has begun with it.
     """
 
     def __init__(self, solver: Solver) -> None:
@@ -209,6 +211,7 @@ class HostedSolver:
         self.n_outputs = sum(port.size for port in self.outputs)
         self._y_shape = (self.n_outputs,)
         self._stopped = False
+        self.initialized = False
         self.keeps = False
         self._before: tuple[Any, float, Floats] | None = None
 
@@ -219,6 +222,7 @@ class HostedSolver:
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at `t0` [s] for the inputs `u0`, shape (n_inputs,)."""
+        self.initialized = True
         try:
             sample = self.solver.initialize(t0, u0)
         except SolverError as error:  # says all there is to say

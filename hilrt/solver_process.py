@@ -47,7 +47,7 @@ class Terminated(BaseException):
 
 
 class MasterGone(Exception):
-    """The master is silent, reported an error, or ended the session before it began."""
+    """The master is silent or reported an error."""
 
 
 def main(
@@ -128,7 +128,10 @@ def _host(solver: HostedSolver, connect: str, name: str) -> int:
     try:
         peer.connect(CONNECT_TIMEOUT_S)
         reason = serve(peer, solver, relay)
-        return EXIT_OK
+        if solver.initialized:
+            return EXIT_OK
+        print(f"error: the session did not begin: {reason}", file=sys.stderr)
+        return EXIT_MASTER
     except SolverError as error:
         reason = str(error)
         print(f"error: {reason}", file=sys.stderr)
@@ -172,10 +175,9 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     SolverError
         If the solver failed; the master has been told.
     MasterGone
-        If the master is silent for too long or reported an error, or ended the session before it
-        began, such as for ports that do not fit.
+        If the master is silent for too long or reported an error.
     """
-    n_inputs, relay, initialized = solver.n_inputs, relay or LogRelay(), False
+    n_inputs, relay = solver.n_inputs, relay or LogRelay()
     while True:
         for message in peer.wait(peer.heartbeat_s):
             try:
@@ -190,12 +192,9 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
                     solver.stop(message.reason)
                     relay.tell(peer)
                     peer.send(wire.Stopped())
-                    if not initialized:
-                        raise MasterGone(f"the session did not begin: {message.reason}")
                     return message.reason
                 elif isinstance(message, wire.Initialize):
                     _initialize(peer, solver, message)
-                    initialized = True
                 elif isinstance(message, wire.GoBack):
                     peer.send(_advanced(message.tick, solver.go_back(message.h)))
                 elif isinstance(message, wire.Probe):

@@ -119,14 +119,6 @@ def test_wrong_arrays_and_wrong_messages_are_counted_and_dropped():
     assert [type(message) for message in peer.sent] == [wire.Initialized, wire.Stopped]
 
 
-def test_a_stop_before_the_session_began_is_answered_and_told_with_its_reason():
-    peer, solver = FakePeer(wire.Stop(reason="no port 'a.zz'")), Reference()
-    with pytest.raises(MasterGone, match=r"did not begin: no port 'a\.zz'"):
-        serve(peer, HostedSolver(solver))
-    assert peer.sent == [wire.Stopped()]
-    assert solver.stopped == ["no port 'a.zz'"]
-
-
 def test_a_silent_master_ends_it():
     with pytest.raises(MasterGone, match="silent"):
         serve(FakePeer(INITIALIZE), HostedSolver(Reference()))
