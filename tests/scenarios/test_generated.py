@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import can
 import cantools
+import numpy as np
 import pytest
 
 import hilrt
@@ -217,9 +218,9 @@ def test_generated_session_runs(database: str, options: tuple[str, ...], tmp_pat
     with session_of(tmp_path, database, *options) as (stand_in, run):
         assert run.wait() == 0, run.stderr
     log = hilrt.load_log(run.folder)
-    assert log["bench.torque"][-1] == pytest.approx(12.3)
-    assert log["bench.speed"][-1] == pytest.approx(1.0)
-    assert log["bench.hours"][-1] == pytest.approx(1234.5)
+    for name, expected in (("torque", 12.3), ("speed", 1.0), ("hours", 1234.5)):
+        values = log[f"bench.{name}"]  # not a number where no sample came in time for a tick
+        assert values[np.isfinite(values)][-1] == pytest.approx(expected)
     commands = stand_in.demands["RigCmd"]
     assert stand_in.damaged == 0
     assert {command["CmdCounter"] for command in commands} == set(range(16))
