@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hilrt.addresses import is_port
 from hilrt.errors import ConfigError
 from hilrt.keys import MASTER, is_local, read_key
 from hilrt.problems import Findings
 from hilrt.session_file import SessionFile
-
-MAX_PORT = 65535
 
 
 def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
@@ -48,7 +47,7 @@ def _is_address(listen: str) -> bool:
     if transport != "tcp":
         return transport in ("ipc", "inproc") and bool(address)
     host, _, port = address.rpartition(":")
-    return bool(host) and (port == "*" or (port.isdecimal() and int(port) <= MAX_PORT))
+    return bool(host) and (port == "*" or (is_port(port)))
 
 
 def unguarded(listen: str) -> str:

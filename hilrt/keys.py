@@ -9,7 +9,6 @@ machine has ``master.key`` and everybody's ``.pub``; a peer's machine has its ``
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import re
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
+from hilrt.addresses import is_loopback
 from hilrt.errors import ConfigError
 
 MASTER = "master"
@@ -167,10 +167,4 @@ def is_local(endpoint: str) -> bool:
     transport, _, address = endpoint.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc")
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # *, an interface or a host's name
-        return False
+    return is_loopback(address.rpartition(":")[0])  # not so *, an interface, a host's name

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
+from hilrt.addresses import is_number, is_port
 from hilrt.config import MonitorTable
 from hilrt.problems import Findings
-
-MAX_PORT = 65535
 
 
 def check_addresses(table: MonitorTable, findings: Findings) -> None:
@@ -19,7 +17,7 @@ def check_addresses(table: MonitorTable, findings: Findings) -> None:
     if table.listen is not None and table.listen == table.commands and _port(table.listen) != "*":
         remedy = "give them different ports"
         findings.error("monitor", "commands", table.commands, "is that of listen, too", remedy)
-    if not _is_number(_port(table.page)):
+    if not is_port(_port(table.page)):
         remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:5006", with a port up to 65535'
         findings.error("monitor", "page", table.page, "is no address", remedy)
 
@@ -28,7 +26,7 @@ def _check_endpoint(key: str, address: str, findings: Findings) -> None:
     example = "tcp://0.0.0.0:5570" if key == "listen" else "tcp://0.0.0.0:5571"
     scheme, _, rest = address.partition("://")
     host, colon, port = rest.rpartition(":")
-    if scheme != "tcp" or not colon or not (port == "*" or _is_number(port)):
+    if scheme != "tcp" or not colon or not (port == "*" or is_port(port)):
         remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'
         findings.error("monitor", key, address, "is no address to listen at", remedy)
     elif not _is_own(host):
@@ -40,16 +38,8 @@ def _port(address: str) -> str:
     return address.rpartition(":")[2]
 
 
-def _is_number(port: str) -> bool:
-    return port.isascii() and port.isdecimal() and 0 < int(port) <= MAX_PORT
-
-
 def _is_own(host: str) -> bool:
     """Whether ZeroMQ can listen there: it takes addresses and interfaces, and no machine's name."""
     if host == "*" or host in [name for _, name in socket.if_nameindex()]:
         return True
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    return is_number(host)

@@ -23,6 +23,7 @@ import zmq
 from foxglove import Channel, Context, Schema, StatusLevel
 from foxglove.websocket import ChannelView, Client, ServerListener
 
+from hilrt.addresses import parse_address
 from hilrt.monitor.broadcast import MAX_FULL
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import Flag, Status
@@ -37,7 +38,6 @@ LAST_LOOK_S = 0.6
 #: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
 #: has one for every tick of every signal that is asked for.
 BACKLOG = 16_384
-LOOPBACK = "127.0.0.1"
 
 
 class BondState(msgspec.Struct):
@@ -323,14 +323,6 @@ class Bridge:
             self._server.publish_status("the session is silent", StatusLevel.Error, "silent")
         else:
             self._server.remove_status(["silent"])
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """``ADDRESS:PORT``, or ``PORT`` on this machine alone; `ValueError` if it is neither."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT")
-    return host.strip("[]") or LOOPBACK, int(port)
 
 
 def main(arguments: list[str] | None = None) -> int:

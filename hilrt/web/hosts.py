@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from typing import Any
 
@@ -12,32 +11,16 @@ from bokeh.settings import settings
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
-LOOPBACK = "127.0.0.1"
+from hilrt.addresses import LOOPBACK, is_number
+
 LOCAL = (LOOPBACK, "localhost", "[::1]")
 #: Addresses that stand for every network that this machine is in.
 EVERYWHERE = ("0.0.0.0", "::")
-MAX_PORT = 65535
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """``ADDRESS:PORT``, or ``PORT`` on this machine alone; `ValueError` if it is neither."""
-    host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdecimal() and 0 < int(port) <= MAX_PORT):
-        raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT, PORT from 1 to {MAX_PORT}")
-    return host.strip("[]") or LOOPBACK, int(port)
 
 
 def url(host: str, port: int) -> str:
     """What to give to a browser."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def own_names(host: str, port: int) -> set[str]:
@@ -91,15 +74,7 @@ class OwnHostOnly(BokehTornado):
     def _knows(self, asked: str) -> bool:
         if asked in self._names:
             return True
-        if self._any_number and _is_number(asked):  # a number cannot be made to point elsewhere
+        name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]
+        if self._any_number and is_number(name):  # a number cannot be made to point elsewhere
             return True
         return check_allowlist(asked, settings.allowed_ws_origin())
-
-
-def _is_number(asked: str) -> bool:
-    name = asked.partition("]")[0].lstrip("[") if asked.startswith("[") else asked.split(":")[0]
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -18,8 +18,9 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
+from hilrt.addresses import LOOPBACK, is_loopback, parse_address
 from hilrt.monitor.viewer import Viewer
-from hilrt.web.hosts import LOOPBACK, OwnHostOnly, is_loopback, parse_address, url
+from hilrt.web.hosts import OwnHostOnly, url
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.page import Page
 from hilrt.web.source import POLL_MS, Source

@@ -7,8 +7,9 @@ pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
+from hilrt.addresses import parse_address
 from hilrt.web import server as web_server
-from hilrt.web.hosts import own_names, parse_address
+from hilrt.web.hosts import own_names
 from hilrt.web.server import main, make_server
 from hilrt.web.source import Source
 from tests.web.views import RUNNING, StillViewer
