@@ -62,6 +62,11 @@ class BenchSequence:
         """Whether the bench follows its set-points."""
         return self.state is State.ENABLED
 
+    def measure(self) -> dict[str, float]:
+        """Signals with which every bench tells of it."""
+        signals = {"Enabled": self.enabled, "State": self.state, "FaultCause": self.fault}
+        return {name: float(value) for name, value in signals.items()}
+
     def advance(self, now: float, *, requested: bool, demand_age: float, trip: int) -> bool:
         """One cycle, ending at `now` [s]; True in the cycle in which the bench becomes enabled.
 

@@ -34,6 +34,8 @@ class Mode(IntEnum):
 class DynoDemand(Demand):
     """What message ``DynoDemand`` asks for: speed [rad/s], torque [N m], mode and enable."""
 
+    SIGNALS = ("Speed", "Torque", "Mode", "Enable", "Alive")
+
     def __init__(self) -> None:
         super().__init__()
         self.speed = self.torque = 0.0

@@ -7,13 +7,13 @@ it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms.
 from __future__ import annotations
 
 import math
-import random
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 
-from hilrt.models.bench_sequence import BenchSequence, Demand, State
-from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, DynoDemand
+from hilrt.models.bench_sequence import Demand
+from hilrt.models.dynamometer import CYCLE_S, DynoData, DynoDemand
+from hilrt.models.dyno_bench import DynoBench
 
 # ---- engine ------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Thermal:
         self.exhaust += h * (min(target, 950.0) - self.exhaust) / 6.0
 
 
-class EngineBench:
+class EngineBench(DynoBench):
     """Engine, dynamometer and the bench's own sequence control.
 
     Parameters
@@ -145,86 +145,30 @@ class EngineBench:
 
     #: Messages it listens to, with the signals it reads.
     receives: Mapping[str, tuple[str, ...]] = {
-        "DynoDemand": ("Speed", "Torque", "Mode", "Enable", "Alive"),
+        "DynoDemand": DynoDemand.SIGNALS,
         "EngineDemand": ("Pedal", "Alive"),
     }
     #: Messages it sends, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"EngineFast": 1, "EngineSlow": 10}
 
     def __init__(self, seed: int = 0) -> None:
-        self._noise: Callable[[float, float], float] = random.Random(seed).gauss
-        self._now = 0.0
-        self._cycle = 0
+        super().__init__(DYNO, seed)
         # set-points
-        self._dyno_demand = DynoDemand()
         self._engine_demand = Demand()
         self._pedal = 0.0
         # state
-        self._sequence = BenchSequence()
-        self.dyno = Dynamometer(DYNO)
+        self._cycle = 0
         self.indicated = 0.0
         self.fuel = 0.0
         self.thermal = Thermal()
         self._intake = 1.0 - math.exp(-CYCLE_S / INTAKE_LAG_S)
 
-    @property
-    def enabled(self) -> bool:
-        """Whether the bench follows its set-points."""
-        return self._sequence.enabled
-
-    @property
-    def state(self) -> State:
-        """State of the sequence control."""
-        return self._sequence.state
-
-    @property
-    def fault(self) -> FaultCause:
-        """Why the bench is in FAULT."""
-        return FaultCause(self._sequence.fault)
-
-    @property
-    def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
-        return self._dyno_demand.enable
-
-    def demand_age(self) -> float:
-        """Time since the older of the two demands last showed a new counter, s.
-
-        `EngineDemand` counts from its first frame on: a motored test does without it.
-        """
-        oldest = self._dyno_demand.moved_at
-        if self._engine_demand.alive is not None:
-            oldest = min(oldest, self._engine_demand.moved_at)
-        return self._now - oldest
-
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Take the signals of a message received by `now` [s], before the cycle that ends then."""
-        if message == "DynoDemand":
-            self._dyno_demand.take(values, now)
-        elif message == "EngineDemand":
+        super().receive(message, values, now)
+        if message == "EngineDemand":
             self._engine_demand.seen(values["Alive"], now)
             self._pedal = values["Pedal"]
-
-    def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
-        self._now = now
-        self._cycle += 1
-        dyno, sequence = self.dyno, self._sequence
-        trip = FaultCause.OVERSPEED if abs(dyno.speed) > OVERSPEED else FaultCause.NONE
-        if sequence.advance(
-            now, requested=self._dyno_demand.enable, demand_age=self.demand_age(), trip=trip
-        ):
-            dyno.start()
-        self._engine()
-        dyno.advance(
-            self.indicated - drag_torque(dyno.machine_speed),
-            enabled=sequence.enabled,
-            speed=self._dyno_demand.speed,
-            torque=self._dyno_demand.torque,
-            mode=self._dyno_demand.mode,
-        )
-        if self._cycle % 10 == 0:
-            self.thermal.advance(10 * CYCLE_S, self.fuel)
 
     def measure(self, message: str) -> dict[str, float]:
         """Signals of a message as the sensors see them, without the counter."""
@@ -239,9 +183,7 @@ class EngineBench:
             }
         thermal = self.thermal
         return {
-            "Enabled": float(self.enabled),
-            "State": float(self.state),
-            "FaultCause": float(self.fault),
+            **self.sequence.measure(),
             "Mode": float(self.dyno.mode),
             "FuelRate": self.fuel,
             "CoolantTemp": thermal.coolant + noise(0.0, TEMPERATURE_NOISE),
@@ -249,13 +191,26 @@ class EngineBench:
             "ExhaustTemp": thermal.exhaust + noise(0.0, TEMPERATURE_NOISE),
         }
 
-    def _engine(self) -> None:
-        """Combustion over one cycle; it passes the intake lag, so once per cycle is enough."""
+    def _demands_moved_at(self) -> float:
+        # EngineDemand counts from its first frame on: a motored test does without it.
+        if self._engine_demand.alive is None:
+            return self._dyno_demand.moved_at
+        return min(self._dyno_demand.moved_at, self._engine_demand.moved_at)
+
+    def _trip(self) -> FaultCause:
+        return FaultCause.OVERSPEED if abs(self.dyno.speed) > OVERSPEED else FaultCause.NONE
+
+    def _advance_machine(self) -> float:
+        """Combustion and drag; combustion passes the intake lag, so once per cycle is enough."""
         speed = self.dyno.machine_speed
-        if self.enabled and speed > FIRING_SPEED:
+        if self.sequence.enabled and speed > FIRING_SPEED:
             target = indicated_torque(speed, self._pedal)
             self.indicated += self._intake * (target - self.indicated)
             self.fuel = self.indicated * speed / (INDICATED_EFFICIENCY * FUEL_HEAT)
         else:
             self.indicated = 0.0
             self.fuel = 0.0
+        self._cycle += 1
+        if self._cycle % 10 == 0:
+            self.thermal.advance(10 * CYCLE_S, self.fuel)
+        return self.indicated - drag_torque(speed)

@@ -265,10 +265,8 @@ class HydraulicAxisBench:
                 "Velocity": 1e3 * axis.velocity,
             }
         return {
-            "Enabled": float(self.sequence.enabled),
-            "State": float(self.sequence.state),
+            **self.sequence.measure(),
             "Mode": float(self.control.mode),
-            "FaultCause": float(self.sequence.fault),
             "PressureA": 1e-5 * (axis.pressure_a + noise(0.0, PRESSURE_NOISE)),
             "PressureB": 1e-5 * (axis.pressure_b + noise(0.0, PRESSURE_NOISE)),
             "Valve": 100.0 * axis.spool,

@@ -7,12 +7,12 @@ it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 
-from hilrt.models.bench_sequence import BenchSequence, Demand
-from hilrt.models.dynamometer import CYCLE_S, Dynamometer, DynoData, DynoDemand
+from hilrt.models.bench_sequence import Demand
+from hilrt.models.dynamometer import CYCLE_S, DynoData, DynoDemand
+from hilrt.models.dyno_bench import DynoBench
 
 # ---- motor and inverter ------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ def torque_limit(speed: float) -> float:
     return min(PEAK_TORQUE, PEAK_POWER / speed) if speed > 0.0 else PEAK_TORQUE
 
 
-class MotorBench:
+class MotorBench(DynoBench):
     """Motor with inverter, dynamometer and the bench's own sequence control.
 
     Parameters
@@ -85,55 +85,29 @@ class MotorBench:
 
     #: Messages it listens to, with the signals it reads.
     receives: Mapping[str, tuple[str, ...]] = {
-        "DynoDemand": ("Speed", "Torque", "Mode", "Enable", "Alive"),
+        "DynoDemand": DynoDemand.SIGNALS,
         "MotorDemand": ("Torque", "Alive"),
     }
     #: Messages it sends, with the number of cycles between two of them.
     sends: Mapping[str, int] = {"MotorFast": 1, "MotorSlow": 10}
 
     def __init__(self, seed: int = 0) -> None:
-        self._noise: Callable[[float, float], float] = random.Random(seed).gauss
+        super().__init__(DYNO, seed)
         # set-points
-        self._dyno_demand = DynoDemand()
         self._motor_demand = Demand()
         self._motor_torque_demand = 0.0
         # state
-        self.sequence = BenchSequence()
-        self.dyno = Dynamometer(DYNO)
         self.motor_torque = 0.0
         self.winding = COOLANT
         self.dc_current = 0.0
         self._lag = 1.0 - math.exp(-CYCLE_S / CURRENT_LAG_S)
 
-    @property
-    def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
-        return self._dyno_demand.enable
-
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
         """Take the signals of a message received by `now` [s], before the cycle that ends then."""
-        if message == "DynoDemand":
-            self._dyno_demand.take(values, now)
-        elif message == "MotorDemand":
+        super().receive(message, values, now)
+        if message == "MotorDemand":
             self._motor_demand.seen(values["Alive"], now)
             self._motor_torque_demand = values["Torque"]
-
-    def advance(self, now: float) -> None:
-        """One control cycle, ending at `now` [s]; the clock may jump, the physics does not."""
-        dyno, sequence = self.dyno, self.sequence
-        age = now - min(self._dyno_demand.moved_at, self._motor_demand.moved_at)
-        if sequence.advance(
-            now, requested=self._dyno_demand.enable, demand_age=age, trip=self._trip()
-        ):
-            dyno.start()
-        self._motor()
-        dyno.advance(
-            self.motor_torque - DRAG * dyno.machine_speed,
-            enabled=sequence.enabled,
-            speed=self._dyno_demand.speed,
-            torque=self._dyno_demand.torque,
-            mode=self._dyno_demand.mode,
-        )
 
     def measure(self, message: str) -> dict[str, float]:
         """Signals of a message as the sensors see them, without the counter."""
@@ -145,21 +119,22 @@ class MotorBench:
                 "DynoTorque": dyno.torque,
             }
         return {
-            "Enabled": float(self.sequence.enabled),
-            "State": float(self.sequence.state),
+            **self.sequence.measure(),
             "Mode": float(dyno.mode),
-            "FaultCause": float(self.sequence.fault),
             "DcVoltage": DC_VOLTAGE - DC_RESISTANCE * self.dc_current,
             "DcCurrent": self.dc_current,
             "WindingTemp": self.winding + noise(0.0, TEMPERATURE_NOISE),
         }
+
+    def _demands_moved_at(self) -> float:
+        return min(self._dyno_demand.moved_at, self._motor_demand.moved_at)
 
     def _trip(self) -> FaultCause:
         if abs(self.dyno.speed) > OVERSPEED:
             return FaultCause.OVERSPEED
         return FaultCause.OVERHEATED if self.winding > WINDING_MAX else FaultCause.NONE
 
-    def _motor(self) -> None:
+    def _advance_machine(self) -> float:
         """Torque, losses and temperature over one cycle."""
         speed = self.dyno.machine_speed
         target = 0.0
@@ -171,3 +146,4 @@ class MotorBench:
         power = self.motor_torque * speed + loss + IRON_LOSS * abs(speed)
         self.dc_current = power / (DC_VOLTAGE - DC_RESISTANCE * self.dc_current)
         self.winding += CYCLE_S * (loss - COOLING * (self.winding - COOLANT)) / HEAT_CAPACITY
+        return self.motor_torque - DRAG * speed

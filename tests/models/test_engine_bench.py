@@ -65,6 +65,10 @@ class Rig:
         self.run(settle)
         return self
 
+    @property
+    def state(self) -> tuple[State, int]:
+        return self.bench.sequence.state, self.bench.sequence.fault
+
 
 # ---- engine ------------------------------------------------------------------------------------
 
@@ -268,14 +272,14 @@ def test_enable_handshake() -> None:
     rig = Rig()
     rig.enable = False
     rig.run(0.2)
-    assert rig.bench.state is State.OFF
+    assert rig.bench.sequence.state is State.OFF
     rig.enable = True
     seen = []
     for _ in range(300):
         rig.tick()
-        if rig.bench.state not in seen:
-            seen.append(rig.bench.state)
-            if rig.bench.state is State.ENABLED:
+        if rig.bench.sequence.state not in seen:
+            seen.append(rig.bench.sequence.state)
+            if rig.bench.sequence.state is State.ENABLED:
                 assert rig.n * 1e-3 == pytest.approx(0.2 + 0.2, abs=0.003)
     assert seen == [State.STARTING, State.READY, State.ENABLED]
     slow = rig.bench.measure("EngineSlow")
@@ -288,7 +292,7 @@ def test_withdrawn_enable_brakes_to_standstill() -> None:
     rig.tick()
     assert rig.bench.measure("EngineSlow")["Enabled"] == 0.0
     rig.run(1.5)
-    assert rig.bench.state is State.OFF
+    assert rig.bench.sequence.state is State.OFF
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
     assert rig.bench.dyno.torque == pytest.approx(0.0, abs=0.01)
 
@@ -307,9 +311,9 @@ def test_lost_demands_bring_the_bench_down_by_itself(how: str) -> None:
     rig.sending = how != "silent"
     rig.counting = False
     rig.run(0.095)
-    assert rig.bench.enabled
+    assert rig.bench.sequence.enabled
     rig.run(0.01)
-    assert (rig.bench.state, rig.bench.fault) == (State.FAULT, FaultCause.DEMAND_LOST)
+    assert rig.state == (State.FAULT, FaultCause.DEMAND_LOST)
     assert rig.bench.fuel == 0.0
     rig.run(1.5)
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
@@ -319,7 +323,7 @@ def test_a_stall_of_the_bench_itself_is_no_lost_demand() -> None:
     rig = Rig().at(300, pedal=50)
     rig.n += 500  # demands have been waiting on the bus meanwhile
     rig.run(0.2)
-    assert rig.bench.enabled
+    assert rig.bench.sequence.enabled
 
 
 def test_a_fault_is_cleared_by_withdrawing_enable_only() -> None:
@@ -328,20 +332,20 @@ def test_a_fault_is_cleared_by_withdrawing_enable_only() -> None:
     rig.run(0.2)
     rig.sending = True
     rig.run(0.5)
-    assert rig.bench.state is State.FAULT
+    assert rig.bench.sequence.state is State.FAULT
     rig.enable = False
     rig.tick()
-    assert (rig.bench.state, rig.bench.fault) == (State.OFF, FaultCause.NONE)
+    assert rig.state == (State.OFF, FaultCause.NONE)
     rig.enable = True
     rig.run(0.3)
-    assert rig.bench.enabled
+    assert rig.bench.sequence.enabled
 
 
 def test_overspeed_is_a_fault() -> None:
     rig = Rig().at(640)
     rig.speed = 1000.0
     rig.run(1.0)
-    assert (rig.bench.state, rig.bench.fault) == (State.FAULT, FaultCause.OVERSPEED)
+    assert rig.state == (State.FAULT, FaultCause.OVERSPEED)
 
 
 def test_a_motored_bench_needs_no_pedal_message() -> None:
@@ -350,7 +354,7 @@ def test_a_motored_bench_needs_no_pedal_message() -> None:
         demand = {"Speed": 0.0, "Torque": 0.0, "Mode": 0.0, "Enable": 1.0, "Alive": n % 256}
         bench.receive("DynoDemand", demand, n * 1e-3)
         bench.advance(n * 1e-3)
-    assert bench.enabled
+    assert bench.sequence.enabled
 
 
 # ---- measurements ------------------------------------------------------------------------------
