@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import cantools
 import pytest
 
 from hilrt.models import motor_bench as mb
 from hilrt.models.bench_sequence import State
 from hilrt.models.dynamometer import Mode
 from hilrt.models.motor_bench import FaultCause, MotorBench
-
-DATABASE = Path(__file__).parents[2] / "bench_configs" / "motor_bench.dbc"
+from tests.models.in_frames import assert_carried, assert_named
 
 
 class Rig:
@@ -122,14 +118,6 @@ def test_a_hot_winding_trips() -> None:
 
 
 def test_database_carries_what_the_bench_measures() -> None:
-    database = cantools.database.load_file(DATABASE)
     for rig in (Rig(), Rig().at(1150, 120), Rig().at(-1150, 120)):
-        for name in MotorBench.sends:
-            message = database.get_message_by_name(name)
-            values = {**rig.bench.measure(name), "Alive": 3}
-            decoded = message.decode(message.encode(values), decode_choices=False)
-            for signal in message.signals:
-                error = abs(decoded[signal.name] - values[signal.name])
-                assert error <= 0.51 * abs(float(signal.scale))
-    causes = database.get_message_by_name("MotorSlow").get_signal_by_name("FaultCause").choices
-    assert {k: str(v) for k, v in causes.items()} == {c.value: c.name for c in FaultCause}
+        assert_carried("motor_bench.dbc", rig.bench)
+    assert_named("motor_bench.dbc", "MotorSlow", "FaultCause", FaultCause)
