@@ -19,6 +19,7 @@ from hilrt.run import Result, RunOptions
 from hilrt.session import run_session
 from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial, Sample
+from tests.two_masses import CONNECTIONS
 
 SESSION = Path(__file__).parents[1] / "bench_configs" / "two_mass_model.toml"
 # The monolithic oscillator of paper 002 (ck = 2e5, dk = 5e2), states s1, v1, s2, v2.
@@ -151,21 +152,13 @@ spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass1"]
 [subsystems.mass2]
 adapter = "inprocess"
 model = "hilrt.models.two_mass:Mass2"
-[[connections]]
-from = "mass1.force"
-to = "mass2.force"
-[[connections]]
-from = "mass2.x"
-to = "mass1.x2"
-[[connections]]
-from = "mass2.v"
-to = "mass1.v2"
 [[bonds]]
 name = "spring"
 effort = "mass1.force"
 flow = "mass2.v"
 correction = { method = "feedthrough" }
 """
+        + CONNECTIONS
     )
     result = run_session(load_session(session), RunOptions(out=tmp_path))
     assert result.fault is None

@@ -7,6 +7,7 @@ from hilrt.keys import make_keys
 from hilrt.run import RunOptions
 from hilrt.session import run_session
 from hilrt.session_file import load_session
+from tests.two_masses import CONNECTIONS
 
 SESSION = """
 [session]
@@ -24,15 +25,6 @@ spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass1"]
 [subsystems.mass2]
 adapter = "inprocess"
 model = "hilrt.models.two_mass:Mass2"
-[[connections]]
-from = "mass1.force"
-to = "mass2.force"
-[[connections]]
-from = "mass2.x"
-to = "mass1.x2"
-[[connections]]
-from = "mass2.v"
-to = "mass1.v2"
 """
 
 
@@ -40,7 +32,7 @@ to = "mass1.v2"
 def session(tmp_path):
     def load(text):
         path = tmp_path / "keys.toml"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text + CONNECTIONS, encoding="utf-8")
         return load_session(path), RunOptions(out=tmp_path / "runs", record=False)
 
     make_keys(tmp_path / "keys", ["mass1"])

@@ -17,6 +17,7 @@ from hilrt.monitor.commands import Command
 from hilrt.monitor.launch import TOKEN_VARIABLE
 from hilrt.monitor.viewer import Viewer
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run, sets
+from tests.two_masses import CONNECTIONS
 
 pytestmark = LINUX
 
@@ -40,15 +41,6 @@ model = "hilrt.models.two_mass:Mass1"
 [subsystems.mass2]
 adapter = "inprocess"
 model = "hilrt.models.two_mass:Mass2"
-[[connections]]
-from = "mass1.force"
-to = "mass2.force"
-[[connections]]
-from = "mass2.x"
-to = "mass1.x2"
-[[connections]]
-from = "mass2.v"
-to = "mass1.v2"
 """
 NEVER = f"""
 [subsystems.never]
@@ -61,7 +53,8 @@ class Watched:
     """Sessions at one address, and who watches them with the token."""
 
     def __init__(self, folder: Path, listen: int, commands: int) -> None:
-        self.folder, self.text = folder, SESSION.format(listen=listen, commands=commands)
+        self.folder = folder
+        self.text = SESSION.format(listen=listen, commands=commands) + CONNECTIONS
         self.viewer = Viewer(f"tcp://127.0.0.1:{listen}")
         self._runs: list[Run] = []
 
