@@ -35,7 +35,9 @@ def test_nothing_heard_is_a_clear_error(capsys, monkeypatch, unused_tcp_port):
     assert "check the address" in capsys.readouterr().err
 
 
-def test_session_elsewhere_is_shown_until_its_end(capsys):
+@pytest.fixture
+def ending_session():
+    """Address of a session elsewhere that is heard to run and to have stopped."""
     context = zmq.Context()
     socket = context.socket(zmq.PUB)
     port = socket.bind_to_random_port("tcp://127.0.0.1")
@@ -48,37 +50,22 @@ def test_session_elsewhere_is_shown_until_its_end(capsys):
 
     thread = threading.Thread(target=publish)
     thread.start()
-    try:
-        assert watch.main(f"tcp://127.0.0.1:{port}", plain=True) == 0
-    finally:
-        ended.set()
-        thread.join()
-        context.destroy(linger=0)
+    yield f"tcp://127.0.0.1:{port}"
+    ended.set()
+    thread.join()
+    context.destroy(linger=0)
+
+
+def test_session_elsewhere_is_shown_until_its_end(ending_session, capsys):
+    assert watch.main(ending_session, plain=True) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1].startswith("engine-in-the-loop: STOPPED")
 
 
-def test_panel_leaves_the_end_behind(capsys, monkeypatch):
+def test_panel_leaves_the_end_behind(ending_session, capsys, monkeypatch):
     """It goes away; how the session ended stays."""
     monkeypatch.setattr(watch, "run", run_on_a_terminal)
-    context = zmq.Context()
-    socket = context.socket(zmq.PUB)
-    port = socket.bind_to_random_port("tcp://127.0.0.1")
-    ended = threading.Event()
-
-    def publish():
-        while not ended.wait(0.02):
-            for status in (RUNNING, STOPPED):
-                socket.send_multipart([stream.STATUS, encode(status)])
-
-    thread = threading.Thread(target=publish)
-    thread.start()
-    try:
-        assert watch.main(f"tcp://127.0.0.1:{port}") == 0
-    finally:
-        ended.set()
-        thread.join()
-        context.destroy(linger=0)
+    assert watch.main(ending_session) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1].endswith("engine-in-the-loop: STOPPED, at 12.3 s, degraded, finished")
 
