@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -83,15 +84,8 @@ def hub(clock):
 @pytest.fixture
 def dealers(hub):
     """Makes connections and closes them."""
-    made = []
-
-    def make():
-        made.append(Dealer(hub))
-        return made[-1]
-
-    yield make
-    for dealer in made:
-        dealer.close()
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(contextlib.closing(Dealer(hub)))
 
 
 def add_link(hub, name="model"):

@@ -1,6 +1,7 @@
 """A solver that was lost comes back: a real hub, bare connections, an exchange without a loop."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,16 +32,8 @@ def hub():
 
 @pytest.fixture
 def dealers(hub):
-    made = []
-
-    def make():
-        made.append(Dealer(hub))
-        return made[-1]
-
-    yield make
-    for dealer in made:
-        if not dealer.socket.closed:
-            dealer.close()
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(contextlib.closing(Dealer(hub)))
 
 
 class Rig:
