@@ -13,12 +13,16 @@ from cantools.database.can import Message
 from hilrt.can.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
 from hilrt.errors import ConfigError
 from hilrt.tables import nearest
+from hilrt_adapters.bench_signals import CLASSIC_BYTES
 from hilrt_adapters.can import load_database
+from hilrt_adapters.can_frame import is_j1939
 
 __all__ = ["CHOOSE", "choices", "generate"]
 
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
+#: Bytes of a frame of CAN FD.
+FD_BYTES = 64
 
 
 def generate(
@@ -177,11 +181,17 @@ def _sent(
 def _unfit(message: Message) -> str:
     """Why a message as a whole cannot be used; empty if it can."""
     if message.is_container:
-        return "it contains other messages"
+        inner = ", ".join(each.name for each in message.contained_messages)
+        return f"it contains other messages, which are not taken out of it: {inner}"
     if not message.signals:
         return "it has no signals"
-    if message.length > 8 and not message.is_fd:
-        return "it is longer than a frame of 8 bytes, and not declared as CAN FD"
+    if message.length > CLASSIC_BYTES and is_j1939(message):
+        return "it comes in several frames of a transport protocol, which is not supported"
+    if message.length > CLASSIC_BYTES and not message.is_fd:
+        frame = f"a frame of {CLASSIC_BYTES} bytes"
+        return f"it is longer than {frame}, and the database does not call it CAN FD"
+    if message.length > FD_BYTES:
+        return f"it is longer than a frame of CAN FD, {FD_BYTES} bytes"
     return ""
 
 

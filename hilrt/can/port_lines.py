@@ -21,8 +21,8 @@ from hilrt_adapters.can_frame import can_id_of
 CHOOSE = '"choose"'
 #: The counter that the gateway looks for by itself.
 ALIVE = "Alive"
-#: So many meanings of an enumeration are told.
-MAX_CHOICES = 8
+#: So many meanings of an enumeration, or values of a multiplexer, are told.
+MAX_TOLD = 8
 
 
 class PortLines:
@@ -37,13 +37,11 @@ class PortLines:
         self._taken: dict[str, set[str]] = {"input": set(), "output": set()}
 
     def outputs(self, message: Message) -> list[Signal]:
-        """Signals that come with every frame, without those that only protect it."""
+        """Signals that can be measured, without those that only protect the message."""
         return [
             signal
             for signal in message.signals
-            if not signal.multiplexer_signal
-            and not _guard(signal)
-            and not self._defects[message, signal.name]
+            if not _guard(signal) and not self._defects[message, signal.name]
         ]
 
     def inputs(self, message: Message) -> list[Signal]:
@@ -83,12 +81,15 @@ class PortLines:
         if not message.cycle_time and message.signals:
             hint = "s without a frame; the database tells no cycle time: several of them"
             lines.append(f"{off}{table}.timeout = {CHOOSE}  # {hint}")
-        plain = self.outputs(message)
+        ports = self.outputs(message)
+        if any(signal.multiplexer_signal for signal in ports) and not why:
+            wait = "multiplexed: the session does not begin before each of these has come"
+            lines.append(remark(f"{wait}; comment out those that never do"))
         for signal in message.signals:
-            notes = [signal.unit, _meanings(signal)]
-            if signal not in plain:
+            notes = [signal.unit, _meanings(signal), _form(signal)]
+            if signal not in ports:
                 notes.append(self._defects[message, signal.name] or _why_no_output(signal))
-            mark = off if signal in plain else "# "
+            mark = off if signal in ports else "# "
             ref = toml_string(f"{message.name}.{signal.name}")
             lines.append(
                 f"{mark}outputs.{self._name(message, signal, 'output')} = {ref}{_notes(notes)}"
@@ -178,7 +179,9 @@ def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
 
 
 def _defect(rivals: Database, message: Message, signal: Signal) -> str:
-    """What `hilrt check` would say against the signal; empty if nothing."""
+    """What is to be said against the signal, as `hilrt check` would; empty if nothing."""
+    if [other.name for other in message.signals].count(signal.name) > 1:
+        return "several signals of the message have this name, which cannot be told apart"
     try:
         find_signal(rivals, f"{message.name}.{signal.name}", "signal")
     except ConfigError as error:
@@ -203,12 +206,17 @@ def _guard(signal: Signal) -> str:
 
 
 def _why_no_output(signal: Signal) -> str:
-    if signal.name == ALIVE:
+    if signal.name == ALIVE and not signal.multiplexer_signal:
         return "the counter that the gateway checks"
-    if signal.multiplexer_signal:
-        values = ", ".join(map(str, sorted(signal.multiplexer_ids or ())))
-        return f"only in frames with {signal.multiplexer_signal} = {values}"
     return f"a {_guard(signal)} by its name"
+
+
+def _form(signal: Signal) -> str:
+    """Which frames carry a multiplexed signal; empty if all do."""
+    if not signal.multiplexer_signal:
+        return ""
+    values = _some(str(value) for value in sorted(signal.multiplexer_ids or ()))
+    return f"only in frames with {signal.multiplexer_signal} = {values}"
 
 
 def _checks(signal: Signal, table: str, off: str) -> list[str]:
@@ -217,8 +225,11 @@ def _checks(signal: Signal, table: str, off: str) -> list[str]:
     Comments: a signal that is no counter, in spite of its name, would look like a frozen sender.
     """
     if signal.name == ALIVE:
-        one_bit = f'{off}{table}.counter = ""  # {ALIVE} has one bit: no counter'
-        return [one_bit] if signal.length == 1 else []
+        why = "is not in every frame" if signal.multiplexer_signal else "has one bit"
+        none = f'{off}{table}.counter = ""  # {ALIVE} {why}: no counter'
+        return [none] if signal.multiplexer_signal or signal.length == 1 else []
+    if signal.multiplexer_signal:  # frames without it could not be checked
+        return []
     match _guard(signal):
         case "counter":
             name = toml_string(signal.name)
@@ -243,9 +254,7 @@ def _protection(signal: Signal) -> str:
 
 def _meanings(signal: Signal) -> str:
     """What the values of an enumeration mean."""
-    told = list((signal.choices or {}).items())
-    text = ", ".join(f"{value} {meaning}" for value, meaning in told[:MAX_CHOICES])
-    return text + (", …" if len(told) > MAX_CHOICES else "")
+    return _some(f"{value} {meaning}" for value, meaning in (signal.choices or {}).items())
 
 
 def _range(signal: Signal) -> tuple[float, float]:
@@ -269,6 +278,12 @@ def title(message: Message) -> str:
 def _plain(text: str) -> str:
     """Somebody else's text on one line of a comment."""
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
+def _some(texts: Iterable[str]) -> str:
+    """The first of a list that may be long."""
+    told = list(texts)
+    return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
 
 
 def remark(text: str) -> str:

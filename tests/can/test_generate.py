@@ -7,7 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import cantools
 import pytest
+from cantools.database.can import Database, Message
 from typer.testing import CliRunner
 
 from hilrt.can.generate import CHOOSE, choices, generate
@@ -37,6 +39,16 @@ def cycle_times(**times: int) -> str:
     head = 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;\nBA_DEF_DEF_ "GenMsgCycleTime" 0;\n'
     ids = {"cmd": 256, "fast": 512, "plc": 768, "event": 513}
     return head + "".join(f'BA_ "GenMsgCycleTime" BO_ {ids[n]} {ms};\n' for n, ms in times.items())
+
+
+def frame_formats(numbers: dict[int, int]) -> str:
+    """Formats of messages by their identifiers: 3 is a J1939 parameter group, 14 CAN FD."""
+    known = {0: "StandardCAN", 3: "J1939PG", 14: "StandardCAN_FD"}
+    names = ",".join(f'"{known.get(number, "reserved")}"' for number in range(15))
+    return (
+        f'BA_DEF_ BO_ "VFrameFormat" ENUM {names};\nBA_DEF_DEF_ "VFrameFormat" "StandardCAN";\n'
+        + "".join(f'BA_ "VFrameFormat" BO_ {i} {number};\n' for i, number in numbers.items())
+    )
 
 
 def errors(path: Path) -> list[str]:
@@ -167,21 +179,38 @@ def test_timeouts_are_chosen_where_no_cycle_time_is_known(tmp_path: Path) -> Non
 
 
 def test_can_fd_opens_the_bus_for_it(tmp_path: Path) -> None:
-    kinds = ",".join(f'"{name}"' for name in ("StandardCAN", *"abcdefghijklm", "StandardCAN_FD"))
-    content = HEADER + COMMAND + FAST.replace("Fast: 8", "Fast: 64")
-    content += f'BA_DEF_ BO_ "VFrameFormat" ENUM {kinds};\nBA_ "VFrameFormat" BO_ 512 14;\n'
-    content += 'BA_DEF_DEF_ "VFrameFormat" "StandardCAN";\n'
+    content = HEADER + COMMAND + FAST.replace("Fast: 8", "Fast: 64") + frame_formats({512: 14})
     _, bench = bench_of(tmp_path, content)
+    assert bench["outputs"] == {"torque": "Fast.Torque"}
     assert bench["bus"]["fd"] is True
     assert "fd" not in bench_of(tmp_path, HEADER + COMMAND + FAST)[1]["bus"]
 
 
 def test_message_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     other = FAST.replace("512 Fast: 8", "514 Long: 16") + "BO_ 515 Empty: 8 Rig\n\n"
-    text, bench = bench_of(tmp_path, HEADER + COMMAND + FAST + other)
+    other += FAST.replace("512 Fast: 8", "516 Endless: 100")
+    other += FAST.replace("512 Fast: 8", "2566844672 Group: 16")
+    text, bench = bench_of(
+        tmp_path, HEADER + COMMAND + FAST + other + frame_formats({516: 14, 2566844672: 3})
+    )
     assert list(bench["outputs"].values()) == ["Fast.Torque"]
     assert "# Long (0x202): it is longer than a frame of 8 bytes" in text
     assert "# Empty (0x203): it has no signals" in text
+    assert "# Endless (0x204): it is longer than a frame of CAN FD, 64 bytes" in text
+    assert "# Group (0x18FEF100): it comes in several frames of a transport protocol" in text
+
+
+def test_container_is_named_with_what_it_contains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = cantools.database.load_string(HEADER + COMMAND + FAST, "dbc")
+    inner = [Message(0, name, 8, [], header_id=n) for n, name in enumerate(("Inner", "Other"), 1)]
+    box = Message(0x300, "Box", 64, [], inner, senders=["Rig"], is_fd=True)
+    whole = Database([*base.messages, box])
+    monkeypatch.setattr("hilrt.can.generate.load_database", lambda *_: whole)
+    text = generate(tmp_path / "rig.arxml", None, BUS, tmp_path)
+    assert "# Box (0x300): it contains other messages, which are not taken out of it: " in text
+    assert "Inner, Other\n" in text
 
 
 def test_messages_that_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -206,7 +235,7 @@ def test_no_signal_is_dropped(tmp_path: Path) -> None:
         ' SG_ Beyond : 60|8@1+ (1,0) [0|0] "" Tester\n'
     )
     text, bench = bench_of(tmp_path, HEADER + COMMAND + fast)
-    assert list(bench["outputs"]) == ["torque", "encoder_counter", "page"]
+    assert list(bench["outputs"]) == ["torque", "encoder_counter", "page", "oil"]
     assert bench["messages"]["Fast"]["counter"] == ""  # one bit cannot count
     for line in (
         '# outputs.fast_counter = "Fast.FastCounter"  # a counter by its name',
@@ -214,10 +243,70 @@ def test_no_signal_is_dropped(tmp_path: Path) -> None:
         '# outputs.fast_crc = "Fast.FastCrc"  # a checksum by its name',
         '# messages.Fast.protection = { method = "choose", signal = "FastCrc" }',
         '# outputs.alive = "Fast.Alive"',
-        '# outputs.oil = "Fast.Oil"  # only in frames with Page = 3',
         '# outputs.beyond = "Fast.Beyond"  # the signal goes beyond',
     ):
         assert line in text, line
+
+
+def test_multiplexed_measurements(tmp_path: Path) -> None:
+    """Every form becomes a port; only a counter that is not in every frame cannot be one."""
+    pages = FAST.replace("512 Fast", "513 Pages").replace("Torque", "Pressure") + (
+        ' SG_ Page M : 16|4@1+ (1,0) [0|0] "" Tester\n'
+        ' SG_ Oil m3 : 24|8@1+ (1,0) [0|0] "degC" Tester\n'
+        ' SG_ Sub m4M : 24|4@1+ (1,0) [0|0] "" Tester\n'
+        ' SG_ Cell m2 : 28|4@1+ (1,0) [0|0] "V" Tester\n'
+        ' SG_ Alive m5 : 24|8@1+ (1,0) [0|0] "" Tester\n'
+        ' SG_ PageCounter m6 : 24|8@1+ (1,0) [0|0] "" Tester\n'
+    )
+    below = "SG_MUL_VAL_ 513 Oil Page 3-3;\nSG_MUL_VAL_ 513 Sub Page 4-4;\n"
+    below += "SG_MUL_VAL_ 513 Cell Sub 0-9;\nSG_MUL_VAL_ 513 Alive Page 5-5;\n"
+    below += "SG_MUL_VAL_ 513 PageCounter Page 6-6;\n"
+    content = HEADER + COMMAND + FAST + pages + below + cycle_times(fast=10, event=50)
+    text, bench = bench_of(tmp_path, content)
+    assert list(bench["outputs"]) == ["torque", "pressure", "page", "oil", "sub", "cell"]
+    assert bench["messages"] == {"Pages": {"counter": ""}}
+    assert choices(text) == 3  # of the set-point
+    for line in (
+        "# multiplexed: the session does not begin before each of these has come",
+        'outputs.pressure = "Pages.Pressure"  # Nm\n',
+        'outputs.oil = "Pages.Oil"  # degC; only in frames with Page = 3',
+        'outputs.cell = "Pages.Cell"  # V; only in frames with Sub = 0, 1, 2, 3, 4, 5, 6, 7, …',
+        'messages.Pages.counter = ""  # Alive is not in every frame: no counter',
+        '# outputs.alive = "Pages.Alive"  # only in frames with Page = 5; a counter by its name',
+        '# outputs.page_counter = "Pages.PageCounter"  # only in frames with Page = 6; a counter',
+    ):
+        assert line in text, line
+    assert "# messages.Pages.counter" not in text
+    text, bench = bench_of(tmp_path, HEADER + COMMAND + FAST + pages + below + cycle_times(fast=10))
+    assert list(bench["outputs"]) == ["torque"]  # without a cycle time none of it may come
+    assert '# outputs.oil = "Pages.Oil"' in text
+
+
+SYM = """FormatVersion=6.0 // of the editor
+Title="rig"
+
+{RECEIVE}
+
+[Pages]
+ID=200h
+Len=8
+Mux=One 0,8 01h
+Var=Level unsigned 8,8
+Var=Oil unsigned 16,8
+
+[Pages]
+Len=8
+Mux=Two 0,8 02h
+Var=Level unsigned 8,8
+Var=Water unsigned 16,8
+"""
+
+
+def test_several_signals_of_one_name(tmp_path: Path) -> None:
+    text, bench = bench_of(tmp_path, SYM, "rig.sym")
+    assert list(bench["outputs"]) == ["one", "oil", "water"]
+    for form in (1, 2):
+        assert f'"Pages.Level"  # only in frames with One = {form}; several signals of' in text
 
 
 def test_counters_and_checksums_that_are_sent(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ STEP = 0.01  # s
 DEMAND_TIMEOUT = 1.0
 
 #: Several nodes, one of them silent; an extended identifier; multiplexed signals both ways; a
-#: counter and a checksum; two enables; a slow message, and one that comes when something happens.
+#: counter and a checksum; two enables; a slow message, which is of CAN FD, and one that comes when
+#: something happens.
 DATABASE = """VERSION ""
 
 NS_ :
@@ -68,9 +69,13 @@ BO_ 302 PlcStatus: 8 PLC
 BO_ 303 RigEvent: 8 Rig
  SG_ FaultCode : 0|16@1+ (1,0) [0|65535] "" Tester
 
-BO_ 304 RigSlow: 8 Rig
+BO_ 304 RigSlow: 64 Rig
  SG_ Hours : 0|32@1+ (0.1,0) [0|0] "h" Tester
+ SG_ DcLink : 496|16@1+ (0.1,0) [0|1000] "V" Tester
 
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","StandardCAN_FD";
+BA_DEF_DEF_ "VFrameFormat" "StandardCAN";
+BA_ "VFrameFormat" BO_ 304 2;
 BA_DEF_ BO_ "GenMsgCycleTime" INT 0 10000;
 BA_DEF_DEF_ "GenMsgCycleTime" 0;
 BA_ "GenMsgCycleTime" BO_ 2566844672 10;
@@ -81,8 +86,21 @@ BA_ "GenMsgCycleTime" BO_ 304 1000;
 """
 #: The same without node and cycle times, as a database of somebody else's may be.
 ANONYMOUS = re.sub(
-    r"^(BA_.*|BO_ 302 .*\n SG_.*)$", "", re.sub(r": 8 \w+", ": 8 Vector__XXX", DATABASE), flags=re.M
+    r"^(BA_.*CycleTime.*|BO_ 302 .*\n SG_.*)$",
+    "",
+    re.sub(r"^(BO_ .*) \w+$", r"\1 Vector__XXX", DATABASE, flags=re.M),
+    flags=re.M,
 ).replace("BU_: Rig Tester PLC", "BU_:")
+
+#: What the stand-in sends, by the ports; the oil and the water take turns in one message.
+MEASURED = {
+    "torque": 12.3,
+    "speed": 1.0,
+    "oil": 20.0,
+    "water": 30.0,
+    "hours": 1234.5,
+    "dc_link": 400.0,
+}
 
 CHOSEN = {
     "method": '"sum"',
@@ -160,14 +178,17 @@ class StandIn:
             self._send("RigMux", Page=2, Water=30.0)
         if cycle % 100 == 0:
             self._send("RigEvent", FaultCode=0)
-            self._send("RigSlow", Hours=1234.5)
+            self._send("RigSlow", Hours=1234.5, DcLink=400.0)
 
     def _send(self, name: str, **values: float) -> None:
         message = self._database.get_message_by_name(name)
         data = message.encode(values)
         self._bus.send(
             can.Message(
-                arbitration_id=message.frame_id, is_extended_id=message.is_extended_frame, data=data
+                arbitration_id=message.frame_id,
+                is_extended_id=message.is_extended_frame,
+                is_fd=message.is_fd,
+                data=data,
             )
         )
 
@@ -218,7 +239,7 @@ def test_generated_session_runs(database: str, options: tuple[str, ...], tmp_pat
     with session_of(tmp_path, database, *options) as (stand_in, run):
         assert run.wait() == 0, run.stderr
     log = hilrt.load_log(run.folder)
-    for name, expected in (("torque", 12.3), ("speed", 1.0), ("hours", 1234.5)):
+    for name, expected in MEASURED.items():
         values = log[f"bench.{name}"]  # not a number where no sample came in time for a tick
         assert values[np.isfinite(values)][-1] == pytest.approx(expected)
     commands = stand_in.demands["RigCmd"]
