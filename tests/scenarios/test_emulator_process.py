@@ -15,6 +15,7 @@ from typing import Any
 import cantools
 import pytest
 
+from hilrt.emulate import Ending
 from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.can_frame import Frame
 
@@ -73,15 +74,15 @@ class StandIn:
 
 
 @pytest.fixture
-def tester() -> Iterator[StandIn]:
+def gateway() -> Iterator[StandIn]:
     made = StandIn("239.74.163.9", free_port())
     yield made
     made.bus.close()
 
 
 @pytest.fixture
-def emulator(tester: StandIn) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(tester.command(), stderr=subprocess.PIPE, text=True)
+def emulator(gateway: StandIn) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(gateway.command(), stderr=subprocess.PIPE, text=True)
     yield process
     if process.poll() is None:
         process.kill()
@@ -89,39 +90,41 @@ def emulator(tester: StandIn) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_sigterm_while_enabled_waits_for_the_withdrawal(
-    tester: StandIn, emulator: subprocess.Popen[str]
+    gateway: StandIn, emulator: subprocess.Popen[str]
 ) -> None:
-    tester.enable = 1
-    tester.until(tester.enabled)
+    gateway.enable = 1
+    gateway.until(gateway.enabled)
     emulator.send_signal(signal.SIGINT)  # Ctrl-C is for the session's owner
     emulator.send_signal(signal.SIGTERM)
     for _ in range(200):
-        tester.exchange()
+        gateway.exchange()
     assert emulator.poll() is None
-    tester.enable = 0
-    tester.until(lambda: not tester.enabled())
+    gateway.enable = 0
+    gateway.until(lambda: not gateway.enabled())
     assert emulator.wait(TIMEOUT) == 0
     assert emulator.stderr is not None
     assert "engine ended after" in emulator.stderr.read()
 
 
-def test_second_sigterm_ends_it_at_once(tester: StandIn, emulator: subprocess.Popen[str]) -> None:
-    tester.enable = 1
-    tester.until(tester.enabled)
+def test_second_sigterm_ends_it_at_once(gateway: StandIn, emulator: subprocess.Popen[str]) -> None:
+    gateway.enable = 1
+    gateway.until(gateway.enabled)
+    asked_at = time.monotonic()
     emulator.send_signal(signal.SIGTERM)
     for _ in range(150):  # two requests in quick succession would count as one
-        tester.exchange()
+        gateway.exchange()
     assert emulator.poll() is None
     emulator.send_signal(signal.SIGTERM)
-    tester.until(lambda: emulator.poll() is not None)
+    gateway.until(lambda: emulator.poll() is not None)
     assert emulator.returncode == 0
+    assert time.monotonic() - asked_at < Ending.LIMIT_S  # by when it would end after the first
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal")
-def test_orphaned_emulator_ends_when_nobody_demands_anything(tester: StandIn) -> None:
+def test_orphaned_emulator_ends_when_nobody_demands_anything(gateway: StandIn) -> None:
     script = (
         "import os, subprocess, sys, time\n"
-        f"child = subprocess.Popen({tester.command()!r}, stderr=subprocess.DEVNULL)\n"
+        f"child = subprocess.Popen({gateway.command()!r}, stderr=subprocess.DEVNULL)\n"
         "print(child.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -129,11 +132,11 @@ def test_orphaned_emulator_ends_when_nobody_demands_anything(tester: StandIn) ->
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     try:
-        tester.enable = 1
-        tester.until(tester.enabled)
+        gateway.enable = 1
+        gateway.until(gateway.enabled)
         parent.kill()
         for _ in range(100):  # the gateway is still there: so is the bench
-            tester.exchange()
+            gateway.exchange()
         assert _runs(pid)
         deadline = time.monotonic() + TIMEOUT
         while _runs(pid):
