@@ -42,7 +42,10 @@ def check_file(
     findings = Findings()
     for line in draft.problems:
         findings.line(line)
-    return findings.problems + check(draft.session, pace, draft.broken)
+    # A value that could not be read is not missing as well.
+    unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
+    meaning = check(draft.session, pace, draft.broken)
+    return findings.problems + [p for p in meaning if (p.table, p.key) not in unread]
 
 
 def check(

@@ -12,6 +12,9 @@ import msgspec
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+#: A value that a person has still to choose, in a session file that hilrt has written.
+TO_CHOOSE = "choose"
+
 
 def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None:
     """Convert a table to a struct and append every problem found; None if there was any.
@@ -159,10 +162,13 @@ _TYPE_WORDS = {
 def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     """What is wrong with a value and what it may be."""
     choices = [choice for part in (hint, *get_args(hint)) for choice in _choices(part)]
+    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
+    if value == TO_CHOOSE:
+        wanted = text.partition(",")[0].removeprefix("Expected ")
+        return f"is still to be chosen; put {' or '.join(choices) or f'a {wanted}'} in its place"
     if isinstance(value, str) and choices:
         numbers = "" if get_origin(hint) is Literal else " (or a number)"
         return f"is not a choice{nearest(value, choices)}{numbers}"
-    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
     text = text.replace(" - at `$", " at `value")
     if "matching regex" in text:
         return "has characters that it may not have; use letters, digits, '_', '-' and '.'"

@@ -501,6 +501,18 @@ def test_structure_and_meaning_are_said_together(tmp_path):
         assert any(line.startswith(expected) for line in lines), (expected, lines)
 
 
+def test_a_value_that_cannot_be_read_is_not_missing_as_well(tmp_path):
+    text = SESSION.replace("max_rate = 800.0, safe = 0.0", 'max_rate = "choose", safe = "low"')
+    path = tmp_path / "session.toml"
+    path.write_text(text, encoding="utf-8")
+    assert [str(problem) for problem in check_file(path) if problem.level == "error"] == [
+        "[subsystems.engine.inputs.speed] max_rate = 'choose': is still to be chosen; put a number "
+        "in its place",
+        "[subsystems.engine.inputs.speed] safe = 'low': expected number, got string; correct the "
+        "value",
+    ]
+
+
 def test_a_subsystem_that_cannot_be_read_does_not_spoil_the_rest(tmp_path):
     text = SESSION.replace('adapter = "model"', "adapter = 3").replace("torque", "torqe", 1)
     path = tmp_path / "session.toml"

@@ -14,11 +14,12 @@ from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
 from hilrt.errors import ConfigError
+from hilrt.tables import TO_CHOOSE
 from hilrt_adapters.can import find_signal, representable
 from hilrt_adapters.can_frame import can_id_of
 
 #: Stands where a person has to decide; `hilrt check` names every one that is left.
-CHOOSE = '"choose"'
+CHOOSE = f'"{TO_CHOOSE}"'
 #: The counter that the gateway looks for by itself.
 ALIVE = "Alive"
 #: So many meanings of an enumeration, or values of a multiplexer, are told.

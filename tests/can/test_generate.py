@@ -66,6 +66,10 @@ def bench_of(folder: Path, content: str, name: str = "rig.dbc", **options: Any) 
     database.write_text(content, encoding="utf-8" if name.endswith("kcd") else "cp1252")
     text = generate(database, options.pop("node", None), BUS, folder, **options)
     path = folder / "session.toml"
+    path.write_text(text, encoding="utf-8")
+    said = errors(path)
+    assert len(said) == choices(text)  # one line for each that is left
+    assert all(" = 'choose': is still to be chosen; put " in line for line in said), said
     path.write_text(fill(text), encoding="utf-8")
     assert errors(path) == []
     return text, tomllib.loads(text)["subsystems"]["bench"]
@@ -76,10 +80,12 @@ def test_choices_are_named_and_suffice(tmp_path: Path) -> None:
     text = generate(DATABASE, None, BUS, tmp_path)
     path.write_text(text)
     assert choices(text) == text.count(f"= {CHOOSE}") == 12
-    found = errors(path)
-    for key in ("max_rate", "safe", "start"):
-        for port in ("speed", "mode", "torque", "pedal"):
-            assert any(f"inputs.{port}] {key}" in text for text in found), found
+    assert errors(path) == [
+        f"[subsystems.bench.inputs.{port}] {key} = 'choose': is still to be chosen; put a number "
+        "in its place"
+        for port in ("speed", "mode", "torque", "pedal")
+        for key in ("max_rate", "safe", "start")
+    ]
     path.write_text(fill(text))
     assert errors(path) == []
 
