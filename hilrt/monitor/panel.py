@@ -178,8 +178,7 @@ def _timing(status: Status) -> Text:
 
 
 def _values(status: Status, traces: Traces | None) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("signal", overflow="ellipsis")
+    table = _table("signal")
     table.add_column("value", justify="right", min_width=8, no_wrap=True)
     table.add_column("unit", style="dim", no_wrap=True)
     if traces is not None:
@@ -191,10 +190,7 @@ def _values(status: Status, traces: Traces | None) -> Table:
 
 
 def _bonds(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("bond")
-    for heading in ("W", "residual J", "removed J"):
-        table.add_column(heading, justify="right", min_width=8)
+    table = _table("bond", ("W", "residual J", "removed J"), 8)
     for name, bond in status.bonds.items():
         energies = (bond.power_w, bond.residual_energy_j, bond.corrected_energy_j)
         table.add_row(name, *map(number, energies))
@@ -202,12 +198,18 @@ def _bonds(status: Status) -> Table:
 
 
 def _peers(status: Status) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("peer")
-    for heading in ("late", "lost", "age ms"):
-        table.add_column(heading, justify="right", min_width=6)
+    table = _table("peer", ("late", "lost", "age ms"), 6)
     for name, peer in status.peers.items():
         table.add_row(name, f"{peer.late:,}", f"{peer.lost:,}", number(peer.age_ms, 3))
+    return table
+
+
+def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
+    """A column for names, and some for figures of at least `width` characters."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(names)
+    for heading in figures:
+        table.add_column(heading, justify="right", min_width=width)
     return table
 
 
