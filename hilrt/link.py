@@ -90,7 +90,8 @@ class Link(abc.ABC):
     outputs: tuple[Port, ...] = ()
     #: Messages that never arrived, as far as the link can tell.
     lost: int = 0
-    #: Messages that arrived and could not be used: malformed, too large or of an unknown type.
+    #: Messages that arrived and could not be used: malformed, too large or of an unknown type; of a
+    #: bench or a log also frames that do not count, such as damaged ones.
     dropped: int = 0
     #: Delay from a set-point on the wire to its effect [s]; the master sends what is due by then.
     actuation_delay: float = 0.0

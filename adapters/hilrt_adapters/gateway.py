@@ -31,6 +31,7 @@ from hilrt.wire import (
 )
 from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
 from hilrt_adapters.can_bus_keys import doubtful_keys
+from hilrt_adapters.can_receive import REASONS
 
 if TYPE_CHECKING:
     from hilrt.config import SubsystemOptions
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Added to every deadline for the way there and back and a busy machine, s.
 MARGIN = 1.0
+#: Totals of a gateway that count frames which came and were not used.
+NOT_USED = tuple(reason for reason in REASONS if reason != "lost")
 
 
 class GatewayLink(RemoteLink):
@@ -185,9 +188,8 @@ class GatewayLink(RemoteLink):
             self.lost += max(0, message.seq - self._seq - 1)
         self._seq = max(self._seq, message.seq)
         if message.counters:
-            before = self._counters
-            for key in ("lost", "decode_errors"):
-                self.lost += message.counters.get(key, 0) - before.get(key, 0)
+            self.lost += self._since("lost", message)
+            self.dropped += sum(self._since(reason, message) for reason in NOT_USED)
             self._counters = message.counters
         # Of session time, on the gateway's clock.
         zero = self.hub.epoch_ns + self.clock.offset_at(self.hub.clock())
@@ -202,6 +204,10 @@ class GatewayLink(RemoteLink):
         )
         self.latest = sample.y
         return Arrival(message.tick, sample, t_arrived)
+
+    def _since(self, key: str, message: Measurements) -> int:
+        """How much a total of the gateway has grown since its last ones."""
+        return message.counters.get(key, 0) - self._counters.get(key, 0)
 
     def _secure(self, message: Secured) -> None:
         complete = "" if message.complete else ", and not every input reached its safe value"

@@ -103,7 +103,7 @@ class ReplayLink(Link):
             )
         self.recording = recording
         self.inputs, self.outputs = _ports(outputs)
-        self.lost = recording.failures
+        self.dropped = recording.failures
         self._tracks = [recording.tracks[name] for name in outputs]
         self._end = recording.duration
         if options.end == "stop":

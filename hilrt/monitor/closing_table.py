@@ -130,9 +130,10 @@ def _losses(summary: Mapping[str, Any]) -> Text | None:
     lines = [
         ", ".join(
             [f"{name}: {peer.get('late') or 0:,} late", f"{peer.get('lost') or 0:,} lost"]
+            + ([f"{peer['dropped']:,} dropped"] if peer.get("dropped") else [])
             + ([f"came back {peer['rejoined']:,} times"] if peer.get("rejoined") else [])
         )
         for name, peer in peers.items()
-        if peer.get("late") or peer.get("lost") or peer.get("rejoined")
+        if any(peer.get(count) for count in ("late", "lost", "dropped", "rejoined"))
     ]
     return Text("\n".join(lines), style="yellow") if lines else None

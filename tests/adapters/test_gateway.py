@@ -272,22 +272,23 @@ async def test_initialize_and_dispatch(scripted: Scripted) -> None:
 
 async def test_measurements_become_arrivals_in_session_time(scripted: Scripted) -> None:
     scripted.link.clock.offset_ns = 500_000_000  # the gateway's clock is ahead
-    scripted.measure(0, counters={"lost": 3, "decode_errors": 1})
+    scripted.measure(0, counters={"lost": 3, "decode_errors": 1, "unknown": 9})
     (arrival,) = await scripted.arrivals()
     sample = arrival.sample
     assert arrival.tick == 7
     assert sample.y.tolist() == [12.0, 50.0]
     assert sample.t_valid == pytest.approx([0.5, 1.5])
     assert sample.realised.tolist() == [49.0]
-    assert sample.info == {"lost": 3, "decode_errors": 1}
-    assert scripted.link.lost == 4
-    scripted.measure(3, counters={"lost": 5, "decode_errors": 1})
+    assert sample.info == {"lost": 3, "decode_errors": 1, "unknown": 9}
+    assert (scripted.link.lost, scripted.link.dropped) == (3, 1)
+    scripted.measure(3, counters={"lost": 5, "decode_errors": 2, "checksum_errors": 4})
     scripted.measure(4)  # counters come now and then; the newest hold
     arrivals = []
     while len(arrivals) < 2:
         arrivals += await scripted.arrivals()
     assert arrivals[-1].sample.info["lost"] == 5
-    assert scripted.link.lost == 4 + 2 + 2  # frames by counter, and two measurements
+    assert scripted.link.lost == 3 + 2 + 2  # frames by counter, and two measurements
+    assert scripted.link.dropped == 1 + 1 + 4  # frames that came
 
 
 async def test_measurements_that_do_not_fit_are_counted_and_dropped(scripted: Scripted) -> None:

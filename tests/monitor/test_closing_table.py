@@ -68,5 +68,12 @@ def test_closing_table_of_a_variable_step_in_virtual_time():
     assert "missed ticks" not in text
 
 
+def test_closing_table_tells_of_what_could_not_be_used_where_there_is_any():
+    peers = {"vehicle": {"lost": 0, "late": 12}, "engine": {"lost": 0, "late": 0, "dropped": 1234}}
+    text = text_of(closing_table({**SUMMARY, "peers": peers}))
+    assert "vehicle: 12 late, 0 lost\n" in text
+    assert "engine: 0 late, 0 lost, 1,234 dropped" in text
+
+
 def test_closing_table_of_almost_nothing():
     assert "unknown" in text_of(closing_table({}))

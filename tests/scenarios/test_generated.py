@@ -5,6 +5,7 @@ The bench is nobody's: python-can and cantools answer a database that is written
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -92,6 +93,9 @@ ANONYMOUS = re.sub(
     flags=re.M,
 ).replace("BU_: Rig Tester PLC", "BU_:")
 
+#: A form that the stand-in sends, too, and that no database knows.
+UNKNOWN_PAGE = 9
+
 #: What the stand-in sends, by the ports; the oil and the water take turns in one message.
 MEASURED = {
     "torque": 12.3,
@@ -176,13 +180,17 @@ class StandIn:
             self._send("RigMux", Page=1, Oil=20.0)
         elif cycle % 5 == 0:
             self._send("RigMux", Page=2, Water=30.0)
+        if cycle % 50 == 7:
+            self._put("RigMux", bytes([UNKNOWN_PAGE, *bytes(7)]))
         if cycle % 100 == 0:
             self._send("RigEvent", FaultCode=0)
             self._send("RigSlow", Hours=1234.5, DcLink=400.0)
 
     def _send(self, name: str, **values: float) -> None:
+        self._put(name, self._database.get_message_by_name(name).encode(values))
+
+    def _put(self, name: str, data: bytes) -> None:
         message = self._database.get_message_by_name(name)
-        data = message.encode(values)
         self._bus.send(
             can.Message(
                 arbitration_id=message.frame_id,
@@ -242,6 +250,8 @@ def test_generated_session_runs(database: str, options: tuple[str, ...], tmp_pat
     for name, expected in MEASURED.items():
         values = log[f"bench.{name}"]  # not a number where no sample came in time for a tick
         assert values[np.isfinite(values)][-1] == pytest.approx(expected)
+    summary = json.loads((run.folder / "summary.json").read_text())
+    assert summary["peers"]["bench"]["dropped"] >= 1  # of the page that nobody knows
     commands = stand_in.demands["RigCmd"]
     assert stand_in.damaged == 0
     assert {command["CmdCounter"] for command in commands} == set(range(16))
