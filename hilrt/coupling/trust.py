@@ -221,6 +221,22 @@ _USED, _UNEXCITED, _UNSURE, _UNPROVEN, _NOISY = (
 
 
 @compiled
+def _products(mismatches: Floats, scale_u: Floats) -> Floats:
+    """Products of the scaled input errors, summed over the window, shape (gammas, gammas)."""
+    (window, gammas), nu = mismatches.shape, len(scale_u)
+    products = np.zeros((gammas, gammas))
+    for w in range(window):
+        for i in range(gammas):
+            left = mismatches[w, i] / scale_u[i % nu]
+            for j in range(i + 1):
+                products[i, j] += left * (mismatches[w, j] / scale_u[j % nu])
+    for i in range(gammas):
+        for j in range(i):
+            products[j, i] = products[i, j]
+    return products
+
+
+@compiled
 def _weigh(
     row: int,
     errors: Floats,
@@ -246,34 +262,29 @@ def _weigh(
 ) -> None:
     """Enter the newest sample into row `row` of the rings, and name what speaks against each Γ."""
     window, gammas, nu = len(errors), len(innovation), len(scale_u)
-    products = np.zeros((gammas, gammas))  # of the input errors over the window, scaled
     mismatches[row] = mismatch
-    for w in range(window):
-        for i in range(gammas):
-            left = mismatches[w, i] / scale_u[i % nu]
-            for j in range(i + 1):
-                products[i, j] += left * (mismatches[w, j] / scale_u[j % nu])
+    products = _products(mismatches, scale_u)
     spread, trace = 0.0, 0.0
     for i in range(gammas):
         trace += products[i, i]
-        for j in range(i):
-            products[j, i] = products[i, j]
-    for i in range(gammas):
         for j in range(gammas):
             spread += covariance[i, j] * products[i, j]
     for y in range(len(error)):
-        unforetold, put_in = error[y], 0.0
+        unforetold = error[y]
         for i in range(gammas):
             unforetold += innovation[i] * gamma[i, y]
         errors[row, y], withouts[row, y] = error[y] * scale_y[y], unforetold * scale_y[y]
-        correction, square, without = 0.0, 0.0, 0.0
+        # From here on, mean squares are sums over the window.
+        correction = 0.0
         for i in range(gammas):
             for j in range(gammas):
                 correction += gamma[i, y] * products[i, j] * gamma[j, y]
         correction *= scale_y[y] ** 2
+        put_in = 0.0
         for i in range(nu):
             put_in += (noise[i] / scale_u[i] * gamma[gammas - nu + i, y]) ** 2
         put_in *= window * scale_y[y] ** 2
+        square, without = 0.0, 0.0
         for w in range(window):
             square += errors[w, y] ** 2
             without += withouts[w, y] ** 2
