@@ -64,20 +64,6 @@ SIGNALS_TITLE = f"signals (type to search, at most {MAX_SIGNALS})"
 #: Two lines in a row of the events' table; what does not fit shows under the pointer.
 ROW_HEIGHT = 42
 WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
-#: A Div of Bokeh's that changes in anything is made anew with its style sheets, ten times a second.
-#: Here its content is put in, and that only if it is another one.
-CONTENT_ALONE = """
-for (const part of parts) {
-  const view = Bokeh.index.find_one(part)
-  if (view?.markup_el == null) continue
-  let shown = part.text
-  view.rerender = () => {
-    if (part.text === shown) return
-    shown = part.text
-    view.markup_el.innerHTML = shown
-  }
-}
-"""
 
 
 class Page:
@@ -115,7 +101,8 @@ class Page:
         document.js_on_event(ConnectionLost, lost)
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
-        parts = CustomJS(args={"parts": list(self.parts.values())}, code=CONTENT_ALONE)
+        follow = (FOLDER / "content.js").read_text(encoding="utf-8")
+        parts = CustomJS(args={"parts": list(self.parts.values())}, code=follow)
         document.js_on_event(DocumentReady, parts)
 
     # -- pace ------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 import hilrt
+from tests.browser import DRAWN_S, needs_browser, open_browser
 from tests.scenarios.sessions import (
     CONFIGS,
     LINUX,
@@ -31,28 +31,15 @@ from tests.scenarios.sessions import (
     until,
 )
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="drives a browser with selenium")
 StaleElementReferenceException = pytest.importorskip(
     "selenium.common.exceptions"
 ).StaleElementReferenceException
 pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = [
-    LINUX,
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver"),
-]
+pytestmark = [LINUX, needs_browser]
 TOKEN = "a-token"
-#: How long a browser on a busy machine may take for one thing, s.
-DRAWN_S = 300.0
 #: How long a solver stands still, and then runs, s.
 FROZEN_S = 1.5
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--window-size=1200,900",
-)
 
 
 class Browser:
@@ -60,15 +47,7 @@ class Browser:
 
     def __init__(self, session: Run, folder: Path, address: str) -> None:
         self.session, self.host = session, urlsplit(address).netloc
-        options = webdriver.ChromeOptions()
-        options.binary_location = BROWSER
-        for flag in (*FLAGS, f"--user-data-dir={folder}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        self.driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
-        self.driver.command_executor.client_config.timeout = DRAWN_S
-        self.driver.set_script_timeout(DRAWN_S)
-        self.driver.get(address)
+        self.driver = open_browser(folder, address, (1200, 900))
         until(lambda: self.run("return !!(window.Bokeh && Bokeh.documents.length)"), "page")
 
     def run(self, code: str, *arguments: Any) -> Any:

@@ -1,29 +1,9 @@
 """The page by keyboard, in a real browser, with a session that only a test has."""
 
-import asyncio
-import shutil
-import threading
-import time
+from tests.browser import needs_browser, webdriver
+from tests.scenarios.sessions import until
 
-import pytest
-
-pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
-
-from hilrt.web.server import make_server
-from hilrt.web.source import Source
-from tests.web.views import RUNNING, StillViewer
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="drives a browser with selenium")
-
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs chromium and chromedriver")
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    "--window-size=1366,768",
-)
-DRAWN_S = 300.0
+pytestmark = needs_browser
 TAB, SHIFT, SPACE, F8, F9 = "\ue004", "\ue008", "\ue00d", "\ue038", "\ue039"
 FOCUS = """
   let e = document.activeElement;
@@ -33,51 +13,6 @@ FOCUS = """
       if (view(name)?.el === e) return name;
   return "";
 """
-
-
-def until(condition, what):
-    deadline = time.monotonic() + DRAWN_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def viewer(unused_tcp_port):
-    """Serves a page with forty events."""
-    made = StillViewer(RUNNING)
-    for number in range(1, 41):
-        made.event(number)
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-
-    def serve():
-        asyncio.set_event_loop(loop)
-        server = make_server(Source(made), "127.0.0.1", unused_tcp_port)
-        server.start()
-        ready.set()
-        loop.run_forever()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    ready.wait(DRAWN_S)
-    yield made
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    made.close()
-
-
-@pytest.fixture
-def driver(viewer, unused_tcp_port, tmp_path):
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path}"):
-        options.add_argument(flag)
-    driver = webdriver.Chrome(service=webdriver.ChromeService(DRIVER), options=options)
-    driver.get(f"http://127.0.0.1:{unused_tcp_port}/")
-    drawn = "return !!view('figures')?.child_views.length && view('table').grid.getDataLength()"
-    until(lambda: driver.execute_script(drawn) == 40, "table and figures")
-    yield driver
-    driver.quit()
 
 
 def keys(driver, *pressed, held=()):
