@@ -100,16 +100,39 @@ def test_maps_for_plotting_programs(broadcast):
     assert table["timestamp"] == pytest.approx(1e9 + 1e-3)
 
 
+def flat(prefix, value):
+    """Numbers of a document by path, as PlotJuggler names its series."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {k: v for key, inner in value.items() for k, v in flat(f"{prefix}/{key}", inner).items()}
+
+
+def test_plotjuggler_reads_the_maps(broadcast):
+    """Its ZeroMQ source takes the first of two frames for the topic, which is part of the name."""
+    broadcast.subscribe(b"\x01minmax")
+    broadcast.subscribe(b"\x01each/a.v")
+    broadcast.take(rows(0, 2))
+    broadcast.tick(1.0)
+    series = {}
+    for topic, frame in broadcast.outbox:
+        if topic.startswith((b"minmax", b"each/")):  # what it has subscribed to
+            for name, number in flat(topic.decode(), msgspec.msgpack.decode(frame)).items():
+                series.setdefault(name, []).append(number)
+    assert series["each/a.v/a.v"] == [0.0, 1.0]
+    assert (series["minmax/a.v/min"], series["minmax/a.v/max"]) == ([0.0], [1.0])
+    assert all(isinstance(number, float) for numbers in series.values() for number in numbers)
+
+
 def test_a_reader_that_takes_every_frame_for_a_message_sees_only_the_maps(broadcast):
-    """PlotJuggler's ZeroMQ source (DataStreamZMQ) does not know of several frames: it parses each
-    of them, strictly to its end, and passes over those that are no document."""
+    """Older versions of PlotJuggler parse each frame by itself, strictly to its end, and pass over
+    those that are no document."""
     broadcast.subscribe(b"\x01minmax")
     broadcast.subscribe(b"\x01each/a.v")
     broadcast.take(rows(0, 2))
     broadcast.tick(1.0)
     read, passed_over = [], 0
     for topic, frame in broadcast.outbox:
-        if topic.startswith((b"minmax", b"each/")):  # what it has subscribed to
+        if topic.startswith((b"minmax", b"each/")):
             for part in (topic, frame):
                 try:
                     read.append(msgspec.msgpack.decode(part))
