@@ -136,7 +136,8 @@ def test_bench_goes_silent(tmp_path: Path) -> None:
                 last_heard = listener.frames("EngineFast")[-1].t
                 assert_brought_down(listener, last_heard)
                 late = [e for e in hilrt.load_log(run.folder).events if e.cause == "bench_silent"]
-                assert [event.level for event in late] == ["warning", "error"]
+                *warnings, last = (event.level for event in late)  # a busy machine adds some
+                assert (set(warnings), last) == ({"warning"}, "error")
             assert bench.poll() is None  # it is not the session's to end
         finally:
             bench.kill()
