@@ -78,9 +78,15 @@ class Journal:
     def open(self, feed: Feed, now_ns: Callable[[], int]) -> None:
         """Write into the log from now on; `now_ns` tells the session time, ns."""
         self._feed, self._now_ns = feed, now_ns
+        feed.on_first_loss = self._losing
         for note in self._kept:
             feed.event(0, note.level, note.cause, note.source, note.text)
         self._kept.clear()
+
+    def _losing(self) -> None:
+        text = "the recorder does not follow: steps are missing in the log; look at disk and load"
+        self.note("warning", "recorder", text, cause="recorder_behind")
+        self.publisher.announce(str(self.state), text)
 
     @property
     def is_open(self) -> bool:

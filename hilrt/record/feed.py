@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,12 @@ class Feed:
         Rows that could not be handed over.
     events_dropped, asides_dropped : int
         Events, and data beside the rows, that could not be handed over.
+    on_first_loss : callable, optional
+        Called when the first rows could not be handed over: somebody may still mend it.
     """
 
     records = True
+    on_first_loss: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -208,7 +211,9 @@ class Feed:
             return
         batch = [ROWS, BATCH.pack(self.rows - n), self._times[:n], self._block[:n]]
         if not started or not self._send(batch):
-            self.dropped += n
+            first, self.dropped = not self.dropped, self.dropped + n
+            if first and self.on_first_loss is not None:
+                self.on_first_loss()
 
     def end(self, summary: bytes = b"", timeout_s: float = 2.0) -> bool:
         """Hand over the rest and close the log; False if the recorder did not take it in time."""

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import zmq
 
+from hilrt.journal import Journal
+from hilrt.monitor.status import StatusPublisher
 from hilrt.record import feed as feed_module
 from hilrt.record.feed import Feed, NullFeed, Signal, Topic
 from hilrt.record.messages import BATCH, ROWS, Begin, End, Event, decode
@@ -76,6 +78,19 @@ def test_without_recorder_everything_is_dropped_and_counted(feed, tmp_path):
         feed.commit(k)
     assert feed.rows == feed.dropped == 640
     assert not feed.end(timeout_s=0.05)
+
+
+def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
+    publisher = StatusPublisher(None, "demo", 1.0)
+    journal = Journal(publisher)
+    journal.open(feed, lambda: 5)
+    feed.begin(tmp_path, "demo", 0)
+    for k in range(640):
+        feed.commit(k)
+    (told,) = publisher._events
+    assert "the recorder does not follow" in told
+    assert publisher._announced.message in told
+    assert feed.events == 1  # in the log, as soon as the recorder takes anything again
 
 
 def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
