@@ -222,33 +222,37 @@ class Session:
 
     # -- run --------------------------------------------------------------------------------------
 
-    async def _loop(self, numerics: Numerics, draft: Draft | None) -> None:
-        feed = self.log.feed
-        assert feed is not None
-        clock = self.pacemaker.clock
+    def _make_master(self, numerics: Numerics, draft: Draft | None) -> Master:
+        """The master, and who hears of what it meets."""
         plan, state, exchange = numerics
+        assert self.log.feed is not None
         factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
-        self.master = master = Master(
+        master = Master(
             plan,
             state,
             exchange,
-            clock,
-            feed,
+            self.pacemaker.clock,
+            self.log.feed,
             self.publisher,
             pace=factor,
             deadline_ns=round(self.tables.master.dispatch_deadline * plan.step * 1e9 / factor),
             overrun=self.tables.master.pacing.overrun,
             step_timeout=self.tables.master.step_timeout,
         )
-        if self.interrupted:
-            master.request_stop(self.interrupted)
-        self.operator.master = master
         master.draft = draft
         master.on_degraded = self._degraded
         master.on_stretched = self._stretched
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
-        ahead = 2 * master.step_ns if clock is not None else 0
+        if self.interrupted:
+            master.request_stop(self.interrupted)
+        return master
+
+    async def _loop(self, numerics: Numerics, draft: Draft | None) -> None:
+        """Ticks from the first to the last, benches to rest, and the sum of it all."""
+        plan, state, exchange = numerics
+        self.master = self.operator.master = master = self._make_master(numerics, draft)
+        ahead = 2 * master.step_ns if self.pacemaker.clock is not None else 0
         with freeze_gc() as collect:
             master.collect_garbage = collect
             self._epoch_ns = monotonic_ns() + ahead
@@ -260,7 +264,7 @@ class Session:
                 pace=str(self.pace),
                 shadow=self.options.shadow,
             )
-            self.journal.open(feed, self._now_ns)
+            self.journal.open(master.feed, self._now_ns)
             self.journal.go(State.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
@@ -291,7 +295,7 @@ class Session:
             processor_share=shares,
             real_time=self.real_time,
             fault=fault,
-            dropped_rows=feed.dropped,
+            dropped_rows=master.feed.dropped,
         )
 
     # -- end --------------------------------------------------------------------------------------
