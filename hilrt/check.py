@@ -17,7 +17,7 @@ from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_record import check_record
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
-from hilrt.config import InputOptions, Late, Session
+from hilrt.config import InputOptions, Late, MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, Ports, PortsError
 from hilrt.problems import Findings, Problem
@@ -73,6 +73,7 @@ def check(
     }
     physical = {name for name, cls in classes.items() if cls.physical}
     _check_time(tables, findings)
+    _check_pacing(tables.master, findings)
     _check_excluded(tables, tables.session.pace if pace is None else pace, physical, findings)
     ports: dict[str, Ports | None] = dict.fromkeys(broken)
     topology = Topology(tables, ports, physical)
@@ -119,7 +120,7 @@ def _check_late(name: str, late: Late, link_class: type[Link], findings: Finding
 
 
 def _check_time(tables: Session, findings: Findings) -> None:
-    """Steps, duration and processors."""
+    """Steps and duration."""
     master, control = tables.master, tables.master.step_control
     step_ns = master.step * _NS
     if step_ns < 1.0:
@@ -152,6 +153,10 @@ def _check_time(tables: Session, findings: Findings) -> None:
             f"is above maximum = {control.maximum:g}",
             "exchange them",
         )
+
+
+def _check_pacing(master: MasterTable, findings: Findings) -> None:
+    """When a tick takes in its samples, and the processors."""
     pacing = master.pacing
     if pacing.latch == "auto":
         if not pacing.draft:
