@@ -4,13 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+import numpy as np
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from hilrt.journal import State
 from hilrt.monitor.viewer import Viewer
 from hilrt.reliability import CAUSES
-from hilrt.web.history import History
+from hilrt.web.history import FULL_SAMPLES, History, Ring
+from hilrt.web.plots import TIMING_SIGNAL
+
+#: Upper ends of the lateness's buckets, µs.
+BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+
+
+class Lateness:
+    """Counts the lateness of every tick in buckets, whatever happens between two scrapes."""
+
+    def __init__(self, viewer: Viewer, history: History) -> None:
+        viewer.want_full(TIMING_SIGNAL)
+        self._ring = history.full.setdefault(TIMING_SIGNAL, Ring(FULL_SAMPLES, 2))
+        self._seen = 0
+        self._counts = np.zeros(len(BUCKETS_US) + 1, np.int64)
+        self._sum_us = 0.0
+
+    def count(self) -> None:
+        """Count what has come; to be called more often than the ring is filled."""
+        late = self._ring.since(self._seen)[:, 1]
+        self._seen = self._ring.total
+        late = late[np.isfinite(late)]
+        self._counts += np.bincount(np.searchsorted(BUCKETS_US, late), minlength=len(self._counts))
+        self._sum_us += float(late.sum())
+
+    def metric(self) -> Metric:
+        """As a histogram."""
+        self.count()
+        ends = [*(f"{end * 1e-6:g}" for end in BUCKETS_US), "+Inf"]
+        buckets = list(zip(ends, np.cumsum(self._counts).tolist(), strict=True))
+        text = "Tick to dispatch complete."
+        return HistogramMetricFamily(
+            "hilrt_lateness_seconds", text, buckets, sum_value=self._sum_us * 1e-6
+        )
 
 
 class SessionCollector(Collector):
@@ -18,6 +57,7 @@ class SessionCollector(Collector):
 
     def __init__(self, viewer: Viewer, history: History) -> None:
         self._viewer, self._history = viewer, history
+        self.lateness = Lateness(viewer, history)
 
     def collect(self) -> Iterator[Metric]:
         """All metrics with their present values."""
@@ -42,12 +82,7 @@ class SessionCollector(Collector):
         yield CounterMetricFamily("hilrt_missed_ticks", "Ticks past their deadline.", status.missed)
         yield GaugeMetricFamily("hilrt_shadow", "1: no correction acts.", float(status.shadow))
         if status.lateness_us is not None:
-            late = GaugeMetricFamily(
-                "hilrt_lateness_seconds", "Tick to dispatch complete.", labels=["quantile"]
-            )
-            for quantile, key in (("0.5", "p50"), ("0.99", "p99"), ("1", "max")):
-                late.add_metric([quantile], getattr(status.lateness_us, key) * 1e-6)
-            yield late
+            yield self.lateness.metric()
         flags = GaugeMetricFamily("hilrt_flags", "Flags that are up.", labels=["cause"])
         up = [flag.cause for flag in viewer.flags]
         for cause in CAUSES:

@@ -27,6 +27,8 @@ from hilrt.web.source import POLL_MS, Source
 
 #: How long the clients get to see a session's end, s.
 LAST_LOOK_S = 0.6
+#: How often the lateness of the ticks is counted, ms: no ring may be filled meanwhile.
+COUNT_MS = 5000
 FOR_ALL = "whoever reaches this machine's network can read it; 127.0.0.1:PORT is for it alone"
 
 
@@ -50,7 +52,8 @@ def make_server(source: Source, host: str, port: int) -> BaseServer:
     reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer address.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SessionCollector(source.viewer, source.history))
+    collector = SessionCollector(source.viewer, source.history)
+    registry.register(collector)
 
     def show(document: Document) -> None:
         Page(document, source)
@@ -69,6 +72,7 @@ def make_server(source: Source, host: str, port: int) -> BaseServer:
     http.add_sockets(sockets)
     server = BaseServer(IOLoop.current(), application, http)
     PeriodicCallback(source.poll, POLL_MS).start()
+    PeriodicCallback(collector.lateness.count, COUNT_MS).start()
     return server
 
 

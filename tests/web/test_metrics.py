@@ -1,5 +1,8 @@
 """Metrics as Prometheus reads them, and the page over HTTP, without a browser."""
 
+import math
+
+import numpy as np
 import pytest
 
 pytest.importorskip("prometheus_client", reason="metrics need hilrt[web]")
@@ -9,6 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tornado.httpclient import AsyncHTTPClient
 
+from hilrt.monitor.stream import Full, binary
 from hilrt.web.history import History
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.server import make_server
@@ -16,9 +20,9 @@ from hilrt.web.source import Source
 from tests.web.views import LATE, RUNNING, StillViewer
 
 
-def metrics(viewer):
+def metrics(viewer, collector=None):
     registry = CollectorRegistry()
-    registry.register(SessionCollector(viewer, History()))
+    registry.register(collector or SessionCollector(viewer, History()))
     text = generate_latest(registry).decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -35,12 +39,36 @@ def test_numbers_are_those_of_the_status():
     assert found["hilrt_state", "FAULT"] == 0.0
     assert found["hilrt_missed_ticks_total",] == 3.0
     assert found["hilrt_rate_hertz",] == 999.4
-    assert found["hilrt_lateness_seconds", "0.99"] == pytest.approx(180e-6)
     assert found["hilrt_flags", "sample_late"] == 1.0
     assert found["hilrt_late_samples_total", "vehicle"] == 12.0
     assert found["hilrt_bond_energy_joules", "shaft", "tracking"] == 120.0
     viewer.now_s += 10.0
     assert metrics(viewer)["hilrt_up",] == 0.0
+    viewer.close()
+
+
+def test_lateness_of_every_tick_is_counted():
+    """A scrape in a minute sees what was late just after the one before."""
+    viewer, history = StillViewer(RUNNING), History()
+    collector = SessionCollector(viewer, history)
+    late = [55.0, math.nan, 99.0, 20_001.0]
+
+    def ticks(times):
+        for first in range(0, times, 100):
+            t, value = np.arange(first, first + 100) * 1e-3, np.resize(late, 100)
+            data = {"t": binary(t), "value": binary(value)}
+            history.take_full(Full(number=1, name="master:lateness", **data))
+
+    ticks(20_000)
+    collector.lateness.count()
+    ticks(20_000)
+    found = metrics(viewer, collector)
+    name = "hilrt_lateness_seconds"
+    assert found[f"{name}_bucket", "5e-05"] == 0.0
+    assert found[f"{name}_bucket", "0.0001"] == found[f"{name}_bucket", "0.02"] == 20_000.0
+    assert found[f"{name}_bucket", "0.05"] == found[f"{name}_bucket", "+Inf"] == 30_000.0
+    assert found[f"{name}_count",] == 30_000.0
+    assert found[f"{name}_sum",] == pytest.approx(0.01 * (55.0 + 99.0 + 20_001.0))
     viewer.close()
 
 
