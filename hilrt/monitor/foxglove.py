@@ -51,12 +51,13 @@ class BondState(msgspec.Struct):
 
 
 class PeerState(msgspec.Struct):
-    """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms]."""
+    """A `PeerStatus` with its name."""
 
     name: str
     late: int
     lost: int
     age_ms: float
+    dropped: int
 
 
 class State(msgspec.Struct):

@@ -198,9 +198,10 @@ def _bonds(status: Status) -> Table:
 
 
 def _peers(status: Status) -> Table:
-    table = _table("peer", ("late", "lost", "age ms"), 6)
+    table = _table("peer", ("late", "lost", "dropped", "age ms"), 6)
     for name, peer in status.peers.items():
-        table.add_row(name, f"{peer.late:,}", f"{peer.lost:,}", number(peer.age_ms, 3))
+        counts = (f"{count:,}" for count in (peer.late, peer.lost, peer.dropped))
+        table.add_row(name, *counts, number(peer.age_ms, 3))
     return table
 
 

@@ -128,7 +128,10 @@ class StatusPublisher:
             },
             peers={
                 link.name: PeerStatus(
-                    int(exchange.late[s]), int(exchange.lost[s]), float(exchange.age[s]) * 1e3
+                    int(exchange.late[s]),
+                    int(exchange.lost[s]),
+                    float(exchange.age[s]) * 1e3,
+                    link.dropped,
                 )
                 for s, link in enumerate(exchange.links)
             },

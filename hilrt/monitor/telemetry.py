@@ -39,11 +39,15 @@ class BondStatus(msgspec.Struct):
 
 
 class PeerStatus(msgspec.Struct):
-    """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms]."""
+    """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms].
+
+    `dropped`: messages that came and did not count.
+    """
 
     late: int = 0
     lost: int = 0
     age_ms: float = 0.0
+    dropped: int = 0
 
 
 class Status(msgspec.Struct, kw_only=True):

@@ -95,12 +95,16 @@ class SessionCollector(Collector):
         peers = self._viewer.status.peers if self._viewer.status is not None else {}
         late = CounterMetricFamily("hilrt_late_samples", "Late ticks.", labels=["subsystem"])
         lost = CounterMetricFamily("hilrt_lost_samples", "Lost messages.", labels=["subsystem"])
+        dropped = CounterMetricFamily(
+            "hilrt_dropped_samples", "Messages that came and did not count.", labels=["subsystem"]
+        )
         age = GaugeMetricFamily("hilrt_sample_age_seconds", "Newest sample.", labels=["subsystem"])
         for name, peer in peers.items():
             late.add_metric([name], peer.late)
             lost.add_metric([name], peer.lost)
+            dropped.add_metric([name], peer.dropped)
             age.add_metric([name], peer.age_ms * 1e-3)
-        yield from (late, lost, age)
+        yield from (late, lost, dropped, age)
 
     def _bonds(self) -> Iterator[Metric]:
         bonds = self._viewer.status.bonds if self._viewer.status is not None else {}

@@ -183,7 +183,7 @@ def peers_html(viewer: Viewer) -> str:
     rows = "".join(_peer(n, p, n in late, head, status.tick) for n, p in status.peers.items())
     return (
         '<table class="peers"><thead><tr><th>subsystem</th><th>link</th><th>age,&nbsp;ms</th>'
-        "<th>late ticks</th><th>lost</th><th>when late</th></tr></thead>"
+        "<th>late ticks</th><th>lost</th><th>dropped</th><th>when late</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
 
@@ -200,7 +200,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     return (
         f'<tr><th scope="row">{text(name)}</th><td class="{kind}">{SHAPES[kind]} {word}</td>'
         f"<td>{number(peer.age_ms, 3)}</td><td>{peer.late:,}{share}</td><td>{peer.lost:,}</td>"
-        f"<td>{in_force}</td></tr>"
+        f"<td>{peer.dropped:,}</td><td>{in_force}</td></tr>"
     )
 
 

@@ -273,7 +273,9 @@ async def test_state_with_flags_bonds_and_peers(session):
     assert state["flags"] == [{"cause": "sample_late", "where": "vehicle"}]
     assert state["bonds"][0]["power_w"] == 25_000.0
     assert state["bonds"][0]["tracking_energy_j"] is None  # JSON has no NaN
-    assert state["peers"] == [{"name": "vehicle", "late": 12, "lost": 0, "age_ms": 1.2}]
+    assert state["peers"] == [
+        {"name": "vehicle", "late": 12, "lost": 0, "age_ms": 1.2, "dropped": 0}
+    ]
     assert client.data["/state"][0][0] == EPOCH_NS + 1_500_000_000
 
 

@@ -41,6 +41,7 @@ def test_numbers_are_those_of_the_status():
     assert found["hilrt_rate_hertz",] == 999.4
     assert found["hilrt_flags", "sample_late"] == 1.0
     assert found["hilrt_late_samples_total", "vehicle"] == 12.0
+    assert found["hilrt_dropped_samples_total", "engine"] == 4.0
     assert found["hilrt_bond_energy_joules", "shaft", "tracking"] == 120.0
     viewer.now_s += 10.0
     assert metrics(viewer)["hilrt_up",] == 0.0

@@ -38,7 +38,7 @@ RUNNING = Status(
     values={"engine.torque": 123.456},
     units={"engine.torque": "N*m"},
     bonds={"shaft": BondStatus(25_000.0, -12.5, 120.0, 3.0)},
-    peers={"vehicle": PeerStatus(12, 0, 1.2), "engine": PeerStatus(0, 1, 0.5)},
+    peers={"vehicle": PeerStatus(12, 0, 1.2), "engine": PeerStatus(0, 1, 0.5, 4)},
     verdict="good",
 )
 LATE = Flag("sample_late", "vehicle")
