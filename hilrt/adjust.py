@@ -9,6 +9,7 @@ from hilrt.config import Session
 from hilrt.monitor.addresses import check_addresses
 from hilrt.monitor.commands import ACTIONS
 from hilrt.problems import Findings
+from hilrt.solver import Floats
 
 if TYPE_CHECKING:
     from hilrt.plan import Plan
@@ -17,22 +18,34 @@ RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tra
 BOND_KEYS = ("cap", "cap_abs")
 
 
+def present_number(plan: Plan, what: str) -> float:
+    """``bonds.NAME.cap``, ``bonds.NAME.cap_abs`` or ``reliability.KEY`` as it is now."""
+    table, _, rest = what.partition(".")
+    if table == "reliability":
+        return float(getattr(plan.reliability, rest))
+    array, b = _bond_number(plan, rest)
+    return float(array[b])
+
+
 def set_number(plan: Plan, what: str, value: float) -> float:
-    """Set ``bonds.NAME.cap``, ``bonds.NAME.cap_abs`` or ``reliability.KEY``; returns the old one.
+    """Set what `present_number` reads, and return the old one.
 
     Between two ticks: the next one uses it.
     """
+    before = present_number(plan, what)
     table, _, rest = what.partition(".")
     if table == "reliability":
-        before = float(getattr(plan.reliability, rest))
         setattr(plan.reliability, rest, value)
-        return before
-    name, _, key = rest.rpartition(".")
-    b = [bond.name for bond in plan.network.bonds.tables].index(name)
-    array = getattr(plan.energy, key)
-    before = float(array[b])
-    array[b] = value
+    else:
+        array, b = _bond_number(plan, rest)
+        array[b] = value
     return before
+
+
+def _bond_number(plan: Plan, what: str) -> tuple[Floats, int]:
+    name, _, key = what.rpartition(".")
+    array: Floats = getattr(plan.energy, key)
+    return array, [bond.name for bond in plan.network.bonds.tables].index(name)
 
 
 def check_monitor(tables: Session, findings: Findings) -> None:

@@ -104,7 +104,13 @@ class Session:
         self.frames = self.monitoring.local.get("frames") if self.options.record else ""
         watched = self.options.view or self.real_time or self.monitoring.wanted
         telemetry = Telemetry() if watched else None
-        self.publisher = StatusPublisher(telemetry, self.name, self.duration, self.monitoring.run)
+        self.publisher = StatusPublisher(
+            telemetry,
+            self.name,
+            self.duration,
+            self.monitoring.run,
+            self.tables.monitor.adjust,
+        )
         self.journal = Journal(self.publisher)
         self.operator = Operator(self.journal, self.tables)
         self.benches = Benches(self.links, self.tables, self.journal, self.publisher, self.operator)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from hilrt.adjust import present_number
 from hilrt.clock import monotonic_ns
 from hilrt.monitor.telemetry import (
     BondStatus,
@@ -33,11 +35,17 @@ class StatusPublisher:
     """Publishes a `Status` every `PERIOD_NS` of wall time; nothing without a telemetry socket."""
 
     def __init__(
-        self, telemetry: Telemetry | None, session: str, duration: float, run: str = ""
+        self,
+        telemetry: Telemetry | None,
+        session: str,
+        duration: float,
+        run: str = "",
+        adjustable: Iterable[str] = (),
     ) -> None:
         self.telemetry = telemetry
         self.session, self.run = session, run
         self.duration = duration
+        self._adjustable = tuple(adjustable)
         self.state = "CONFIGURED"
         self._next_ns = 0
         self._looked_ns = self._looked_steps = 0
@@ -139,4 +147,5 @@ class StatusPublisher:
             message=self._cause(),
             shadow=master.plan.shadow or not given.apply,
             events=list(self._events),
+            adjustable={what: present_number(master.plan, what) for what in self._adjustable},
         )

@@ -56,7 +56,8 @@ class Status(msgspec.Struct, kw_only=True):
     `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
     `shadow`: corrections are computed and not applied. Without `values` it announces a change of
     state: watchers keep showing the rest as it was. `run` tells this run of the session from every
-    other. `events` are the newest of the session's own, as text.
+    other. `events` are the newest of the session's own, as text. `adjustable`: what operators may
+    change, as it is now.
     """
 
     session: str
@@ -77,6 +78,7 @@ class Status(msgspec.Struct, kw_only=True):
     message: str = ""
     shadow: bool = False
     events: list[str] = []
+    adjustable: dict[str, float] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from bokeh.models.widgets.buttons import Button
 from bokeh.models.widgets.inputs import PasswordInput, Select, Spinner, TextInput
 
 from hilrt.monitor.commands import Action, Command, Reply
-from hilrt.monitor.stream import Happening, Head
+from hilrt.monitor.stream import Head
 from hilrt.web.models import change
 from hilrt.web.panels import text
 from hilrt.web.source import Source
@@ -115,8 +114,10 @@ class Control:
             self.what.value = next(iter(head.adjustable), "")
         if self.what.value in head.adjustable:
             low, high = head.adjustable[self.what.value]
-            now = last_set(self._source.viewer.events.values(), self.what.value)
-            title = f"to {low:g} … {high:g}; now {now or 'as in the session file'}"
+            status = self._source.viewer.status
+            now = status.adjustable.get(self.what.value) if status is not None else None
+            title = f"to {low:g} … {high:g}"
+            title += f"; now {now:g}" if now is not None else "; only while the session runs"
             change(self.value, title=title, low=low, high=high, step=(high - low) / STEPS or 1.0)
 
     # -- commands ---------------------------------------------------------------------------------
@@ -209,13 +210,6 @@ class Control:
         elif self._asked_for > 1:
             reply.text = f"{done} of {self._asked_for} acknowledged"
         self.answered(reply)
-
-
-def last_set(events: Iterable[Happening], what: str) -> str:
-    """The value that an operator has given to a number last; empty: none has."""
-    said = re.compile(rf": {re.escape(what)} = (\S+), was ")
-    found = [match[1] for event in events if (match := said.search(event.text))]
-    return found[-1] if found else ""
 
 
 def make_button(

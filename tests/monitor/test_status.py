@@ -5,6 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
+from hilrt.adjust import set_number
 from hilrt.clock import VirtualClock
 from hilrt.master import Master
 from hilrt.monitor import status
@@ -46,6 +47,17 @@ async def test_status_comes_every_period_with_the_rate_between(master):
     assert np.diff([one.t for one in told]) == pytest.approx(PERIOD_NS * 1e-9)
     assert told[0].rate_hz == 0.0  # nothing to compare with
     assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
+
+
+async def test_adjustable_numbers_are_told_as_they_are(master):
+    publisher = master.publisher = StatusPublisher(
+        Told(), "test", 1.0, adjustable=["reliability.power_residual"]
+    )
+    await master.run(250 * MS, EPOCH)
+    set_number(master.plan, "reliability.power_residual", 0.25)
+    await master.run(250 * MS, EPOCH + 1000 * MS)
+    told = [one.adjustable["reliability.power_residual"] for one in publisher.telemetry.statuses]
+    assert told[0] != told[-1] == 0.25
 
 
 async def test_rate_counts_the_steps_that_were_made(master):
