@@ -55,8 +55,8 @@ class Exchange:
         Filled by `cut`, in place.
     benches : set of str
         Subsystems that run by themselves.
-    late, lost : ndarray of int, shape (n,)
-        Ticks at which each subsystem's sample was late; samples that never came.
+    late : ndarray of int, shape (n,)
+        Ticks at which each subsystem's sample was late.
     taken : int
         Samples taken in so far.
     latched : bool
@@ -88,7 +88,6 @@ class Exchange:
             len(network.outputs), len(network.inputs), n, max(derivatives, 0)
         )
         self.late = np.zeros(n, dtype=np.intp)
-        self.lost = np.zeros(n, dtype=np.intp)
         self.age = np.zeros(n)
         self.compute_us = np.zeros(n)
         self.rejoined = np.zeros(n, dtype=np.intp)
@@ -480,7 +479,7 @@ class Exchange:
     def _raise_silent(self, t_ns: int, timeout: float) -> None:
         for s in range(len(self.links)):
             if self._owes(s, t_ns):
-                self.lost[s] += 1
+                self.links[s].lost += 1
                 why = self._absence(s) or f"{self._dropped(s)}; see its log"
                 raise PeerLost(
                     self.links[s].name,

@@ -121,7 +121,7 @@ def _flags(plan: Plan, state: StepState) -> dict[str, Any]:
 def _peers(exchange: Exchange) -> dict[str, Any]:
     return {
         link.name: {
-            "lost": int(exchange.lost[s] + link.lost),
+            "lost": link.lost,
             "dropped": link.dropped,
             "late": int(exchange.late[s]),
             "rejoined": int(exchange.rejoined[s]),

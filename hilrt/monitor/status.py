@@ -137,7 +137,7 @@ class StatusPublisher:
             peers={
                 link.name: PeerStatus(
                     int(exchange.late[s]),
-                    int(exchange.lost[s]),
+                    link.lost,
                     float(exchange.age[s]) * 1e3,
                     link.dropped,
                 )

@@ -49,6 +49,14 @@ async def test_status_comes_every_period_with_the_rate_between(master):
     assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
 
 
+async def test_messages_that_a_link_missed_are_told(master):
+    (link,) = master.exchange.links
+    link.lost, link.dropped = 3, 2
+    await master.run(1 * MS, EPOCH)
+    peer = master.publisher.telemetry.statuses[-1].peers["a"]
+    assert (peer.lost, peer.dropped) == (3, 2)
+
+
 async def test_adjustable_numbers_are_told_as_they_are(master):
     publisher = master.publisher = StatusPublisher(
         Told(), "test", 1.0, adjustable=["reliability.power_residual"]
