@@ -18,6 +18,7 @@ from typing import NamedTuple
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.wording import told
 
 
 class State(StrEnum):
@@ -69,7 +70,7 @@ class Journal:
 
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
-        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {text}")
+        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {told(source, text)}")
         if self._feed is None:
             self._kept.append(Note(level, cause, source, text, time.time()))
         else:
@@ -84,9 +85,9 @@ class Journal:
         self._kept.clear()
 
     def _losing(self) -> None:
-        text = "the recorder does not follow: steps are missing in the log; look at disk and load"
+        text = "does not follow: steps are missing in the log; look at disk and load"
         self.note("warning", "recorder", text, cause="recorder_behind")
-        self.publisher.announce(str(self.state), text)
+        self.publisher.announce(str(self.state), f"recorder: {text}")
 
     @property
     def is_open(self) -> bool:

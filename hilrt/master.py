@@ -390,7 +390,9 @@ class Master:
         for name, event in self.exchange.reports():
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
             if event.level != "info":
-                self.publisher.announce(self.publisher.state, f"{name}: {event.text}")
+                text = f"{name}: {event.text}"
+                self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")
+                self.publisher.announce(self.publisher.state, text)
 
     async def _breathe(self, tick: int) -> None:
         """Let signals and heartbeats have their turn when nothing waits."""

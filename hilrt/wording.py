@@ -13,6 +13,9 @@ PEER_TIMES = {
     "collect_wait_us": "waited for",
 }
 
+#: Sources that an event's text need not name.
+SPEAKERS = ("session", "operator")
+
 
 def number(value: float | None, digits: int = 4) -> str:
     """A number that keeps its width while it changes; a dash for none."""
@@ -30,6 +33,11 @@ def number(value: float | None, digits: int = 4) -> str:
 def words(name: str) -> str:
     """``sample_late`` as ``sample late``."""
     return name.replace("_", " ")
+
+
+def told(source: str, text: str) -> str:
+    """What has happened to whom, in one line."""
+    return text if source in SPEAKERS else f"{source}: {text}"
 
 
 def missed_ticks(summary: Mapping[str, Any]) -> str:

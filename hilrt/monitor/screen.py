@@ -90,6 +90,7 @@ class Screen:
         self._live: Live | None = None
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
+        self._events: list[str] = []
         self._line = self._told = ""
 
     def turn(self) -> bool:
@@ -153,14 +154,20 @@ class Screen:
         return self._keys.line
 
     def _print(self, status: Status) -> None:
-        """A line every two seconds and at every change of state; below it, what keys do."""
+        """A line every two seconds and at every change of state; events; below, what keys do."""
         now, silent_s = self._clock(), self._silent_s
         word = f"{status.state} {silent_s > 0.0}"
+        lines = [f"{status.session}: {event}" for event in added(self._events, status.events)]
+        self._events = status.events
         if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
-            self._erase_line()
-            line = plain_line(status, silent_s)
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+            if status.message:  # it stands in the line, too
+                lines = [line for line in lines if not line.endswith(status.message)]
+            lines.append(plain_line(status, silent_s))
             self._printed_at, self._printed = now, word
+        if lines:
+            self._erase_line()
+        for line in lines:
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
         self._print_keys()
 
     def _print_keys(self) -> None:
@@ -178,6 +185,13 @@ class Screen:
             self._console.file.write(_CLEAR_LINE)
             self._console.file.flush()
             self._told = ""
+
+
+def added(before: list[str], now: list[str]) -> list[str]:
+    """What has come at the end of a list that loses its first entries as it grows."""
+    overlaps = range(min(len(before), len(now)), -1, -1)
+    kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
+    return now[kept:]
 
 
 def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from hilrt.monitor.stream import Happening, Head
 from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import number, words
+from hilrt.wording import number, told, words
 
 SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 #: Causes named on the lamp, and places of each; the others are counted.
@@ -207,8 +207,6 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
 # -- events --------------------------------------------------------------------------------------
 
 LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
-#: Sources that an event's text need not name.
-SPEAKERS = ("session", "operator")
 
 
 class Row(NamedTuple):
@@ -247,7 +245,7 @@ def in_words(event: Happening) -> str:
     cause, said = event.cause, event.text
     if said.startswith(f"{cause} "):  # a flag: its place stands in the text
         return words(cause) + said.removeprefix(cause)
-    return said if event.source in SPEAKERS else f"{event.source}: {said}"
+    return told(event.source, said)
 
 
 def open_alarms(viewer: Viewer) -> int:

@@ -229,6 +229,28 @@ def test_panel_is_drawn_anew_when_the_size_changes():
     screen.close()
 
 
+def test_events_are_lines_of_their_own_where_there_is_no_panel():
+    """Each once; not those that the line of a new state ends with."""
+    source = Still()
+    screen, console = screen_of(source, 100, 30)
+
+    def shown(**changed):
+        console.file.seek(0)
+        console.file.truncate()
+        source.status = msgspec.structs.replace(source.status, **changed)
+        screen.show()
+        return console.file.getvalue().splitlines()
+
+    begun = "0.0 s  ARMED -> RUNNING: first tick"
+    assert len(shown(message="first tick", events=[begun])) == 1
+    assert shown(message="", events=[begun]) == []
+    told = [begun, *(f"{i}.0 s  engine: {i}" for i in range(1, 5))]
+    assert shown(events=told) == [f"{RUNNING.session}: {event}" for event in told[1:]]
+    told = [*told[1:], "5.0 s  engine: 5"]
+    assert shown(events=told) == [f"{RUNNING.session}: 5.0 s  engine: 5"]
+    assert shown(events=told) == []
+
+
 def test_silence_is_shown_while_it_lasts():
     source = Still()
     screen, console = screen_of(source, 100, 30)

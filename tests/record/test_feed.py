@@ -88,7 +88,7 @@ def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
     for k in range(640):
         feed.commit(k)
     (told,) = publisher._events
-    assert "the recorder does not follow" in told
+    assert "recorder: does not follow" in told
     assert publisher._announced.message in told
     assert feed.events == 1  # in the log, as soon as the recorder takes anything again
 
