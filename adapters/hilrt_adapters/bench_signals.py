@@ -8,12 +8,14 @@ from typing import Any
 
 from hilrt.config import InputOptions
 from hilrt_adapters.can import SignalRef, representable
-from hilrt_adapters.can_codec import bits
+from hilrt_adapters.can_codec import bits, fits, selectors
 from hilrt_adapters.can_frame import is_j1939
 from hilrt_adapters.can_options import MessageOptions, protection_of
 
 #: Bytes of a frame without CAN FD.
 CLASSIC_BYTES = 8
+#: And of one with it.
+FD_BYTES = 64
 
 #: Key in the table, and what it drives.
 Driven = tuple[str, SignalRef]
@@ -57,11 +59,6 @@ def check_directions(
         if text in seen:
             problems.append(f"{table} {key} = {text!r}: is driven by {seen[text]} too; choose one")
         seen[text] = key
-        if ref.message.is_container:
-            problems.append(
-                f"{table} {key} = {text!r}: message {ref.message.name} contains others; such"
-                " messages are received, but not sent; give the demand a message of its own"
-            )
     for key, ref in driven:
         above = f"{ref.message.name}.{ref.signal.multiplexer_signal}"
         if above in seen:
@@ -79,20 +76,43 @@ def check_directions(
 
 
 def check_frames(table: str, refs: Sequence[SignalRef], bus: Mapping[str, Any]) -> list[str]:
-    """Messages must fit into one frame of the bus."""
+    """Messages must fit into one frame of the bus, and their multiplexers into the messages."""
     messages = {ref.message.name: ref.message for ref in refs}
     problems = []
     for name, message in sorted(messages.items()):
-        if message.length > CLASSIC_BYTES and not message.is_fd and not message.is_container:
-            several = "several frames of a transport protocol" if is_j1939(message) else "CAN FD"
+        text = f"{table}: message {name} has {message.length} bytes"
+        if message.length > CLASSIC_BYTES and is_j1939(message) and not message.is_fd:
             problems.append(
-                f"{table}: message {name} has {message.length} bytes and the database does not"
-                f" call it CAN FD; {several} would carry it, one frame carries {CLASSIC_BYTES};"
-                + (" such messages are not supported" if is_j1939(message) else " correct it")
+                f"{text}; several frames of a transport protocol would carry it, one frame carries"
+                f" {CLASSIC_BYTES}; such messages are not supported"
+            )
+        elif message.length > FD_BYTES:
+            problems.append(
+                f"{text}; a frame of CAN FD carries {FD_BYTES}; correct the database, or leave"
+                " the message out"
+            )
+        elif message.length > CLASSIC_BYTES and not message.is_fd:
+            problems.append(
+                f"{text} and the database does not call it CAN FD, which would carry it; a frame"
+                f" without CAN FD carries {CLASSIC_BYTES}; correct the database"
             )
     fd = sorted(name for name, message in messages.items() if message.is_fd)
     if fd and not bus.get("fd"):
         problems.append(f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus")
+    return problems + _check_multiplexers(table, refs)
+
+
+def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
+    """No frame carries what is selected by a multiplexer that lies beyond its message."""
+    problems = []
+    for message, signal in refs:
+        for switch, _ in selectors(message, signal):
+            if not fits(message, message.get_signal_by_name(switch)):
+                problems.append(
+                    f"{table}: {message.name}.{signal.name} is only in frames that the multiplexer"
+                    f" {switch} selects, which goes beyond the message's {message.length} bytes;"
+                    " correct the database"
+                )
     return problems
 
 

@@ -129,7 +129,7 @@ class _Field(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether it lies in the message; a database may say otherwise."""
+        """Whether it lies in the message."""
         return 0 <= self.shift <= self.room - self.length
 
     @property
@@ -202,6 +202,11 @@ def _field(signal: Signal, length: int) -> _Field:
     )
 
 
+def fits(message: Message, signal: Signal) -> bool:
+    """Whether a signal lies within its message; a database may say otherwise."""
+    return _field(signal, message.length).fits
+
+
 def bits(message: Message, signal: Signal) -> int:
     """Bits of the message that a signal takes, as a mask over its little-endian reading."""
     field = _field(signal, message.length)
@@ -227,7 +232,7 @@ def _decoder(
     ]
     switches = sorted(
         (signal for signal in message.signals if signal.is_multiplexer),
-        key=lambda signal: len(_above(message, signal)),  # outer ones first
+        key=lambda signal: len(selectors(message, signal)),  # outer ones first
     )
     read = [*fields, *(_field(signal, size) for signal in switches)]
     lines += [
@@ -237,12 +242,15 @@ def _decoder(
     ]
     variables: dict[str, str] = {}
     for i, switch in enumerate(switches):
+        field = _field(switch, size)
+        if not field.fits:  # no frame has it, nor what it selects; the others go on
+            variables[switch.name] = "None"
+            continue
         variables[switch.name] = f"switch{i}"
         known = _ids_below(message, switch) or ()
         active = _active(message, switch, variables)
-        field = _field(switch, size)
         lines += [
-            f"    switch{i} = {field.raw if field.fits else None}",
+            f"    switch{i} = {field.raw}",
             f"    if switch{i} not in {known} and {active}:",
             f"        raise ValueError(f'no multiplexer value {{switch{i}}}')",
         ]
@@ -270,28 +278,28 @@ def _ids_below(message: Message, switch: Signal) -> set[int]:
 def _active(message: Message, signal: Signal, variables: Mapping[str, str]) -> str:
     """Source of the condition under which a frame carries the signal."""
     conditions = [
-        f"{variables[name]} in {ids or ()}" for name, ids in reversed(_above(message, signal))
+        f"{variables[name]} in {ids or ()}" for name, ids in reversed(selectors(message, signal))
     ]
     return " and ".join(conditions) or "True"
 
 
-def _above(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
+def selectors(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
     """Multiplexers over a signal, the nearest first, each with the values that select it."""
-    above = []
+    found = []
     while signal.multiplexer_signal is not None:
-        above.append((signal.multiplexer_signal, set(signal.multiplexer_ids or ())))
+        found.append((signal.multiplexer_signal, set(signal.multiplexer_ids or ())))
         signal = message.get_signal_by_name(signal.multiplexer_signal)
-    return above
+    return found
 
 
 def selection(message: Message, signal: Signal) -> dict[str, int]:
     """Raw values of the multiplexers in a frame that carries the signal; the smallest possible."""
-    return {name: min(ids) for name, ids in _above(message, signal) if ids}
+    return {name: min(ids) for name, ids in selectors(message, signal) if ids}
 
 
 def carried(message: Message, name: str, fixed: Mapping[str, int]) -> bool:
     """Whether a frame with these multiplexer values carries the signal."""
-    above = _above(message, message.get_signal_by_name(name))
+    above = selectors(message, message.get_signal_by_name(name))
     return name not in fixed and all(fixed.get(switch) in ids for switch, ids in above)
 
 
@@ -323,7 +331,7 @@ def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, 
     words = {"little": 0, "big": 0}
     for signal in message.signals:
         field = _field(signal, size)
-        on = all(raws[name] in ids for name, ids in _above(message, signal))
+        on = all(raws[name] in ids for name, ids in selectors(message, signal))
         if on and field.fits and field not in fields:
             raw = raws[signal.name]
             if field.real:

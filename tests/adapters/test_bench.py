@@ -34,8 +34,22 @@ BO_ 130 Modes: 8 Gateway
  SG_ Level m1 : 8|16@1+ (1,0) [0|0] "N*m" Bench
 BO_ 2566844926 Long: 20 Bench
  SG_ Pressure : 0|16@1+ (1,0) [0|0] "kPa" Gateway
-BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BO_ 300 Wide: 20 Bench
+ SG_ Pressure : 0|16@1+ (1,0) [0|0] "kPa" Gateway
+BO_ 301 Endless: 100 Bench
+ SG_ Pressure : 0|16@1+ (1,0) [0|0] "kPa" Gateway
+BO_ 302 Temps: 7 Bench
+ SG_ Page M : 56|8@1+ (1,0) [0|0] "" Gateway
+ SG_ Always : 0|8@1+ (1,0) [0|0] "degC" Gateway
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "degC" Gateway
+ SG_ Water m2 : 8|8@1+ (1,0) [0|0] "degC" Gateway
+BO_ 131 Pages: 7 Gateway
+ SG_ Page M : 56|8@1+ (1,0) [0|0] "" Bench
+ SG_ Level m1 : 8|8@1+ (1,0) [0|0] "%" Bench
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG",\
+"r4","r5","r6","r7","r8","r9","r10","r11","r12","r13","StandardCAN_FD","ExtendedCAN_FD";
 BA_ "VFrameFormat" BO_ 2566844926 3;
+BA_ "VFrameFormat" BO_ 301 14;
 """
 TABLE: dict[str, Any] = {
     "adapter": "can",
@@ -141,7 +155,18 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"bus.chanel": "x"}, r"bus\.chanel = 'x': .* would ignore it; did you mean 'channel'"),
         ({"inputs.pedal.signal": None}, "signal: is missing"),
         ({"inputs.pedal.max": 110.0}, r"max = 110\.0: the database limits signal Demand\.Pedal"),
-        ({"outputs.p": "Long.Pressure"}, "message Long has 20 bytes .* transport protocol"),
+        ({"outputs.p": "Long.Pressure"}, "message Long has 20 bytes; .* transport protocol"),
+        ({"outputs.p": "Wide.Pressure"}, "Wide has 20 bytes and the database does not call it CAN"),
+        (
+            {"outputs.p": "Endless.Pressure", "bus.fd": True},
+            "Endless has 100 bytes; a frame of CAN FD carries 64; correct the database",
+        ),
+        (
+            {"outputs.w": "Temps.Water"},
+            r"Temps\.Water is only in frames that the multiplexer Page selects, which goes beyond"
+            " the message's 7 bytes; correct the database",
+        ),
+        ({"inputs.pedal.signal": "Pages.Level"}, r"Pages\.Level is only in frames that the mult"),
         (
             {"inputs.speed_demand.signal": "Modes.Mode", "inputs.pedal.signal": "Modes.Level"},
             r"speed_demand.signal = 'Modes.Mode': says which frames carry inputs\.pedal",
@@ -173,6 +198,19 @@ def test_problems_name_the_place_and_the_remedy(
     with pytest.raises(ConfigError, match=text) as caught:
         read(tmp_path, change)
     assert all(p.startswith("[subsystems.engine") for p in caught.value.problems)
+
+
+def test_a_multiplexer_beyond_its_message_is_named_for_all_that_depend_on_it(
+    tmp_path: Path,
+) -> None:
+    outputs = {"a": "Temps.Always", "o": "Temps.Oil", "w": "Temps.Water", "speed": "Fast.Speed"}
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, {"outputs": outputs})
+    oil, water = caught.value.problems
+    assert "Temps.Oil" in oil
+    assert "Temps.Water" in water
+    del outputs["o"], outputs["w"]
+    assert read(tmp_path, {"outputs": outputs}).received[0].name == "Temps"
 
 
 def test_a_protection_may_stand_where_nothing_is_sent(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from cantools.database.conversion import BaseConversion
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hilrt_adapters.can_codec import CompiledCodec, bits, codec, start_values
+from hilrt_adapters.can_codec import CompiledCodec, bits, codec, fits, start_values
 
 SCALES = st.sampled_from([1, 0.01, 0.0001, 0.5, 2, -0.25, 3.7])
 OFFSETS = st.sampled_from([0, -40, 5, 0.3, -1000])
@@ -178,6 +178,27 @@ def test_defective_neighbours_do_no_harm() -> None:
     plain = codec(message, ["Good", "Flat", "Beyond"])
     assert plain.decode(bytes([4, 0, 9, 0, 0, 0, 0])) == (2.0, 3, None)
     assert codec(message, ["Good"]).encode([2.0]) == bytes([4, 0, 0, 0, 0, 0, 0])
+
+
+def test_a_multiplexer_beyond_its_message_harms_only_what_it_selects() -> None:
+    message = one(
+        ' SG_ Page M : 56|8@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Always : 0|8@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Sometimes m1 : 8|8@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Row m0M : 16|8@1+ (1,0) [0|0] "" B\n'
+        ' SG_ Below m3 : 24|8@1+ (1,0) [0|0] "" B\n'
+        "SG_MUL_VAL_ 256 Sometimes Page 1-1;\n"
+        "SG_MUL_VAL_ 256 Row Page 0-0;\n"
+        "SG_MUL_VAL_ 256 Below Row 3-3;\n",
+        length=7,
+    )
+    names = ["Always", "Sometimes", "Row", "Below"]
+    assert [fits(message, message.get_signal_by_name(name)) for name in ("Page", *names)] == [
+        False,
+        *4 * [True],
+    ]
+    decoded = codec(message, names).decode(bytes([5, 6, 9, 3, 0, 0, 0]))
+    assert decoded == (5, None, None, None)
 
 
 def test_marks_of_j1939_are_no_values() -> None:
