@@ -400,12 +400,23 @@ class Gateway:
             self.peer.send(wire.Initialized(y=y, t_valid_ns=self.receiver.t_valid_ns))
         elif now > self._initialize_by:
             self._initialize_by = None
-            missing = ", ".join(self.receiver.missing()) or "a multiplexed signal"
-            text = (
-                f"not received within {FIRST_FRAMES_TIMEOUT:g} s: {missing}; "
+            self.peer.send(wire.Error(text=self._not_heard()))
+
+    def _not_heard(self) -> str:
+        """What the bench has not sent in time for the first exchange, and what to do about it."""
+        messages, forms = self.receiver.missing(), self.receiver.missing_forms()
+        remedies = []
+        if messages:
+            remedies.append(
                 "check that the bench is on, the bus and its bit rate, and the database"
             )
-            self.peer.send(wire.Error(text=text))
+        if forms:
+            remedies.append(
+                "have the bench send such frames, or leave their outputs out, and compare the"
+                " multiplexer's values with the database"
+            )
+        missing = ", ".join([*messages, *forms])
+        return f"not received within {FIRST_FRAMES_TIMEOUT:g} s: {missing}; {'; '.join(remedies)}"
 
     def _pass_on(self, notice: Notice) -> None:
         self._write_down(notice)

@@ -205,6 +205,63 @@ def test_initialize_of_a_bench_that_is_off_names_what_is_missing(rig: Rig) -> No
     assert rig.bus.frames == []
 
 
+TEMPS = """BO_ 274 EngineTemps: 8 Bench
+ SG_ Page M : 0|8@1+ (1,0) [0|0] "" Gateway
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "degC" Gateway
+ SG_ Water m2 : 8|8@1+ (1,0) [0|0] "degC" Gateway
+"""
+
+
+class PagingBus(ScriptedBus):
+    """Sends a multiplexed message, too, whose forms take turns."""
+
+    def __init__(self, *pages: int) -> None:
+        super().__init__()
+        self.pages = pages
+
+    def drain(self) -> list[Frame]:
+        page = self.pages[self.count % len(self.pages)]
+        return [*super().drain(), Frame(274, bytes([page, 80, *bytes(6)]))]
+
+
+def paging_rig(folder: Path, *pages: int) -> tuple[Rig, PagingBus]:
+    (folder / "bench.dbc").write_text(DBC + TEMPS)
+    outputs = {**TABLE["outputs"], "oil": "EngineTemps.Oil", "water": "EngineTemps.Water"}
+    options = build(BenchOptions, {**TABLE, "outputs": outputs}, "subsystems.engine", [])
+    assert options is not None
+    rig, bus = Rig(read_bench("engine", options, folder)), PagingBus(*pages)
+    rig.bus = rig.gateway.bus = cast(Any, bus)
+    return rig, bus
+
+
+def test_initialize_names_the_form_of_a_message_that_never_comes(tmp_path: Path) -> None:
+    rig, _ = paging_rig(tmp_path, 1)
+    rig.say(wire.Initialize(t0=0.0, u0=wire.pack(np.zeros(2))))
+    rig.now += int(module.FIRST_FRAMES_TIMEOUT * NS)
+    rig.cycles(1)
+    (error,) = rig.peer.all(wire.Error)
+    missing, _, remedy = error.text.partition("; ")
+    assert missing == (
+        "not received within 10 s: EngineTemps with Page = 2 (0x112), which carries Water"
+    )
+    assert "leave their outputs out" in remedy
+    assert "bit rate" not in remedy
+
+
+def test_a_form_that_stays_away_ends_as_a_message_that_does(tmp_path: Path) -> None:
+    rig, bus = paging_rig(tmp_path, 1, 2)
+    rig.arm()
+    rig.drive(10, 100.0, 20.0)
+    bus.pages = (1,)
+    rig.drive(50, 100.0, 20.0)
+    (event,) = rig.peer.all(wire.Event)
+    assert event.cause == "bench_silent"
+    assert "the bench is late: no new frame of EngineTemps with Page = 2 for" in event.text
+    rig.drive(500, 100.0, 20.0)
+    assert rig.gateway.guardian.state is State.SECURED
+    assert "EngineTemps with Page = 2" in rig.peer.all(wire.Secured)[0].reason
+
+
 def test_set_points_are_forwarded_with_counter_and_request(rig: Rig) -> None:
     rig.arm()
     rig.bus.frames.clear()

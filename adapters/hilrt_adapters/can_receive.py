@@ -17,6 +17,7 @@ from cantools.database.can import Message
 
 from hilrt_adapters.can import SignalRef
 from hilrt_adapters.can_codec import codec
+from hilrt_adapters.can_forms import Form, forms_of
 from hilrt_adapters.can_frame import ERROR, Frame, IdTable, is_j1939
 from hilrt_adapters.can_options import MessageOptions, counter_of, protection_of
 
@@ -35,6 +36,8 @@ MAX_AGE_NS = 60_000_000_000
 MAX_SYSTEM_AGE_NS = 1_000_000_000
 #: A device's clock may drift by that much against this machine's.
 DRIFT = 2e-4
+#: Forms of multiplexed messages are looked at that often while all is well, ns.
+LOOK_EVERY_NS = 10_000_000
 
 COUNTERS = (
     "frames",
@@ -168,6 +171,13 @@ class _Received:
         self.marked = bool(marked)
         self.indices = [i for i, _ in self.outputs]
 
+    def forms(self) -> list[Form]:
+        """The forms of a multiplexed message; none of others."""
+        used: dict[str, int | None] = {name: i for i, name in self.outputs}
+        if self.state:
+            used.setdefault(self.state, None)
+        return forms_of(self.message, used, self.timeout_ns)
+
 
 class Receiver:
     """Newest value of every output, the enable state, and how healthy the reception is.
@@ -238,6 +248,10 @@ class Receiver:
         self._entries = list(entries.values())
         for entry in self._entries:
             entry.compile()
+        self._state_ns = 0  # when the enable state came
+        self._forms = [(entry, form) for entry in self._entries for form in entry.forms()]
+        self._look_at_ns = 0
+        self._missed, self._missed_text = 0.0, ""
         self._find = IdTable(
             ((entry.message, entry) for entry in self._entries),
             lambda message: (particular.get(message.name) or MessageOptions()).source,
@@ -319,7 +333,9 @@ class Receiver:
                 self.t_valid_ns[i] = t
         if entry.state:
             state = values[-1]
-            self.enabled = self.enabled if state is None else bool(state)
+            if state is not None:
+                self.enabled = bool(state)
+                self._state_ns = t
         return bool(indices)
 
     def _held_up(self, entry: _Received, t: int, interval: float) -> bool:
@@ -350,7 +366,7 @@ class Receiver:
 
     def complete(self) -> bool:
         """Whether every output and the enable state have been received."""
-        return all(self.t_valid_ns) and not self.missing()
+        return all(self.t_valid_ns) and not self.missing() and not self.missing_forms()
 
     def missing(self) -> list[str]:
         """Messages of which no frame has counted, with their identifiers and what came of them."""
@@ -359,6 +375,17 @@ class Receiver:
             if entry.seen_ns is None:
                 came = f": {entry.stats.text()}" if entry.stats.frames else ""
                 found.append(f"{entry.message.name} (0x{entry.message.frame_id:X}){came}")
+        return found
+
+    def missing_forms(self) -> list[str]:
+        """Forms that have never come of messages that have, with the signals that they carry."""
+        found = []
+        for entry, form in self._forms:
+            came = self._state_ns if form.output is None else self.t_valid_ns[form.output]
+            if entry.seen_ns is not None and not came:
+                signals = ", ".join(form.signals)
+                identifier = f"0x{entry.message.frame_id:X}"
+                found.append(f"{form.name} ({identifier}), which carries {signals}")
         return found
 
     def report(self) -> str:
@@ -370,9 +397,15 @@ class Receiver:
         for entry in self._entries:
             if entry.seen_ns is not None:
                 entry.seen_ns = min(now, entry.seen_ns + absence)
+        for _, form in self._forms:
+            if form.seen_ns is not None:
+                form.seen_ns = min(now, form.seen_ns + absence)
 
     def overdue(self, now: int) -> tuple[float, str]:
-        """Age of the most overdue message over its timeout at `now` [ns], and a text about it."""
+        """Age of the most overdue message over its timeout at `now` [ns], and a text about it.
+
+        A form of a multiplexed message counts like a message, while others of its forms come.
+        """
         worst, text = 0.0, ""
         for entry in self._entries:
             if entry.seen_ns is None:
@@ -383,4 +416,26 @@ class Receiver:
         if worst >= 1.0:
             age = 1e-6 * worst * slowest.timeout_ns
             text = f"no new frame of {slowest.message.name} for {age:.0f} ms"
+        if self._forms:
+            if now >= self._look_at_ns:
+                self._look_at_forms(now)
+            if self._missed > worst:
+                return self._missed, self._missed_text
         return worst, text
+
+    def _look_at_forms(self, now: int) -> None:
+        """Which form is missed most, as `overdue` says it of messages."""
+        worst = 0.0
+        for entry, form in self._forms:
+            newest = self._state_ns if form.output is None else self.t_valid_ns[form.output]
+            ratio = form.look(newest, entry.seen_ns or 0)
+            if ratio > worst:
+                worst, missed = ratio, form
+        self._missed, self._missed_text = worst, ""
+        self._look_at_ns = now + LOOK_EVERY_NS
+        if worst >= 1.0:
+            self._look_at_ns = now  # nobody is called late for longer than it is
+            self._missed_text = f"{missed.name} has never been received"
+            if worst < math.inf:
+                age = 1e-6 * worst * missed.timeout_ns
+                self._missed_text = f"no new frame of {missed.name} for {age:.0f} ms"
