@@ -100,6 +100,11 @@ def find_signal(database: Database, ref: str, label: str) -> SignalRef:
             f"{label} = {ref!r}: the database has no message {message_name!r}"
             f"{nearest(message_name, messages)}"
         )
+    if message.is_container:
+        raise ConfigError(
+            f"{label} = {ref!r}: message {message_name} contains others, which are not taken out "
+            "of it; choose a signal of a message with a frame of its own"
+        )
     signals = {signal.name: signal for signal in message.signals}
     if signal_name not in signals:
         raise ConfigError(

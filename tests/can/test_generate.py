@@ -16,6 +16,7 @@ from hilrt.can.generate import CHOOSE, choices, generate
 from hilrt.check import check_file
 from hilrt.cli_can import can_app
 from hilrt.errors import ConfigError
+from hilrt_adapters.can import find_signal
 
 ROOT = Path(__file__).parents[2]
 DATABASE = ROOT / "bench_configs" / "engine_bench.dbc"
@@ -217,6 +218,8 @@ def test_container_is_named_with_what_it_contains(
     text = generate(tmp_path / "rig.arxml", None, BUS, tmp_path)
     assert "# Box (0x300): it contains other messages, which are not taken out of it: " in text
     assert "Inner, Other\n" in text
+    with pytest.raises(ConfigError, match="Box contains others, which are not taken out of it"):
+        find_signal(whole, "Box.Torque", "outputs.torque")
 
 
 def test_messages_that_cannot_be_told_apart(tmp_path: Path) -> None:
