@@ -181,6 +181,12 @@ class Master:
         The run ends at the first communication point at or after its duration. `PeerLost` and
         whatever else goes wrong is raised to the caller, who brings the benches to safety.
         """
+        try:
+            return await self._run(duration_ns, epoch_ns)
+        finally:  # what is watched ends with the numbers that the summary has
+            self.publisher.update(self, self.exchange.given, at_once=True)
+
+    async def _run(self, duration_ns: int, epoch_ns: int) -> End:
         grid = Grid(epoch_ns, self.step_ns, self.pace)
         tick, t_ns, elapsed_ns = 0, 0, 0
         while True:

@@ -381,6 +381,10 @@ class Monitor:
         ]
 
 
+#: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
+MISSED_SHARE = 0.2
+
+
 class Verdict(NamedTuple):
     """``good``, ``degraded`` or ``unreliable``, and why."""
 
@@ -388,7 +392,9 @@ class Verdict(NamedTuple):
     reasons: list[str]
 
 
-def verdict(monitor: Monitor, time_s: float, fault: str | None) -> Verdict:
+def verdict(
+    monitor: Monitor, time_s: float, fault: str | None, missed: int = 0, steps: int = 0
+) -> Verdict:
     """How far the session's results can be trusted, from the time spent under each cause.
 
     Parameters
@@ -399,6 +405,8 @@ def verdict(monitor: Monitor, time_s: float, fault: str | None) -> Verdict:
         Session time, s.
     fault : str or None
         Why the session ended early, if it did by a fault.
+    missed, steps : int
+        Ticks missed, in real time, and steps made.
     """
     word, reasons = "good", []
     if fault:
@@ -413,4 +421,7 @@ def verdict(monitor: Monitor, time_s: float, fault: str | None) -> Verdict:
             word = "unreliable"
         elif word == "good":
             word = "degraded"
+    if missed > MISSED_SHARE * max(steps, 1):
+        word = "unreliable"
+        reasons.append(f"deadline_missed: {missed} ticks in {steps} steps, with the skipped")
     return Verdict(word, reasons)

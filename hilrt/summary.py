@@ -11,12 +11,10 @@ from hilrt.exchange import Exchange
 from hilrt.host import host_report
 from hilrt.master import Progress
 from hilrt.plan import Plan
-from hilrt.reliability import Verdict, verdict
+from hilrt.reliability import verdict
 from hilrt.step_state import StepState
 
 FORMAT = "hilrt-summary-1"
-#: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
-MISSED_SHARE = 0.2
 
 
 def build_summary(
@@ -54,9 +52,8 @@ def build_summary(
         Ticks that the recorder could not take.
     """
     time_s = progress.t_ns * 1e-9
-    judgement = verdict(state.monitor, time_s, fault)
-    if real_time and progress.missed > MISSED_SHARE * max(progress.steps, 1):
-        judgement = _missed(judgement, progress)
+    missed = progress.missed if real_time else 0
+    judgement = verdict(state.monitor, time_s, fault, missed, progress.steps)
     host = host_report()
     return {
         "format": FORMAT,
@@ -146,11 +143,6 @@ def _order(state: StepState) -> dict[str, float]:
         return {"min": 0, "mean": 0.0, "max": 0}
     mean = sum(order * count for order, count in enumerate(counts)) / sum(counts)
     return {"min": used[0], "mean": mean, "max": used[-1]}
-
-
-def _missed(judgement: Verdict, progress: Progress) -> Verdict:
-    reason = f"deadline_missed: {progress.missed} ticks in {progress.steps} steps, with the skipped"
-    return Verdict("unreliable", [*judgement.reasons, reason])
 
 
 def _ports(plan: Plan, state: StepState, time_s: float) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from hilrt.adjust import present_number
 from hilrt.clock import monotonic_ns
 from hilrt.monitor.telemetry import (
@@ -50,6 +52,7 @@ class StatusPublisher:
         self._next_ns = 0
         self._looked_ns = self._looked_steps = 0
         self._announced: Status | None = None
+        self._newest: Status | None = None
         self._lateness = Recent()
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
 
@@ -60,13 +63,11 @@ class StatusPublisher:
     def announce(self, state: str, message: str = "") -> None:
         """Publish a change of the session's state at once."""
         self.state = state
-        self._announced = Status(
-            session=self.session,
-            run=self.run,
-            state=state,
-            duration=self.duration,
-            message=message,
-            events=list(self._events),
+        known = self._newest or Status(
+            session=self.session, state=state, run=self.run, duration=self.duration
+        )
+        self._announced = msgspec.structs.replace(
+            known, state=state, message=message, events=list(self._events)
         )
         if self.telemetry is not None:
             self.telemetry.publish(self._announced)
@@ -83,15 +84,16 @@ class StatusPublisher:
         if self.telemetry is not None and self._announced is not None:
             self.telemetry.publish(self._announced)
 
-    def update(self, master: Master, given: StepInput) -> None:
-        """Publish if it is time."""
+    def update(self, master: Master, given: StepInput, at_once: bool = False) -> None:
+        """Publish if it is time, or `at_once`."""
         if self.telemetry is None:
             return
         now = monotonic_ns()
-        if now < self._next_ns:
+        if now < self._next_ns and not at_once:
             return
         self._next_ns = now + PERIOD_NS
-        self.telemetry.publish(self._look(master, given, self._rate(master.progress.steps, now)))
+        self._newest = self._look(master, given, self._rate(master.progress.steps, now))
+        self.telemetry.publish(self._newest)
 
     def _cause(self) -> str:
         """Why the session is degraded; what else was announced is soon past."""
@@ -109,9 +111,10 @@ class StatusPublisher:
         state, progress, exchange = master.state, master.progress, master.exchange
         outputs = master.plan.network.outputs
         energy, tables = state.energy, master.plan.network.bonds.tables
-        lateness = None
+        lateness, missed = None, 0
         if master.clock is not None:
             lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
+            missed = progress.missed
         return Status(
             session=self.session,
             run=self.run,
@@ -119,7 +122,7 @@ class StatusPublisher:
             t=given.t,
             duration=self.duration,
             tick=given.tick,
-            missed=progress.missed,
+            missed=missed,
             rate_hz=rate_hz,
             lateness_us=None if lateness is None else Percentiles(*lateness),
             values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
@@ -143,7 +146,7 @@ class StatusPublisher:
                 )
                 for s, link in enumerate(exchange.links)
             },
-            verdict=verdict(state.monitor, given.t, None).word,
+            verdict=verdict(state.monitor, given.t, None, missed, progress.steps).word,
             message=self._cause(),
             shadow=master.plan.shadow or not given.apply,
             events=list(self._events),

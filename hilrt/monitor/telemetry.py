@@ -54,8 +54,8 @@ class Status(msgspec.Struct, kw_only=True):
     """One look at a session. Times `t` and `duration` are session time, s.
 
     `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
-    `shadow`: corrections are computed and not applied. Without `values` it announces a change of
-    state: watchers keep showing the rest as it was. `run` tells this run of the session from every
+    `shadow`: corrections are computed and not applied. Without `values` it announces a state before
+    the first tick. `run` tells this run of the session from every
     other. `events` are the newest of the session's own, as text. `adjustable`: what operators may
     change, as it is now.
     """

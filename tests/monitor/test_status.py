@@ -11,6 +11,7 @@ from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import NullFeed
+from hilrt.reliability import verdict
 from hilrt.signals import build_topics
 from hilrt.solver import Port
 from tests.stepping import MemoryLink, Recorded, Stepping
@@ -41,10 +42,21 @@ def master(monkeypatch):
     return Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=MS // 5)
 
 
+def slow(master, cut):
+    """Every step takes 3.5 ms."""
+
+    def slow_cut(tick, t_ns, elapsed_ns):
+        master.clock.advance(7 * MS // 2)
+        return cut(tick, t_ns, elapsed_ns)
+
+    return slow_cut
+
+
 async def test_status_comes_every_period_with_the_rate_between(master):
     await master.run(1000 * MS, EPOCH)
-    told = master.publisher.telemetry.statuses
+    *told, last = master.publisher.telemetry.statuses
     assert np.diff([one.t for one in told]) == pytest.approx(PERIOD_NS * 1e-9)
+    assert last.t == 1.0
     assert told[0].rate_hz == 0.0  # nothing to compare with
     assert [one.rate_hz for one in told[1:]] == pytest.approx(5 * [1000.0])
 
@@ -55,6 +67,23 @@ async def test_messages_that_a_link_missed_are_told(master):
     await master.run(1 * MS, EPOCH)
     peer = master.publisher.telemetry.statuses[-1].peers["a"]
     assert (peer.lost, peer.dropped) == (3, 2)
+
+
+async def test_what_is_watched_ends_with_the_last_numbers(master):
+    """Also where the newest message alone is kept: announcements tell them again."""
+    master.exchange.cut = slow(master, master.exchange.cut)
+    await master.run(90 * MS, EPOCH)
+    master.publisher.announce("STOPPED", "finished")
+    last = master.publisher.telemetry.statuses[-1]
+    assert (last.state, last.message) == ("STOPPED", "finished")
+    assert (last.t, last.missed) == (master.progress.t_ns * 1e-9, master.progress.missed)
+    assert last.missed > 0
+    assert last.values
+    assert (
+        last.verdict
+        == verdict(master.state.monitor, last.t, None, last.missed, master.progress.steps).word
+        == "unreliable"
+    )  # for the missed ticks alone
 
 
 async def test_adjustable_numbers_are_told_as_they_are(master):
@@ -70,13 +99,7 @@ async def test_adjustable_numbers_are_told_as_they_are(master):
 
 async def test_rate_counts_the_steps_that_were_made(master):
     """Not the ticks: those that were skipped have passed, too."""
-    cut = master.exchange.cut
-
-    def slow_cut(tick, t_ns, elapsed_ns):
-        master.clock.advance(7 * MS // 2)
-        return cut(tick, t_ns, elapsed_ns)
-
-    master.exchange.cut = slow_cut
+    master.exchange.cut = slow(master, master.exchange.cut)
     await master.run(1000 * MS, EPOCH)
     told = master.publisher.telemetry.statuses
     assert told[-1].missed > 500
