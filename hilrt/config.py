@@ -5,6 +5,7 @@ Adapters add theirs by subclassing `SubsystemOptions`; `hilrt.session_file` read
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 MAX_ORDER = 5
 MAX_STEP_S = 100.0
 
-Positive = Annotated[float, msgspec.Meta(gt=0.0)]
-NonNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+#: An infinite timeout or limit would be a protection that never acts.
+FINITE = msgspec.Meta(le=sys.float_info.max)
+Positive = Annotated[float, msgspec.Meta(gt=0.0), FINITE]
+NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
 Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
 
 

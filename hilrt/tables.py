@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -170,6 +171,8 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
         numbers = "" if get_origin(hint) is Literal else " (or a number)"
         return f"is not a choice{nearest(value, choices)}{numbers}"
     text = text.replace(" - at `$", " at `value")
+    if f"<= {sys.float_info.max!r}" in text:
+        return "is not finite; give a number"
     if "matching regex" in text:
         return "has characters that it may not have; use letters, digits, '_', '-' and '.'"
     return f"{text[0].lower()}{text[1:]}; correct the value"

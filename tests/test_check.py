@@ -345,7 +345,6 @@ def test_multi_rate_needs_a_fixed_step(found):
         ("step = 0.001", f"step = {1 / 3}", "is not a whole number of nanoseconds; take 0.333333"),
         ("step = 0.001", "step = 1e-10", "[master] step = 1e-10: is below a nanosecond"),
         ("duration = 10.0", "duration = 0.0001", "duration = 0.0001: is shorter than one step"),
-        ("duration = 10.0", "duration = inf", "[session] duration = inf: is not finite"),
         (
             "step = 0.001",
             "step = 0.001\nstep_control = { minimum = 1, maximum = 0.1 }",
@@ -356,6 +355,40 @@ def test_multi_rate_needs_a_fixed_step(found):
 def test_times(found, old, new, expected):
     (line,) = found((old, new))
     assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("session.duration", "[session] duration"),
+        ("session.pace", "[session] pace"),
+        ("master.arm_timeout", "[master] arm_timeout"),
+        ("master.connect_timeout", "[master] connect_timeout"),
+        ("master.pacing.spin", "[master.pacing] spin"),
+        ("subsystems.engine.inputs.speed.max_rate", "[subsystems.engine.inputs.speed] max_rate"),
+        ("alarms.0.delay", "[alarms.0] delay"),
+        ("alarms.0.max_rate", "[alarms.0] max_rate"),
+        ("stop.0.timeout", "[stop.0] timeout"),
+        ("match.0.tolerance", "[match.0] tolerance"),
+    ],
+)
+def test_infinity_does_not_switch_a_protection_off(tmp_path, key, place):
+    path = tmp_path / "session.toml"
+    more = """
+[[alarms]]
+signal = "engine.torque"
+max = 200.0
+[[stop]]
+ramp = { "engine.speed" = 0.0 }
+[[match]]
+signal = "engine.torque"
+to = 0.0
+tolerance = 1.0
+"""
+    path.write_text(SESSION + more, encoding="utf-8")
+    assert [str(p) for p in check_file(path) if p.level == "error"] == []
+    (line, *_) = [str(p) for p in check_file(path, [f"{key}=inf"]) if p.level == "error"]
+    assert line == f"{place} = inf: is not finite; give a number"
 
 
 @pytest.mark.parametrize("step", ["0.001", "0.1", "0.0003", "0.005", "0.07", "1e-6", "2.5"])

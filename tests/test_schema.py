@@ -42,6 +42,8 @@ model = "m:C"
     [
         BASE.replace("step = 0.001", "step = -1.0"),
         BASE.replace("step = 0.001", "stop = 0.001"),
+        BASE.replace("duration = 1.0", "duration = inf"),
+        BASE.replace("step = 0.001", "step = 0.001\narm_timeout = inf"),
         BASE.replace('model = "m:C"', 'modell = "m:C"'),
         BASE.replace('model = "m:C"', ""),
         BASE.replace('adapter = "inprocess"', ""),

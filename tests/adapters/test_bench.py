@@ -200,6 +200,25 @@ def test_problems_name_the_place_and_the_remedy(
     assert all(p.startswith("[subsystems.engine") for p in caught.value.problems)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "master_timeout",
+        "idle_timeout",
+        "bench_timeout",
+        "actuation_delay",
+        "enable.timeout",
+        "safe_profile.step_timeout",
+        "inputs.pedal.max_rate",
+        "inputs.pedal.max_jerk",
+    ],
+)
+def test_infinity_does_not_switch_a_protection_off(tmp_path: Path, key: str) -> None:
+    last = key.rpartition(".")[2]
+    with pytest.raises(ConfigError, match=rf"{last} = inf: is not finite; give a number"):
+        read(tmp_path, {key: math.inf})
+
+
 def test_a_multiplexer_beyond_its_message_is_named_for_all_that_depend_on_it(
     tmp_path: Path,
 ) -> None:
