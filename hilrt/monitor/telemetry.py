@@ -55,9 +55,8 @@ class Status(msgspec.Struct, kw_only=True):
 
     `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
     `shadow`: corrections are computed and not applied. Without `values` it announces a state before
-    the first tick. `run` tells this run of the session from every
-    other. `events` are the newest of the session's own, as text. `adjustable`: what operators may
-    change, as it is now.
+    the first tick. `run` tells this run of the session from every other. `events` are the newest of
+    the session's own, as text. `adjustable`: what operators may change, as it is now.
     """
 
     session: str
