@@ -66,15 +66,25 @@ class Procedure:
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:
         """Bring the inputs of benches (all, or those numbers) to `u`, shape (nu,), one by one."""
         for s in self.benches if only is None else only:
-            link = self.links[s]
-            try:
-                async with asyncio.timeout(self.timeout):
-                    await link.arm(u[self.network.inputs.slices[s]])
-            except TimeoutError:
-                raise PeerLost(
-                    link.name,
-                    f"could not be armed within {self.timeout:g} s (master.arm_timeout)",
-                ) from None
+            await self._arm(self.links[s], u[self.network.inputs.slices[s]])
+
+    async def _arm(self, link: Link, u: Floats) -> None:
+        """Bring the inputs of one bench to `u`; alarms and the other benches count meanwhile."""
+        arming = asyncio.ensure_future(link.arm(u))
+        try:
+            async with asyncio.timeout(self.timeout):
+                while not arming.done():
+                    self.measure()
+                    await asyncio.wait([arming], timeout=LOOK_S)
+                arming.result()  # raises what went wrong
+        except TimeoutError:
+            raise PeerLost(
+                link.name, f"could not be armed within {self.timeout:g} s (master.arm_timeout)"
+            ) from None
+        finally:
+            arming.cancel()
+            await asyncio.gather(arming, return_exceptions=True)
+        self.measure()
 
     async def run(self, steps: Sequence[Step], u: Floats, kind: str) -> None:
         """Run a sequence from the set-points `u`, shape (nu,); `kind` is "start" or "stop"."""

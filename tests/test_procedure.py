@@ -1,5 +1,7 @@
 """Sequences and matching, with benches in memory."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -103,7 +105,7 @@ async def test_matching_converts_units_and_holds(made):
 
 
 async def test_sides_that_do_not_meet_end_the_session(made):
-    bench = Bench()
+    bench = Bench(follow=1.0)
     procedure, _ = made(bench)
     await procedure.move(np.array([0.0, 50.0, 0.0]))
     with pytest.raises(SessionFault, match=r"match: bench.speed is 50, .* from 99 to 101"):
@@ -116,6 +118,51 @@ async def test_alarms_act_while_waiting(made):
     steps = [Step(ramp={"bench.demand": 50.0}, wait="bench.speed", min=49.0)]
     with pytest.raises(SessionFault, match=r"bench\.speed above 40"):
         await procedure.run(steps, procedure.network.u_start, "start")
+
+
+class Slow(Bench):
+    """A long ramp: it has arrived when the test says so."""
+
+    def __init__(self, **values):
+        super().__init__(**values)
+        self.arrived = asyncio.Event()
+        self.cancelled = False
+
+    async def arm(self, u):
+        await super().arm(u)
+        try:
+            await self.arrived.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+async def test_alarms_act_while_a_bench_ramps(made):
+    bench = Slow()
+    procedure, _ = made(bench, Alarm(signal="bench.speed", max=40.0, action="safe"))
+    async with asyncio.timeout(30.0):
+        with pytest.raises(SessionFault, match=r"bench\.speed above 40"):
+            await procedure.run(
+                [Step(ramp={"bench.demand": 50.0})], procedure.network.u_start, "start"
+            )
+    assert bench.cancelled  # nothing goes on in the background
+
+
+async def test_a_bench_that_is_lost_while_it_ramps_is_named_with_its_reason(made):
+    bench = Slow()
+    bench.lost = "enable withdrawn"
+    procedure, _ = made(bench)
+    with pytest.raises(PeerLost, match="enable withdrawn"):
+        await procedure.move(procedure.network.u_start)
+
+
+async def test_a_ramp_that_does_not_end_names_the_bench_and_the_limit(made):
+    bench = Slow()
+    procedure, _ = made(bench)
+    procedure.timeout = 0.02
+    with pytest.raises(PeerLost, match=r"could not be armed within 0\.02 s"):
+        await procedure.move(procedure.network.u_start)
+    assert bench.cancelled
 
 
 async def test_a_bench_that_is_lost_ends_the_wait(made):
