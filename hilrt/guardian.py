@@ -41,6 +41,9 @@ SETTLE_TIMEOUT_NS = 5 * NS
 SILENCE_FACTOR = 5.0
 #: A limitation is reported again after it has been absent for this long.
 REPORT_AGAIN_NS = NS
+#: Absences of this process are nobody's silence until they amount to that much since the last news;
+#: beyond that it cannot tell a master that is gone from one that it does not hear.
+EXCUSED_NS = NS
 
 
 class State(enum.Enum):
@@ -157,6 +160,29 @@ class Notice(NamedTuple):
 
 
 @dataclass
+class _News:
+    """When something was last heard, and how much absence of this process is counted on top, ns."""
+
+    at: int = 0
+    excused: int = 0
+
+    def heard(self, now: int) -> None:
+        self.at, self.excused = now, 0
+
+    def excuse(self, now: int, absence: int) -> None:
+        """Count an absence in full, however long, unless those before have used up the limit."""
+        if self.excused < EXCUSED_NS:
+            self.at = min(now, self.at + absence)
+            self.excused += absence
+
+    def besides(self) -> str:
+        """For texts: what the silence has on top."""
+        if not self.excused:
+            return ""
+        return f", besides {self.excused / 1e6:.0f} ms in which the gateway was not let run"
+
+
+@dataclass
 class Guardian:
     """The state machine. Call `step` often; it says what to send.
 
@@ -205,8 +231,8 @@ class Guardian:
         self._since = 0  # entry into the state, or into the safe profile's step
         self._sent_at = 0
         self._next_send = 0
-        self._master_seen = 0
-        self._advanced_at = 0  # the tick
+        self._master = _News()
+        self._advance = _News()  # of the tick
         self._settled_since: int | None = None
         self._arrived_at: int | None = None  # the demands, while ramping
         self._step = 0  # of the safe profile
@@ -219,7 +245,7 @@ class Guardian:
 
     def master_seen(self, now: int) -> None:
         """Note that the master sent something at `now` [ns]."""
-        self._master_seen = now
+        self._master.heard(now)
 
     def arm(self, now: int, u0: Values, bench: BenchView) -> None:
         """Enable the bench and bring its inputs to `u0` from `now` [ns] on."""
@@ -255,7 +281,8 @@ class Guardian:
         if self.state is State.ARMED:
             self._enter(State.ACTIVE, now)
         self.tick = tick
-        self._advanced_at = self._next_send = now
+        self._next_send = now
+        self._advance.heard(now)
         self._target = self.limits.clip(u)
         if rates is not None and all(map(math.isfinite, rates)):
             self._target_rate = list(rates)
@@ -284,9 +311,12 @@ class Guardian:
         self._enter(State.SECURING, now)
 
     def excuse(self, now: int, absence: int) -> None:
-        """Count the `absence` [ns] of this process until `now` [ns] as nobody's silence."""
-        self._advanced_at = min(now, self._advanced_at + absence)
-        self._master_seen = min(now, self._master_seen + absence)
+        """Count the `absence` [ns] of this process until `now` [ns] as nobody's silence.
+
+        A process that is hardly ever let run would excuse a dead master for ever: see `EXCUSED_NS`.
+        """
+        self._advance.excuse(now, absence)
+        self._master.excuse(now, absence)
         if self.state in DRIVING:
             text = f"the gateway was not let run for {absence / 1e6:.0f} ms: nothing was sent"
             self._event("warning", "gateway_absent", text)
@@ -330,7 +360,7 @@ class Guardian:
         if not sending:
             self._sent_at = self._next_send = now
         if state is State.ACTIVE:
-            self._advanced_at = now
+            self._advance.heard(now)
         else:
             self._target_rate = [0.0] * len(self.sent)
 
@@ -340,16 +370,16 @@ class Guardian:
     def _watch(self, now: int, bench: BenchView) -> None:
         """Leave the driving states when the master or the bench gives reason to."""
         settings = self.settings
-        silent = (now - self._advanced_at) / NS
-        idle = (now - self._master_seen) / NS
+        silent = (now - self._advance.at) / NS
+        idle = (now - self._master.at) / NS
         if bench.overdue >= SILENCE_FACTOR:
             self.secure(now, "bench_silent", f"the bench is silent: {bench.text}")
         elif self.state is State.ACTIVE and silent > settings.master_timeout:
             text = f"the master's tick {self.tick} has not advanced for {1e3 * silent:.0f} ms"
-            self.secure(now, "master_silent", text)
+            self.secure(now, "master_silent", text + self._advance.besides())
         elif self.state is not State.ACTIVE and idle > settings.idle_timeout:
             text = f"nothing heard from the master for {1e3 * idle:.0f} ms"
-            self.secure(now, "master_silent", text)
+            self.secure(now, "master_silent", text + self._master.besides())
         elif self.state is State.ENABLING:
             if not bench.enabled and now - self._since > settings.enable_timeout * NS:
                 text = (

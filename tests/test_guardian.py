@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hilrt.guardian import (
     CYCLE_NS,
+    EXCUSED_NS,
     NS,
     SILENCE_FACTOR,
     WITHDRAW_SENDS,
@@ -304,6 +305,43 @@ def test_a_gateway_that_was_held_up_makes_no_step() -> None:
     rig.guardian.demand(rig.now, 100, [600.0, 90.0])
     rig.step()
     assert rig.sent[-1][1] == pytest.approx([100.0 + 800.0 * 0.02, 20.0 + 500.0 * 0.02])
+
+
+@pytest.mark.parametrize("state", [State.ACTIVE, State.ARMED])
+def test_a_dead_master_is_noticed_although_the_gateway_is_hardly_ever_let_run(state: State) -> None:
+    """Every pass comes 40 ms after the one before: none of them can tell who was silent."""
+    rig = Rig(idle_timeout=1.0)
+    rig.arm([100.0, 20.0])
+    rig.run(1.0)
+    if state is State.ACTIVE:
+        rig.drive(10, [100.0, 20.0])
+    began, timeout = rig.now, 0.05 if state is State.ACTIVE else 1.0
+    while rig.guardian.state is state:
+        assert rig.now - began < 60 * NS
+        rig.now += 40 * MS
+        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.step()
+    assert EXCUSED_NS < rig.now - began <= EXCUSED_NS + timeout * NS + 40 * MS
+    assert rig.guardian.state is State.SECURING
+    assert "besides 1000 ms in which the gateway was not let run" in rig.guardian.reason
+
+
+def test_news_of_the_master_renew_what_is_excused() -> None:
+    """Of the tick: a master that sends but does not step is not alive."""
+    rig = Rig().active()
+    for tick in range(10, 110):
+        rig.now += 40 * MS
+        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.step()
+        rig.guardian.demand(rig.now, tick, [100.0, 20.0])
+    assert rig.guardian.state is State.ACTIVE
+    while rig.guardian.state is State.ACTIVE and rig.now < 1010 * NS:
+        rig.now += 40 * MS
+        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.guardian.master_seen(rig.now)
+        rig.guardian.demand(rig.now, 109, [100.0, 20.0])
+        rig.step()
+    assert "the master's tick 109 has not advanced" in rig.guardian.reason
 
 
 Action = tuple[str, int, float, float]
