@@ -59,7 +59,7 @@ def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, .
             source = component.source
             if source in copies:
                 continue
-            target = folder / Path(source).name
+            target = folder / _free_name(Path(source), {fmu.path.name for fmu in copies.values()})
             try:
                 data = archive.read(source)
             except KeyError:
@@ -70,6 +70,16 @@ def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, .
             target.write_bytes(data)
             copies[source] = read_fmu(target)
     return {key: copies[c.source] for key, c in structure.components.items()}
+
+
+def _free_name(source: Path, taken: set[str]) -> str:
+    """Name of a copy; folders of an archive may each hold an FMU of the same name."""
+    lower = {name.lower() for name in taken}  # some file systems do not tell cases apart
+    name, n = source.name, 1
+    while name.lower() in lower:
+        n += 1
+        name = f"{source.stem}_{n}{source.suffix}"
+    return name
 
 
 class _Writer:

@@ -120,6 +120,37 @@ def test_a_nested_system_becomes_a_session(tmp_path):
     assert "left.v2" in str(errors[0])
 
 
+def simple(components, connections="", more=""):
+    """An SSP's text of components side by side."""
+    return (
+        f'{HEAD}<ssd:System name="root"><ssd:Elements>{components}</ssd:Elements>'
+        f"<ssd:Connections>{connections}</ssd:Connections></ssd:System>{more}"
+        "</ssd:SystemStructureDescription>"
+    )
+
+
+def imported(folder, text, fmus, **how):
+    """The session file's content and the notes, for an archive with these FMUs."""
+    path, out = archive(folder, text, fmu=False), folder / "session.toml"
+    with zipfile.ZipFile(path, "a") as packed:
+        for name, file in fmus.items():
+            packed.write(file, f"resources/{name}")
+    notes = import_ssp(path, out, **how)
+    return tomllib.loads(out.read_text()), notes
+
+
+@needs_compiler
+def test_fmus_of_one_file_name_are_kept_apart(tmp_path):
+    names = ["a/mass.fmu", "b/mass.fmu", "c/MASS.fmu"]
+    files = {name: mass(major) for name, major in zip(names, (2, 3, 2), strict=True)}
+    text = simple("".join(component(name[0], name) for name in names) + component("d", names[0]))
+    session, _ = imported(tmp_path, text, files)
+    copies = {name: tmp_path / table["fmu"] for name, table in session["subsystems"].items()}
+    assert copies["d"] == copies["a"]
+    for name, file in files.items():
+        assert copies[name[0]].read_bytes() == file.read_bytes()
+
+
 @needs_compiler
 def test_hosted_components_get_a_process_each(tmp_path):
     out = tmp_path / "session.toml"
