@@ -59,8 +59,10 @@ def select(
         With every unknown name, and the nearest known one.
     """
     problems: list[str] = []
-    start = {key: _value(fmu, key, value, problems) for key, value in params.items()}
+    start = _start_values(fmu, params, problems)
     sizes = _sizes(fmu, start)
+    if not problems:  # or the sizes may not be those that were meant
+        problems += _wrong_lengths(start, sizes)
     able = _portable(fmu, events)
     ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
     outs = _outputs(fmu, able, outputs, problems)
@@ -87,6 +89,19 @@ def size_of(variable: Any, start: Mapping[str, Any]) -> int:
 
 def _sizes(fmu: Fmu, start: Mapping[str, Any]) -> dict[str, int]:
     return {name: size_of(variable, start) for name, variable in fmu.variables.items()}
+
+
+def _wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
+    """Values of arrays that are not one for each element: the FMU would read past the last one."""
+    problems = []
+    for key, value in start.items():
+        given = len(value) if isinstance(value, list) else 1
+        if given != sizes[key]:
+            problems.append(
+                f"params.{key} = {value!r}: has {given} of its {sizes[key]} elements; give a list "
+                f"of {sizes[key]}, rows one after the other"
+            )
+    return problems
 
 
 def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
@@ -225,27 +240,40 @@ def _readable(unit: str) -> bool:
     return True
 
 
+def _start_values(fmu: Fmu, params: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """The values in the variables' types, without those that are problems."""
+    start = {}
+    for key, value in params.items():
+        known = len(problems)
+        typed = _value(fmu, key, value, problems)
+        if len(problems) == known:
+            start[key] = typed
+    return start
+
+
 def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
-    """A parameter's value in the variable's type."""
+    """A parameter's value in the variable's type; None where it is a problem."""
     variable = fmu.variables.get(key)
     where = f"params.{key} = {value!r}"
     if variable is None:
         known = [name for name, v in fmu.variables.items() if _settable(v)]
         problems.append(f"{where}: {fmu.path.name} has no such parameter{nearest(key, known)}")
-        return value
+        return None
     if not _settable(variable):
         problems.append(
             f"{where}: is a {variable.variability} {variable.causality} of {fmu.path.name}, which "
             "cannot be set; set a parameter, an input or a start value"
         )
-        return value
+        return None
     try:
         if isinstance(value, (list, tuple)):
+            if not variable.dimensions:
+                raise ValueError("it is no array; give one value")
             return [_scalar(variable, item) for item in value]
         return _scalar(variable, value)
     except (TypeError, ValueError) as error:
         problems.append(f"{where}: does not fit its type {variable.type}: {error}")
-        return value
+        return None
 
 
 def _settable(variable: Any) -> bool:
