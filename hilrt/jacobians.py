@@ -20,7 +20,7 @@ from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.network import Network
-from hilrt.probe import PERTURBATION
+from hilrt.probe import INSTANT_S, PERTURBATION
 from hilrt.solver import Floats
 
 #: A step this much shorter than the session's leaves only the direct feedthrough.
@@ -69,11 +69,14 @@ async def _feedthrough_of(
     if options is not None and options.D is not None:
         return _matrix(options.D, shape, f"{where} D")
     source = "probe" if options is None or options.source != "solver" else "solver"
-    gamma = await link.jacobian(source, 0.0, INSTANT * tables.master.step, 0, u0)
+    # Below what solvers know for an instant, however long the session's step is.
+    instant = min(INSTANT * tables.master.step, 0.1 * INSTANT_S)
+    gamma = await link.jacobian(source, 0.0, instant, 0, u0)
     if gamma is None:
         raise ConfigError(
             f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
-            "can restore its state for a probe; give D here"
+            "can be probed: it cannot restore its state, or takes steps of one length only; give D "
+            "here"
         )
     D: Floats = gamma[0]
     return D

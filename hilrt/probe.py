@@ -16,12 +16,15 @@ from hilrt.solver import Floats, Solver
 #: Size of the perturbation relative to the input, or absolute for inputs below 1.
 PERTURBATION = 1e-4
 
+#: A step [s] that leaves nothing but the direct feedthrough of any mechanical or thermal system.
+INSTANT_S = 1e-7
+
 Advance = Callable[[float, float, Floats], Floats]
 
 
 def probe_jacobian(
     solver: Solver, advance: Advance, t: float, h: float, u: Floats, order: int
-) -> Floats:
+) -> Floats | None:
     """Γ_0 … Γ_order about the solver's present state.
 
     Parameters
@@ -39,9 +42,12 @@ def probe_jacobian(
 
     Returns
     -------
-    ndarray, shape (order + 1, n_outputs, n_inputs)
-        Central differences: exact for a linear solver but for rounding.
+    ndarray, shape (order + 1, n_outputs, n_inputs), or None
+        Central differences: exact for a linear solver but for rounding. None where the step is an
+        instant, which a solver of constant steps cannot take.
     """
+    if h < INSTANT_S and not solver.any_step:
+        return None
     columns = []
     for m in range(order + 1):
         for i, value in enumerate(u):

@@ -53,7 +53,8 @@ class SavedState:
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
-        self.beside: Any = None
+        self.beside: Any = None  #: of the instance
+        self.of_solver: Any = None
 
     def __del__(self) -> None:
         self.instance.free_state(self.handle)

@@ -15,13 +15,10 @@ from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
 from hilrt.fmu.ports import select, size_of
-from hilrt.probe import probe_jacobian
+from hilrt.probe import INSTANT_S, probe_jacobian
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")
-
-#: A step [s] that leaves nothing but the direct feedthrough of any mechanical or thermal system.
-INSTANT_S = 1e-7
 
 _NONE: Floats = np.empty(0)
 
@@ -260,12 +257,15 @@ class FmuSolver(Solver):
         return bool(self.fmu.co.canGetAndSetFMUstate)
 
     def save_state(self) -> SavedState:
-        """A copy of the FMU's state."""
-        return self._ready().save()
+        """A copy of the FMU's state, with what is kept of its steps here."""
+        saved = self._ready().save()
+        saved.of_solver = self._length, self._time, self._last
+        return saved
 
     def restore_state(self, state: SavedState) -> None:
         """Go back to a saved state."""
         self._ready().restore(state)
+        self._length, self._time, self._last = state.of_solver
 
     def jacobian(self, h: float, order: int) -> Floats | None:
         """Interface Jacobians from directional derivatives, else from a probe; else None.
@@ -289,9 +289,7 @@ class FmuSolver(Solver):
             return self.advance(t, h, InputPolynomial(t, c)).y
 
         time, u = self._time, self._last(self._time)
-        gamma = probe_jacobian(self, step, time, h, u, order)
-        self._time, self._last = time, lambda _t: u
-        return gamma
+        return probe_jacobian(self, step, time, h, u, order)
 
     def _needs_feedthrough(self) -> bool:
         """Whether the outputs can be brought to the inputs of the step's end by derivatives."""

@@ -250,6 +250,64 @@ def test_constant_steps_are_kept():
     solver.stop("done")
 
 
+CONSTANT = {"canHandleVariableCommunicationStepSize": "false", "canGetAndSetFMUstate": "true"}
+
+
+@needs_compiler
+def test_a_probe_of_constant_steps_leaves_no_trace():
+    solver = made(2, **CONSTANT)
+    hosted = HostedSolver(solver)
+    hosted.initialize(0.0, np.zeros(2))
+    assert hosted.jacobian("probe", 0.0, 1e-9, 0, np.zeros(2)) is None  # not even a step of it
+    assert "save" not in trace(solver)
+    assert hosted.jacobian("probe", 0.0, 1e-3, 0, np.zeros(2)) is not None
+    trace(solver)
+    hosted.advance(0.0, 2e-3, np.zeros((1, 2)))
+    assert [call for call in trace(solver) if call.startswith("step")] == ["step(0,0.002,0)"]
+    hosted.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("step", [1e-3, 0.5])
+def test_the_feedthrough_of_constant_steps_is_to_be_given(step, tmp_path):
+    file = tmp_path / "session.toml"
+    file.write_text(
+        f"""
+[session]
+name = "constant"
+duration = {2 * step}
+pace = "asap"
+[master]
+step = {step}
+[subsystems.first]
+adapter = "fmu"
+fmu = "{mass(2, **CONSTANT)}"
+params = {{ F = 0.0 }}
+outputs = ["force", "x", "v"]
+jacobian = {{ source = "probe" }}
+[subsystems.second]
+adapter = "inprocess"
+model = "hilrt.models.two_mass:Mass2"
+[[connections]]
+from = "first.force"
+to = "second.force"
+[[connections]]
+from = "second.x"
+to = "first.x2"
+[[connections]]
+from = "second.v"
+to = "first.v2"
+[[bonds]]
+name = "spring"
+effort = "first.force"
+flow = "second.v"
+correction = {{ method = "feedthrough" }}
+"""
+    )
+    with pytest.raises(ConfigError, match="steps of one length only; give D"):
+        hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+
+
 @needs_compiler
 @pytest.mark.parametrize("major", [2, 3])
 def test_a_loop_of_direct_feedthrough_starts_with_what_solves_it(major, tmp_path):
