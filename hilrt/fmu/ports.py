@@ -12,13 +12,15 @@ import numpy as np
 
 from hilrt import units
 from hilrt.errors import ConfigError
-from hilrt.fmu.description import NUMERIC, Fmu
+from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
+from hilrt.fmu.values import TYPES
 from hilrt.solver import Port
 from hilrt.tables import nearest
 
 log = logging.getLogger("hilrt.fmu")
 
 _BASE_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
+_MOST_ELEMENTS = 1_000_000  # more in one array is a slip in a size, and would fill the memory
 _SETTABLE = ("parameter", "structuralParameter", "input")
 
 
@@ -66,6 +68,7 @@ def select(
     able = _portable(fmu, events)
     ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
     outs = _outputs(fmu, able, outputs, problems)
+    problems += _too_large([*ins, *outs, *(fmu.variables[key] for key in start)], sizes)
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
     if problems:
         raise ConfigError(problems)
@@ -102,6 +105,15 @@ def _wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[s
                 f"of {sizes[key]}, rows one after the other"
             )
     return problems
+
+
+def _too_large(variables: Sequence[Any], sizes: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name}: is an array of {sizes[name]} elements, more than {_MOST_ELEMENTS}; give a "
+        "smaller value to the structural parameter that sizes it"
+        for name in dict.fromkeys(variable.name for variable in variables)
+        if sizes[name] > _MOST_ELEMENTS
+    ]
 
 
 def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
@@ -269,9 +281,9 @@ def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
         if isinstance(value, (list, tuple)):
             if not variable.dimensions:
                 raise ValueError("it is no array; give one value")
-            return [_scalar(variable, item) for item in value]
-        return _scalar(variable, value)
-    except (TypeError, ValueError) as error:
+            return [_scalar(fmu.major, variable, item) for item in value]
+        return _scalar(fmu.major, variable, value)
+    except (TypeError, ValueError, OverflowError) as error:
         problems.append(f"{where}: does not fit its type {variable.type}: {error}")
         return None
 
@@ -282,23 +294,42 @@ def _settable(variable: Any) -> bool:
     return variable.causality in _SETTABLE or variable.initial in ("exact", "approx")
 
 
-def _scalar(variable: Any, value: Any) -> Any:
+def _scalar(major: int, variable: Any, value: Any) -> Any:
+    """One value in the variable's type; `ValueError` says why it is none."""
     if variable.type == "String":
         return str(value)
-    if variable.type == "Enumeration" and isinstance(value, str):
-        items = {item.name: int(item.value) for item in variable.declaredType.items}
-        if value not in items:
-            raise ValueError(f"there is no item {value!r}{nearest(value, items)}")
-        return items[value]
+    if variable.type == "Enumeration":
+        value = _item(variable, value)
     if isinstance(value, str) or value is None:
         raise ValueError("give a number")
     if variable.type == "Boolean":
         if value not in (True, False):
             raise ValueError("give true or false")
         return bool(value)
-    number = float(value)
-    if variable.type in ("Real", "Float32", "Float64"):
+    number, kind = float(value), TYPES[major][variable.type][2]
+    if variable.type in CONTINUOUS:
+        if not abs(number) <= float(np.finfo(kind).max):
+            raise ValueError("give a finite number that it can hold")
         return number
     if not number.is_integer():
         raise ValueError("give a whole number")
-    return int(np.int64(value))
+    limits = np.iinfo(kind)
+    if not limits.min <= int(value) <= limits.max:
+        raise ValueError(f"give a whole number from {limits.min} to {limits.max}")
+    return int(value)
+
+
+def _item(variable: Any, value: Any) -> Any:
+    """Number of an enumeration's item; any number where the FMU lists no items."""
+    listed = getattr(variable.declaredType, "items", None) or []
+    items = {item.name: int(item.value) for item in listed}
+    if isinstance(value, str):
+        if not items:
+            raise ValueError("the FMU lists no items; give a number")
+        if value not in items:
+            raise ValueError(f"there is no item {value!r}{nearest(value, items)}")
+        return items[value]
+    if items and value not in items.values():
+        known = ", ".join(f"{number} ({name})" for name, number in items.items())
+        raise ValueError(f"there is no item {value!r}; there are {known}")
+    return value
