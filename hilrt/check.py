@@ -13,6 +13,7 @@ from pathlib import Path
 from hilrt import host, registry, spawn
 from hilrt.adjust import check_monitor
 from hilrt.check_alarms import check_alarms, check_procedures
+from hilrt.check_bench import check_benches
 from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_record import check_record
@@ -95,6 +96,7 @@ def check(
     check_connections(topology, findings)
     check_bonds(topology, findings)
     check_loops(topology, findings)
+    check_benches(topology, findings)
     check_control(topology, findings)
     check_alarms(topology, findings)
     check_procedures(topology, findings)
