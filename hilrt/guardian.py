@@ -7,6 +7,8 @@ from its own loop, sends the set-points that it returns and passes its notices o
     OFF ─arm→ ENABLING ─enabled→ RAMPING ─arrived→ ARMED ─set-points→ ACTIVE
                  └───────────┬──────┴────────────────┴────────────────┘
                           secure → SECURING → WITHDRAWING → SECURED ─arm→ ENABLING
+
+A bench that was secured for a fault stays so: only what the master asked for may be undone by it.
 """
 
 from __future__ import annotations
@@ -238,6 +240,7 @@ class Guardian:
         self._step = 0  # of the safe profile
         self._left = 0  # frames to send with the enable withdrawn
         self._complete = True
+        self._fault = False  # what the bench was secured for
         self._silence_reported = False
         self._limited_at: int | None = None
 
@@ -248,7 +251,11 @@ class Guardian:
         self._master.heard(now)
 
     def arm(self, now: int, u0: Values, bench: BenchView) -> None:
-        """Enable the bench and bring its inputs to `u0` from `now` [ns] on."""
+        """Enable the bench and bring its inputs to `u0` from `now` [ns] on.
+
+        Refused while the bench is being secured, and for good once it was secured for a fault: the
+        master may not have heard of it yet.
+        """
         if not all(map(math.isfinite, u0)):
             self.counters["non_finite"] += 1
             self.notices.append(Notice("failed", f"arm: the set-points {u0} are not finite"))
@@ -256,6 +263,11 @@ class Guardian:
         if self.state in (State.SECURING, State.WITHDRAWING):
             text = f"arm is refused while the bench is {self.state.value}"
             self._event("warning", "arm_refused", text)
+            return
+        if self.state is State.SECURED and self._fault:
+            text = f"arm is refused, because the bench was secured: {self.reason}"
+            self._event("warning", "arm_refused", text)
+            self.notices.append(Notice("secured", self.reason, complete=self._complete))
             return
         self.master_seen(now)
         self._target = self.limits.clip(u0)
@@ -299,7 +311,7 @@ class Guardian:
             return
         if self.state in (State.SECURING, State.WITHDRAWING):
             return
-        self.reason = text
+        self.reason, self._fault = text, fault
         self._event("error" if fault else "info", cause, text)
         self._complete = True
         if self.state is State.OFF:

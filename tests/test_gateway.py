@@ -318,9 +318,22 @@ def test_a_silent_master_finds_the_bench_secured_and_late_set_points_refused(rig
     again = rig.peer.all(wire.Secured)[1:]
     assert 2 <= len(again) <= 6  # now and then, not a hundred times
     assert {s.reason for s in again} == {secured.reason}
+
+
+def test_a_bench_that_its_gateway_secured_is_not_armed_again(rig: Rig) -> None:
     rig.arm()
-    rig.drive(10, 100.0, 20.0)
-    assert rig.bus.last("DynoDemand")["Speed"] == 100.0
+    rig.bus.obeys, rig.bus.enabled, rig.bus.speed = False, 0.0, 0.0  # its interlock opens
+    rig.cycles(500)
+    assert rig.gateway.guardian.state is State.SECURED
+    rig.bus.frames.clear()
+    rig.bus.obeys = True
+    rig.say(wire.Arm(u0=wire.pack(np.array([100.0, 20.0]))))
+    rig.cycles(800)
+    assert rig.bus.frames == []
+    assert len(rig.peer.all(wire.Armed)) == 1  # the first time
+    first, again = rig.peer.all(wire.Secured)
+    assert "withdrew its enable" in first.reason
+    assert again == first
 
 
 def test_safe_and_stop_run_the_profile(rig: Rig) -> None:

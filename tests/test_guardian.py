@@ -256,7 +256,7 @@ def test_a_master_that_falls_silent_while_arming_is_noticed(state: State) -> Non
     assert rig.guardian.state is State.SECURED
 
 
-def test_late_set_points_stay_refused_until_armed_again() -> None:
+def test_late_set_points_stay_refused() -> None:
     rig = Rig().active()
     rig.run(2.0, alive=False)
     assert rig.guardian.state is State.SECURED
@@ -266,6 +266,31 @@ def test_late_set_points_stay_refused_until_armed_again() -> None:
     rig.guardian.notices.clear()
     rig.guardian.secure(rig.now, "safe", "again")
     assert rig.notices("secured") == [rig.guardian.reason]  # the first cause
+
+
+@pytest.mark.parametrize("fault", ["bench_disabled", "master_silent"])
+def test_a_bench_that_was_secured_for_a_fault_is_not_armed_again(fault: str) -> None:
+    rig = Rig().active()
+    rig.view.enabled = fault != "bench_disabled"
+    rig.run(2.0, alive=False)
+    assert rig.guardian.state is State.SECURED
+    assert rig.notices("event") == [fault]
+    rig.guardian.notices.clear()
+    rig.sent.clear()
+    rig.arm([100.0, 20.0])
+    rig.run(1.0)
+    assert rig.guardian.state is State.SECURED
+    assert rig.sent == []
+    assert not rig.guardian.enable
+    assert rig.notices("event") == ["arm_refused"]
+    assert rig.notices("secured") == [rig.guardian.reason]  # so that whoever waits hears why
+
+
+def test_a_bench_that_was_secured_on_request_may_be_armed_again() -> None:
+    rig = Rig().active()
+    rig.guardian.secure(rig.now, "safe", "asked for", fault=False)
+    rig.run(2.0)
+    assert rig.guardian.state is State.SECURED
     rig.active()
     assert rig.guardian.enable
 
@@ -372,7 +397,7 @@ def test_limits_hold_for_any_demands_and_the_profile_always_ends(
         elif action == "arm":
             rig.arm([a, b])
         elif action == "safe":
-            rig.guardian.secure(rig.now, "safe", "asked for")
+            rig.guardian.secure(rig.now, "safe", "asked for", fault=False)
         elif action == "move" and math.isfinite(a):
             rig.view.realised = [a, math.nan]
         rig.step()

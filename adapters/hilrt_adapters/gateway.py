@@ -128,9 +128,12 @@ class GatewayLink(RemoteLink):
         Raises
         ------
         PeerLost
-            If the bench does not enable, or the gateway does not answer in time.
+            If the bench does not enable, the gateway does not answer in time, or it has secured
+            the bench by itself: nothing may enable that again without a person.
         """
-        self._secured = None
+        self.hub.drain()  # nobody may have looked at this bench for a while
+        if self._secured is not None:
+            raise PeerLost(self.name, self._secured)
         options = self.bench_options
         ramps = [((i.max or 0.0) - (i.min or 0.0)) / (i.max_rate or 1.0) for i in self._inputs()]
         ramps = [

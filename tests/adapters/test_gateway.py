@@ -319,18 +319,34 @@ async def test_the_gateways_own_decision_is_the_end(scripted: Scripted) -> None:
     await scripted.answer(scripted.link.stop("end"), wire.Stop, *answers)
 
 
-async def test_arm_waits_and_fails_with_the_gateways_reason(scripted: Scripted) -> None:
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (wire.Secured(reason="the bench withdrew its enable"), "withdrew its enable"),
+        (wire.Error(text="Fast.Enabled did not become 1"), "did not become 1"),
+    ],
+)
+async def test_arm_waits_and_fails_with_the_gateways_reason(
+    scripted: Scripted, answer: wire.Message, reason: str
+) -> None:
     link, u0 = scripted.link, np.array([5.0])
     await scripted.answer(link.arm(u0), wire.Arm, wire.Armed())
     assert wire.unpack(scripted.received(wire.Arm)[0].u0, 1).tolist() == [5.0]
     scripted.heard.clear()
-    secured = wire.Secured(reason="the bench withdrew its enable")
-    with pytest.raises(PeerLost, match="withdrew its enable"):
-        await scripted.answer(link.arm(u0), wire.Arm, secured)
+    with pytest.raises(PeerLost, match=reason):
+        await scripted.answer(link.arm(u0), wire.Arm, answer)
+
+
+async def test_a_bench_that_its_gateway_secured_is_not_armed_again(scripted: Scripted) -> None:
+    """Its interlock opens while the session waits for another bench, and does not look."""
+    link, hub = scripted.link, scripted.hub
+    await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
     scripted.heard.clear()
-    error = wire.Error(text="Fast.Enabled did not become 1")
-    with pytest.raises(PeerLost, match="did not become 1"):
-        await scripted.answer(link.arm(u0), wire.Arm, error)
+    scripted.peer.send(wire.Secured(reason="the bench withdrew its enable"))
+    await until(lambda: hub._socket.poll(0))  # it is there, and nobody has read it
+    with pytest.raises(PeerLost, match="withdrew its enable"):
+        await link.arm(np.array([6.0]))
+    assert not scripted.received(wire.Arm)
 
 
 async def test_safe_and_stop_wait_and_never_raise(scripted: Scripted) -> None:
