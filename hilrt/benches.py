@@ -16,7 +16,7 @@ from hilrt.journal import Journal, State
 from hilrt.link import Link
 from hilrt.monitor.status import StatusPublisher
 from hilrt.operation import Operator
-from hilrt.procedure import Procedure
+from hilrt.procedure import CutShort, Procedure
 from hilrt.solver import Floats
 
 #: How often views are told that a waiting session is still there, s.
@@ -89,18 +89,29 @@ class Benches:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._operator.end.wait(), HOLD_PERIOD)
 
-    async def run_stop_sequence(self, numerics: Numerics) -> list[str]:
-        """The session file's ``[[stop]]``; what failed: the safe profile follows anyway."""
+    async def run_stop_sequence(
+        self, numerics: Numerics, unwanted: Callable[[], bool]
+    ) -> list[str]:
+        """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
+
+        It is cut short when somebody asks for an end: `unwanted` says so.
+        """
         if not self._tables.stop or not self.armed:
             return []
+        self._operator.in_stop_sequence = True
         try:
             state = numerics.state
             procedure = self._procedure(numerics, state.y)
             procedure.alarms = procedure.alarms.none()  # they have had their effect
+            procedure.unwanted = unwanted
             await procedure.run(self._tables.stop, state.sent[0], "stop")
+        except CutShort:
+            self._tell("the stop sequence is cut short")
         except HilrtError as error:
             self._journal.note("error", "session", f"stop sequence: {error}", "stop_sequence")
             return [f"stop sequence: {error}"]
+        finally:
+            self._operator.in_stop_sequence = False
         return []
 
     async def secure(self, reason: str) -> None:

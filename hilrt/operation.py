@@ -38,8 +38,10 @@ class Operator:
         Set when an operator arms the benches, and when one ends a session that is held safe.
     held : bool
         Whether an operator brought the session to its safe state: it waits there for `end`.
+    in_stop_sequence : bool
+        Whether the benches are in ``[[stop]]``, which `safe` and `stop` cut short.
     master : Master or None
-        Set while the loop runs.
+        Set from the first tick on.
     """
 
     def __init__(self, journal: Journal, tables: SessionTables) -> None:
@@ -47,7 +49,7 @@ class Operator:
         self.adjustable = tables.monitor.adjust
         self.arm, self.end = asyncio.Event(), asyncio.Event()
         self.waits_for_arming = False
-        self.held = False
+        self.held = self.in_stop_sequence = False
         self.master: Master | None = None
         #: Ends a session that has not started to tick.
         self.interrupt: Callable[[str], None] = lambda reason: None
@@ -95,7 +97,8 @@ class Operator:
         """``safe`` and ``stop``."""
         reason = f"{command.action} by {command.who}"
         hold = command.action == "safe"
-        if self.master is not None and self.journal.state in LOOPING:
+        looping = self.journal.state in LOOPING or self.in_stop_sequence
+        if self.master is not None and looping:
             self.held = hold
             self.master.request_stop(reason)
             return Reply(True, "benches run their safe profile")
@@ -104,6 +107,8 @@ class Operator:
             return Reply(True, "ending the session")
         if self.held:
             return Reply(False, "the session is safe already; stop ends it")
+        if self.master is not None:
+            return Reply(False, f"the session is ending already; it is {self.journal.state}")
         self.interrupt(reason)
         return Reply(True, f"ending the session before its first tick ({self.journal.state})")
 

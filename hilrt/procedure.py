@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from hilrt.alarms import AlarmPlan, refuse_alarms
 from hilrt.clock import monotonic_ns
 from hilrt.config import Match, Step
-from hilrt.errors import PeerLost, SessionFault
+from hilrt.errors import HilrtError, PeerLost, SessionFault
 from hilrt.link import Link
 from hilrt.network import Network
 from hilrt.solver import Floats
@@ -21,6 +21,10 @@ from hilrt.units import conversion
 
 #: How often measured values are looked at, s.
 LOOK_S = 0.01
+
+
+class CutShort(HilrtError):
+    """Somebody wants the safe profile, and not the rest of the sequence."""
 
 
 class Procedure:
@@ -38,6 +42,11 @@ class Procedure:
         How long one bench may take for one move, s.
     tell : callable
         Told what is going on.
+
+    Attributes
+    ----------
+    unwanted : callable
+        Whether somebody has asked for an end meanwhile: that is a `CutShort` at the next look.
     """
 
     def __init__(
@@ -52,9 +61,12 @@ class Procedure:
         self.links, self.network, self.alarms = links, network, alarms
         self.y, self.timeout, self.tell = y.copy(), timeout, tell
         self.benches = [s for s, link in enumerate(links) if link.physical]
+        self.unwanted: Callable[[], bool] = lambda: False
 
     def measure(self) -> Floats:
         """Newest outputs, shape (ny,); `SessionFault` when an alarm or a bench ends the session."""
+        if self.unwanted():
+            raise CutShort("cut short")
         for s in self.benches:
             link = self.links[s]
             link.poll()  # raises when the bench has been lost, or secured by its gateway

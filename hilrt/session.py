@@ -311,16 +311,17 @@ class Session:
     ) -> str | None:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
         plan, state, exchange = numerics
-        if end is End.INTERRUPTED:
-            self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
-            self.result.exit_status = 130
-            if self.operator.held:
-                await self.benches.hold_safe(master.stop_requested, lambda: self.interrupted)
         if end is End.ALARMED:
             fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
             self.journal.go(State.SAFE, fault, level="error")
         if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
-            self.result.warnings += await self.benches.run_stop_sequence(numerics)
+            unwanted = master.stopping
+            self.result.warnings += await self.benches.run_stop_sequence(numerics, unwanted)
+        if end is not None and master.stopping():  # in the loop, or in the stop sequence
+            self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
+            self.result.exit_status = 130
+            if self.operator.held:
+                await self.benches.hold_safe(master.stop_requested, lambda: self.interrupted)
         await self.benches.secure(fault or self.interrupted or "session finished")
         self.benches.note_reports(exchange)
         if fault is not None:

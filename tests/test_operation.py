@@ -79,6 +79,25 @@ def test_stop_does_not_hold(operator):
     assert (operator.held, stops) == (False, ["stop by Ada"])
 
 
+@pytest.mark.parametrize("state", [State.RUNNING, State.SAFE])
+def test_safe_and_stop_cut_the_stop_sequence_short(operator, state):
+    """After the last tick the state is still that of the loop, or SAFE because of an alarm."""
+    stops = running(operator)
+    operator.journal.state, operator.in_stop_sequence = state, True
+    assert obey(operator, "stop").text == "benches run their safe profile"
+    assert (operator.held, stops) == (False, ["stop by Ada"])
+    assert obey(operator, "safe").ok
+    assert operator.held
+
+
+def test_nothing_is_promised_to_who_asks_after_a_fault(operator):
+    stops = running(operator)
+    operator.journal.state = State.SAFE
+    assert not obey(operator, "safe").ok
+    assert "ending already" in obey(operator, "stop").text
+    assert (operator.held, stops) == (False, [])
+
+
 def test_stop_before_the_first_tick(operator):
     reasons = []
     operator.interrupt = reasons.append

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -10,7 +11,18 @@ from pathlib import Path
 import pytest
 
 import hilrt
-from tests.scenarios.sessions import LINUX, REPORT, Listener, assert_brought_down, engine_run
+from tests.scenarios.sessions import (
+    CALM,
+    LINUX,
+    REPORT,
+    Listener,
+    Run,
+    assert_brought_down,
+    driving,
+    engine_run,
+    engine_session,
+    sets,
+)
 
 pytestmark = LINUX
 
@@ -38,6 +50,31 @@ def test_while_running(tmp_path: Path, number: int, times: int, name: str) -> No
         assert any("-> SAFE" in event.text and name in event.text for event in log.events)
         assert (run.folder / "summary.json").is_file()
         assert (run.folder / "report.html").is_file()
+
+
+def test_in_the_stop_sequence(tmp_path: Path) -> None:
+    """What is left of it is not waited for: the safe profile follows at once."""
+    speed = 10.0  # below idle: nothing else asks for it
+    session = engine_session(tmp_path / "configs")
+    step = f'ramp={{"engine.speed_demand"={speed}}}\nwait="engine.speed"\nmax=-1.0\ntimeout=600.0'
+    session.write_text(f"{session.read_text()}\n[[stop]]\n{step}\n")
+    with Listener() as listener, contextlib.ExitStack() as stack:
+        given = sets(*CALM, f"subsystems.engine.bus={listener.table}", driving())
+        run = Run(session, tmp_path / "runs", "--duration", "0.5", *given)
+        stack.callback(run.clean_up)
+
+        def arrived() -> bool:
+            frame = listener.newest("DynoDemand")
+            return frame is not None and frame["Enable"] == 1 and frame["Speed"] == speed
+
+        run.until(arrived, "the stop sequence")
+        interrupted = time.time()
+        run.signal(signal.SIGTERM)
+        assert run.wait() == 130, run.stderr
+        assert "Traceback" not in run.stderr
+        assert_brought_down(listener, interrupted)
+        events = [event.text for event in hilrt.load_log(run.folder).events]
+        assert any("-> SAFE" in text and "SIGTERM" in text for text in events), events
 
 
 def test_while_connecting(tmp_path: Path) -> None:

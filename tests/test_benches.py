@@ -1,0 +1,153 @@
+"""Benches after the last tick: the stop sequence, and what cuts it short."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hilrt import procedure
+from hilrt.alarms import AlarmState, build_alarms
+from hilrt.assembly import Numerics
+from hilrt.benches import Benches
+from hilrt.config import Alarm, Step
+from hilrt.journal import Journal, State
+from hilrt.link import Ports
+from hilrt.master import End
+from hilrt.monitor.status import StatusPublisher
+from hilrt.operation import Operator
+from hilrt.run import Result
+from hilrt.session import Session
+from hilrt.solver import Port
+from tests.stepping import make_network
+
+BENCH = Ports((Port("demand", "rad/s", max=200.0),), (Port("speed", "rad/s"),))
+NEVER = Step(wait="bench.speed", min=1000.0, timeout=600.0)
+
+
+class Bench:
+    """Stands still at 50 rad/s; notes what it is told."""
+
+    physical = True
+
+    def __init__(self, name="bench"):
+        self.name = name
+        self.told = []
+        self.latest = np.array([50.0])
+        self.looks = 0
+        self.on_look = lambda: None
+
+    async def arm(self, u):
+        self.told.append(("arm", *u.tolist()))
+
+    async def safe(self, reason):
+        self.told.append(("safe", reason))
+
+    async def stop(self, reason):
+        self.told.append(("stop", reason))
+
+    def poll(self):
+        self.looks += 1
+        self.on_look()
+        return ()
+
+
+class Loop:
+    """What is left of the master after its last tick."""
+
+    stop_requested = ""
+
+    def request_stop(self, reason):
+        self.stop_requested = self.stop_requested or reason
+
+    def stopping(self):
+        return bool(self.stop_requested)
+
+
+@pytest.fixture
+def ending(monkeypatch):
+    """A session whose loop has ended, made of fake benches: function that brings it down."""
+    monkeypatch.setattr(procedure, "LOOK_S", 0.0)
+
+    def make(*benches, steps=(), alarms=(), sent=(40.0,)):
+        network, _ = make_network({bench.name: BENCH for bench in benches})
+        plan = build_alarms(network, list(alarms), 1e-3)
+        tables = SimpleNamespace(
+            stop=list(steps),
+            master=SimpleNamespace(arm_timeout=30.0),
+            monitor=SimpleNamespace(adjust={}),
+        )
+        session = Session.__new__(Session)
+        publisher = StatusPublisher(None, "s", 1.0)
+        session.journal = Journal(publisher)
+        session.operator = Operator(session.journal, tables)
+        session.benches = Benches(
+            list(benches), tables, session.journal, publisher, session.operator
+        )
+        session.benches.armed = list(benches)
+        session.result, session.interrupted, session._closing = Result(None), "", False
+        session._ends = {}
+        session.journal.state = State.RUNNING
+        session.master = session.operator.master = Loop()
+        state = SimpleNamespace(
+            y=np.full(len(benches), 50.0),
+            sent=np.array([sent]),
+            alarms=AlarmState.start(len(plan)),
+        )
+        session.numerics = Numerics(
+            SimpleNamespace(network=network, alarms=plan),
+            state,
+            SimpleNamespace(reports=lambda: []),
+        )
+        return session
+
+    return make
+
+
+async def bring_down(session, end=End.FINISHED):
+    async with asyncio.timeout(60.0):
+        return await session._bring_down(session.numerics, session.master, end, None, "")
+
+
+async def test_a_stop_sequence_then_the_safe_profile(ending):
+    bench = Bench()
+    session = ending(bench, steps=[Step(ramp={"bench.demand": 10.0})])
+    assert await bring_down(session) is None
+    assert bench.told[-2:] == [("arm", 10.0), ("stop", "session finished")]
+    assert (session.journal.state, session.result.exit_status) == (State.STOPPED, 0)
+
+
+async def test_a_signal_in_the_stop_sequence_brings_the_safe_profile_at_once(ending):
+    bench = Bench()
+    session = ending(bench, steps=[NEVER])
+    states = []
+    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    session.journal.publisher.announce = lambda state, cause: states.append(state)
+    assert await bring_down(session) is None
+    assert bench.told[-1] == ("stop", "Ctrl-C")
+    assert states[-2:] == ["SAFE", "STOPPED"]
+    assert (session.result.exit_status, session.result.warnings) == (130, [])
+    assert not session.operator.in_stop_sequence
+
+
+async def test_the_operators_safe_in_the_stop_sequence_holds_the_session(ending):
+    bench = Bench()
+    session = ending(bench, steps=[NEVER])
+    command = SimpleNamespace(action="safe", who="Ada", text="")
+    bench.on_look = lambda: bench.looks == 5 and session.operator.obey(command)
+    session.operator.end.set()  # and is ended by them later
+    await bring_down(session)
+    assert bench.told[-2][0] == "safe"
+    assert bench.told[-1][0] == "stop"
+    assert session.result.exit_status == 130
+
+
+async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
+    bench = Bench()
+    alarm = Alarm(signal="bench.speed", max=40.0, action="stop")
+    session = ending(bench, steps=[NEVER], alarms=[alarm])
+    session.numerics.state.alarms.active[:] = True
+    session.numerics.state.alarms.level = 2
+    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
+    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)
