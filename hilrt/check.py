@@ -173,6 +173,14 @@ def _check_pacing(master: MasterTable, findings: Findings) -> None:
             f"is not shorter than one step of {master.step:g} s: nothing would ever be taken in",
             "give what a macro step takes, such as 100 (µs)",
         )
+    if pacing.spin != "auto" and pacing.spin * 1e-6 >= master.step:
+        findings.error(
+            "master.pacing",
+            "spin",
+            pacing.spin,
+            f"is not shorter than one step of {master.step:g} s: the master would never sleep",
+            'take "auto", or give less (µs)',
+        )
     missing = sorted(set(pacing.affinity) - set(host.available_cpus()))
     if missing:
         findings.warn(
@@ -289,6 +297,11 @@ def _check_limits(
     port: Port, entry: InputOptions, table: str, physical: bool, findings: Findings
 ) -> None:
     """Bounds of one input, the session file's over the subsystem's own."""
+    for key in ("min", "max", "safe", "start"):
+        value = getattr(entry, key)
+        if value is not None and math.isnan(value):  # it would be taken for no bound
+            findings.error(table, key, value, "is not a number", "correct it, or leave it out")
+            return
     low = port.min if entry.min is None else max(port.min, entry.min)
     high = port.max if entry.max is None else min(port.max, entry.max)
     rate = port.max_rate if entry.max_rate is None else min(port.max_rate, entry.max_rate)

@@ -13,14 +13,51 @@ from hilrt.check_topology import Topology
 from hilrt.guardian import NS, SETTLE_NS
 from hilrt.problems import Findings
 
+#: Set-points that a bench should be able to miss; with less, one late tick ends the session.
+FEW = 3
+#: Communication steps that a set-point may be sent ahead: it is extrapolated so far.
+AHEAD = 5
+#: Longest plausible `actuation_delay`, s.
+LONGEST_DELAY = 1.0
+
 
 def check_benches(topology: Topology, findings: Findings) -> None:
-    """Safe profile and arming of each bench."""
+    """Timeouts, safe profile and arming of each bench."""
     tables = topology.tables
     for name in sorted(topology.physical):
         options = tables.subsystems[name]
+        step = tables.master.step * options.every
+        _check_master_timeout(name, options, step, findings)
+        _check_delay(name, options, step, findings)
         _check_safe_profile(name, options, findings)
         _check_arming(name, options, tables.master.arm_timeout, findings)
+
+
+def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:
+    """Whether the next set-points come before the gateway gives the master up."""
+    timeout = getattr(options, "master_timeout", None)
+    if timeout is None or timeout >= FEW * step:
+        return
+    place = f"subsystems.{name}", "master_timeout", timeout
+    remedy = f"take {FEW * step:g} or more"
+    if timeout <= step:
+        message = f"is over before the next set-points are due, every {step:g} s"
+        findings.error(*place, message, remedy)
+    else:
+        message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"
+        findings.warn(*place, message, remedy)
+
+
+def _check_delay(name: str, options: Any, step: float, findings: Findings) -> None:
+    """Set-points are extrapolated over the delay."""
+    delay = getattr(options, "actuation_delay", 0.0)
+    place = f"subsystems.{name}", "actuation_delay", delay
+    if delay > LONGEST_DELAY:
+        message = f"is longer than {LONGEST_DELAY:g} s: set-points cannot be foretold so far"
+        findings.error(*place, message, "give it in seconds")
+    elif delay > AHEAD * step:
+        message = f"is {delay / step:.3g} steps of {step:g} s, and set-points are foretold so far"
+        findings.warn(*place, message, "give it in seconds, as it was measured")
 
 
 def _check_safe_profile(name: str, options: Any, findings: Findings) -> None:

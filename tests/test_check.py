@@ -197,6 +197,8 @@ def test_missing_bench_limits(found, key):
         ("safe = 0.0", "safe = -1.0", "safe = -1.0: lies outside 0 to 650"),
         ("safe = 0.0", "safe = 0.0, start = 700.0", "start = 700.0: lies outside 0 to 650"),
         ("min = 0.0", "min = 1e4", "min = 10000.0: is above max = 650"),
+        ("min = 0.0", "min = nan", "min = nan: is not a number; correct it, or leave it out"),
+        ("safe = 0.0", "safe = nan", "safe = nan: is not a number"),
     ],
 )
 def test_limits_that_contradict_each_other(found, old, new, expected):

@@ -95,3 +95,40 @@ def test_arming_that_may_take_too_long(overrides: list[str], text: str) -> None:
     (line,) = found("warning", *overrides)
     assert line.startswith(text)
     assert found("error", *overrides) == []
+
+
+@pytest.mark.parametrize(
+    ("level", "timeout", "every", "text"),
+    [
+        ("error", 0.0008, 1, "is over before the next set-points are due, every 0.001 s; take 0.0"),
+        ("error", 0.001, 1, "is over before the next set-points are due, every 0.001 s; take 0.0"),
+        ("error", 0.01, 10, "is over before the next set-points are due, every 0.01 s; take 0.03"),
+        ("warning", 0.002, 1, "is less than 3 set-points, 0.001 s apart: a late tick ends"),
+        ("warning", 0.025, 10, "is less than 3 set-points, 0.01 s apart: a late tick ends"),
+    ],
+)
+def test_a_master_timeout_of_few_steps(level: str, timeout: float, every: int, text: str) -> None:
+    lines = found(level, f"{ENGINE}.master_timeout={timeout}", f"{ENGINE}.every={every}")
+    assert any(
+        line.startswith(f"[subsystems.engine] master_timeout = {timeout!r}: {text}")
+        for line in lines
+    ), lines
+
+
+@pytest.mark.parametrize(
+    ("level", "delay", "text"),
+    [
+        ("warning", 0.006, "is 6 steps of 0.001 s, and set-points are foretold so far"),
+        ("warning", 1.0, "is 1e+03 steps of 0.001 s"),
+        ("error", 2.0, "is longer than 1 s: set-points cannot be foretold so far; give it in sec"),
+    ],
+)
+def test_a_long_actuation_delay(level: str, delay: float, text: str) -> None:
+    (line,) = found(level, f"{ENGINE}.actuation_delay={delay}")
+    assert line.startswith(f"[subsystems.engine] actuation_delay = {delay!r}: {text}")
+
+
+@pytest.mark.parametrize("spin", [1000.0, 1e300])
+def test_a_spin_of_a_whole_step(spin: float) -> None:
+    (line,) = found("error", f"master.pacing.spin={spin}")
+    assert line.startswith(f"[master.pacing] spin = {spin!r}: is not shorter than one step")
