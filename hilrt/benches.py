@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from hilrt.alarms import AlarmPlan
 from hilrt.arming import operator_arms
 from hilrt.assembly import Initialized, Numerics
 from hilrt.config import Session as Tables
@@ -15,6 +17,7 @@ from hilrt.exchange import Exchange
 from hilrt.journal import Journal, State
 from hilrt.link import Link
 from hilrt.monitor.status import StatusPublisher
+from hilrt.network import Bools
 from hilrt.operation import Operator
 from hilrt.procedure import CutShort, Procedure
 from hilrt.solver import Floats
@@ -94,7 +97,8 @@ class Benches:
     ) -> list[str]:
         """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
 
-        It is cut short when somebody asks for an end: `unwanted` says so.
+        It is cut short when somebody asks for an end: `unwanted` says so. Alarms act as in the
+        start sequence, but for those that are active already: they have had their effect.
         """
         if not self._tables.stop or not self.armed:
             return []
@@ -102,7 +106,7 @@ class Benches:
         try:
             state = numerics.state
             procedure = self._procedure(numerics, state.y)
-            procedure.alarms = procedure.alarms.none()  # they have had their effect
+            procedure.alarms = _without(procedure.alarms, state.alarms.active)
             procedure.unwanted = unwanted
             await procedure.run(self._tables.stop, state.sent[0], "stop")
         except CutShort:
@@ -154,3 +158,18 @@ class Benches:
             self._operator.waits_for_arming = False
             for wait in waits:
                 wait.cancel()
+
+
+def _without(alarms: AlarmPlan, active: Bools) -> AlarmPlan:
+    """The alarms that are not `active`, shape (na,)."""
+    left = ~active
+    return replace(
+        alarms,
+        names=[name for name, stays in zip(alarms.names, left, strict=True) if stays],
+        output=alarms.output[left],
+        low=alarms.low[left],
+        high=alarms.high[left],
+        rate=alarms.rate[left],
+        delay=alarms.delay[left],
+        level=alarms.level[left],
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from hilrt.alarms import AlarmPlan, refuse_alarms
+from hilrt.alarms import AlarmPlan
 from hilrt.clock import monotonic_ns
 from hilrt.config import Match, Step
 from hilrt.errors import HilrtError, PeerLost, SessionFault
@@ -72,7 +72,8 @@ class Procedure:
             link.poll()  # raises when the bench has been lost, or secured by its gateway
             if link.latest is not None:
                 self.y[self.network.outputs.slices[s]] = link.latest
-        refuse_alarms(self.alarms, self.y)
+        if reasons := self.alarms.outside(dict(enumerate(self.y.tolist()))):
+            raise SessionFault(f"alarm: {', '.join(reasons)}")
         return self.y
 
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:

@@ -142,10 +142,46 @@ async def test_the_operators_safe_in_the_stop_sequence_holds_the_session(ending)
     assert session.result.exit_status == 130
 
 
+def alarm(**values):
+    return Alarm(signal="bench.speed", action="stop", **values)
+
+
+async def test_an_alarm_in_the_stop_sequence_brings_the_safe_profile(ending):
+    """Also one that could have ended the session; its loop did not see it."""
+    bench = Bench()
+    session = ending(bench, steps=[NEVER], alarms=[alarm(max=60.0), alarm(min=-1.0)])
+
+    def runs_away():
+        bench.latest = np.array([50.0 if bench.looks < 5 else 70.0])
+
+    bench.on_look = runs_away
+    assert await bring_down(session) is None
+    assert bench.told[-1][0] == "stop"
+    (warning,) = session.result.warnings
+    assert warning == "stop sequence: alarm: bench.speed above 60 (70)"
+
+
+async def test_an_alarm_that_is_active_does_not_keep_the_stop_sequence_from_running(ending):
+    bench = Bench()
+    steps = [Step(ramp={"bench.demand": 10.0}), NEVER]
+    session = ending(bench, steps=steps, alarms=[alarm(max=40.0), alarm(max=60.0)])
+    session.numerics.state.alarms.active[0] = True
+    session.numerics.state.alarms.level = 2
+
+    def runs_away():
+        bench.latest = np.array([50.0 if bench.told[-1:] != [("arm", 10.0)] else 70.0])
+
+    bench.on_look = runs_away
+    assert await bring_down(session, End.ALARMED) == "alarm: bench.speed above 40"
+    assert ("arm", 10.0) in bench.told
+    (warning,) = session.result.warnings
+    assert "bench.speed above 60 (70)" in warning
+    assert "above 40" not in warning
+
+
 async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     bench = Bench()
-    alarm = Alarm(signal="bench.speed", max=40.0, action="stop")
-    session = ending(bench, steps=[NEVER], alarms=[alarm])
+    session = ending(bench, steps=[NEVER], alarms=[alarm(max=40.0)])
     session.numerics.state.alarms.active[:] = True
     session.numerics.state.alarms.level = 2
     bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
