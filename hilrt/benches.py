@@ -108,6 +108,7 @@ class Benches:
             procedure = self._procedure(numerics, state.y)
             procedure.alarms = _without(procedure.alarms, state.alarms.active)
             procedure.unwanted = unwanted
+            await procedure.hold(state.sent[0])
             await procedure.run(self._tables.stop, state.sent[0], "stop")
         except CutShort:
             self._tell("the stop sequence is cut short")

@@ -79,24 +79,39 @@ class Procedure:
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:
         """Bring the inputs of benches (all, or those numbers) to `u`, shape (nu,), one by one."""
         for s in self.benches if only is None else only:
-            await self._arm(self.links[s], u[self.network.inputs.slices[s]])
+            await self._arm([s], u)
 
-    async def _arm(self, link: Link, u: Floats) -> None:
-        """Bring the inputs of one bench to `u`; alarms and the other benches count meanwhile."""
-        arming = asyncio.ensure_future(link.arm(u))
+    async def hold(self, u: Floats) -> None:
+        """After the last tick: let all benches wait at `u`, shape (nu,), for what comes.
+
+        All at once: a gateway that is fed by ticks takes their end for that of the master.
+        """
+        await self._arm(self.benches, u)
+
+    async def _arm(self, benches: Sequence[int], u: Floats) -> None:
+        """Bring the inputs of benches to `u` at once; alarms and all benches count meanwhile."""
+        arming = {
+            asyncio.ensure_future(self.links[s].arm(u[self.network.inputs.slices[s]])): s
+            for s in benches
+        }
         try:
             async with asyncio.timeout(self.timeout):
-                while not arming.done():
+                pending = set(arming)
+                while pending:
                     self.measure()
-                    await asyncio.wait([arming], timeout=LOOK_S)
-                arming.result()  # raises what went wrong
+                    done, pending = await asyncio.wait(pending, timeout=LOOK_S)
+                    for task in done:
+                        task.result()  # raises what went wrong
         except TimeoutError:
+            late = [s for task, s in arming.items() if not task.done()] or benches
             raise PeerLost(
-                link.name, f"could not be armed within {self.timeout:g} s (master.arm_timeout)"
+                self.links[late[0]].name,
+                f"could not be armed within {self.timeout:g} s (master.arm_timeout)",
             ) from None
         finally:
-            arming.cancel()
-            await asyncio.gather(arming, return_exceptions=True)
+            for task in arming:
+                task.cancel()
+            await asyncio.gather(*arming, return_exceptions=True)
         self.measure()
 
     async def run(self, steps: Sequence[Step], u: Floats, kind: str) -> None:

@@ -117,6 +117,16 @@ async def test_a_stop_sequence_then_the_safe_profile(ending):
     assert (session.journal.state, session.result.exit_status) == (State.STOPPED, 0)
 
 
+async def test_benches_hold_their_set_points_before_the_first_stop_step(ending):
+    """A gateway that is not told to wait takes the end of the ticks for that of the master."""
+    benches = [Bench("one"), Bench("two")]
+    steps = [Step(wait="one.speed", max=60.0), Step(ramp={"two.demand": 10.0})]
+    session = ending(*benches, steps=steps, sent=(40.0, 30.0))
+    assert await bring_down(session) is None
+    assert [bench.told[0] for bench in benches] == [("arm", 40.0), ("arm", 30.0)]
+    assert benches[1].told[1:] == [("arm", 10.0), ("stop", "session finished")]
+
+
 async def test_a_signal_in_the_stop_sequence_brings_the_safe_profile_at_once(ending):
     bench = Bench()
     session = ending(bench, steps=[NEVER])

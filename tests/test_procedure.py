@@ -31,8 +31,8 @@ class Bench:
 
     physical = True
 
-    def __init__(self, follow=0.5):
-        self.name = "bench"
+    def __init__(self, name="bench", follow=0.5):
+        self.name = name
         self.follow = follow
         self.moves = []
         self.latest = np.zeros(1)
@@ -123,13 +123,14 @@ async def test_alarms_act_while_waiting(made):
 class Slow(Bench):
     """A long ramp: it has arrived when the test says so."""
 
-    def __init__(self, **values):
-        super().__init__(**values)
-        self.arrived = asyncio.Event()
+    def __init__(self, *values):
+        super().__init__(*values)
+        self.asked, self.arrived = asyncio.Event(), asyncio.Event()
         self.cancelled = False
 
     async def arm(self, u):
         await super().arm(u)
+        self.asked.set()
         try:
             await self.arrived.wait()
         except asyncio.CancelledError:
@@ -163,6 +164,33 @@ async def test_a_ramp_that_does_not_end_names_the_bench_and_the_limit(made):
     with pytest.raises(PeerLost, match=r"could not be armed within 0\.02 s"):
         await procedure.move(procedure.network.u_start)
     assert bench.cancelled
+
+
+async def test_all_benches_are_held_at_once():
+    """One that had to wait for another would miss its ticks."""
+    benches = [Slow("one"), Slow("two")]
+    network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
+    plan = build_alarms(network, [], 1e-3)
+    procedure = Procedure(benches, network, plan, np.zeros(2), 30.0, print)
+    holding = asyncio.ensure_future(procedure.hold(np.array([5.0, 2.0, 7.0, 1.0])))
+    async with asyncio.timeout(30.0):
+        for bench in benches:  # each has been asked before any has arrived
+            await bench.asked.wait()
+        for bench in benches:
+            bench.arrived.set()
+        await holding
+    assert [bench.moves for bench in benches] == [[[5.0, 2.0]], [[7.0, 1.0]]]
+
+
+async def test_of_benches_that_are_held_the_one_that_does_not_answer_is_named():
+    benches = [Slow("one"), Slow("two")]
+    benches[0].arrived.set()
+    network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
+    plan = build_alarms(network, [], 1e-3)
+    procedure = Procedure(benches, network, plan, np.zeros(2), 0.1, print)
+    with pytest.raises(PeerLost, match=r"two.* could not be armed within 0\.1 s"):
+        await procedure.hold(np.zeros(4))
+    assert benches[1].cancelled
 
 
 async def test_a_bench_that_is_lost_ends_the_wait(made):
