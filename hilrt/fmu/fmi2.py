@@ -128,6 +128,7 @@ class Instance2(Instance):
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; FMI 2.0 tells no events."""
+        self.set_at = t
         status = self._do_step(self.c, t, h, self._go_back)
         if status == OK:
             return []
@@ -160,5 +161,6 @@ class Instance2(Instance):
                 return
             part = min(part, end - t)
             self.write(u(t))
+            self.set_at = t
             status = self._do_step(self.c, t, part, self._go_back)
         self.check("fmi2DoStep", DISCARD)

@@ -200,6 +200,7 @@ class Instance3(Instance):
         self._u = u
         self.inside = self._seen = []
         self._now, end = t, t + h
+        self.set_at = t
         if self._clockwork is None or not self._clockwork.has_times:
             return self._run(t, end, u)
         events: list[float] = []
@@ -213,6 +214,7 @@ class Instance3(Instance):
             if not who:
                 return events
             self._to_event(u(at), who)
+            self.set_at = at
             if at > t:
                 events.append(at)
         raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events and ticks in one step")
@@ -237,6 +239,7 @@ class Instance3(Instance):
             if self._event.value and self.event_mode:
                 events.append(reached)
                 self._to_event(u(reached))
+                self.set_at = reached
             elif self._early.value and reached <= t:
                 raise FmuError(f"{self.fmu.path.name} returned at {reached:g} s without a step")
             if self._now == end or (events and to_event):
@@ -246,6 +249,7 @@ class Instance3(Instance):
             t = reached
             if not self._event.value:
                 self.write(u(t))
+                self.set_at = t
 
     def _settle(self) -> None:
         """Event iteration, and back to step mode."""

@@ -84,6 +84,7 @@ class Instance(abc.ABC):
     sets_inside: bool = False
     reads_inside: bool = False
     inside: Sequence[tuple[float, Floats]] = ()
+    set_at: float = 0.0  #: when inputs were last set in a step, FMU time, s
 
     def __init__(
         self,
@@ -148,7 +149,10 @@ class Instance(abc.ABC):
 
     @abc.abstractmethod
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
-        """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s."""
+        """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s.
+
+        Where the FMU stops in between, inputs are set there again, and `set_at` says when.
+        """
 
     # -- what they share ---------------------------------------------------------------------------
 

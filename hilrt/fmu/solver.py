@@ -178,8 +178,8 @@ class FmuSolver(Solver):
             if reads_inside:
                 inside += instance.inside
             if self._half_steps and 2 * (i + 1) == steps:
-                y_mid = self._read(instance, now, now + dt, at)
-        y = self._read(instance, start + h - dt, start + h, at)
+                y_mid = self._read(instance, now + dt, at)
+        y = self._read(instance, start + h, at)
         if reads_inside:
             y_mid = _middle(start, h, before, inside, y)
         self._time, self._last = t + h, u
@@ -225,15 +225,15 @@ class FmuSolver(Solver):
             [u.derivative(time - self._offset, n) for n in range(1, order + 1)]
         )
 
-    def _read(self, instance: Instance, t_set: float, t: float, at: Any) -> Floats:
-        """Outputs at `t`, where the inputs were last set at `t_set`."""
+    def _read(self, instance: Instance, t: float, at: Any) -> Floats:
+        """Outputs at `t`, with the inputs of then where that can be."""
         if self._end_inputs:
             instance.write(at(t))
             return instance.read()
         y = instance.read()
         # An FMU that follows the polynomial itself has the inputs of the end.
         if self._by_derivative and not (self._hands_on or instance.sets_inside):
-            change = at(t) - at(t_set)
+            change = at(t) - at(instance.set_at)
             if change.any():
                 y += along(instance, self._outs, self._ins, change)
         return y

@@ -141,3 +141,16 @@ def test_the_impact_is_a_communication_point_of_the_session(tmp_path, hosted):
     held = STEP * math.ceil(IMPACT / STEP) - IMPACT
     missed = 0.5 * G * held**2 + 0.5 * G * STEP**2  # at the start, too
     assert log["other.x"][-1] + HEIGHT == pytest.approx(height(0.6) + missed, abs=1e-6)
+
+
+@needs_compiler
+def test_outputs_are_brought_to_the_end_from_the_event_on():
+    """The inputs were set at the event; the outputs lag behind by what came after it only."""
+    flags = EVENTS | {"providesDirectionalDerivatives": "true"}
+    params = {key: value for key, value in BALL.items() if key != "x2"} | {"x": 1e-5, "kc": 100.0}
+    solver = FmuSolver(mass(3, **flags), params=params, outputs=["force", "x"])
+    solver.initialize(0.0, np.zeros(1))
+    sample = solver.advance(0.0, STEP, InputPolynomial(0.0, np.array([[0.0], [1.0]])))
+    assert 0.0 < sample.event_t < STEP
+    assert sample.y[0] == pytest.approx(100.0 * (sample.y[1] - STEP), abs=1e-9)
+    solver.stop("done")

@@ -401,6 +401,21 @@ def test_jacobian_of_the_derivatives_agrees_with_the_probe(major):
     hosted.stop("done")
 
 
+#: A mass that does not move: its force is -100 N/m times the displacement `x2`.
+STILL = {"m": 1e9, "k": 0.0, "v2": 0.0, **HELD}
+
+
+@needs_compiler
+@pytest.mark.parametrize("fault", [0, 9])
+def test_outputs_are_brought_to_the_end_from_where_inputs_were_last_set(fault):
+    params = STILL | {"fault": fault}  # 9 stops half way, and inputs are set there
+    solver = made(2, params=params, providesDirectionalDerivative="true")
+    solver.initialize(0.0, np.zeros(1))
+    force = solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.array([[0.0], [1.0]]))).y[0]
+    assert force == pytest.approx(-0.1, rel=1e-6)
+    solver.stop("done")
+
+
 @needs_compiler
 def test_hidden_states_leave_the_feedthrough_or_a_probe():
     flags = {"states": False, "providesDirectionalDerivative": "true"}
