@@ -280,10 +280,11 @@ class Instance3(Instance):
         """Called by the FMU inside a step. What is raised here must not unwind through C."""
         try:
             wants_return[0] = False
-            if get_allowed and self.reads_inside:
-                self._seen.append((t, self.read()))
+            # In this order: outputs with feedthrough are those of the inputs of this instant.
             if set_requested and self.sets_inside and self._u is not None:
                 self._flow.write(self._u(t))
+            if get_allowed and self.reads_inside:
+                self._seen.append((t, self.read()))
         except BaseException as error:
             self._raised = error
 

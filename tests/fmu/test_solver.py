@@ -228,6 +228,19 @@ def test_outputs_in_the_middle(way):
 
 
 @needs_compiler
+@pytest.mark.parametrize("way", ["half steps", "intermediate update"])
+def test_outputs_in_the_middle_are_those_of_the_inputs_there(way):
+    halves = way == "half steps"
+    flag = "providesDirectionalDerivatives" if halves else "providesIntermediateUpdate"
+    params = STILL | {"micro": 5e-3}
+    solver = made(3, {"half_steps": halves}, params, **{flag: "true"})
+    solver.initialize(0.0, np.zeros(1))
+    sample = solver.advance(0.0, 0.01, InputPolynomial(0.0, np.array([[0.0], [1.0]])))
+    assert sample.y_mid[0] == pytest.approx(-0.5, rel=1e-6)
+    solver.stop("done")
+
+
+@needs_compiler
 def test_no_middle_where_nobody_asks():
     solver = made(2)
     solver.initialize(0.0, np.ones(2))
