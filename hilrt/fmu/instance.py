@@ -19,7 +19,7 @@ import numpy as np
 from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
-from hilrt.fmu.description import CONTINUOUS, Fmu
+from hilrt.fmu.description import Fmu, flows
 from hilrt.fmu.values import Values
 from hilrt.solver import Floats
 
@@ -157,7 +157,7 @@ class Instance(abc.ABC):
     # -- what they share ---------------------------------------------------------------------------
 
     def derivatives(self, order: int) -> Floats:
-        """Output derivatives 1 … order, shape (order, n_outputs); 0 where a type has none."""
+        """Output derivatives 1 … order, shape (order, n_outputs); 0 for what is not continuous."""
         dy = np.zeros((order, self._outs.size))
         if self.real_outputs:
             references = [reference for _, reference in self.real_outputs]
@@ -273,10 +273,10 @@ class Instance(abc.ABC):
 
 
 def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int]]:
-    """(place in the vector, value reference) of the scalar real variables that are continuous."""
+    """(place in the vector, value reference) of the scalar continuous variables."""
     places, first = [], 0
     for variable, size in variables:
-        if variable.type in CONTINUOUS and size == 1:
+        if flows(variable) and size == 1:
             places.append((first, variable.valueReference))
         first += size
     return places

@@ -150,6 +150,28 @@ def test_input_derivatives_only_where_offered(flag):
     solver.stop("done")
 
 
+def discrete(name):
+    """Description of FMI 2 where the real variable `name` is discrete."""
+    return description(2, canInterpolateInputs="true", maxOutputDerivativeOrder="1").replace(
+        f'name="{name}"', f'name="{name}" variability="discrete"'
+    )
+
+
+@needs_compiler
+def test_derivatives_of_continuous_variables_only():
+    solver = made(2, params=STILL, xml=discrete("x2"))
+    solver.initialize(0.0, np.zeros(1))
+    sample = solver.advance(0.0, 0.01, InputPolynomial(0.0, np.array([[0.0], [1.0]])))
+    assert sample.y[0] == pytest.approx(0.0, abs=1e-6)  # the input was held
+    solver.stop("done")
+    for xml, rate in ((discrete("force"), 0.0), (discrete("none"), -100.0)):
+        solver = made(2, params=STILL, xml=xml)
+        solver.initialize(0.0, np.zeros(1))
+        sample = solver.advance(0.0, 0.01, InputPolynomial(0.0, np.array([[0.0], [1.0]])))
+        assert sample.dy[0, 0] == pytest.approx(rate, rel=1e-6)
+        solver.stop("done")
+
+
 @needs_compiler
 def test_a_lower_order_forgets_the_derivatives_of_a_higher_one():
     solver, model = made(2, canInterpolateInputs="true"), Mass1()
