@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hilrt import units
 from hilrt.fmu.clocks import Clock, why_not_driven
-from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
+from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
 from hilrt.fmu.ports import Selection, select
 
 
@@ -48,14 +48,16 @@ def capabilities(fmu: Fmu) -> list[Capability]:
     ]
     if three:
         inside = bool(co.providesIntermediateUpdate)
-        settable = [v for v in fmu.named("input") if v.intermediateUpdate]
-        readable = [v for v in fmu.named("output") if v.intermediateUpdate]
-        follows = inside and bool(settable)
+        # As it is used: of all ports or of none.
+        settable = [v for v in fmu.named("input") if flows(v)]
+        readable = [v for v in fmu.named("output") if v.type in NUMERIC and not v.clocks]
+        follows = inside and bool(settable) and all(v.intermediateUpdate for v in settable)
+        shows = inside and bool(readable) and all(v.intermediateUpdate for v in readable)
         rows += [
             _row("intermediate update of inputs", follows, *_FOLLOWS),
             _row(
                 "intermediate update of outputs",
-                inside and bool(readable),
+                shows,
                 "output defect without half steps",
                 "output defect with half_steps = true",
             ),

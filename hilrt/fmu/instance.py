@@ -96,7 +96,7 @@ class Instance(abc.ABC):
         self.fmu = fmu
         self.warnings = 0
         self._messages = 0
-        self._dead = self._closed = False
+        self._failed = self._dead = self._closed = False
         self._initialized = False
         self._last_message = ""
         self.can_step_back = bool(fmu.co.canGetAndSetFMUstate)
@@ -206,6 +206,8 @@ class Instance(abc.ABC):
                     said,
                 )
             return
+        if status >= ERROR:
+            self._failed = True  # it may be freed, but no longer terminated
         if status >= FATAL:
             self._dead = True  # no further call is allowed, not even to free it
         word = _STATUS[status] if status < len(_STATUS) else f"the unknown status {status}"
@@ -252,7 +254,7 @@ class Instance(abc.ABC):
 
     def _release(self) -> None:
         """Terminate where that is allowed, and free the instance."""
-        if self._initialized:
+        if self._initialized and not self._failed:
             self.guard(self.fmi.terminate)
         getattr(self.fmi, f"fmi{self.fmu.major}FreeInstance")(self.fmi.component)
         self._unload()

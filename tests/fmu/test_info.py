@@ -55,6 +55,21 @@ def test_capabilities_without_any():
     assert not any(row.there for row in capabilities(fmu))
 
 
+@pytest.mark.parametrize(
+    ("variable", "row"),
+    [("x2", "intermediate update of inputs"), ("force", "intermediate update of outputs")],
+)
+def test_intermediate_update_is_there_where_all_ports_have_it(variable, row):
+    text = description(3, providesIntermediateUpdate="true")
+    start = text.index(f'name="{variable}"')
+    without = text[:start] + text[start:].replace('intermediateUpdate="true"', "", 1)
+    there = [
+        {one.name: one.there for one in capabilities(read_fmu(mass(3, xml=xml)))}
+        for xml in (text, without)
+    ]
+    assert [rows[row] for rows in there] == [True, False]
+
+
 # -- ports -----------------------------------------------------------------------------------------
 
 
