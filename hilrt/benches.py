@@ -123,6 +123,11 @@ class Benches:
         """Run the safe profile of every bench that was armed, and let every subsystem end."""
         await asyncio.gather(*(link.stop(reason) for link in self._links))
 
+    def unrest(self) -> list[str]:
+        """What the links tell, after `secure`, of benches that are not known to be at rest."""
+        told = [(link.name, getattr(link, "unrest", "")) for link in self.armed]
+        return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
+
     def note_reports(self, exchange: Exchange) -> None:
         """Log what the subsystems told while the master's loop did not run."""
         while reports := exchange.reports():

@@ -324,6 +324,11 @@ class Session:
                 await self.benches.hold_safe(master.stop_requested, lambda: self.interrupted)
         await self.benches.secure(fault or self.interrupted or "session finished")
         self.benches.note_reports(exchange)
+        unrest = self.benches.unrest()
+        if fault is None:  # nobody may take it for an end in order
+            fault = "; ".join(unrest) or None
+        else:
+            self.result.warnings += unrest
         if fault is not None:
             fault = self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
@@ -341,6 +346,7 @@ class Session:
             if self.master is None or not self.result.summary:
                 reason = self.result.fault or self.interrupted or "session could not start"
                 await self.benches.secure(reason)
+                self.result.warnings += self.benches.unrest()
             for link in self.links:
                 await link.close()
             self.hub.close()

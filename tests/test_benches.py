@@ -117,6 +117,30 @@ async def test_a_stop_sequence_then_the_safe_profile(ending):
     assert (session.journal.state, session.result.exit_status) == (State.STOPPED, 0)
 
 
+UNREST = "bench two was NOT brought to rest: its gateway did not answer"
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interrupted):
+    benches = [Bench("one"), Bench("two")]
+    benches[1].unrest = "its gateway did not answer"
+    session = ending(*benches)
+    if interrupted:
+        session._interrupt("Ctrl-C", None)
+    assert await bring_down(session, End.INTERRUPTED if interrupted else End.FINISHED) == UNREST
+    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)
+    assert session.result.fault == UNREST
+
+
+async def test_after_a_fault_it_is_told_beside_that(ending):
+    benches = [Bench("one"), Bench("two")]
+    benches[1].unrest = "its gateway did not answer"
+    session = ending(*benches)
+    fault = await session._bring_down(session.numerics, session.master, None, "one is lost", "one")
+    assert (fault, session.result.fault) == ("one is lost", "one is lost")
+    assert session.result.warnings == [UNREST]
+
+
 async def test_benches_hold_their_set_points_before_the_first_stop_step(ending):
     """A gateway that is not told to wait takes the end of the ticks for that of the master."""
     benches = [Bench("one"), Bench("two")]
