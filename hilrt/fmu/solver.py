@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
@@ -278,7 +279,9 @@ class FmuSolver(Solver):
         if self.fmu.directional:
             linear = linearise(instance, self._ins, self._outs)
             if linear is not None:
-                return linear.jacobian(h, order)
+                gamma = self._answers(instance, linear, h, order)
+                gamma[1:, :, ~self._real] = 0.0  # held over the whole macro step
+                return gamma
             if h < INSTANT_S:
                 D = partial(instance, self._outs, self._ins)
                 return np.broadcast_to(D, (order + 1, *D.shape)).copy()
@@ -290,6 +293,22 @@ class FmuSolver(Solver):
 
         time, u = self._time, self._last(self._time)
         return probe_jacobian(self, step, time, h, u, order)
+
+    def _answers(self, instance: Instance, linear: LinearSubsystem, h: float, order: int) -> Floats:
+        """Γ_0 … Γ_order of `linear` with its inputs as this FMU has them inside a step `h` [s]."""
+        if self._hands_on or instance.sets_inside:
+            return linear.jacobian(h, order)
+        n = self._substeps
+        if not self._variable and self._length is not None:
+            n = max(1, round(h / self._length))
+        A, (B,) = linear.discretize(h / n, 0)
+        power = np.arange(order + 1)[:, None, None]
+        effect = np.zeros((order + 1, *B.shape))
+        for i in range(n):  # s^m is held at its value of the substep's start
+            effect = A @ effect + B * (i / n) ** power
+        seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n
+        gamma: Floats = linear.C @ effect + linear.D * seen**power
+        return gamma
 
     def _needs_feedthrough(self) -> bool:
         """Whether the outputs can be brought to the inputs of the step's end by derivatives."""

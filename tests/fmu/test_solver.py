@@ -436,6 +436,35 @@ def test_jacobian_of_the_derivatives_agrees_with_the_probe(major):
     hosted.stop("done")
 
 
+#: How an FMU has its inputs inside a step, with the flags and options for it.
+INSIDE = {
+    "held": (2, {}, {}),
+    "substeps": (3, {}, {"substeps": 3}),
+    "constant steps": (2, {"canHandleVariableCommunicationStepSize": "false"}, {"substeps": 2}),
+    "inputs of the end": (2, {}, {"substeps": 2, "end_inputs": True}),
+    "no feedthrough known": (2, {}, {"substeps": 2, "feedthrough": {"force": []}}),
+    "input derivatives": (2, {"canInterpolateInputs": "true"}, {}),
+    "discrete": (2, {}, {}),
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("way", INSIDE)
+def test_jacobian_has_the_inputs_as_they_are_inside_a_step(way):
+    major, flags, options = INSIDE[way]
+    flags = STATE_AND_DERIVATIVES[major] | flags
+    if way == "discrete":
+        text = description(major, canInterpolateInputs="true", **flags)
+        flags = {"xml": text.replace('name="x2"', 'name="x2" variability="discrete"')}
+    solver = made(major, options, {"v": 1.0, "micro": 1e-5, "cc": 2.0, **HELD}, **flags)
+    hosted = HostedSolver(solver)
+    hosted.initialize(0.0, np.zeros(2))
+    probed = hosted.jacobian("probe", 0.0, 0.01, 2, np.zeros(2))
+    exact = hosted.jacobian("solver", 0.0, 0.01, 2, np.zeros(2))
+    np.testing.assert_allclose(exact, probed, rtol=5e-3, atol=2e-3)
+    hosted.stop("done")
+
+
 #: A mass that does not move: its force is -100 N/m times the displacement `x2`.
 STILL = {"m": 1e9, "k": 0.0, "v2": 0.0, **HELD}
 
