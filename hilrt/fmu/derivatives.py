@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.fmu.description import CONTINUOUS
 from hilrt.fmu.instance import Instance
+from hilrt.fmu.ports import size_of
 from hilrt.solver import Floats
 
 Sized = Sequence[tuple[Any, int]]
@@ -39,18 +40,25 @@ def partial(instance: Instance, unknowns: Sized, knowns: Sized) -> Floats:
     return matrix
 
 
-def states_and_rates(instance: Instance) -> tuple[Sized, Sized] | None:
-    """Continuous states and their derivatives; None where the FMU does not expose them."""
+def states_and_rates(instance: Instance, start: Mapping[str, Any]) -> tuple[Sized, Sized] | None:
+    """Continuous states and their derivatives; None where the FMU does not expose them.
+
+    Start values of structural parameters, `start`, say how large arrays are.
+    """
     rates = [unknown.variable for unknown in instance.fmu.model.derivatives]
     states = [rate.derivative for rate in rates]
     if not rates or any(state is None or isinstance(state, str) for state in states):
         return None
-    return [(state, 1) for state in states], [(rate, 1) for rate in rates]
+    # An array has the size of its derivative.
+    sizes = [size_of(rate, start) for rate in rates]
+    return list(zip(states, sizes, strict=True)), list(zip(rates, sizes, strict=True))
 
 
-def linearise(instance: Instance, ins: Sized, outs: Sized) -> LinearSubsystem | None:
+def linearise(
+    instance: Instance, ins: Sized, outs: Sized, start: Mapping[str, Any]
+) -> LinearSubsystem | None:
     """A, B, C, D about the present state; None where the FMU does not expose its states."""
-    exposed = states_and_rates(instance)
+    exposed = states_and_rates(instance, start)
     if exposed is None:
         return None
     states, rates = exposed

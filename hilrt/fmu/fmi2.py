@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,6 @@ class Instance2(Instance):
     """See `Instance`."""
 
     Slave = FMU2Slave
-    output_derivatives = "getRealOutputDerivatives"
 
     def _instantiate(self, debug: bool) -> None:
         self._number = next(_numbers)
@@ -102,7 +102,7 @@ class Instance2(Instance):
     def _prepare_derivatives(self) -> None:
         """Buffers for the derivatives of inputs, of the highest order that occurs."""
         self._orders: dict[int, tuple[Any, ...]] = {}
-        self._where = [place for place, _ in self.real_inputs]
+        self._where = [place for place, _, _ in self.real_inputs]
 
     def set_input_derivatives(self, derivatives: Floats) -> None:
         """Set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
@@ -110,7 +110,7 @@ class Instance2(Instance):
         if not self._where or not n:
             return
         if n not in self._orders:
-            references = [r for _, r in self.real_inputs] * n
+            references = [r for _, r, _ in self.real_inputs] * n
             orders = np.repeat(np.arange(1, n + 1), len(self._where)).tolist()
             buffer = np.zeros((n, len(self._where)))
             self._orders[n] = (
@@ -125,6 +125,9 @@ class Instance2(Instance):
         status = self.fmi.dll.fmi2SetRealInputDerivatives(self.c, *arguments)
         if status:
             self.check("fmi2SetRealInputDerivatives", status)
+
+    def _rates(self, references: Sequence[int], order: int, size: int) -> Any:
+        return self.fmi.getRealOutputDerivatives(references, [order] * len(references))
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; FMI 2.0 tells no events."""

@@ -35,7 +35,6 @@ class Instance3(Instance):
     """
 
     Slave = FMU3Slave
-    output_derivatives = "getOutputDerivatives"
 
     def __init__(
         self,
@@ -191,6 +190,19 @@ class Instance3(Instance):
             self._clockwork.tick(ticking, u)
         self._write_free(u)
         self._settle()
+
+    def _rates(self, references: Sequence[int], order: int, size: int) -> Any:
+        n = len(references)  # FMPy's own method knows scalars only
+        values = (ctypes.c_double * size)()
+        self.fmi.fmi3GetOutputDerivatives(
+            self.fmi.component,
+            (ctypes.c_uint32 * n)(*references),
+            n,
+            (ctypes.c_int32 * n)(*[order] * n),
+            values,
+            size,
+        )
+        return values
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; events are handled when the FMU stops at them, ticks at theirs.

@@ -75,9 +75,8 @@ class Instance(abc.ABC):
         Ask the FMU for all of its log messages.
     """
 
-    #: FMPy's class, and its method for derivatives of the outputs.
+    #: FMPy's class.
     Slave: ClassVar[Any]
-    output_derivatives: ClassVar[str]
     fmi: Any  #: FMPy's object
     can_step_back: bool
     #: FMI 3: whether inputs are set, and outputs read, inside a step; what was read, by time [s].
@@ -148,6 +147,10 @@ class Instance(abc.ABC):
         """End initialization mode; the FMU can be stepped."""
 
     @abc.abstractmethod
+    def _rates(self, references: Sequence[int], order: int, size: int) -> Any:
+        """Derivatives of one order of outputs with `size` elements in all, shape (size,)."""
+
+    @abc.abstractmethod
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s.
 
@@ -160,11 +163,10 @@ class Instance(abc.ABC):
         """Output derivatives 1 … order, shape (order, n_outputs); 0 for what is not continuous."""
         dy = np.zeros((order, self._outs.size))
         if self.real_outputs:
-            references = [reference for _, reference in self.real_outputs]
-            places = [place for place, _ in self.real_outputs]
-            ask = getattr(self.fmi, self.output_derivatives)
+            references = [reference for _, reference, _ in self.real_outputs]
+            places = [p for first, _, size in self.real_outputs for p in range(first, first + size)]
             for n in range(order):
-                dy[n, places] = self.guard(ask, references, [n + 1] * len(references))
+                dy[n, places] = self.guard(self._rates, references, n + 1, len(places))
         return dy
 
     def save(self) -> SavedState:
@@ -274,12 +276,12 @@ class Instance(abc.ABC):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int]]:
-    """(place in the vector, value reference) of the scalar continuous variables."""
+def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:
+    """(place in the vector, value reference, size) of the continuous variables."""
     places, first = [], 0
     for variable, size in variables:
-        if flows(variable) and size == 1:
-            places.append((first, variable.valueReference))
+        if flows(variable):
+            places.append((first, variable.valueReference, size))
         first += size
     return places
 

@@ -277,7 +277,7 @@ class FmuSolver(Solver):
         """
         instance = self._ready()
         if self.fmu.directional:
-            linear = linearise(instance, self._ins, self._outs)
+            linear = linearise(instance, self._ins, self._outs, self._start)
             if linear is not None:
                 gamma = self._answers(instance, linear, h, order)
                 gamma[1:, :, ~self._real] = 0.0  # held over the whole macro step

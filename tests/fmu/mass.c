@@ -154,7 +154,11 @@ static int rates(Fmu *f, const ref *vr, size_t n, const int *order, double *y) {
     for (size_t i = 0; i < n; i++) {
         double dforce = s->r[KC] * (v - s->du[0][X2] - (s->time - s->set_at) * s->du[1][X2])
                         + s->r[CC] * (a - s->du[0][V2]);
-        y[i] = order[i] > 1 ? 0 : vr[i] == FORCE ? dforce : vr[i] == X ? v : a;
+        if (vr[i] == TWICE) { /* an array, told as if its inputs grew by 1 and more per second */
+            for (int j = 0; j < s->size; j++) *y++ = 2 * (j + 1);
+            continue;
+        }
+        *y++ = order[i] > 1 ? 0 : vr[i] == FORCE ? dforce : vr[i] == X ? v : a;
     }
     return OK;
 }

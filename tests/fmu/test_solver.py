@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError, SolverError
+from hilrt.fmu.derivatives import states_and_rates
 from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting import HostedSolver
 from hilrt.models.two_mass import Mass1, Mass2
@@ -148,6 +150,28 @@ def test_input_derivatives_only_where_offered(flag):
     solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.ones((2, 2))))
     assert ("derivatives" in trace(solver)) == (flag == "true")
     solver.stop("done")
+
+
+@needs_compiler
+def test_output_derivatives_of_arrays():
+    flags = {"maxOutputDerivativeOrder": "1"}
+    solver = made(3, {"outputs": ["twice", "x"]}, {"v": 3.0, "size": 2}, types=True, **flags)
+    n = sum(port.size for port in solver.inputs)
+    solver.initialize(0.0, np.zeros(n))
+    sample = solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.zeros((1, n))))
+    assert sample.dy[0, :2].tolist() == [2.0, 4.0]
+    assert sample.dy[0, 2] == pytest.approx(3.0, rel=1e-2)
+    solver.stop("done")
+
+
+def test_states_that_are_arrays_have_the_size_of_their_derivatives():
+    size = SimpleNamespace(name="size", start="3")
+    state = SimpleNamespace(dimensions=[SimpleNamespace(start=None, variable=size)])
+    rate = SimpleNamespace(dimensions=state.dimensions, derivative=state)
+    model = SimpleNamespace(derivatives=[SimpleNamespace(variable=rate)])
+    instance = SimpleNamespace(fmu=SimpleNamespace(model=model))
+    assert states_and_rates(instance, {}) == ([(state, 3)], [(rate, 3)])
+    assert states_and_rates(instance, {"size": 2}) == ([(state, 2)], [(rate, 2)])
 
 
 def discrete(name):
