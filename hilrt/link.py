@@ -104,6 +104,9 @@ class Link(abc.ABC):
     buses: Sequence[str] = ()
     #: Why the subsystem cannot be given steps, if it was lost and may come back.
     absent: str = ""
+    #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty where
+    #: it is, and for models.
+    unrest: str = ""
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf

@@ -56,7 +56,7 @@ class RemoteLink(Link):
     """Base of the links whose subsystem is a process behind the hub.
 
     A subclass sets `role` and `step_message` and implements `receive`. It may override
-    `accept_ports`, `stop_timeout`, `arm` and `safe` (with `request`).
+    `accept_ports`, `stop_timeout`, `arm`, `safe` (with `request`) and `unanswered`.
 
     Attributes
     ----------
@@ -146,6 +146,9 @@ class RemoteLink(Link):
     def send(self, message: Message) -> bool:
         """Send a message without waiting; False, and counted, when it could not be sent."""
         return self.hub.send(self, encode(message))
+
+    def unanswered(self, reason: str) -> None:
+        """Take note that the peer did not answer to `stop`, and why; models: nothing."""
 
     def unexpected(self, message: Message) -> None:
         """Count a message that makes no sense now."""
@@ -290,6 +293,7 @@ class RemoteLink(Link):
             await self.request(Stop(reason=reason), Stopped, self.stop_timeout)
         except PeerLost as error:
             log.warning("stopping %s", error)
+            self.unanswered(error.reason)
 
     async def close(self) -> None:
         """The hub, which all links share, is closed by the session."""

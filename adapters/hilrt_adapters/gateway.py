@@ -64,6 +64,7 @@ class GatewayLink(RemoteLink):
         self.safe_timeout = steps * self.bench_options.safe_profile.step_timeout + MARGIN
         self.stop_timeout = self.safe_timeout
         self._secured: str | None = None
+        self._enabled = False  # or about to be; until its gateway says that it has secured it
         self._seq = -1
         self._counters: dict[str, int] = {}
 
@@ -142,6 +143,7 @@ class GatewayLink(RemoteLink):
         ]
         timeout = max(ramps, default=0.0) + (SETTLE_NS + SETTLE_TIMEOUT_NS) / NS + MARGIN
         timeout += options.enable.timeout if options.enable else 0.0
+        self._enabled = True
         await self.request(Arm(u0=pack(u0)), Armed, timeout)
 
     async def safe(self, reason: str) -> None:
@@ -150,9 +152,10 @@ class GatewayLink(RemoteLink):
             return
         lost, self._lost = self._lost, None  # a fault of the bench does not end the gateway
         try:
-            await self.request(Safe(reason=reason), Secured, self.safe_timeout)
+            self._rests(await self.request(Safe(reason=reason), Secured, self.safe_timeout))
         except PeerLost as error:
             self.gone(error.reason)
+            self.unanswered(error.reason)
         finally:
             self._lost = lost or self._lost
 
@@ -163,6 +166,15 @@ class GatewayLink(RemoteLink):
             await super().stop(reason)
         finally:
             self._lost = lost or self._lost
+
+    def unanswered(self, reason: str) -> None:
+        """Without an answer the safe profile may not have run, unless it had run before."""
+        if self._enabled:
+            self.unrest = f"its gateway did not confirm that it brought it to rest: {reason}"
+
+    def _rests(self, message: Secured) -> None:
+        self._enabled = False
+        self.unrest = "" if message.complete else "not every input reached its safe value"
 
     def take(self) -> Sequence[Arrival]:
         """As in `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""
@@ -178,6 +190,7 @@ class GatewayLink(RemoteLink):
             # The bench runs before the session does: nobody wants to know yet.
             return arrival if self.hub.epoch_ns else None
         if isinstance(message, Secured):
+            self._rests(message)
             if not self._stopped:
                 self._secure(message)
         else:

@@ -361,6 +361,61 @@ async def test_safe_and_stop_wait_and_never_raise(scripted: Scripted) -> None:
         link.poll()
 
 
+@pytest.mark.parametrize("way", ["safe", "stop"])
+async def test_a_bench_whose_gateway_does_not_answer_is_not_known_to_be_at_rest(
+    scripted: Scripted, way: str
+) -> None:
+    link = scripted.link
+    await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
+    assert not link.unrest
+    link.safe_timeout = link.stop_timeout = 0.01
+    await (link.safe("operator") if way == "safe" else link.stop("end"))
+    assert "did not confirm that it brought it to rest: no answer" in link.unrest
+    scripted.peer.send(wire.Secured(reason="at last"))
+    await until(lambda: not link.unrest, link)
+
+
+async def test_a_bench_whose_gateway_is_gone_is_not_known_to_be_at_rest(scripted: Scripted) -> None:
+    link = scripted.link
+    await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
+    scripted.peer.close()
+    await until(lambda: not link.send(wire.Heartbeat(sent_ns=1)))
+    await link.stop("end")
+    assert "connection closed" in link.unrest
+
+
+async def test_a_bench_that_was_secured_before_its_gateway_fell_silent_is_at_rest(
+    scripted: Scripted,
+) -> None:
+    link = scripted.link
+    await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
+    scripted.peer.send(wire.Secured(reason="the bench withdrew its enable"))
+    await until(lambda: link._secured, link)
+    link.stop_timeout = 0.01
+    await link.stop("end")
+    assert not link.unrest
+
+
+async def test_a_bench_that_was_never_enabled_is_at_rest(scripted: Scripted) -> None:
+    scripted.link.stop_timeout = 0.01
+    await scripted.link.stop("end")
+    assert not scripted.link.unrest
+
+
+@pytest.mark.parametrize("way", ["safe", "stop"])
+async def test_a_safe_profile_that_is_not_complete_leaves_the_bench_not_at_rest(
+    scripted: Scripted, way: str
+) -> None:
+    link = scripted.link
+    await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
+    secured = wire.Secured(reason="end", complete=False)
+    if way == "safe":
+        await scripted.answer(link.safe("end"), wire.Safe, secured)
+    else:
+        await scripted.answer(link.stop("end"), wire.Stop, secured, wire.Stopped())
+    assert link.unrest == "not every input reached its safe value"
+
+
 async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Path) -> None:
     link = GatewayLink("engine", table(), folder)
     hub.add(link)
