@@ -69,8 +69,8 @@ class Structure:
     Attributes
     ----------
     name : str
-    stop_time : float, optional
-        From the default experiment, less its start time, s.
+    start_time, stop_time : float, optional
+        From the default experiment, s.
     components : dict
         By their path of names.
     units : dict
@@ -81,6 +81,7 @@ class Structure:
     """
 
     name: str
+    start_time: float = 0.0
     stop_time: float | None = None
     components: dict[tuple[str, ...], Component] = field(default_factory=dict)
     units: dict[Node, str] = field(default_factory=dict)
@@ -119,9 +120,10 @@ class _Reader:
             raise ConfigError(f"{self.path}: SystemStructure.ssd describes no system")
         self.found = Structure(root.get("name") or system.get("name") or self.path.stem)
         experiment = root.find("ssd:DefaultExperiment", _NS)
-        if experiment is not None and experiment.get("stopTime"):
-            start = float(experiment.get("startTime") or 0.0)
-            self.found.stop_time = float(experiment.get("stopTime")) - start
+        if experiment is not None:
+            self.found.start_time = float(experiment.get("startTime") or 0.0)
+            if experiment.get("stopTime"):
+                self.found.stop_time = float(experiment.get("stopTime"))
         self._system(system, ())
         if not self.found.components:
             raise ConfigError(f"{self.path}: the system has no components")

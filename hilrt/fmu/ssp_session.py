@@ -95,11 +95,15 @@ class _Writer:
         yield ""
         yield "[session]"
         yield f"name = {_toml(name)}"
-        yield f"duration = {_toml(self.structure.stop_time or _DURATION_S)}"
+        yield f"duration = {_toml(self._duration())}"
         yield 'pace = "asap"'
         yield ""
         yield "[master]"
         yield f"step = {_toml(self._step())}"
+        if self.structure.start_time < 0.0:
+            self.notes.append(
+                f"startTime {self.structure.start_time:g} is left out: FMUs start at 0 s or later"
+            )
         connected = {route.target for route in self.structure.routes}
         for path, component in self.structure.components.items():
             yield ""
@@ -107,6 +111,19 @@ class _Writer:
         for route in self.structure.routes:
             yield ""
             yield from self._connection(route)
+
+    def _duration(self) -> float:
+        """Session time begins at 0, whatever the FMUs' time is then."""
+        start, stop = self.structure.start_time, self.structure.stop_time
+        if stop is None:
+            return _DURATION_S
+        if stop <= start:
+            self.notes.append(
+                f"stopTime {stop:g} is not after startTime {start:g}; the session takes "
+                f"{_DURATION_S:g} s"
+            )
+            return _DURATION_S
+        return _plain(stop - start)
 
     def _step(self) -> float:
         """The shortest step that an FMU was made for."""
@@ -125,12 +142,15 @@ class _Writer:
             name: self._param(fmu, component, name, value)
             for name, value in component.params.items()
         }
+        start = max(self.structure.start_time, 0.0)
         file = f"{self.out.with_suffix('').name}/{fmu.path.name}"
         yield f"[subsystems.{_key(component.name)}]"
         if self.hosted:
             argv = ["hilrt", "solver", file]
             for name, value in params.items():
                 argv += ["--param", f"{name}={_toml(value)}"]
+            if start:
+                argv += ["--option", f"start_time={_toml(start)}"]
             yield 'adapter = "zeromq"'
             yield f"spawn = {_toml(argv)}"
         else:
@@ -139,6 +159,8 @@ class _Writer:
             if params:
                 inside = ", ".join(f"{_key(n)} = {_toml(v)}" for n, v in params.items())
                 yield f"params = {{ {inside} }}"
+            if start:
+                yield f"start_time = {_toml(start)}"
         for port in select(fmu, params).input_ports:
             if (path, port.name) not in connected:
                 where = f"subsystems.{_key(component.name)}.inputs.{_key(port.name)}"

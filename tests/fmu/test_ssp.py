@@ -102,6 +102,7 @@ def test_a_nested_system_becomes_a_session(tmp_path):
     assert session["session"] == {"name": "two-masses", "duration": 2.0, "pace": "asap"}
     left, right = session["subsystems"]["left"], session["subsystems"]["box_right"]
     assert left["fmu"] == "session/mass.fmu"
+    assert (left["start_time"], right["start_time"]) == (1.0, 1.0)  # FMU time at session time 0
     assert left["params"] == {"m": 2.0, "v": 100.0}  # the outer system's binding, in kg
     assert right["params"] == {"k": 1000.0}
     assert left["inputs"] == {"F": {"start": 0.0}}
@@ -158,7 +159,26 @@ def test_hosted_components_get_a_process_each(tmp_path):
     left = tomllib.loads(out.read_text())["subsystems"]["left"]
     assert left["adapter"] == "zeromq"
     command = ["hilrt", "solver", "session/mass.fmu", "--param", "m=2.0", "--param", "v=100.0"]
-    assert left["spawn"] == command
+    assert left["spawn"] == [*command, "--option", "start_time=1.0"]
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("experiment", "duration", "start", "said"),
+    [
+        ('startTime="0.5"', 10.0, 0.5, None),
+        ('stopTime="3.0"', 3.0, None, None),
+        ('startTime="-1.0" stopTime="3.0"', 4.0, None, "startTime -1 is left out"),
+        ('startTime="3.0" stopTime="3.0"', 10.0, 3.0, "is not after startTime 3"),
+    ],
+)
+def test_times_of_the_experiment(experiment, duration, start, said, tmp_path):
+    more = f"<ssd:DefaultExperiment {experiment}/>"
+    text = simple(component("a", "mass.fmu"), more=more)
+    session, notes = imported(tmp_path, text, {"mass.fmu": mass(2)})
+    assert session["session"]["duration"] == duration
+    assert session["subsystems"]["a"].get("start_time") == start
+    assert [said in note for note in notes] == ([] if said is None else [True])
 
 
 @needs_compiler
