@@ -11,7 +11,7 @@ from typing import Any
 
 from hilrt import units
 from hilrt.errors import ConfigError
-from hilrt.fmu.description import CONTINUOUS, Fmu, read_fmu
+from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
 from hilrt.fmu.ports import select, unit_of
 from hilrt.fmu.ssp import Component, Node, Route, Structure, Value, read_ssp
 
@@ -142,6 +142,14 @@ class _Writer:
             name: self._param(fmu, component, name, value)
             for name, value in component.params.items()
         }
+        # An input among the params would be no port, and its connection would end nowhere.
+        typed = select(fmu, params).start
+        starts = {
+            name: float(typed[name])
+            for name in params
+            if (path, name) in connected and fmu.variables[name].type in NUMERIC
+        }
+        params = {name: value for name, value in params.items() if name not in starts}
         start = max(self.structure.start_time, 0.0)
         file = f"{self.out.with_suffix('').name}/{fmu.path.name}"
         yield f"[subsystems.{_key(component.name)}]"
@@ -162,8 +170,12 @@ class _Writer:
             if start:
                 yield f"start_time = {_toml(start)}"
         for port in select(fmu, params).input_ports:
-            if (path, port.name) not in connected:
-                where = f"subsystems.{_key(component.name)}.inputs.{_key(port.name)}"
+            where = f"subsystems.{_key(component.name)}.inputs.{_key(port.name)}"
+            if port.name in starts:
+                yield ""
+                yield f"[{where}]"
+                yield f"start = {_toml(starts[port.name])}"
+            elif (path, port.name) not in connected:
                 yield ""
                 yield f"[{where}]                # not connected: held"
                 yield f"start = {_toml(port.start)}"

@@ -153,6 +153,25 @@ def test_fmus_of_one_file_name_are_kept_apart(tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("hosted", [False, True])
+def test_a_start_value_of_a_connected_input(hosted, tmp_path):
+    value = PARAMETERS.format(REAL.format("x2", 1.5, "mm") + REAL.format("F", 3, "N"))
+    text = simple(
+        component("a", "mass.fmu") + component("b", "mass.fmu", value), connection("a.x", "b.x2")
+    )
+    session, notes = imported(tmp_path, text, {"mass.fmu": mass(2)}, hosted=hosted)
+    b = session["subsystems"]["b"]
+    assert b["inputs"] == {"x2": {"start": 0.0015}, "v2": {"start": 0.0}}
+    if hosted:
+        assert b["spawn"][3:] == ["--param", "F=3.0"]
+    else:
+        assert b["params"] == {"F": 3.0}  # not connected: held
+    assert notes == []
+    found = check_file(tmp_path / "session.toml")
+    assert [problem for problem in found if problem.level == "error"] == []
+
+
+@needs_compiler
 def test_hosted_components_get_a_process_each(tmp_path):
     out = tmp_path / "session.toml"
     import_ssp(archive(tmp_path), out, hosted=True)
