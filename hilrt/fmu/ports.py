@@ -20,6 +20,9 @@ from hilrt.tables import nearest
 log = logging.getLogger("hilrt.fmu")
 
 _BASE_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
+#: Units for definitions with a factor or an offset, which cannot be written as a product.
+_COMMON_UNITS = ["degC", "degF", "t", "g", "mm", "km", "L", "min", "h", "km/h", "deg", "rpm"]
+_COMMON_UNITS += ["kN", "bar", "kPa", "MPa", "kW", "%"]
 _MOST_ELEMENTS = 1_000_000  # more in one array is a slip in a size, and would fill the memory
 _SETTABLE = ("parameter", "structuralParameter", "input")
 
@@ -226,22 +229,55 @@ def unit_of(fmu: Fmu, variable: Any) -> str:
     unit = variable.unit or getattr(variable.declaredType, "unit", None)
     if unit is None:
         return units.UNSTATED
-    if _readable(unit):
+    definitions = {definition.name: definition.baseUnit for definition in fmu.model.unitDefinitions}
+    base = definitions.get(unit)
+    known = _readable(unit)
+    # Some names mean different things to different people, as "ton": the definition counts.
+    if known and (base is None or _agrees(unit, base)):
         return str(unit)
-    for definition in fmu.model.unitDefinitions:
-        base = definition.baseUnit
-        if definition.name == unit and base is not None:
-            factor, offset = float(base.factor or 1.0), float(base.offset or 0.0)
-            exponents = {name: int(getattr(base, name) or 0) for name in _BASE_UNITS}
-            if factor == 1.0 and offset == 0.0:
-                return "*".join(f"{name}**{n}" for name, n in exponents.items() if n)
+    if base is not None:
+        if float(base.factor or 1.0) == 1.0 and float(base.offset or 0.0) == 0.0:
+            return _product(_exponents(base))
+        for common in _COMMON_UNITS:
+            if _agrees(common, base):
+                return common
     log.warning(
-        "%s: unit %r of %r is unknown, so it converts to nothing: check its connections by hand",
+        "%s: unit %r of %r is %s, so it converts to nothing: check its connections by hand",
         fmu.path.name,
         unit,
         variable.name,
+        "defined otherwise in the FMU than here" if known else "unknown",
     )
     return units.UNSTATED
+
+
+def _agrees(unit: str, base: Any) -> bool:
+    """Whether a unit known here is the one that an FMU defines, but for rounded digits."""
+    exponents = _exponents(base)
+    defined, zero = float(base.factor or 1.0), float(base.offset or 0.0)
+    offset = 0.0
+    try:
+        if exponents == {"K": 1}:
+            factor, offset = units.conversion(unit, "K")
+        else:
+            # Times a power over the definition, because radians do not count in a power.
+            inverse = _product({name: -n for name, n in exponents.items()})
+            factor = units.power_factor(unit, f"W*{inverse}" if inverse else "W")
+    except ConfigError:
+        return False
+    # Many define revolutions as numbers: 1/60 s**-1 is the rpm, too.
+    factors = (factor,) if "rad" in exponents else (factor, factor / (2 * math.pi))
+    same = any(math.isclose(defined, one, rel_tol=1e-3) for one in factors)
+    return same and math.isclose(zero, offset, rel_tol=1e-4)
+
+
+def _exponents(base: Any) -> dict[str, int]:
+    exponents = {name: int(getattr(base, name) or 0) for name in _BASE_UNITS}
+    return {name: n for name, n in exponents.items() if n}
+
+
+def _product(exponents: Mapping[str, int]) -> str:
+    return "*".join(f"{name}**{n}" for name, n in exponents.items())
 
 
 def _readable(unit: str) -> bool:

@@ -1,0 +1,49 @@
+"""Units of ports: what an FMU defines counts, not what a name may mean elsewhere."""
+
+import pytest
+
+from hilrt.fmu.description import read_fmu
+from hilrt.fmu.ports import select
+from tests.fmu.build import description, mass, needs_compiler
+
+pytestmark = needs_compiler
+
+
+def unit_of_force(name, base):
+    text = description(2).replace('unit="N"', f'unit="{name}"')
+    text = text.replace('<Unit name="N"/>', f'<Unit name="{name}">{base}</Unit>')
+    return select(read_fmu(mass(2, xml=text)), {}).output_ports[0].unit
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "unit"),
+    [
+        ("ton", '<BaseUnit kg="1" factor="1000"/>', "t"),
+        ("ton", '<BaseUnit kg="1" factor="907.185"/>', "ton"),
+        ("C", '<BaseUnit K="1" offset="273.15"/>', "degC"),
+        ("C", '<BaseUnit s="1" A="1"/>', "C"),
+        ("C", "", "C"),
+        ("degC", '<BaseUnit K="1" factor="1.0" offset="273.15"/>', "degC"),
+        ("degF", '<BaseUnit K="1" factor="0.55556" offset="255.372"/>', "degF"),
+        ("K", '<BaseUnit K="1"/>', "K"),
+        ("J", '<BaseUnit kg="1" m="2" s="-2"/>', "J"),
+        ("N.m", '<BaseUnit kg="1" m="2" s="-2"/>', "N.m"),
+        ("N.m/rad", '<BaseUnit kg="1" m="2" s="-2" rad="-1"/>', "N.m/rad"),
+        ("bar", '<BaseUnit kg="1" m="-1" s="-2" factor="1e5"/>', "bar"),
+        ("deg", '<BaseUnit rad="1" factor="0.0174533"/>', "deg"),
+        ("rpm", '<BaseUnit rad="1" s="-1" factor="0.10472"/>', "rpm"),
+        ("rpm", '<BaseUnit s="-1" factor="0.0166667"/>', "rpm"),
+        ("Hz", '<BaseUnit s="-1"/>', "Hz"),
+        ("%", '<BaseUnit factor="0.01"/>', "%"),
+        ("1", "<BaseUnit/>", "1"),
+        ("h", '<BaseUnit m="1"/>', "m**1"),
+    ],
+)
+def test_a_known_name_counts_where_the_definition_agrees(name, base, unit, caplog):
+    assert unit_of_force(name, base) == unit
+    assert caplog.text == ""
+
+
+def test_a_definition_that_cannot_be_written_leaves_no_unit(caplog):
+    assert unit_of_force("pound", '<BaseUnit kg="1" factor="0.5"/>') == "?"
+    assert "unit 'pound' of 'force' is defined otherwise in the FMU than here" in caplog.text
