@@ -195,10 +195,19 @@ def _make_port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...])
     low, high = _bound(variable, "min", -math.inf), _bound(variable, "max", math.inf)
     if variable.type == "Boolean":
         low, high = 0.0, 1.0
+    starts = starts_of(variable)
+    if variable.causality == "input" and len(set(starts)) > 1:
+        log.warning(
+            "%s: the start values of the elements of %r differ, but all elements of a port start "
+            "with one, %g: connect it, or hold it with a list in params",
+            fmu.path.name,
+            variable.name,
+            starts[0],
+        )
     return Port(
         variable.name,
         unit_of(fmu, variable),
-        start=_start(variable),
+        start=starts[0],
         # Bounds of an output are the FMU's business; those of an input are kept by the master.
         min=low if variable.causality == "input" else -math.inf,
         max=high if variable.causality == "input" else math.inf,
@@ -216,12 +225,12 @@ def _bound(variable: Any, which: str, default: float) -> float:
     return default
 
 
-def _start(variable: Any) -> float:
-    """First element of the start value; 0 where there is none."""
-    text = "" if variable.start is None else str(variable.start).strip()
+def starts_of(variable: Any) -> list[float]:
+    """Start values of the elements; one stands for all of them, 0 where there is none."""
+    words = [] if variable.start is None else str(variable.start).split()
     if variable.type == "Boolean":
-        return float(text.split()[:1] in (["true"], ["1"]))
-    return float(text.split()[0]) if text else 0.0
+        return [float(word in ("true", "1")) for word in words] or [0.0]
+    return [float(word) for word in words] or [0.0]
 
 
 def unit_of(fmu: Fmu, variable: Any) -> str:

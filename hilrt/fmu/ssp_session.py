@@ -12,7 +12,7 @@ from typing import Any
 from hilrt import units
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
-from hilrt.fmu.ports import select, unit_of
+from hilrt.fmu.ports import select, starts_of, unit_of
 from hilrt.fmu.ssp import Component, Node, Route, Structure, Value, read_ssp
 
 _DURATION_S = 10.0
@@ -143,13 +143,25 @@ class _Writer:
             for name, value in component.params.items()
         }
         # An input among the params would be no port, and its connection would end nowhere.
-        typed = select(fmu, params).start
+        chosen = select(fmu, params)
+        typed = chosen.start
         starts = {
             name: float(typed[name])
             for name in params
             if (path, name) in connected and fmu.variables[name].type in NUMERIC
         }
         params = {name: value for name, value in params.items() if name not in starts}
+        # A port starts with one value for all of its elements.
+        for variable, port in zip(chosen.inputs, chosen.input_ports, strict=True):
+            values = starts_of(variable)
+            if (path, port.name) not in connected and len(set(values)) > 1:
+                if len(values) == port.size:
+                    params[port.name] = values
+                else:
+                    self.notes.append(
+                        f"{component.name}.{port.name} has {port.size} elements, but start values "
+                        f"for {len(values)}; the first one is written for all"
+                    )
         start = max(self.structure.start_time, 0.0)
         file = f"{self.out.with_suffix('').name}/{fmu.path.name}"
         yield f"[subsystems.{_key(component.name)}]"
