@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,6 +126,11 @@ def read_fmu(path: str | Path) -> Fmu:
         ) from None
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
+    except (zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        # damaged data, an end too early, a password, an unusual compression
+        raise ConfigError(
+            f"{where}: its modelDescription.xml cannot be unpacked: {error}; export it again"
+        ) from None
     root = _root(xml, where)
     model, notes = _model(path, where)
     if model.coSimulation is None:
