@@ -71,11 +71,6 @@ class AlarmPlan:
     def __len__(self) -> int:
         return len(self.names)
 
-    def none(self) -> AlarmPlan:
-        """The same without any alarm."""
-        empty, numbers = np.empty(0), np.empty(0, dtype=np.intp)
-        return AlarmPlan([], numbers, empty, empty, empty, empty, numbers, self.spacing)
-
     def degrades(self, name: str) -> bool:
         """Whether the alarm of that name degrades the session while it is active."""
         return name in self.names and int(self.level[self.names.index(name)]) == DEGRADE
