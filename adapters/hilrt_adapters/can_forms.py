@@ -48,6 +48,8 @@ class Form:
         Those of its signals that are used.
     seen_ns : int or None
         Its newest frame that counted, ns.
+    excused_to, excused_ns : int
+        What an absence of the listener has made of that last, and by how much since it came, ns.
     timeout_ns : int
         It is missed when the message has come without it for so long, ns.
     """
@@ -57,6 +59,8 @@ class Form:
         self.output = output
         self.signals: list[str] = []
         self.seen_ns: int | None = None
+        self.excused_to: int | None = None
+        self.excused_ns = 0
         self._least_ns = timeout_ns
         self._early_ns = self.timeout_ns = max(timeout_ns, UNKNOWN_NS)
         self._intervals = 0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import cantools
 from cantools.database.can import Message
 
+from hilrt.guardian import EXCUSED_NS
 from hilrt_adapters.can import SignalRef
 from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_forms import Form, forms_of
@@ -145,6 +146,8 @@ class _Received:
         timeout = options.timeout or max(timeout, SILENT_CYCLES * self.cycle)
         self.timeout_ns = int(1e9 * timeout)
         self.seen_ns: int | None = None  # newest frame that counted; its age is from here
+        self.excused_to: int | None = None  # what `Receiver.excuse` made of it last
+        self.excused_ns = 0
         self.stalled = False
         self.stats = MessageStats()
         guard = protection_of(options, message)
@@ -393,13 +396,20 @@ class Receiver:
         return "; ".join(f"{e.message.name}: {e.stats.text()}" for e in self._entries)
 
     def excuse(self, now: int, absence: int) -> None:
-        """Make no message older by the `absence` [ns] of the listener until `now` [ns]."""
-        for entry in self._entries:
-            if entry.seen_ns is not None:
-                entry.seen_ns = min(now, entry.seen_ns + absence)
-        for _, form in self._forms:
-            if form.seen_ns is not None:
-                form.seen_ns = min(now, form.seen_ns + absence)
+        """Make no message older by the `absence` [ns] of the listener until `now` [ns].
+
+        Up to `EXCUSED_NS` since its newest frame: a listener that is hardly ever let run would
+        excuse a dead bench for ever.
+        """
+        listened: list[_Received | Form] = [*self._entries, *(form for _, form in self._forms)]
+        for one in listened:
+            if one.seen_ns is None:
+                continue
+            if one.seen_ns != one.excused_to:  # it has come since the absence before
+                one.excused_ns = 0
+            if one.excused_ns < EXCUSED_NS:
+                one.seen_ns = one.excused_to = min(now, one.seen_ns + absence)
+                one.excused_ns += absence
 
     def overdue(self, now: int) -> tuple[float, str]:
         """Age of the most overdue message over its timeout at `now` [ns], and a text about it.

@@ -177,6 +177,25 @@ def test_max_lost_bounds_what_counts_as_loss() -> None:
     assert (rx.counters["lost"], rx.counters["out_of_order"]) == (2, 1)
 
 
+def test_who_is_hardly_let_run_excuses_no_dead_bench() -> None:
+    clock = Clock()
+    rx = receiver(clock=clock)
+    rx.take([fast(0), slow(0)])
+
+    def absent(times: int) -> float:
+        for _ in range(times):
+            clock.pass_(0.04)
+            rx.excuse(clock.now, 40_000_000)
+        return rx.overdue(clock.now)[0]
+
+    assert absent(20) < 0.1
+    assert absent(80) > 5.0  # nothing has come for 4 s
+    for count in (1, 2):  # the first one after a silence is not trusted
+        clock.pass_(0.1)
+        rx.take([fast(count), slow(count)])
+    assert absent(20) < 0.1
+
+
 def test_timeouts_and_counters_per_message() -> None:
     clock = Clock()
     rx = receiver(clock=clock, options={"Fast": MessageOptions(timeout=0.5, counter="")})
