@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import posixpath
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -100,12 +101,18 @@ def read_ssp(path: Path) -> Structure:
     try:
         with zipfile.ZipFile(path) as archive:
             return _Reader(archive, path).read()
+    except _BadValue as error:
+        raise ConfigError(f"{path}: {error}; correct the archive") from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; check the path") from None
     except zipfile.BadZipFile:
         raise ConfigError(f"{path}: is not an SSP (no ZIP archive)") from None
     except etree.XMLSyntaxError as error:
         raise ConfigError(f"{path}: its system structure is not XML: {error.msg}") from None
+
+
+class _BadValue(ValueError):
+    """An attribute that is missing, or not what it has to be."""
 
 
 class _Reader:
@@ -121,9 +128,9 @@ class _Reader:
         self.found = Structure(root.get("name") or system.get("name") or self.path.stem)
         experiment = root.find("ssd:DefaultExperiment", _NS)
         if experiment is not None:
-            self.found.start_time = float(experiment.get("startTime") or 0.0)
+            self.found.start_time = _number(experiment, "startTime", 0.0)
             if experiment.get("stopTime"):
-                self.found.stop_time = float(experiment.get("stopTime"))
+                self.found.stop_time = _number(experiment, "stopTime")
         self._system(system, ())
         if not self.found.components:
             raise ConfigError(f"{self.path}: the system has no components")
@@ -141,7 +148,7 @@ class _Reader:
         for element in system.iterfind("ssd:Elements/*", _NS):
             if not isinstance(element.tag, str):
                 continue  # a comment
-            kind, inner = etree.QName(element).localname, (*path, element.get("name"))
+            kind, inner = etree.QName(element).localname, (*path, _text(element, "name"))
             if kind == "System":
                 self._system(element, inner)
             elif kind == "Component":
@@ -168,7 +175,11 @@ class _Reader:
                 f"{self.path}: component {'.'.join(path)!r} is {source!r}, which is no FMU; "
                 "replace it by an FMU, or leave it out and connect a subsystem of your own"
             )
-        name = "_".join(path)
+        name, n = "_".join(path), 1
+        taken = {component.name for component in self.found.components.values()}
+        while name in taken:  # of "a" in the system "b", and of "b_a"
+            n += 1
+            name = f"{'_'.join(path)}_{n}"
         self.found.components[path] = Component(name, posixpath.normpath(source))
         self._connectors(element, path)
         self._bindings(element, path)
@@ -200,9 +211,20 @@ class _Reader:
                 values = binding.find("ssd:ParameterValues/ssv:ParameterSet", _NS)
             if values is None:
                 continue
-            found = {prefix + name: value for name, value in _parameters(values)}
+            found = {prefix + name: value for name, value in self._parameters(values)}
             for name, value in self._mapped(binding, found):
                 self._assign(path, name, value)
+
+    def _parameters(self, values: Any) -> Iterator[tuple[str, Value]]:
+        for parameter in values.iterfind("ssv:Parameters/ssv:Parameter", _NS):
+            name = _text(parameter, "name")
+            elements = [e for e in parameter if isinstance(e.tag, str)]
+            known = [e for e in elements if etree.QName(e).localname in _TYPES]
+            for element in known:
+                yield name, Value(_typed(element), element.get("unit"))
+            if elements and not known:
+                kind = etree.QName(elements[0]).localname
+                self.found.notes.append(f"parameter {name!r} is of type {kind} and is left out")
 
     def _mapped(self, binding: Any, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
         mapping = binding.find("ssd:ParameterMapping", _NS)
@@ -217,7 +239,7 @@ class _Reader:
                 factor, offset = _transformation(entry)
                 converts = entry.get("suppressUnitConversion") not in ("true", "1")
                 yield (
-                    entry.get("target"),
+                    _text(entry, "target"),
                     value._replace(converts=converts, factor=factor, offset=offset),
                 )
 
@@ -261,32 +283,50 @@ class _Reader:
                 )
 
 
-def _parameters(values: Any) -> Iterator[tuple[str, Value]]:
-    for parameter in values.iterfind("ssv:Parameters/ssv:Parameter", _NS):
-        for kind in _TYPES:
-            element = parameter.find(f"ssv:{kind}", _NS)
-            if element is not None:
-                yield (
-                    parameter.get("name"),
-                    Value(_typed(kind, element.get("value")), element.get("unit")),
-                )
+def _text(element: Any, key: str) -> str:
+    text = element.get(key)
+    if text is None:
+        name = element.get("name")
+        where = etree.QName(element).localname + (f" {name!r}" if name else "")
+        raise _BadValue(f"{where} (line {element.sourceline}) has no {key}")
+    return str(text)
 
 
-def _typed(kind: str, text: str) -> float | int | bool | str:
+def _number(element: Any, key: str, default: float | None = None) -> float:
+    if default is not None and not element.get(key):
+        return default
+    text = _text(element, key)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        where = f"{etree.QName(element).localname} (line {element.sourceline})"
+        raise _BadValue(f"{where}: {key} = {text!r} is not a number to compute with")
+    return value
+
+
+def _typed(element: Any) -> float | int | bool | str:
+    kind = etree.QName(element).localname
     if kind == "Real":
-        return float(text)
+        return _number(element, "value")
     if kind == "Integer":
-        return int(text)
+        text = _text(element, "value")
+        try:
+            return int(text)
+        except ValueError:
+            where = f"Integer (line {element.sourceline})"
+            raise _BadValue(f"{where}: value = {text!r} is no whole number") from None
     if kind == "Boolean":
-        return text in ("true", "1")
-    return text
+        return _text(element, "value") in ("true", "1")
+    return _text(element, "value")
 
 
 def _transformation(element: Any) -> tuple[float, float]:
     linear = element.find("ssc:LinearTransformation", _NS)
     if linear is None:
         return 1.0, 0.0
-    return float(linear.get("factor") or 1.0), float(linear.get("offset") or 0.0)
+    return _number(linear, "factor", 1.0), _number(linear, "offset", 0.0)
 
 
 def _show(node: Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,8 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     ConfigError
         If the archive cannot be used, or `out` exists.
     """
+    if not out.suffix:  # the FMUs' folder is named after it
+        raise ConfigError(f"{out}: is no name of a session file; call it {out}.toml")
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
     structure = read_ssp(path)
@@ -259,4 +262,6 @@ def _toml(value: Any) -> str:
         return "{ " + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)  # inf and nan, which JSON writes otherwise
     return json.dumps(value, ensure_ascii=False)

@@ -227,6 +227,49 @@ def test_parameter_sets_and_mappings_in_files(tmp_path):
     assert session["subsystems"]["left"]["params"]["c"] == 30.0
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ('stopTime="3.0"', 'stopTime="abc"', r"stopTime = 'abc' is not a number"),
+        ('startTime="1.0"', 'startTime="nan"', r"startTime = 'nan' is not a number"),
+        ('factor="2"', 'factor="two"', r"factor = 'two' is not a number"),
+        ('value="2000"', 'value="1,5"', r"Real \(line 1\): value = '1,5' is not a number"),
+        ('value="2000"', 'value="INF"', r"value = 'INF' is not a number"),
+        ('value="2000" ', "", "Real .* has no value"),
+        ('<ssv:Real value="2000" unit="g"/>', '<ssv:Integer value="2.5"/>', "no whole number"),
+        ('<ssd:Component name="left"', "<ssd:Component", "Component .* has no name"),
+        ('<ssv:Parameter name="left.m"', "<ssv:Parameter", "Parameter .* has no name"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, right, wrong, said):
+    assert right in SYSTEM
+    with pytest.raises(ConfigError, match=said):
+        read_ssp(archive(tmp_path, SYSTEM.replace(right, wrong), fmu=False))
+
+
+def test_parameters_of_other_types_are_noted(tmp_path):
+    text = SYSTEM.replace('<ssv:Real value="2000" unit="g"/>', '<ssv:Float64 value="2000"/>')
+    notes = read_ssp(archive(tmp_path, text, fmu=False)).notes
+    assert "parameter 'left.m' is of type Float64 and is left out" in notes
+
+
+def test_components_keep_names_of_their_own(tmp_path):
+    """One in a system, and one that is called like both together."""
+    other = component("box_right", "mass.fmu")
+    text = SYSTEM.replace('<ssd:System name="box">', other + '<ssd:System name="box">')
+    found = read_ssp(archive(tmp_path, text, fmu=False)).components
+    assert {path: one.name for path, one in found.items()} == {
+        ("left",): "left",
+        ("box_right",): "box_right",
+        ("box", "right"): "box_right_2",
+    }
+
+
+def test_a_session_file_needs_its_suffix(tmp_path):
+    with pytest.raises(ConfigError, match=r"call it .*sess\.toml"):
+        import_ssp(archive(tmp_path, fmu=False), tmp_path / "sess")
+
+
 @needs_compiler
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "session.toml").write_text("mine")
