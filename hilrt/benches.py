@@ -125,7 +125,7 @@ class Benches:
 
     def unrest(self) -> list[str]:
         """What the links tell, after `secure`, of benches that are not known to be at rest."""
-        told = [(link.name, getattr(link, "unrest", "")) for link in self.armed]
+        told = [(link.name, link.unrest) for link in self.armed]
         return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
 
     def note_reports(self, exchange: Exchange) -> None:

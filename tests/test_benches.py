@@ -34,6 +34,7 @@ class Bench:
         self.name = name
         self.told = []
         self.latest = np.array([50.0])
+        self.unrest = ""
         self.looks = 0
         self.on_look = lambda: None
 
