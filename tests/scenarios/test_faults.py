@@ -176,6 +176,18 @@ def test_gateway_is_killed(tmp_path: Path) -> None:
         assert bench[-1]["FaultCause"] == 1  # DEMAND_LOST
 
 
+def test_gateway_stands_still_when_the_session_ends(tmp_path: Path) -> None:
+    """Nobody can say that its bench is at rest: that is no end in order."""
+    misses = "subsystems.engine.late.max_misses=1000000"
+    with Listener() as listener, engine_run(tmp_path, listener, misses, duration=2.0) as run:
+        run.until_running()
+        os.kill(run.children()["gateway"], signal.SIGSTOP)
+        assert_fault(run, "bench engine was NOT brought to rest", "did not confirm")
+        bench = listener.newest("EngineSlow")
+        assert bench is not None
+        assert bench["Enabled"] == 0  # its own guard, again
+
+
 def test_recorder_is_killed(tmp_path: Path) -> None:
     """The bench does not depend on the disk: the session goes on, and says what it lost."""
     with Listener() as listener, engine_run(tmp_path, listener, duration=2.0) as run:
