@@ -13,7 +13,7 @@ from cantools.database.can import Message
 from hilrt.can.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
 from hilrt.errors import ConfigError
 from hilrt.tables import nearest
-from hilrt_adapters.bench_signals import CLASSIC_BYTES
+from hilrt_adapters.bench_signals import CLASSIC_BYTES, FD_BYTES
 from hilrt_adapters.can import load_database
 from hilrt_adapters.can_frame import is_j1939
 
@@ -21,8 +21,6 @@ __all__ = ["CHOOSE", "choices", "generate"]
 
 #: Words in the name of a node that drives a bench.
 _GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
-#: Bytes of a frame of CAN FD.
-FD_BYTES = 64
 
 
 def generate(

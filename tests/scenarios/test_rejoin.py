@@ -23,6 +23,7 @@ import zmq
 import hilrt
 from hilrt import wire
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run
+from tests.two_masses import CONNECTIONS
 
 pytestmark = LINUX
 
@@ -45,16 +46,7 @@ late = {{ rejoin = true, max_misses = 3000, steps = "catch_up" }}
 [subsystems.mass2]
 adapter = "zeromq"
 spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "m=100.0"]
-[[connections]]
-from = "mass1.force"
-to = "mass2.force"
-[[connections]]
-from = "mass2.x"
-to = "mass1.x2"
-[[connections]]
-from = "mass2.v"
-to = "mass1.v2"
-"""
+{connections}"""
 MARKING = """
 from pathlib import Path
 from hilrt.models.two_mass import Mass1
@@ -75,7 +67,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     session = tmp_path / "session.toml"
-    session.write_text(SESSION.format(port=port))
+    session.write_text(SESSION.format(port=port, connections=CONNECTIONS))
     run = Run(session, tmp_path / "runs")
     run.address = f"tcp://127.0.0.1:{port}"
     try:
