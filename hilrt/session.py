@@ -25,6 +25,7 @@ from hilrt.check_listen import unguarded
 from hilrt.clock import monotonic_ns
 from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
+from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.host import available_cpus, freeze_gc
 from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
@@ -359,6 +360,7 @@ class Session:
             await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
         finally:
             self.result.warnings += await self.children.stop_all(STOP_TIMEOUT)
+            remove_abandoned_folders()  # by FMUs whose process crashed or was killed
 
     def _write_summary(self) -> None:
         if not self.result.summary:

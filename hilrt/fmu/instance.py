@@ -7,11 +7,8 @@ import contextlib
 import ctypes
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import fmpy
@@ -20,6 +17,7 @@ from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
 from hilrt.fmu.description import Fmu, flows
+from hilrt.fmu.unpacked import UnpackedFolder
 from hilrt.fmu.values import Values
 from hilrt.solver import Floats
 
@@ -100,19 +98,19 @@ class Instance(abc.ABC):
         self._last_message = ""
         self.can_step_back = bool(fmu.co.canGetAndSetFMUstate)
         fmu.need_binary()
-        self._folder = Path(tempfile.mkdtemp(prefix="hilrt_fmu_"))
+        self._folder = UnpackedFolder()
         try:
-            fmpy.extract(str(fmu.path), str(self._folder))
+            fmpy.extract(str(fmu.path), str(self._folder.path))
             with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
                 self.fmi = self.Slave(
                     guid=fmu.model.guid,
                     modelIdentifier=fmu.co.modelIdentifier,
-                    unzipDirectory=str(self._folder),
+                    unzipDirectory=str(self._folder.path),
                     instanceName=fmu.model.modelName,
                 )
             self._instantiate(debug)
         except BaseException as error:
-            self._remove()
+            self._folder.remove()
             if isinstance(error, SolverError) or not isinstance(error, Exception):
                 raise
             raise FmuError(
@@ -241,7 +239,7 @@ class Instance(abc.ABC):
         except FmuError as error:
             log.warning("on the way out: %s", error)
         finally:
-            self._remove()
+            self._folder.remove()
 
     def set_input_derivatives(self, derivatives: Floats) -> None:
         """FMI 2: set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
@@ -271,9 +269,6 @@ class Instance(abc.ABC):
 
     def _said(self) -> str:
         return f": {self._last_message}" if self._last_message else ""
-
-    def _remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tempfile
 
 import numpy as np
 import pytest
@@ -126,13 +127,16 @@ FAULTS = {
 @LINUX
 @needs_compiler
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_broken_hosted_fmu_ends_the_session_in_order(what, tmp_path):
+def test_a_broken_hosted_fmu_ends_the_session_in_order(what, tmp_path, monkeypatch):
     fault, flags, message = FAULTS[what]
     params = own_fmus(3)[1]["mass2"] | {"fault": fault}
     broken = hosted(mass(3, flags=flags), params)
     file = tmp_path / "session.toml"
     text = SESSION.format(order=0, mass1=PYTHON["mass1"], mass2=broken, duration=0.1, force="F")
     file.write_text(text)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path / "runs"))
     assert result.exit_status == 3
     assert re.search(rf"'mass2'.*({message})", result.fault), result.fault
+    assert list(tmp_path.glob("hilrt_fmu_*")) == []

@@ -1,0 +1,71 @@
+"""Where an FMU is unpacked: a folder that goes when the process that uses it is gone.
+
+A process that is killed, or that the FMU's own binary takes down, cannot remove its folder. So each
+holds a lock on a file in it, which the operating system drops with the process, whatever ended it,
+and whoever comes next removes what nobody holds. The number of the process in the folder's name
+would not do: another one gets it some day, and in another container it means nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+_PREFIX = "hilrt_fmu_"
+_LOCK = ".in_use"
+
+
+class UnpackedFolder:
+    """A new folder below the temporary one.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    def __init__(self) -> None:
+        remove_abandoned_folders()
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        if sys.platform == "win32":  # there, a file that is open cannot be removed
+            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+            return
+        # It gets its name when it is locked: nobody takes the folder for abandoned before.
+        self._lock, name = tempfile.mkstemp(dir=self.path)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.rename(name, self.path / _LOCK)
+
+    def remove(self) -> None:
+        """Remove it with all that is in it; once."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def remove_abandoned_folders() -> None:
+    """Remove folders of processes that ended without doing so; others' are left alone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # in use, somebody else's, or removed meanwhile
+            _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    if sys.platform == "win32":
+        (folder / _LOCK).unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    if folder.lstat().st_uid != os.getuid():
+        return
+    lock = os.open(folder / _LOCK, os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)

@@ -1,0 +1,69 @@
+"""The folder an FMU is unpacked to goes with the process that uses it, however that ends."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.unpacked import UnpackedFolder, remove_abandoned_folders
+from tests.fmu.build import folder, mass, needs_compiler
+
+ENDING = """
+import os, sys
+import numpy as np
+from hilrt.fmu.solver import FmuSolver
+from hilrt.solver import InputPolynomial
+
+solver = FmuSolver(sys.argv[1], params={"F": 0.0, "fault": 5})
+solver.initialize(0.0, np.zeros(2))
+print(*os.listdir(os.environ["TMPDIR"]), flush=True)
+solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.zeros((1, 2))))
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """A temporary folder of our own."""
+    folder()  # the one of this run's FMUs is elsewhere
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@needs_compiler
+def test_the_next_fmu_removes_what_a_crash_left(temporary):
+    command = [sys.executable, "-c", ENDING, str(mass(3))]
+    done = subprocess.run(
+        command, env={"TMPDIR": str(temporary)}, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGSEGV, done.stderr.decode()
+    (left,) = temporary.glob("hilrt_fmu_*")
+    assert done.stdout.decode().split() == [left.name]
+    assert (left / "resources" / "readme.txt").exists()
+    solver = FmuSolver(mass(2), params={"F": 0.0})
+    solver.initialize(0.0, np.zeros(2))
+    (own,) = temporary.glob("hilrt_fmu_*")
+    assert own != left
+    solver.stop("done")
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_folder_in_use_stays(temporary):
+    unpacked = UnpackedFolder()
+    remove_abandoned_folders()
+    assert unpacked.path.is_dir()
+    unpacked.remove()
+    unpacked.remove()
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_is_none_of_ours_stays(temporary):
+    """Of the same name, without the lock that tells whether anybody uses it."""
+    Path(temporary, "hilrt_fmu_notes").mkdir()
+    Path(temporary, "hilrt_fmu_notes.txt").write_text("mine")
+    remove_abandoned_folders()
+    assert len(list(temporary.iterdir())) == 2
