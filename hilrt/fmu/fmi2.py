@@ -18,12 +18,10 @@ from fmpy.fmi2 import (
     fmi2CallbackLoggerTYPE,
 )
 
-from hilrt.fmu.instance import DISCARD, OK, Experiment, FmuError, Inputs, Instance
+from hilrt.fmu.instance import DISCARD, MAX_PARTS, OK, Experiment, FmuError, Inputs, Instance
 from hilrt.solver import Floats
 
 _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
-#: Steps that a discarded one is cut into at most.
-_MAX_PARTS = 1024
 
 
 # FMPy's proxy, which fills in the variadic arguments of a message, knows one logger per process:
@@ -144,18 +142,18 @@ class Instance2(Instance):
     def _after_discard(self, t: float, h: float, u: Inputs) -> None:
         """Go on from where a discarded step got to, in parts where it got nowhere."""
         end, part, status = t + h, h, DISCARD
-        for _ in range(_MAX_PARTS):
+        for _ in range(MAX_PARTS):
             if status == DISCARD:
                 if self.guard(self.fmi.getBooleanStatus, _TERMINATED):
                     raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
                 reached = min(self.guard(self.fmi.getRealStatus, _LAST_SUCCESSFUL_TIME), end)
                 if not self.fmu.variable_step:
                     self.check("fmi2DoStep", DISCARD)
-                if reached > t + 1e-9 * h:
+                if reached > t:
                     t = reached
                 else:
                     part *= 0.5
-                    if part < h / _MAX_PARTS:
+                    if part < h / MAX_PARTS:
                         self.check("fmi2DoStep", DISCARD)
             else:
                 self.check("fmi2DoStep", status)
@@ -166,4 +164,4 @@ class Instance2(Instance):
             self.write(u(t))
             self.set_at = t
             status = self._do_step(self.c, t, part, self._go_back)
-        self.check("fmi2DoStep", DISCARD)
+        raise self.stuck(t, end)

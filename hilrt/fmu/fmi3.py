@@ -11,7 +11,15 @@ from fmpy.fmi3 import FMU3Slave
 
 from hilrt.fmu.clockwork import Clockwork, is_free
 from hilrt.fmu.description import Fmu, flows
-from hilrt.fmu.instance import DISCARD, Experiment, FmuError, Inputs, Instance, SavedState
+from hilrt.fmu.instance import (
+    DISCARD,
+    MAX_PARTS,
+    Experiment,
+    FmuError,
+    Inputs,
+    Instance,
+    SavedState,
+)
 from hilrt.fmu.values import TYPES, Part, Values
 from hilrt.solver import Floats
 
@@ -235,6 +243,7 @@ class Instance3(Instance):
         """Steps from `t` to `end`, or to the first event, without ticks; times of events, s."""
         events: list[float] = []
         near = 1e-12 * max(abs(end), end - t)
+        parts = 0  # that ended early without an event
         while True:
             status = self._do_step(self.c, t, end - t, self._go_back, *self._answers)
             if self._raised is not None:
@@ -248,7 +257,8 @@ class Instance3(Instance):
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
             reached = self._last.value if self._early.value else end
             self._now = end if end - reached <= near else reached
-            if self._event.value and self.event_mode:
+            is_event = self._event.value and self.event_mode
+            if is_event:
                 events.append(reached)
                 self._to_event(u(reached))
                 self.set_at = reached
@@ -259,7 +269,10 @@ class Instance3(Instance):
             if len(events) > MAX_EVENTS:
                 raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events in one step")
             t = reached
-            if not self._event.value:
+            if not is_event:
+                parts += 1
+                if parts >= MAX_PARTS:
+                    raise self.stuck(t, end)
                 self.write(u(t))
                 self.set_at = t
 

@@ -30,6 +30,10 @@ _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, loggin
 #: Warnings of an FMU that are logged as such: one that warns at every step would fill the log.
 MESSAGES = 100
 
+#: Parts that an FMU may make one step in, by discarding it or returning early, before it is taken
+#: to get nowhere.
+MAX_PARTS = 1024
+
 #: Inputs at an FMU time [s], shape (n_inputs,).
 Inputs = Callable[[float], Floats]
 
@@ -212,6 +216,13 @@ class Instance(abc.ABC):
             self._dead = True  # no further call is allowed, not even to free it
         word = _STATUS[status] if status < len(_STATUS) else f"the unknown status {status}"
         raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
+
+    def stuck(self, t: float, end: float) -> FmuError:
+        """What to raise when `MAX_PARTS` parts of a step to `end` [s] have led to `t` [s] only."""
+        return FmuError(
+            f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
+            f"{end:.9g} s{self._said()}; take shorter steps, or look at the model there"
+        )
 
     def logged(self, status: int, category: bytes | None, message: bytes | None) -> None:
         """One message of the FMU, to the log of this process."""

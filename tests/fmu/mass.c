@@ -23,7 +23,7 @@ enum { GEAR = 30, GEAR_OUT, FAULT, ON = 40, ON_OUT, MODE = 50, MODE_OUT, LABEL =
 enum { ARRAY = 70, TWICE, SHORT, SHORT_OUT, SIZE = 80 };
 enum { TIMING = 33, SAMPLE = 90, BOUNCED, SAMPLED, DEMAND, TRIGGER, CAUGHT, STRUCK };
 enum { COUNTDOWN = 1, GROWING, SAME, BACKWARD, AT_ONCE }; /* what `timing` makes of SAMPLE */
-enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY };
+enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY, CREEPS, HALVES, SIGNALS };
 
 static char trace[1 << 16];
 static void note(const char *format, ...) {
@@ -100,6 +100,13 @@ static int run(Fmu *f, double t, double h) {
     case HANGS: for (;;) sleep(1);
     case HALF_WAY: if (h > 0.6e-3) { s->reached = t; return DISCARD; }
     }
+    if (s->fault == CREEPS || s->fault == SIGNALS) {
+        s->reached = s->time = t + 1e-6 * h;
+        if (s->fault == SIGNALS) return -1;
+        say(f, DISCARD, "it is too stiff");
+        return DISCARD;
+    }
+    if (s->fault == HALVES) h *= 0.5;
     double dt = h / n;
     for (i = 0; i < n; i++) {
         double now = t + i * dt;
@@ -135,6 +142,7 @@ static int run(Fmu *f, double t, double h) {
         s->set_at = s->time;
         f->inside(f->env, s->time, true, true, true, false, &wants, &at);
     }
+    if (s->fault == HALVES) return DISCARD;
     if (s->fault == WARNS) { say(f, WARNING, "step size is small"); return WARNING; }
     return OK;
 }

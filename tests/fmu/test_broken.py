@@ -254,6 +254,44 @@ def test_a_discarded_step_is_cut_into_parts_where_steps_may_vary():
     rigid.stop("failed")
 
 
+CREEPS, HALVES, SIGNALS = 10, 11, 12
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_a_step_that_is_made_in_parts_ends_at_its_end(major):
+    falling = {"g": 9.81, "x": 1.0, "k": 0.0, "kc": 0.0, "fault": HALVES}
+    solver = hosted(major, falling)
+    x = [step(solver, i * 0.01, 0.01).y[1] for i in range(3)]
+    times = 0.01 * np.arange(1, 4)
+    np.testing.assert_allclose(x, 1.0 - 0.5 * 9.81 * times**2, rtol=1e-9)
+    solver.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_a_step_that_gets_nowhere_ends(major):
+    solver = hosted(major, {"fault": CREEPS})
+    message = r"got to 1\.02\d*e-06 s only in 1024 parts of its step to 0\.001 s: it is too stiff"
+    with pytest.raises(SolverError, match=message):
+        step(solver)
+    solver.stop("failed")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("events", "message"), [(True, "over 1000 events in one step"), (False, "in 1024 parts")]
+)
+def test_events_without_end_end(events, message):
+    flags = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"}
+    solver = FmuSolver(mass(3, **flags), {"F": 0.0, "fault": SIGNALS}, events=events)
+    hosted = HostedSolver(solver)
+    hosted.initialize(0.0, np.zeros(2))
+    with pytest.raises(SolverError, match=message):
+        step(hosted)
+    hosted.stop("failed")
+
+
 @needs_compiler
 def test_messages_belong_to_the_instance_that_sent_them():
     first, second = hosted(2, {"fault": 3}), hosted(2)
