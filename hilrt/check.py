@@ -17,6 +17,7 @@ from hilrt.check_bench import check_benches
 from hilrt.check_control import check_control
 from hilrt.check_listen import check_listen
 from hilrt.check_record import check_record
+from hilrt.check_stepping import check_stepping
 from hilrt.check_topology import Topology, check_bonds, check_connections, check_loops, check_mu
 from hilrt.config import InputOptions, Late, MasterTable, Session
 from hilrt.errors import ConfigError
@@ -104,6 +105,10 @@ def check(
     check_monitor(tables, findings)
     check_record(topology, findings)
     check_mu(topology, findings)
+    made = {name: cls for name, cls in classes.items() if ports[name] is not None}
+    check_stepping(
+        tables, session.folder, tables.session.pace if pace is None else pace, made, findings
+    )
     return findings.problems
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hilrt.check_topology import Topology
+from hilrt.config import Session
 from hilrt.guardian import NS, SETTLE_NS
 from hilrt.problems import Findings
 
@@ -31,6 +32,22 @@ def check_benches(topology: Topology, findings: Findings) -> None:
         _check_delay(name, options, step, findings)
         _check_safe_profile(name, options, findings)
         _check_arming(name, options, tables.master.arm_timeout, findings)
+    if topology.physical:
+        _check_foreign_code(tables, findings)
+
+
+def _check_foreign_code(tables: Session, findings: Findings) -> None:
+    """Binaries of unknown quality do not belong into the process that leads a bench."""
+    for name, options in tables.subsystems.items():
+        if options.adapter == "fmu":
+            findings.warn(
+                f"subsystems.{name}",
+                "adapter",
+                "fmu",
+                "its binary runs in the master's own process: if it crashes or never returns, so "
+                "does the master, and only the gateways bring the benches to rest",
+                'host it: adapter = "zeromq", spawn = ["hilrt", "solver", "MODEL.fmu"]',
+            )
 
 
 def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:

@@ -130,6 +130,16 @@ class Link(abc.ABC):
         """What is worth a warning of `hilrt check`, as far as it is known without connecting."""
         return []
 
+    @classmethod
+    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
+        """Whether `tells_events` is known to be true after `open`, for `hilrt check`."""
+        return False
+
+    @classmethod
+    def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
+        """Session time that the table tells the subsystem to be the last [s], for `hilrt check`."""
+        return math.inf
+
     def commands(self, session: SessionFile) -> list[Command]:
         """Processes to start before `open`, in this order; they end in the opposite one."""
         return []

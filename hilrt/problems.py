@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 Level = Literal["error", "warning", "info"]
 _LINE = re.compile(r"\[(?P<table>[^\]]+)\](?: (?P<key>[\w.]+))?(?:: | = )(?P<rest>.*)")
+#: A line that begins with the key that it is about.
+_KEY = re.compile(r"[a-z][\w.]*(: | = )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,9 @@ class Findings:
     def line(self, line: str, table: str = "") -> None:
         """Add a ready-made line of a `ConfigError`; `table` is its place if it names none."""
         match = _LINE.match(line)
+        if match is None and table and _KEY.match(line):
+            line = f"[{table}] {line}"
+            match = _LINE.match(line)
         if match is None:
             line = f"[{table}]: {line}" if table else line
             self.problems.append(Problem("error", table, "", None, line, "", line))

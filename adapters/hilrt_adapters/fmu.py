@@ -69,3 +69,8 @@ class FmuLink(InProcessLink):
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
         """Clocks that are not driven."""
         return cls.make(options, folder).remarks
+
+    @classmethod
+    def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
+        """The table's `stop_time`, in session time."""
+        return cls.make(options, folder).until

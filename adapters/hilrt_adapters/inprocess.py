@@ -64,6 +64,11 @@ class InProcessLink(Link):
         solver = cls.make(options, folder)
         return Ports(tuple(solver.inputs), tuple(solver.outputs))
 
+    @classmethod
+    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
+        """As an instance made for the purpose says."""
+        return cls.make(options, folder).tells_events
+
     async def open(self) -> None:
         """Import the module and make the solver; `ConfigError` if that cannot be done."""
         self.host(self.make(self.options, self.folder))

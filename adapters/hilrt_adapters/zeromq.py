@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from hilrt.config import SubsystemOptions
-from hilrt.errors import ProtocolError
+from hilrt.errors import ConfigError, ProtocolError
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
 from hilrt.link import Arrival, Ports
 from hilrt.remote_link import RemoteLink
@@ -27,6 +27,9 @@ from hilrt.wire import (
     pack,
     unpack,
 )
+
+if TYPE_CHECKING:
+    from hilrt.fmu.solver import FmuSolver
 
 
 class Options(SubsystemOptions):
@@ -47,17 +50,29 @@ class ZeroMQLink(RemoteLink):
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
         """Ports of an FMU that the session hosts; others tell theirs when they connect."""
-        if options.spawn is None or not is_fmu_command(options.spawn):
-            return None
-        solver = spawned_fmu(options.spawn, folder)
-        return Ports(tuple(solver.inputs), tuple(solver.outputs))
+        try:
+            fmu = _hosted_fmu(options, folder)
+        except ConfigError as error:
+            raise ConfigError([f"spawn: {problem}" for problem in error.problems]) from None
+        return None if fmu is None else Ports(tuple(fmu.inputs), tuple(fmu.outputs))
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
         """Of an FMU that the session hosts."""
-        if options.spawn is None or not is_fmu_command(options.spawn):
-            return []
-        return spawned_fmu(options.spawn, folder).remarks
+        fmu = _hosted_fmu(options, folder)
+        return [] if fmu is None else fmu.remarks
+
+    @classmethod
+    def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
+        """Of an FMU that the session hosts."""
+        fmu = _hosted_fmu(options, folder)
+        return fmu is not None and fmu.tells_events
+
+    @classmethod
+    def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
+        """Of an FMU that the session hosts: its `stop_time`, in session time."""
+        fmu = _hosted_fmu(options, folder)
+        return math.inf if fmu is None else fmu.until
 
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
@@ -146,3 +161,10 @@ class ZeroMQLink(RemoteLink):
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
         self.gone(f"{where}: its outputs {bad} are not finite", for_good=True)
+
+
+def _hosted_fmu(options: SubsystemOptions, folder: Path) -> FmuSolver | None:
+    """The FMU that the session hosts, with its binary not loaded; None where it is none."""
+    if options.spawn is None or not is_fmu_command(options.spawn):
+        return None
+    return spawned_fmu(options.spawn, folder)

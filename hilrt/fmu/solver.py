@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,11 @@ class FmuSolver(Solver):
     ) -> None:
         if substeps < 1:
             raise ConfigError(f"substeps = {substeps}: take at least 1")
+        if stop_time is not None and stop_time <= start_time:
+            raise ConfigError(
+                f"stop_time = {stop_time!r}: is not after start_time = {start_time!r} (both in the "
+                "FMU's own time, s); give a later one, or leave it out"
+            )
         self.fmu: Fmu = read_fmu(fmu)
         self.fmu.need_binary()
         chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
@@ -96,6 +102,8 @@ class FmuSolver(Solver):
         self._events = events
         self._offset = start_time
         self._experiment = Experiment(tolerance, start_time, stop_time)
+        #: Session time that it is told to end at, s.
+        self.until = math.inf if stop_time is None else stop_time - start_time
         self._debug = debug
         self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()

@@ -89,6 +89,42 @@ def test_check_names_what_is_wrong(table, source, message, tmp_path):
     assert message in "\n".join(map(str, check_file(file)))
 
 
+@pytest.mark.parametrize("hosted", [False, True])
+@pytest.mark.parametrize(
+    ("times", "level", "message"),
+    [
+        ({"start_time": 5.0, "stop_time": 1.0}, "error", "is not after start_time = 5.0"),
+        ({"start_time": 1.0, "stop_time": 1.0}, "error", "give a later one, or leave it out"),
+        ({"stop_time": 0.5}, "warning", "its stop_time is at 0.5 s of session time"),
+        ({"start_time": 1.0, "stop_time": 1.5}, "warning", "its stop_time is at 0.5 s"),
+        ({"start_time": 1.0, "stop_time": 2.0}, None, None),
+        ({"stop_time": 1.0}, None, None),
+    ],
+)
+def test_times_that_do_not_fit_the_session(hosted, times, level, message, tmp_path):
+    path = mass(2)
+    table = "\n".join([HELD, *(f"{key} = {value}" for key, value in times.items())])
+    text = SESSION.format(fmu=path, table=table, source="force")
+    if hosted:
+        argv = ["hilrt", "solver", str(path)]
+        argv += [word for name in ("x2", "v2", "F") for word in ("--param", f"{name}=0.0")]
+        argv += [w for key, value in times.items() for w in ("--option", f"{key}={value}")]
+        spawned = f'adapter = "zeromq"\nspawn = {json.dumps(argv)}'
+        text = text.replace(f'adapter = "fmu"\nfmu = "{path}"\n{table}', spawned)
+    file = tmp_path / "session.toml"
+    file.write_text(text)
+    problems = check_file(file)
+    if level is None:
+        assert problems == []
+        return
+    (problem,) = problems
+    assert (problem.level, problem.table) == (level, "subsystems.a")
+    assert message in str(problem)
+    if level == "error":
+        assert problem.key == ("spawn" if hosted else "stop_time")
+        assert f"stop_time = {times['stop_time']}:" in str(problem)
+
+
 def test_check_is_content_with_what_is_right(tmp_path):
     file = tmp_path / "session.toml"
     file.write_text(SESSION.format(fmu=mass(2), table=HELD, source="force"))

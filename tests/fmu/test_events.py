@@ -8,6 +8,7 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
+from hilrt.check import check_file
 from hilrt.fmu.solver import FmuSolver
 from hilrt.solver import InputPolynomial, Port
 from tests.fmu.build import mass, needs_compiler
@@ -141,6 +142,24 @@ def test_the_impact_is_a_communication_point_of_the_session(tmp_path, hosted):
     held = STEP * math.ceil(IMPACT / STEP) - IMPACT
     missed = 0.5 * G * held**2 + 0.5 * G * STEP**2  # at the start, too
     assert log["other.x"][-1] + HEIGHT == pytest.approx(height(0.6) + missed, abs=1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize("hosted", [False, True])
+def test_with_several_rates_the_impact_is_flagged_and_check_says_so(tmp_path, hosted):
+    """There is no place between the communication points of the slow one."""
+    text = session(mass(3, canGetAndSetFMUState="true", **EVENTS), hosted)
+    file = tmp_path / "session.toml"
+    file.write_text(text)
+    assert [str(problem) for problem in check_file(file) if problem.level != "info"] == []
+    file.write_text(text.replace("[subsystems.other]", "[subsystems.other]\nevery = 2"))
+    (problem,) = check_file(file)
+    assert (problem.level, problem.table, problem.key) == ("warning", "subsystems.other", "every")
+    assert "events of ball inside a step do not become communication points" in str(problem)
+    assert check_file(file, pace="realtime") == []  # there, no rate makes them one
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert not result.fault, result.fault
+    assert "event_inside_step" in result.summary["flags"]
 
 
 @needs_compiler
