@@ -136,16 +136,12 @@ class Gateway:
 
     def run(self) -> int:
         """Serve until told to stop, abandoned or terminated; the process's exit status."""
-        socket, fd = self.peer.socket, self.bus.fileno()
-        sources: list[Any] = [(socket, int(zmq.POLLIN)), (fd, int(zmq.POLLIN))]
+        line, fd = self.peer.line.pollable, self.bus.fileno()
         while not self._done():
-            # Straight to the library: its Poller rebuilds this list at every call.
-            # What is left of an interface that is gone is readable for ever.
-            awaited = sources[:1] if self.bus.down else sources
-            ready: list[Any] = [source for source, _ in zmq_poll(awaited, self._wait_ms())]
+            ready = self._wait(line, fd)
             try:
                 # A system call that finds nothing costs as much as one that does.
-                self.cycle(socket in ready, fd in ready)
+                self.cycle(line in ready, fd in ready)
             except Exception as error:
                 # A defect of this program must not leave the bench running: from here on only
                 # the safe profile, without what may raise again.
@@ -158,6 +154,18 @@ class Gateway:
         if self._stop_asked:
             self.peer.send(wire.Stopped())
         return 0
+
+    def _wait(self, line: Any, fd: int) -> list[Any]:
+        """Sleep until there is something to do; which of the two has something."""
+        # What is left of a master or an interface that is gone is readable for ever.
+        sources = [] if self.peer.line.broken else [(line, int(zmq.POLLIN))]
+        if not self.bus.down:
+            sources.append((fd, int(zmq.POLLIN)))
+        if not sources:  # with none the library returns at once
+            time.sleep(self._wait_ms() * 1e-3)
+            return []
+        # Straight to the library: its Poller rebuilds this list at every call.
+        return [source for source, _ in zmq_poll(sources, self._wait_ms())]
 
     def _wait_ms(self) -> int:
         """How long there is nothing to do unless something comes, ms."""

@@ -67,7 +67,7 @@ def main(
         label = f"[subsystems.{subsystem}] bus"
         refuse_company(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
-        frames = _open_frames(subsystem, bench, peer)
+        frames = _open_frames(subsystem, bench)
         try:
             return _serve(bench, bus, peer, parent, frames)
         finally:
@@ -87,12 +87,12 @@ def main(
             peer.close()
 
 
-def _open_frames(subsystem: str, bench: Bench, peer: Peer) -> FrameFeed | None:
+def _open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
     """Where the session says that frames are recorded; None if they are not."""
     address = os.environ.get(frame_batch.VARIABLE)
     if not address or not bench.options.record_frames:
         return None
-    return FrameFeed(address, subsystem, peer.socket.context)
+    return FrameFeed(address, subsystem)
 
 
 def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int, frames: FrameFeed | None) -> int:

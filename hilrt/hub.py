@@ -1,14 +1,13 @@
-"""The master's end of the wire: one non-blocking ROUTER socket for all remote subsystems.
+"""The master's end of the wire: where all remote subsystems of a session connect.
 
-The `Hub` owns the socket and the handshake; a `RemoteLink` is one subsystem behind it. During the
-session nothing runs by itself: `RemoteLink.poll` and `RemoteLink.dispatch` move the messages, in
-the master's own time. While a reply is awaited (open, initialize, arm, stop) the event loop watches
-the socket's file descriptor.
+The `Hub` owns the doors (one for each transport) and the handshake; a `RemoteLink` is one subsystem
+behind it. During the session nothing runs by itself: `RemoteLink.poll` and `RemoteLink.dispatch`
+move the messages, in the master's own time. While a reply is awaited (open, initialize, arm, stop)
+the event loop watches the doors' file descriptor.
 
-That descriptor reports *edges*: it becomes readable when something has happened to the socket and
-stops being so with the next operation on the socket, whichever that is, even a send. So whoever
-waits on it must have taken everything before waiting (`Hub.drain` does, up to its flood limit), and
-should look again now and then all the same.
+That descriptor may report *edges* (`hilrt.transport.zeromq`). So whoever waits on it must have
+taken everything before waiting (`Hub.drain` does, up to its flood limit), and should look again now
+and then all the same.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import select
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
-import zmq
-from zmq.backend import zmq_poll
-
 from hilrt.clock import monotonic_ns
-from hilrt.errors import ConfigError, ProtocolError
+from hilrt.errors import ProtocolError
 from hilrt.keys import Doorkeeper
 from hilrt.remote_link import RemoteLink
+from hilrt.transport import local
+from hilrt.transport.base import Door
+from hilrt.transport.zeromq import Router
 from hilrt.wire import (
-    MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     Error,
     Hello,
@@ -50,9 +49,7 @@ HEARTBEAT_S = 0.2
 SILENT_HEARTBEATS = 10
 #: Most messages taken by one `Hub.drain`: a flooding peer cannot hold the master up.
 MAX_PER_DRAIN = 1000
-#: Messages queued per peer in each direction before the socket drops or refuses more.
-QUEUE_MESSAGES = 1000
-#: How often a waiting event loop looks at the socket unasked, s.
+#: How often a waiting event loop looks at the doors unasked, s.
 _LOOK_AGAIN_S = 0.01
 _LINGER_MS = 200
 #: Counts of messages from connections that never said a valid hello.
@@ -64,13 +61,9 @@ _DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
 #: Kinds for which a connection that never said a valid hello was not let in.
 _REFUSED_KINDS = _DROPPED_KINDS | {"rejected", "unknown_sender", "unknown_key", "no_key"}
 
-_NOBLOCK = int(zmq.NOBLOCK)
-_NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
-_POLLIN = int(zmq.POLLIN)
-
 
 class Hub:
-    """The ROUTER that every remote subsystem of a session connects to.
+    """What every remote subsystem of a session connects to.
 
     Use: create it (it binds at once), `add` the session's remote links, start the peers with
     `address`, await the links' methods, set `epoch_ns` when session time starts, `close`.
@@ -87,6 +80,9 @@ class Hub:
         How long a peer may take to connect, and to initialize, s.
     doorkeeper : Doorkeeper, optional
         Lets only peers with a known key in.
+    direct : bool
+        Also let processes of this machine in without ZeroMQ, where the system has such a way; not
+        with a doorkeeper, whose keys are ZeroMQ's.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -110,6 +106,7 @@ class Hub:
         heartbeat_s: float = HEARTBEAT_S,
         connect_timeout: float = 20.0,
         doorkeeper: Doorkeeper | None = None,
+        direct: bool = True,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self.session = session
@@ -121,35 +118,24 @@ class Hub:
         self._not_used: dict[tuple[str, str], tuple[int, str]] = {}
         self.closed = False
         self._links: dict[str, RemoteLink] = {}
-        self._by_identity: dict[bytes, RemoteLink] = {}
+        self._by_key: dict[Hashable, RemoteLink] = {}
         self._heartbeat_ns = round(heartbeat_s * 1e9)
         self._turn = 0
         self._keep_ns = clock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
-        self._closed_links: list[tuple[RemoteLink, bytes | None]] = []
+        self._closed_links: list[tuple[RemoteLink, Hashable]] = []
         self._watchers = 0
         self._watching_fd = False
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
         self._doorkeeper = doorkeeper
-        if doorkeeper is not None:
-            doorkeeper.guard(self._context, self._socket)
-        try:
-            self.address = _bind(self._socket, listen)
-        except zmq.ZMQError as error:
-            if doorkeeper is not None:
-                doorkeeper.close()
-            self._context.destroy(linger=0)
-            raise ConfigError(
-                f"[master] listen = {listen!r}: {error.strerror}; "
-                "choose a free address of this machine, such as tcp://127.0.0.1:*"
-            ) from None
-        # Asking this way is several times cheaper than reading EVENTS, or than catching the
-        # exception of a receive that finds nothing, when the processor's caches are cold.
-        self._readables = [(self._socket, _POLLIN)]
-        self._fd = int(self._socket.get(zmq.FD))
+        router = Router(listen, doorkeeper)
+        self.address = router.address
+        self._doors: list[Door] = [router]
+        self._fd = router.fileno()
+        self._epoll: select.epoll | None = None
+        if direct and doorkeeper is None and local.available():
+            self._open_direct()
 
     # --- the session's side -------------------------------------------------------------------
 
@@ -163,11 +149,11 @@ class Hub:
         return (self.clock() - self.epoch_ns) * 1e-9
 
     def fileno(self) -> int:
-        """Descriptor of the socket; edge-triggered, see the module's docstring."""
+        """Descriptor of all doors; it may report edges, see the module's docstring."""
         return self._fd
 
     def close(self) -> None:
-        """Close the socket; what was sent gets a moment to leave. May be called twice."""
+        """Close the doors; what was sent gets a moment to leave. May be called twice."""
         if self.closed:
             return
         self.closed = True
@@ -177,27 +163,41 @@ class Hub:
         if self._doorkeeper is not None:
             self._count_refused(self._doorkeeper)
             self._doorkeeper.close()
-        self._socket.close(linger=_LINGER_MS)
-        self._context.term()
+        if self._epoll is not None:
+            self._epoll.close()
+        for door in self._doors:
+            door.close(_LINGER_MS)
+
+    def _open_direct(self) -> None:
+        """Let peers of this machine in by the shorter way, too, and watch both doors as one."""
+        try:
+            door = local.LocalDoor(self.address)
+        except OSError as error:
+            log.warning("peers of this machine connect by TCP, which is slower: %s", error)
+            return
+        self._epoll = select.epoll()
+        self._epoll.register(door.fileno(), select.EPOLLIN)
+        self._epoll.register(self._fd, select.EPOLLIN)
+        self._doors.append(door)
+        self._fd = self._epoll.fileno()
 
     # --- messages -----------------------------------------------------------------------------
 
     def send(self, link: RemoteLink, data: bytes) -> bool:
         """Send an encoded message without waiting; False, counted, when it could not be sent."""
-        identity = link.identity
-        if identity is None or self.closed:
+        key = link.key
+        if key is None or self.closed:
             return False
         try:
-            self._socket.send(identity, _NOBLOCK_MORE)
-            self._socket.send(data, _NOBLOCK)
-        except zmq.Again:
+            link.door.send(key, data)
+        except BlockingIOError:
             self.count(link.name, "send_lost", "its queue is full, it does not read")
             return False
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EHOSTUNREACH:
-                self._unreachable(link)
-            else:
-                link.gone(f"sending to it failed: {error.strerror}")
+        except BrokenPipeError:
+            self._unreachable(link)
+            return False
+        except OSError as error:
+            link.gone(f"sending to it failed: {error.strerror}")
             return False
         if self._watching_fd and self._loop is not None:  # the send may have taken the edge
             self._loop.call_soon(self._readable)
@@ -205,7 +205,7 @@ class Hub:
 
     def _unreachable(self, link: RemoteLink) -> None:
         """A connection has closed; what the peer said before, such as why, is still to be read."""
-        closed = (link, link.identity)
+        closed = (link, link.key)
         if self._draining:
             if closed not in self._closed_links:
                 self._closed_links.append(closed)
@@ -213,33 +213,29 @@ class Hub:
         self.drain()
         self._closed(*closed)
 
-    def _closed(self, link: RemoteLink, identity: bytes | None) -> None:
-        if link.identity is identity:  # else the peer is back already
+    def _closed(self, link: RemoteLink, key: Hashable) -> None:
+        if link.key is key:  # else the peer is back already
             link.gone("its connection closed")
 
     def forget(self, link: RemoteLink) -> None:
         """What still comes from a link's connection is a stranger's from now on."""
-        if link.identity is not None:
-            self._by_identity.pop(link.identity, None)
+        if link.key is not None:
+            self._by_key.pop(link.key, None)
 
     def drain(self) -> None:
         """Hand everything that has arrived to the links, and see to heartbeats; never blocks."""
         if self.closed:
             return
-        taken = 0
-        socket = self._socket
         self._draining = True
-        while zmq_poll(self._readables, 0):
-            if taken == MAX_PER_DRAIN:
-                self.count(STRANGER, "flood", f"more than {MAX_PER_DRAIN} messages at once")
-                break
-            taken += 1
-            identity = socket.recv(_NOBLOCK)
-            frame = socket.recv(_NOBLOCK, copy=False)
-            if frame.more:
-                self._drop_rest(identity)
-            else:
-                self._receive(identity, frame.bytes)
+        for door in self._doors:
+            for taken, (key, message) in enumerate(door.take(), start=1):
+                if isinstance(message, bytes):
+                    self._receive(door, key, message)
+                else:
+                    self._not_a_message(key, message)
+                if taken == MAX_PER_DRAIN:
+                    self.count(STRANGER, "flood", f"{MAX_PER_DRAIN} messages at once")
+                    break
         self._draining = False
         while self._closed_links:
             self._closed(*self._closed_links.pop())
@@ -247,13 +243,12 @@ class Hub:
         if now >= self._keep_ns:
             self._keep(now)
 
-    def _receive(self, identity: bytes, data: bytes) -> None:
-        link = self._by_identity.get(identity)
+    def _receive(self, door: Door, key: Hashable, data: bytes) -> None:
+        link = self._by_key.get(key)
         try:
             message = decode_from_peer(data)
         except ProtocolError as error:
-            name = link.name if link is not None else STRANGER
-            self.count(name, error.kind, str(error))
+            self._not_a_message(key, error)
             return
         if link is not None:
             try:
@@ -261,16 +256,17 @@ class Hub:
             except ProtocolError as error:  # an array that does not fit the announced ports
                 self.count(link.name, "malformed", f"{type(message).__name__}: {error}")
         elif isinstance(message, Hello):
-            self._greet(identity, message)
+            self._greet(door, key, message)
         else:
             self.count(STRANGER, "unknown_sender", f"{type(message).__name__} before a hello")
 
-    def _drop_rest(self, identity: bytes) -> None:
-        while self._socket.get(zmq.RCVMORE):
-            self._socket.recv(_NOBLOCK)
-        link = self._by_identity.get(identity)
-        name = link.name if link is not None else STRANGER
-        self.count(name, "malformed", "a message of more than one frame")
+    def _not_a_message(self, key: Hashable, error: Exception) -> None:
+        """What came cannot be used, or nothing will come any more."""
+        link = self._by_key.get(key)
+        if isinstance(error, ProtocolError):
+            self.count(link.name if link is not None else STRANGER, error.kind, str(error))
+        elif link is not None:
+            self._closed_links.append((link, key))
 
     def count(self, name: str, kind: str, text: str) -> None:
         """Count a message that was not used; the first of each peer and kind is logged."""
@@ -306,28 +302,27 @@ class Hub:
 
     # --- handshake ----------------------------------------------------------------------------
 
-    def _greet(self, identity: bytes, hello: Hello) -> None:
+    def _greet(self, door: Door, key: Hashable, hello: Hello) -> None:
         link = self._links.get(hello.name)
         try:
             self._check_hello(link, hello)
             assert link is not None
-            before = link.identity
-            link.accept(identity, hello, self.clock())
+            before = link.door, link.key
+            link.accept(door, key, hello, self.clock())
         except ProtocolError as error:
             name = STRANGER if link is None else link.name
             self.count(name, "rejected", str(error))
-            self._tell(identity, Reject(reason=str(error)))
+            self._tell(door, key, Reject(reason=str(error)))
             return
-        self._by_identity[identity] = link
-        if before is not None:
-            self._tell(before, Error(text="another connection under its name took its place"))
+        self._by_key[key] = link
+        if before[1] is not None:
+            self._tell(*before, Error(text="another connection under its name took its place"))
         self.send(link, encode(Welcome(session=self.session, heartbeat_s=self.heartbeat_s)))
 
-    def _tell(self, identity: bytes, message: Message) -> None:
+    def _tell(self, door: Door, key: Hashable, message: Message) -> None:
         """Send to a connection that is, or is no more, nobody's."""
-        with contextlib.suppress(zmq.ZMQError):
-            self._socket.send(identity, _NOBLOCK_MORE)
-            self._socket.send(encode(message), _NOBLOCK)
+        with contextlib.suppress(OSError):
+            door.send(key, encode(message))
 
     def _check_hello(self, link: RemoteLink | None, hello: Hello) -> None:
         if hello.version != PROTOCOL_VERSION:
@@ -414,11 +409,9 @@ class Hub:
         if self.closed:
             return
         self.drain()
-        if (
-            self._watching_fd
-            and self._loop is not None
-            and int(self._socket.get(zmq.EVENTS)) & _POLLIN
-        ):
+        # Each is asked: that alone makes the descriptor report what comes next.
+        more = [door.waiting() for door in self._doors]
+        if any(more) and self._watching_fd and self._loop is not None:
             self._loop.call_soon(self._readable)
 
     def _background(self) -> None:
@@ -433,18 +426,3 @@ class Hub:
         if self._watchers:
             pause = min(pause, _LOOK_AGAIN_S if self._watching_fd else 0.001)
         self._timer = self._loop.call_later(pause, self._background)
-
-
-def _bind(socket: zmq.Socket[bytes], listen: str) -> str:
-    socket.setsockopt(zmq.LINGER, _LINGER_MS)
-    # A send to a peer that has gone fails at once, instead of vanishing.
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-    socket.setsockopt(zmq.SNDHWM, QUEUE_MESSAGES)
-    socket.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
-    # Larger than the protocol allows by far: whoever sends it is disconnected, not buffered.
-    socket.setsockopt(zmq.MAXMSGSIZE, 16 * MAX_MESSAGE_BYTES)
-    # Kept by the I/O thread: finds a dead host even while a solver computes a long step.
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 1000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
-    socket.bind(listen)
-    return socket.get_string(zmq.LAST_ENDPOINT)

@@ -1,4 +1,4 @@
-"""A peer's end of the wire: the DEALER socket of a solver or gateway process.
+"""A peer's end of the wire: the connection of a solver or gateway process.
 
 Messages are moved only inside `receive` and `wait`, which also answer the master's heartbeats and
 send own ones when nothing else was sent for a while: call one of them at least every
@@ -12,16 +12,15 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import zmq
-from zmq.backend import zmq_poll
-
 from hilrt import __version__
 from hilrt.clock import monotonic_ns
-from hilrt.errors import ConfigError, ProtocolError, SessionFault
+from hilrt.errors import ProtocolError, SessionFault
 from hilrt.keys import VARIABLE, peer_keys
 from hilrt.solver import Port
+from hilrt.transport import local
+from hilrt.transport.base import Line
+from hilrt.transport.zeromq import Dealer
 from hilrt.wire import (
-    MAX_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     FromMaster,
     Heartbeat,
@@ -45,9 +44,9 @@ MASTER_SILENCE_HEARTBEATS = 10
 HELLO_AGAIN_HEARTBEATS = 5
 #: Messages taken by one `Peer.receive`.
 MAX_PER_RECEIVE = 1000
-_QUEUE_MESSAGES = 1000
 _LINGER_MS = 500
-_NOBLOCK = int(zmq.NOBLOCK)
+#: Matrices of a Jacobian: one for each coefficient of the highest order of the inputs.
+_MATRICES = 4
 
 
 class Peer:
@@ -70,8 +69,13 @@ class Peer:
 
     Attributes
     ----------
-    socket : zmq.Socket
+    line : Line
         For a poller; messages go through the methods.
+
+    Raises
+    ------
+    ConfigError
+        If the address is not one.
     welcome : Welcome or None
         The master's acceptance.
     heartbeat_s : float
@@ -109,38 +113,34 @@ class Peer:
         )
         self._heard_ns = self._sent_ns = self._looked_ns = self._hello_ns = clock()
         self._greets_again = False
-        self._timeout_ms = -1
-        self._context = zmq.Context()
-        self.socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
-        self._readables = [(self.socket, int(zmq.POLLIN))]
-        self.socket.setsockopt(zmq.LINGER, _LINGER_MS)
-        self.socket.setsockopt(zmq.SNDHWM, _QUEUE_MESSAGES)
-        self.socket.setsockopt(zmq.RCVHWM, _QUEUE_MESSAGES)
-        self.socket.setsockopt(zmq.MAXMSGSIZE, 16 * MAX_MESSAGE_BYTES)
         self._keys = peer_keys(name)
-        if self._keys is not None:
-            self._keys.use(self.socket)
+        self.line = self._open()
+
+    def _open(self) -> Line:
+        if self._keys is None and self._largest() <= local.MAX_BYTES:
+            line = local.connect(self.address)
+            if line is not None:
+                return line
+        return Dealer(self.address, self._keys)
+
+    def _largest(self) -> int:
+        """Bytes that no message of this peer exceeds, about: its hello, or a Jacobian."""
+        hello = self._hello
+        n_inputs = sum(port.size for port in hello.inputs)
+        n_outputs = sum(port.size for port in hello.outputs)
+        return len(encode(hello)) + _MATRICES * 8 * (n_inputs + 1) * (n_outputs + 1)
 
     def connect(self, timeout: float = 20.0) -> Welcome:
         """Say hello and wait for the master's welcome; blocks for at most `timeout` [s].
 
         Raises
         ------
-        ConfigError
-            If the address is not one.
         SessionFault
             If the master rejects this peer or does not answer in time.
         """
-        try:
-            self.socket.connect(self.address)
-        except zmq.ZMQError as error:
-            raise ConfigError(
-                f"--connect {self.address}: {error.strerror}; "
-                "write the master's address as tcp://HOST:PORT"
-            ) from None
         self.send(self._hello)
         deadline = self.clock() + round(timeout * 1e9)
-        while (left := deadline - self.clock()) > 0:
+        while (left := deadline - self.clock()) > 0 and not self.line.broken:
             for message in self.wait(min(left * 1e-9, self.heartbeat_s)):
                 if isinstance(message, Welcome):
                     self.welcome = message
@@ -164,9 +164,12 @@ class Peer:
     def send(self, message: Message) -> bool:
         """Send without waiting; False, and counted, when the queue to the master is full."""
         try:
-            self.socket.send(encode(message), _NOBLOCK)
-        except zmq.Again:
+            self.line.send(encode(message))
+        except BlockingIOError:
             self._count("send_lost", "the master does not read")
+            return False
+        except OSError as error:
+            self._count("send_lost", f"{error.strerror or 'the master has closed the connection'}")
             return False
         self._sent_ns = self.clock()
         return True
@@ -174,34 +177,23 @@ class Peer:
     def receive(self) -> list[FromMaster]:
         """Messages that have arrived, heartbeats (already answered) included; never blocks."""
         messages: list[FromMaster] = []
-        while zmq_poll(self._readables, 0) and len(messages) < MAX_PER_RECEIVE:
-            message = self._take(self.socket.recv(_NOBLOCK))
+        while len(messages) < MAX_PER_RECEIVE and (data := self.line.receive(0)) is not None:
+            message = self._take(data)
             if message is not None:
                 messages.append(message)
         self._keep()
         return messages
 
     def wait(self, timeout: float) -> list[FromMaster]:
-        """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none.
-
-        The shortest way from the wire to the caller: a single blocking call.
-        """
-        timeout_ms = max(0, -int(-timeout * 1e3 // 1))
-        if timeout_ms != self._timeout_ms:
-            self.socket.setsockopt(zmq.RCVTIMEO, timeout_ms)
-            self._timeout_ms = timeout_ms
-        try:
-            data = self.socket.recv()
-        except zmq.Again:
-            self._keep()
-            return []
-        message = self._take(data)
+        """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none."""
+        data = self.line.receive(max(1, -int(-timeout * 1e3 // 1)))
+        message = None if data is None else self._take(data)
         self._keep()
         return [] if message is None else [message]
 
     @property
     def heard_ns(self) -> int:
-        """When the newest message was taken from the socket, on this process's clock."""
+        """When the newest message was received, on this process's clock."""
         return self._heard_ns
 
     def silence(self) -> float:
@@ -214,6 +206,8 @@ class Peer:
 
     def master_lost(self) -> str | None:
         """Why the master counts as lost, or None."""
+        if self.line.broken:
+            return f"the master at {self.address} has closed the connection, or ended"
         limit = max(MASTER_SILENCE_S, MASTER_SILENCE_HEARTBEATS * self.heartbeat_s)
         silence = self.silence()
         if silence <= limit:
@@ -230,8 +224,7 @@ class Peer:
 
     def close(self) -> None:
         """Close the connection; what was sent gets a moment to leave. May be called twice."""
-        self.socket.close(linger=_LINGER_MS)
-        self._context.term()
+        self.line.close(_LINGER_MS)
 
     def _take(self, data: bytes) -> FromMaster | None:
         self._heard_ns = self.clock()

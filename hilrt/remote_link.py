@@ -7,7 +7,7 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from hilrt.clock_offset import ClockOffset
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hilrt.config import SubsystemOptions
     from hilrt.hub import Hub
     from hilrt.session_file import SessionFile
+    from hilrt.transport.base import Door
 
 A = TypeVar("A", bound=Message)
 
@@ -62,8 +63,8 @@ class RemoteLink(Link):
     ----------
     hub : Hub
         Set by `Hub.add`, before `open`.
-    identity : bytes or None
-        Routing id of the accepted connection.
+    door, key : Door, hashable or None
+        The accepted connection: where it came in, and its key there; None if there is none.
     hello : Hello or None
         What the peer said of itself.
     clock : ClockOffset
@@ -93,7 +94,8 @@ class RemoteLink(Link):
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         super().__init__(name, options, folder)
         self.hub: Hub = cast("Hub", None)
-        self.identity: bytes | None = None
+        self.door: Door = cast("Door", None)
+        self.key: Hashable = None
         self.hello: Hello | None = None
         self.clock = ClockOffset()
         self.computing = False
@@ -224,7 +226,7 @@ class RemoteLink(Link):
 
     async def open(self) -> None:
         """Wait until the peer has said a valid hello."""
-        if self.identity is None:
+        if self.key is None:
             await self._await_answer(Hello, self.hub.connect_timeout, "connection")
 
     def _how_to_start(self) -> str:
@@ -286,7 +288,7 @@ class RemoteLink(Link):
 
     async def stop(self, reason: str) -> None:
         """End the peer in order; whatever goes wrong is logged."""
-        if self.identity is None or self._lost is not None or self._stopped or self.hub.closed:
+        if self.key is None or self._lost is not None or self._stopped or self.hub.closed:
             return
         self._stopped = True
         try:
@@ -301,13 +303,13 @@ class RemoteLink(Link):
 
     # --- for the hub --------------------------------------------------------------------------
 
-    def accept(self, identity: bytes, hello: Hello, now: int) -> None:
+    def accept(self, door: Door, key: Hashable, hello: Hello, now: int) -> None:
         """Take the peer's hello; `ProtocolError` rejects it."""
         if self.hello is None:
             self.accept_ports(hello)
         else:
             self._take_back(hello)
-        self.identity = identity
+        self.door, self.key = door, key
         self.hello = hello
         self.heard_ns = now
         self._answer(hello)
@@ -344,7 +346,7 @@ class RemoteLink(Link):
 
     def keep(self, now: int, silence_ns: int) -> None:
         """Send a heartbeat; the peer is lost if it was silent for longer than `silence_ns`."""
-        if self.identity is None or self._lost is not None:
+        if self.key is None or self._lost is not None:
             return
         silent = now - self.heard_ns
         if silent > silence_ns and not self.computing:
@@ -354,7 +356,7 @@ class RemoteLink(Link):
 
     def measure_offset(self) -> None:
         """Ask for the peer's clock while answers are read promptly; a few times only."""
-        if self._offset_exchanges and self.identity is not None and self._lost is None:
+        if self._offset_exchanges and self.key is not None and self._lost is None:
             self._offset_exchanges -= 1
             self._ask(self.hub.clock())
 
@@ -362,10 +364,10 @@ class RemoteLink(Link):
 
     def _leave(self, reason: str) -> None:
         """Wait for the peer to come back, which it was told it may; nobody else waits for it."""
-        if self.absent and self.identity is None:
+        if self.absent and self.key is None:
             return
         self.hub.forget(self)
-        self.absent, self.identity = reason, None
+        self.absent, self.key = reason, None
         self.returned = self._restarting = self.computing = False
         text = f"{reason}; it may come back until its samples have been missing for too long"
         self.events.append(Event(level="warning", cause="peer_lost", text=text))

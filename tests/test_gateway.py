@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ import can
 import cantools
 import numpy as np
 import pytest
-import zmq
 
 from hilrt import gateway as module
 from hilrt import gateway_process, wire
@@ -74,6 +74,7 @@ class ScriptedPeer:
     """The master's side: what it sends next, and everything it was sent."""
 
     def __init__(self) -> None:
+        self.line = SimpleNamespace(broken=False)
         self.inbox: list[wire.FromMaster] = []
         self.sent: list[wire.Message] = []
 
@@ -336,6 +337,23 @@ def test_a_bench_that_its_gateway_secured_is_not_armed_again(rig: Rig) -> None:
     assert again == first
 
 
+def test_what_is_gone_for_good_keeps_no_processor_busy(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a connection makes its descriptor readable for ever."""
+    slept: list[float] = []
+    monkeypatch.setattr("hilrt.gateway.time.sleep", slept.append)
+    ours, masters = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours, masters:
+        masters.close()
+        rig.peer.line.broken = False
+        assert rig.gateway._wait(ours.fileno(), ours.fileno())
+        rig.peer.line.broken, rig.bus.down = True, True
+        assert rig.gateway._wait(ours.fileno(), ours.fileno()) == []
+    assert len(slept) == 1
+    assert 0.0 < slept[0] <= 0.02
+
+
 def test_safe_and_stop_run_the_profile(rig: Rig) -> None:
     rig.arm()
     rig.drive(10, 100.0, 20.0)
@@ -526,19 +544,17 @@ def test_a_devices_times_are_recorded_as_this_machines(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     ("address", "wanted", "opened"),
-    [("", True, False), ("inproc://f", False, False), ("inproc://f", True, True)],
+    [("", True, False), ("ipc://f", False, False), ("ipc://f", True, True)],
 )
 def test_frames_are_handed_to_the_recorder_where_there_is_one(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, address: str, wanted: bool, opened: bool
 ) -> None:
     monkeypatch.setenv(frame_batch.VARIABLE, address)
     bench.options.record_frames = wanted
-    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        peer = SimpleNamespace(socket=socket)
-        feed = gateway_process._open_frames("engine", bench, cast(Any, peer))
-        assert (feed is not None) is opened
-        if feed is not None:
-            feed.close()
+    feed = gateway_process._open_frames("engine", bench)
+    assert (feed is not None) is opened
+    if feed is not None:
+        feed.close()
 
 
 class RecordingPeer(ScriptedPeer):

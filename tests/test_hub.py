@@ -154,7 +154,7 @@ def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(hub, link, dealer
     dealer = dealers()
     dealer.hello(**changes)
     assert reason in dealer.receive(wire.Reject).reason
-    assert link.identity is None
+    assert link.key is None
     assert sum(n for (_, kind), n in hub.counters.items() if kind == "rejected") == 1
     dealer.hello()  # the right one is welcome still
     dealer.receive(wire.Welcome)
@@ -272,7 +272,7 @@ def test_strangers_are_counted_and_not_heard(hub, link, dealers, caplog):
         drain_until(hub, lambda: hub.counters[STRANGER, "unknown_sender"] == 2)
         drain_until(hub, lambda: hub.counters[STRANGER, "malformed"] == 2)
     assert len(caplog.records) == 2
-    assert link.identity is None
+    assert link.key is None
 
 
 def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeypatch):

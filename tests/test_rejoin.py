@@ -248,7 +248,6 @@ def test_a_solver_whose_connection_broke_comes_back_by_itself(hub, dealers):
     ports = rig.link.inputs, rig.link.outputs
     peer = Peer(hub.address, "model", "solver", *ports, clock=clock)
     peer.welcome = wire.Welcome(session="demo", heartbeat_s=0.2)  # it was connected before
-    peer.socket.connect(hub.address)
     rig.lose()
     rig.turn(1)
     for _ in range(8):

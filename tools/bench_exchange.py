@@ -4,9 +4,9 @@ Compares, in alternating blocks of one run, because the machine's mood changes t
 the code does:
 
 * ``floor_us``: blocking pyzmq sockets and processes that only echo messages of the same size;
-* ``solvers_us``: blocking pyzmq sockets and real solver processes, so the codec and the solver's
-  checks are in, the hub is not;
-* ``exchange_us``: the hub and its links in the event loop, and the same solver processes.
+* ``exchange_us``: the hub and its links in the event loop, and real solver processes;
+* ``exchange_tcp_us``: the same with solver processes that are connected by TCP, as ones on other
+  machines are.
 
 After each round of these, in processes of their own:
 
@@ -17,9 +17,8 @@ After each round of these, in processes of their own:
 
     python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--rounds 3] [--scaling] [--json]
 
-Prints medians and p99, µs, and their ratios: ``exchange`` and ``full`` over the floor and over the
-same solvers without the hub, the others over the exchange. ``--scaling`` does so for 1, 2, 4 … 32
-solvers.
+Prints medians and p99, µs, and their ratios: ``exchange``, ``exchange_tcp`` and ``full`` over the
+floor, the others over the exchange. ``--scaling`` does so for 1, 2, 4 … 32 solvers.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from hilrt.hosting import HostedSolver
 from hilrt.hub import Hub
 from hilrt.peer import Peer
 from hilrt.solver_process import serve
-from hilrt.wire import Advance, Advanced, decode_from_peer, encode, pack
+from hilrt.wire import Advance, Advanced, encode, pack
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 PORTS = 4
@@ -117,8 +116,8 @@ class Floor:
 class Through:
     """The hub and its links, waiting in the event loop as the master does."""
 
-    def __init__(self, peers: int) -> None:
-        self.hub = Hub("bench", connect_timeout=CONNECT_TIMEOUT_S)
+    def __init__(self, peers: int, direct: bool) -> None:
+        self.hub = Hub("bench", connect_timeout=CONNECT_TIMEOUT_S, direct=direct)
         self.links = [
             ZeroMQLink(f"solver{i}", Options(adapter="zeromq"), Path()) for i in range(peers)
         ]
@@ -160,18 +159,6 @@ class Through:
         loop.remove_reader(self.hub.fileno())
         return times
 
-    def blocking(self) -> None:
-        """One exchange on the hub's socket without the hub."""
-        self.tick += 1
-        socket = self.hub._socket
-        for link in self.links:
-            message = Advance(tick=self.tick, t=0.0, h=1e-3, coefficients=pack(self.coefficients))
-            assert link.identity is not None
-            socket.send_multipart([link.identity, encode(message)])
-        missing = len(self.links)
-        while missing:
-            missing -= isinstance(decode_from_peer(socket.recv_multipart()[1]), Advanced)
-
     async def close(self) -> None:
         for link in self.links:
             await link.stop("done")
@@ -194,18 +181,23 @@ def start(target: Callable[..., None], *args: object) -> BaseProcess:
 
 
 async def measure_hub(peers: int, exchanges: int) -> dict[str, list[float]]:
-    """Times of floor, solvers and exchange, in alternating blocks."""
-    floor, through = Floor(peers), Through(peers)
-    await through.open()
-    times: dict[str, list[float]] = {"floor": [], "solvers": [], "exchange": []}
-    await through.block(BLOCK)  # warm up
+    """Times of floor and exchanges, in alternating blocks."""
+    floor = Floor(peers)
+    ways = {"exchange": Through(peers, direct=True), "exchange_tcp": Through(peers, direct=False)}
+    times: dict[str, list[float]] = {"floor": [], **{name: [] for name in ways}}
+    for through in ways.values():
+        await through.open()
+        await through.block(BLOCK)  # warm up
     for _ in range(max(1, exchanges // BLOCK)):
         times["floor"] += timed(floor.exchange)
-        times["solvers"] += timed(through.blocking)
-        times["exchange"] += await through.block(BLOCK)
-    await through.close()
+        for name, through in ways.items():
+            times[name] += await through.block(BLOCK)
+    processes = list(floor.processes)
+    for through in ways.values():
+        await through.close()
+        processes += through.processes
     floor.close()
-    for process in floor.processes + through.processes:
+    for process in processes:
         process.join(5)
     return times
 
@@ -213,7 +205,7 @@ async def measure_hub(peers: int, exchanges: int) -> dict[str, list[float]]:
 def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
     """Everything, with one number of solvers."""
     each = max(BLOCK, exchanges // rounds)
-    names = ("floor", "solvers", "exchange", "full", *other_masters.EXCHANGES)
+    names = ("floor", "exchange", "exchange_tcp", "full", *other_masters.EXCHANGES)
     times: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, some in asyncio.run(measure_hub(peers, each)).items():
@@ -226,10 +218,9 @@ def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
     for name, values in times.items():
         result[f"{name}_us"] = float(np.median(values)) if values else None
         result[f"{name}_p99_us"] = float(np.percentile(values, 99)) if values else None
-    for name in ("exchange", "full"):
+    for name in ("exchange", "exchange_tcp", "full"):
         if result[f"{name}_us"]:
-            for base in ("floor", "solvers"):
-                result[f"{name}_over_{base}"] = result[f"{name}_us"] / result[f"{base}_us"]
+            result[f"{name}_over_floor"] = result[f"{name}_us"] / result["floor_us"]
     for name in other_masters.EXCHANGES:
         if result[f"{name}_us"]:
             result[f"{name}_over_exchange"] = result[f"{name}_us"] / result["exchange_us"]

@@ -148,7 +148,7 @@ class GatewayLink(RemoteLink):
 
     async def safe(self, reason: str) -> None:
         """Run the safe profile and wait for it; what goes wrong is logged by the hub."""
-        if self.identity is None or self.hub.closed:
+        if self.key is None or self.hub.closed:
             return
         lost, self._lost = self._lost, None  # a fault of the bench does not end the gateway
         try:

@@ -36,10 +36,10 @@ class FrameFeed:
         Where the recorder takes them.
     bus : str
         Name in the log.
-    context : zmq.Context
-        The process's own, so that no further thread is needed.
     clock : callable
         Monotonic clock, ns.
+    context : zmq.Context, optional
+        Whose thread moves the batches; one of its own otherwise.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class FrameFeed:
         self,
         address: str,
         bus: str,
-        context: zmq.Context[zmq.Socket[bytes]],
         clock: Callable[[], int] = monotonic_ns,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> None:
         self.frames = 0
         self.dropped = 0
@@ -63,7 +63,9 @@ class FrameFeed:
         self._passes: list[tuple[bool, int, int, Sequence[RawFrame]]] = []
         self._waiting = 0
         self._flushed_ns = clock()
-        self._socket: zmq.Socket[bytes] = context.socket(zmq.PUSH)
+        self._shares = context is not None
+        self._context = zmq.Context() if context is None else context
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
         self._socket.sndhwm = QUEUE_BATCHES
         self._socket.linger = LINGER_MS
         self._socket.connect(address)
@@ -106,3 +108,5 @@ class FrameFeed:
             self.flush()
         with contextlib.suppress(zmq.ZMQError):
             self._socket.close()
+        if not self._shares:
+            self._context.term()

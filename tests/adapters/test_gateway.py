@@ -343,7 +343,8 @@ async def test_a_bench_that_its_gateway_secured_is_not_armed_again(scripted: Scr
     await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
     scripted.heard.clear()
     scripted.peer.send(wire.Secured(reason="the bench withdrew its enable"))
-    await until(lambda: hub._socket.poll(0))  # it is there, and nobody has read it
+    # It is there, and nobody has read it.
+    await until(lambda: any(door.waiting() for door in hub._doors))
     with pytest.raises(PeerLost, match="withdrew its enable"):
         await link.arm(np.array([6.0]))
     assert not scripted.received(wire.Arm)

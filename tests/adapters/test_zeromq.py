@@ -4,12 +4,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt import wire
+from hilrt import Port, wire
 from hilrt.errors import HilrtError, PeerLost, SolverError
 from hilrt.hosting import HostedSolver
 from hilrt.hub import Hub
-from hilrt.peer import Peer
-from hilrt.solver_process import serve
+from hilrt.keys import VARIABLE, Doorkeeper, make_keys
+from hilrt.peer import MASTER_SILENCE_S, Peer
+from hilrt.solver_process import MasterGone, serve
+from hilrt.transport import local
+from hilrt.transport.local import LocalDoor, LocalLine
+from hilrt.transport.zeromq import Dealer, Router
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
 
@@ -29,15 +33,21 @@ class SolverThread(threading.Thread):
         try:
             peer.connect(10.0)
             self.ended_with = serve(peer, hosted)
-        except HilrtError as error:
+        except (HilrtError, MasterGone) as error:
             self.ended_with = error
         finally:
             peer.close()
 
 
 @pytest.fixture
-def hub():
-    hub = Hub("test", connect_timeout=10.0)
+def direct():
+    """Whether peers of this machine may leave ZeroMQ out."""
+    return True
+
+
+@pytest.fixture
+def hub(direct):
+    hub = Hub("test", connect_timeout=10.0, direct=direct)
     yield hub
     hub.close()
 
@@ -65,6 +75,78 @@ class TestZeroMQ(LinkContract):
 
     async def fail(self, link):
         link.dispatch(9, 2000.0, 0.1, np.zeros((1, 3)))
+
+
+class TestZeroMQByTCP(TestZeroMQ):
+    @pytest.fixture
+    def direct(self):
+        return False
+
+
+@pytest.mark.skipif(not local.available(), reason="this system has no such sockets")
+class TestTheWayThatIsTaken:
+    async def test_within_this_machine(self, served):
+        link, _ = served
+        await link.open()
+        assert isinstance(link.door, LocalDoor)
+
+    async def test_the_name_belongs_to_another_process(self, caplog, monkeypatch):
+        """Nothing but time is lost."""
+        squatter = LocalDoor("tcp://squatted")
+        with monkeypatch.context() as patched:
+            patched.setattr(local, "_name", lambda address: b"\0hilrt tcp://squatted")
+            hub = Hub("second", connect_timeout=10.0)
+        assert "slower: " in caplog.text
+        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        hub.add(link)
+        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
+        peer.send(peer._hello)
+        await link.open()
+        assert isinstance(link.door, Router)
+        for end in (peer, hub):
+            end.close()
+        squatter.close(0)
+
+    def test_messages_that_may_be_large(self, hub):
+        many = [Port("y", size=5000)]
+        small = Peer(hub.address, "model", "solver", [], [Port("y")])
+        large = Peer(hub.address, "model", "solver", many, many)
+        assert isinstance(small.line, LocalLine)
+        assert isinstance(large.line, Dealer)
+        small.close()
+        large.close()
+
+    def test_with_keys(self, hub, tmp_path, monkeypatch):
+        make_keys(tmp_path, ["model"])
+        guarded = Hub("guarded", doorkeeper=Doorkeeper(tmp_path))
+        assert local.connect(guarded.address) is None
+        guarded.close()
+        monkeypatch.setenv(VARIABLE, str(tmp_path))
+        peer = Peer(hub.address, "model", "solver", [], [])
+        assert isinstance(peer.line, Dealer)
+        peer.close()
+
+    async def test_a_master_that_ends_ends_the_solver(self, hub):
+        """At once, not after the silence that TCP has to wait for."""
+        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        hub.add(link)
+        thread = SolverThread(hub.address)
+        thread.start()
+        await link.open()
+        hub.close()
+        thread.join(0.5 * MASTER_SILENCE_S)
+        assert not thread.is_alive()
+        assert "closed the connection" in str(thread.ended_with)
+
+    async def test_a_solver_that_dies_is_lost_at_once(self, hub):
+        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        hub.add(link)
+        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
+        peer.send(peer._hello)
+        await link.open()
+        peer.close()
+        with pytest.raises(PeerLost, match="its connection closed"):
+            await arrivals(link)
 
 
 async def test_stop_reaches_the_solver_once(served):
@@ -95,7 +177,6 @@ class Scripted:
         self.peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
 
     async def open(self):
-        self.peer.socket.connect(self.peer.address)
         self.peer.send(self.peer._hello)
         await self.link.open()
 

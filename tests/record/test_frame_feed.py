@@ -23,7 +23,7 @@ class Rig:
         self.now = 10**12
         self.address = address
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.feed = FrameFeed(address, "engine", self.context, lambda: self.now)
+        self.feed = FrameFeed(address, "engine", lambda: self.now, self.context)
         self.socket: zmq.Socket[bytes] = self.context.socket(zmq.PULL)
 
     def listen(self) -> None:

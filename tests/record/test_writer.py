@@ -299,7 +299,7 @@ def test_frames_of_a_gateway_that_ended_are_in_the_log(tmp_path):
     feed = Feed(TOPICS)
     address = f"ipc://{tmp_path}/frames"
     recorder = Recorder(feed.address, frames=address)
-    frames = FrameFeed(address, "engine", feed._context, lambda: CLOCK_NS + 5 * MS)
+    frames = FrameFeed(address, "engine", lambda: CLOCK_NS + 5 * MS)
     assert feed._socket.poll(5000, zmq.POLLOUT)
     feed.begin(tmp_path / "run", "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
     feed.end()

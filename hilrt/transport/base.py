@@ -1,0 +1,89 @@
+"""What the hub sees of a transport, and what a peer does."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+#: Messages queued per connection in each direction before more are refused.
+QUEUE_MESSAGES = 1000
+
+
+class Door(abc.ABC):
+    """Where peers connect, and what they send there; never blocks.
+
+    A connection is known by a key of the door's choice, which is never used again for another.
+    """
+
+    @abc.abstractmethod
+    def fileno(self) -> int:
+        """Descriptor to watch; it may be readable, once, although there is nothing to take."""
+
+    @abc.abstractmethod
+    def waiting(self) -> bool:
+        """Whether there is something to take. It must be asked before the descriptor is watched."""
+
+    @abc.abstractmethod
+    def take(self) -> Iterator[tuple[Hashable, bytes | Exception]]:
+        """What has arrived, with its connection's key, until there is no more.
+
+        In place of a message there may be a `ProtocolError` (something came that is none) or a
+        `BrokenPipeError` (the connection is closed; all it had sent has been taken).
+        """
+
+    @abc.abstractmethod
+    def send(self, key: Any, data: bytes) -> None:
+        """Send a message.
+
+        Raises
+        ------
+        BlockingIOError
+            If the peer does not read, and its queue is full.
+        BrokenPipeError
+            If the connection is closed. What it had sent before may still be there to take.
+        OSError
+            If it cannot be sent for another reason.
+        """
+
+    @abc.abstractmethod
+    def close(self, linger_ms: int) -> None:
+        """Close all connections; what was sent gets a moment to leave."""
+
+
+class Line(abc.ABC):
+    """A peer's connection to the master.
+
+    Attributes
+    ----------
+    pollable : object
+        For `zmq.Poller` and `zmq_poll`: a socket or a descriptor.
+    broken : bool
+        Set when the master's end is closed and everything it had sent was received. Nothing will
+        come any more, and `pollable` is readable for ever.
+    """
+
+    pollable: Any
+    broken: bool = False
+
+    @abc.abstractmethod
+    def receive(self, timeout_ms: int) -> bytes | None:
+        """The next message; None when none comes in time. Does not block with 0."""
+
+    @abc.abstractmethod
+    def send(self, data: bytes) -> None:
+        """Send without waiting.
+
+        Raises
+        ------
+        BlockingIOError
+            If the master does not read, and the queue is full.
+        BrokenPipeError
+            If the master's end is closed.
+        OSError
+            If it cannot be sent for another reason.
+        """
+
+    @abc.abstractmethod
+    def close(self, linger_ms: int) -> None:
+        """Close; what was sent gets a moment to leave. May be called twice."""
