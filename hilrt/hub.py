@@ -132,6 +132,8 @@ class Hub:
         router = Router(listen, doorkeeper)
         self.address = router.address
         self._doors: list[Door] = [router]
+        #: Asked at every drain: those that somebody uses, or may still come to.
+        self._used: list[Door] = self._doors
         self._fd = router.fileno()
         self._epoll: select.epoll | None = None
         if direct and doorkeeper is None and local.available():
@@ -143,6 +145,7 @@ class Hub:
         """Expect a peer under ``link.name``; it is accepted from now on."""
         self._links[link.name] = link
         link.hub = self
+        self._look_who_is_where()
 
     def session_time(self) -> float:
         """Time since `epoch_ns`, s."""
@@ -221,13 +224,23 @@ class Hub:
         """What still comes from a link's connection is a stranger's from now on."""
         if link.key is not None:
             self._by_key.pop(link.key, None)
+            self._used = self._doors
+
+    def _look_who_is_where(self) -> None:
+        """A door that nobody uses is asked with the heartbeats only: each costs a system call."""
+        links = self._links.values()
+        expects = any(link.key is None for link in links)
+        used = [door for door in self._doors if any(link.door is door for link in links)]
+        self._used = self._doors if expects else used
 
     def drain(self) -> None:
         """Hand everything that has arrived to the links, and see to heartbeats; never blocks."""
         if self.closed:
             return
         self._draining = True
-        for door in self._doors:
+        now = self.clock()
+        keeps = now >= self._keep_ns
+        for door in self._doors if keeps or self._watchers else self._used:
             for taken, (key, message) in enumerate(door.take(), start=1):
                 if isinstance(message, bytes):
                     self._receive(door, key, message)
@@ -239,8 +252,7 @@ class Hub:
         self._draining = False
         while self._closed_links:
             self._closed(*self._closed_links.pop())
-        now = self.clock()
-        if now >= self._keep_ns:
+        if keeps:
             self._keep(now)
 
     def _receive(self, door: Door, key: Hashable, data: bytes) -> None:
@@ -315,6 +327,7 @@ class Hub:
             self._tell(door, key, Reject(reason=str(error)))
             return
         self._by_key[key] = link
+        self._look_who_is_where()
         if before[1] is not None:
             self._tell(*before, Error(text="another connection under its name took its place"))
         self.send(link, encode(Welcome(session=self.session, heartbeat_s=self.heartbeat_s)))

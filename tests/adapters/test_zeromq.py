@@ -1,4 +1,5 @@
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,21 @@ class TestTheWayThatIsTaken:
         monkeypatch.setenv(VARIABLE, str(tmp_path))
         peer = Peer(hub.address, "model", "solver", [], [])
         assert isinstance(peer.line, Dealer)
+        peer.close()
+
+    async def test_a_door_that_nobody_uses_is_still_asked_now_and_then(self, hub):
+        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        hub.add(link)
+        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
+        peer.send(peer._hello)
+        await link.open()
+        stranger = Dealer(hub.address)
+        stranger.send(wire.encode(wire.Stopped()))
+        deadline = time.monotonic() + 10.0
+        while not hub.counters["?", "unknown_sender"]:
+            assert time.monotonic() < deadline
+            link.poll()
+        stranger.close(0)
         peer.close()
 
     async def test_a_master_that_ends_ends_the_solver(self, hub):
