@@ -204,12 +204,12 @@ class JacobianKeeper:
     ) -> None:
         self.network, self.links, self.model = network, links, model
         self.checks = self.refreshed = 0
-        options = [tables.subsystems[link.name].jacobian for link in links]
-        self._every = {
-            s: (option.refresh, option.source)
-            for s, option in enumerate(options)
-            if option is not None and option.refresh and option.source in ("solver", "probe")
-        }
+        self._every = {}
+        # Nobody else is corrected, nor need it take steps of the session's length.
+        for s in sorted(set().union(*bond_sides(network, "model"))):
+            option = tables.subsystems[links[s].name].jacobian
+            if option is not None and option.refresh and option.source in ("solver", "probe"):
+                self._every[s] = (option.refresh, option.source)
 
     def due(self, tick: int) -> list[int]:
         """Subsystems to look at before the macro step `tick`."""
