@@ -52,13 +52,13 @@ def oscillator(package, side, *options):
 
 
 @functools.cache
-def library(major, *flags):
-    """Compiled ``mass.c``."""
-    source = (HERE / "mass.c").read_text()
+def library(major, *flags, name="mass"):
+    """Compiled ``mass.c``, or another one."""
+    source = (HERE / f"{name}.c").read_text()
     have = set(re.findall(r"\b(fmi\d\w+)\(", source))
     needed = {n for n in dir(FMU2Slave if major == 2 else FMU3Slave) if n.startswith(f"fmi{major}")}
     stubs = "".join(f"int {name}(void) {{ return 3; }}\n" for name in sorted(needed - have))
-    place = folder() / f"mass{major}{''.join(flags)}.so"
+    place = folder() / f"{name}{major}{''.join(flags)}.so"
     code = place.with_suffix(".c")
     code.write_text(source + stubs)
     command = ["cc", "-shared", "-fPIC", "-O1", f"-DFMI={major}", *flags, str(code), "-lm"]
@@ -120,14 +120,56 @@ def mass(
     unknown = capabilities.keys() - FLAGS[major].keys()
     assert not unknown, unknown
     text = _description(major, capabilities, types, states) if xml is None else xml
+    return _pack(name, text, library(major, *flags) if binary else None, major, "mass")
+
+
+def _pack(name, text, binary, major, identifier):
     path = Path(tempfile.mkdtemp(dir=folder())) / f"{name}.fmu"
     platform = fmpy.platform if major == 2 else fmpy.platform_tuple
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("modelDescription.xml", text)
         archive.writestr("resources/readme.txt", "nothing")
-        if binary:
-            archive.write(library(major, *flags), f"binaries/{platform}/mass.so")
+        if binary is not None:
+            archive.write(binary, f"binaries/{platform}/{identifier}.so")
     return path
+
+
+def linear(*, inside=False, directional=True):
+    """The FMU of FMI 3 of a linear system, whose states, inputs and outputs are arrays."""
+
+    def array(name, reference, attributes, *sizes):
+        inside = "".join(f'<Dimension valueReference="{size}"/>' for size in sizes)
+        values = f'name="{name}" valueReference="{reference}" {attributes}'
+        return f"<Float64 {values}>{inside}</Float64>"
+
+    fixed = 'causality="parameter" variability="fixed" start="0"'
+    settable = f'intermediateUpdate="{str(inside).lower()}"'
+    sizes = "".join(
+        f'<UInt64 name="{name}" valueReference="{reference}" causality="structuralParameter" '
+        f'variability="fixed" start="{start}"/>'
+        for name, reference, start in (("n", 1, 3), ("m", 2, 2), ("p", 3, 2))
+    )
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<fmiModelDescription fmiVersion="3.0" '
+        'modelName="linear" instantiationToken="linear"><CoSimulation modelIdentifier="linear" '
+        'canHandleVariableCommunicationStepSize="true" canGetAndSetFMUState="true" '
+        f'providesDirectionalDerivatives="{str(directional).lower()}" '
+        f'providesIntermediateUpdate="{str(inside).lower()}"/><ModelVariables>'
+        '<Float64 name="time" valueReference="0" causality="independent"/>'
+        + sizes
+        + array("A", 10, fixed, 1, 1)
+        + array("B", 11, fixed, 1, 2)
+        + array("C", 12, fixed, 3, 1)
+        + array("D", 13, fixed, 3, 2)
+        + array("u", 20, f'causality="input" start="0" {settable}', 2)
+        + array("x", 21, 'causality="local" initial="exact" start="0"', 1)
+        + array("der(x)", 22, 'causality="local" derivative="21"', 1)
+        + array("y", 23, 'causality="output"', 3)
+        + '</ModelVariables><ModelStructure><Output valueReference="23" dependencies="20 21"/>'
+        '<ContinuousStateDerivative valueReference="22" dependencies="20 21"/></ModelStructure>'
+        "</fmiModelDescription>"
+    )
+    return _pack("linear", text, library(3, name="linear"), 3, "linear")
 
 
 def description(major, **changed):

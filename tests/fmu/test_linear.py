@@ -1,0 +1,122 @@
+"""An FMU of FMI 3 whose states, inputs and outputs are arrays, against its own matrices."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad_vec
+from scipy.linalg import expm
+
+from hilrt.fmu.derivatives import linearise
+from hilrt.fmu.description import read_fmu
+from hilrt.fmu.solver import FmuSolver
+from hilrt.hosting import HostedSolver
+from hilrt.solver import InputPolynomial
+from tests.fmu.build import linear, needs_compiler
+
+pytestmark = needs_compiler
+
+STEP = 0.1
+#: States, inputs, outputs: as the FMU has them without being told, and otherwise.
+SIZES = [(3, 2, 2), (2, 1, 4), (4, 3, 1)]
+
+
+def matrices(n, m, p):
+    """A, B, C, D of a stable system, different in every element."""
+    rng = np.random.default_rng(100 * n + 10 * m + p)
+    A = rng.normal(size=(n, n)) * 3.0 - 6.0 * np.eye(n)
+    return A, rng.normal(size=(n, m)), rng.normal(size=(p, n)), rng.normal(size=(p, m))
+
+
+def made(sizes, outputs=None, **how):
+    """The solver, at a state of its own, and the inputs it was initialized with."""
+    names = dict(zip("ABCD", (one.ravel().tolist() for one in matrices(*sizes)), strict=True))
+    sized = dict(zip("nmp", sizes, strict=True)) if sizes != SIZES[0] else {}
+    start = {"x": np.linspace(1.0, 2.0, sizes[0]).tolist()}
+    solver = FmuSolver(linear(**how), params={**sized, **names, **start}, outputs=outputs)
+    u0 = np.linspace(-1.0, 1.0, sizes[1])
+    hosted = HostedSolver(solver)
+    hosted.initialize(0.0, u0)
+    return hosted, u0
+
+
+def reference(sizes, order, held=False):
+    """Γ_0 … Γ_order by quadrature over scipy's matrix exponential, (order + 1, p, m)."""
+    A, B, C, D = matrices(*sizes)
+
+    def part(power):
+        def under(tau):
+            return expm(A * (STEP - tau)) @ B * (0.0 if held and power else (tau / STEP) ** power)
+
+        return C @ quad_vec(under, 0.0, STEP, epsabs=1e-13, epsrel=1e-12)[0] + D
+
+    return np.array([part(power) for power in range(order + 1)])
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_ports_are_arrays_of_the_sizes_that_structural_parameters_give(sizes):
+    hosted, _ = made(sizes)
+    assert [(port.name, port.size) for port in hosted.inputs] == [("u", sizes[1])]
+    assert [(port.name, port.size) for port in hosted.outputs] == [("y", sizes[2])]
+    hosted.stop("done")
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_directional_derivatives_give_the_matrices(sizes):
+    hosted, _ = made(sizes)
+    solver = hosted.solver
+    system = linearise(solver._ready(), solver._ins, solver._outs, solver._start)
+    for name, expected in zip("ABCD", matrices(*sizes), strict=True):
+        np.testing.assert_allclose(getattr(system, name), expected, rtol=1e-14, err_msg=name)
+    hosted.stop("done")
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_states_beside_outputs_are_outputs_of_it(sizes):
+    """y and x in one vector: C and D get the rows of x, which has no feedthrough."""
+    hosted, _ = made(sizes, ["y", "x"])
+    solver, n = hosted.solver, sizes[0]
+    system = linearise(solver._ready(), solver._ins, solver._outs, solver._start)
+    _, _, C, D = matrices(*sizes)
+    np.testing.assert_allclose(system.C, np.vstack([C, np.eye(n)]), rtol=1e-14)
+    np.testing.assert_allclose(system.D, np.vstack([D, np.zeros((n, sizes[1]))]), rtol=1e-14)
+    hosted.stop("done")
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("inside", [True, False], ids=["intermediate update", "held"])
+@pytest.mark.parametrize("source", ["solver", "probe"])
+def test_jacobians_are_those_of_the_matrix_exponential(sizes, inside, source):
+    hosted, u0 = made(sizes, inside=inside)
+    gamma = hosted.jacobian(source, 0.0, STEP, 2, u0)
+    expected = reference(sizes, 2, held=not inside)
+    np.testing.assert_allclose(gamma, expected, rtol=1e-6, atol=1e-8)
+    hosted.stop("done")
+
+
+def test_a_probe_needs_no_derivatives():
+    """Nor do outputs then know the inputs of the end where they are held: D acts from the start."""
+    sizes = SIZES[0]
+    hosted, u0 = made(sizes, directional=False)
+    assert not hosted.solver.fmu.directional
+    gamma = hosted.jacobian("solver", 0.0, STEP, 1, u0)  # falls back on a probe
+    np.testing.assert_allclose(gamma[0], reference(sizes, 0)[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(gamma[1], 0.0, atol=1e-8)
+    hosted.stop("done")
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_step_is_that_of_the_matrices(sizes):
+    """The state, which the Jacobians leave out: y = C e^{AH} x + Σ Γ_m a_m."""
+    hosted, u0 = made(sizes, inside=True)
+    A, _, C, _ = matrices(*sizes)
+    x0 = np.linspace(1.0, 2.0, sizes[0])
+    rates = np.linspace(3.0, 5.0, sizes[1])
+    y = hosted.solver.advance(0.0, STEP, InputPolynomial(0.0, np.array([u0, rates]))).y
+    gamma = reference(sizes, 1)
+    expected = C @ expm(A * STEP) @ x0 + gamma[0] @ u0 + gamma[1] @ rates * STEP
+    np.testing.assert_allclose(y, expected, rtol=1e-7, atol=1e-9)
+    hosted.stop("done")
+
+
+def test_its_description_follows_the_standard():
+    for inside in (True, False):
+        assert read_fmu(linear(inside=inside)).notes == []
