@@ -102,6 +102,11 @@ class Exchange:
         ]
         self._every = [int(every) for every in network.every]
         self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
+        # Of `given`: views are filled in half the time that parts of an array are assigned to.
+        self._views = [
+            (self.given.y[part], self.given.t_valid[part], self.given.fresh[part])
+            for part in network.outputs.slices
+        ]
         self._misses = [0] * n
         self._missing = [False] * n
         self._max_misses = list(max_misses)
@@ -114,6 +119,7 @@ class Exchange:
             Backlog() if own and not link.physical else None
             for link, own in zip(links, catch_up or [False] * n, strict=True)
         ]
+        self._queues = any(backlog is not None for backlog in self._backlogs)
         self._measured = np.zeros((1, len(network.inputs)))
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
         self._last_words: dict[str, str] = {}
@@ -125,6 +131,7 @@ class Exchange:
         self._open = True  # `start` puts the first samples in
         self._reporting = [link for link in self._remote if link is not None]
         self._returns = Returns(network, links)
+        self._may_return = bool(self._returns)
         #: All remote links share it: one look at its socket serves them all.
         self._hub = self._reporting[0].hub if self._reporting else None
 
@@ -170,7 +177,9 @@ class Exchange:
         given.regular, given.rest = True, self.rest_ns * 1e-9
         given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
         for s in range(len(self.links)):
-            due = tick % self._every[s] == 0 and not self._ahead(s, t_ns)
+            busy = self._busy[s]
+            # Not due: a stepped solver under way beyond this point, having stepped across.
+            due = tick % self._every[s] == 0 and not (busy and self._answer_ns[s] > t_ns)
             age = t - self._newest[s]
             if self._physical[s]:
                 given.reached[s] = t
@@ -180,31 +189,28 @@ class Exchange:
             else:
                 backlog = self._backlogs[s]
                 if backlog is None:
-                    given.busy[s] = self._busy[s]
-                    missing = due and self._busy[s]
+                    given.busy[s] = busy
+                    missing = due and busy
                     # An answer that came after its tick is there, but still behind by that much.
-                    late = due and (missing or given.reached[s] != t)
+                    late = due and (missing or self._newest[s] != t)
                 else:  # it gets every interval, in its turn
                     given.reached[s] = backlog.end_ns * 1e-9
                     late = missing = due and self._newest[s] != t
-                given.regular &= due and not late and not given.rejoined[s]
+                given.regular &= due and not late and not (self._may_return and given.rejoined[s])
             given.due[s] = due
             given.late[s] = late
             self.age[s] = age
             self._missing[s] = missing
         return given
 
-    def _ahead(self, s: int, t_ns: int) -> bool:
-        """Whether a stepped solver is under way to a point beyond `t_ns`, having stepped across."""
-        return self._busy[s] and self._answer_ns[s] > t_ns
-
     def _take_arrivals(self, t_ns: int) -> None:
         """Put what has arrived, and is for the cut at `t_ns` [ns], into `given`."""
         if not self._open:  # the first look at a new interval
-            self.given.fresh[:] = self.given.event[:] = False
+            self.given.fresh.fill(False)
+            self.given.event.fill(False)
             self.given.has_middle = False
-            if self._returns:
-                self.given.rejoined[:] = False
+            if self._may_return:
+                self.given.rejoined.fill(False)
             self._open = True
         if self._hub is not None:
             self._hub.drain()
@@ -233,20 +239,21 @@ class Exchange:
         given = self.given
         self.taken += 1
         part, inputs = self._slices[s]
-        if sample.y.shape != (part.stop - part.start,):
+        y, t_valid, fresh = self._views[s]
+        if sample.y.shape != y.shape:
             raise SolverError(
                 f"subsystem {self.links[s].name!r}: {sample.y.shape} outputs arrived, "
-                f"{part.stop - part.start} were announced"
+                f"{len(y)} were announced"
             )
         if sample.t_valid is None:
-            given.y[part] = sample.y
-            given.t_valid[part] = t_end
-            given.fresh[part] = True
+            y[...] = sample.y
+            t_valid.fill(t_end)
+            fresh.fill(True)
         else:  # an earlier sample in the same cut may have what this one has not
             new = ~np.isnan(sample.t_valid)
-            np.copyto(given.y[part], sample.y, where=new)
-            np.copyto(given.t_valid[part], sample.t_valid, where=new)
-            given.fresh[part] |= new
+            np.copyto(y, sample.y, where=new)
+            np.copyto(t_valid, sample.t_valid, where=new)
+            fresh |= new
         if sample.y_mid is not None:
             if not given.has_middle:
                 given.y_mid[:] = np.nan
@@ -261,8 +268,7 @@ class Exchange:
             given.event[s] = True
         self.compute_us[s] = sample.compute_us
         if self._physical[s]:
-            valid = given.t_valid[part]
-            newest = np.fmax.reduce(valid, initial=self._newest[s]) if len(valid) else t_end
+            newest = np.fmax.reduce(t_valid, initial=self._newest[s]) if len(y) else t_end
             self._newest[s] = float(newest)
         else:
             given.covered[s] = t_end - self._newest[s]
@@ -321,7 +327,7 @@ class Exchange:
             if not remote.absent:
                 remote.send_step(data)
         tick, self._next_ns = self.given.tick, t_ns + h_ns
-        if self._returns:
+        if self._may_return:
             self._measured = state.measured
         leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
         for s, link in enumerate(self.links):
@@ -336,7 +342,8 @@ class Exchange:
                 if not self._physical[s]:
                     self._busy[s] = True
                     self._answer_ns[s] = t_ns + own_ns
-        self._send_waiting()  # after all others
+        if self._queues:
+            self._send_waiting()  # after all others
 
     def _send_waiting(self) -> None:
         """Send the next interval to every solver that has one waiting and is not busy."""
@@ -376,7 +383,8 @@ class Exchange:
     def prefetch(self) -> None:
         """Take what has already arrived, shortly before the tick, to have less to do at it."""
         self._take_arrivals(self._next_ns)
-        self._send_waiting()
+        if self._queues:
+            self._send_waiting()
 
     def run_local(self) -> None:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
@@ -391,6 +399,8 @@ class Exchange:
 
     def readmit(self) -> None:
         """Have solvers that came back initialize at the next communication point; never waits."""
+        if not self._may_return:
+            return
         for s in self._returns.readmit(self._measured, self.given.t, self._next_ns * 1e-9):
             self._parked[s].clear()
             backlog = self._backlogs[s]
