@@ -35,6 +35,9 @@ from hilrt.timing import Distribution
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
 CHANGES_PER_TICK = 20
+#: As fast as possible, signals, commands and heartbeats get their turn at least this often, ns, or
+#: after every step that takes longer.
+BREATH_NS = 5_000_000
 #: The garbage collector gets a chance in the slack of every that many ticks.
 GARBAGE_TICKS = 64
 #: Most that is skipped at once, so that a long stall shows in the log at least once a second.
@@ -188,7 +191,7 @@ class Master:
 
     async def _run(self, duration_ns: int, epoch_ns: int) -> End:
         grid = Grid(epoch_ns, self.step_ns, self.pace)
-        tick, t_ns, elapsed_ns = 0, 0, 0
+        tick, t_ns, elapsed_ns, breathe_ns, marks = 0, 0, 0, 0, Marks()
         while True:
             if self.clock is not None:
                 if self.draft is not None:
@@ -207,26 +210,29 @@ class Master:
                     elapsed_ns = t_ns - before
                 if self.jacobians is not None and not self.stopping():
                     await self.jacobians.look(tick, t_ns * 1e-9, self.state.measured[0])
-                await self._breathe(tick)
+                if self._now() >= breathe_ns:  # nothing else lets others have their turn
+                    await asyncio.sleep(0)
+                    breathe_ns = self._now() + BREATH_NS
             if elapsed_ns:  # as long as it was in the end: a discontinuity may have cut it
                 self.progress.count_step(elapsed_ns)
             if self.stopping():
                 return End.INTERRUPTED
-            begun = self._now()
+            marks.begun = marks.target = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
-            cut = self._now()
+            marks.cut = self._now()
             draft = self.draft if self.draft is not None and self.draft.stands(given) else None
             if draft is None:
                 macro_step(self.plan, self.state, given)
             state = self.state if draft is None else draft.state
-            stepped = self._now()
+            marks.stepped = self._now()
             h_ns = round(state.h_next * 1e9)
             alarmed = state.alarms.level >= STOP
             last = t_ns >= duration_ns or alarmed
             if not last:
                 self.exchange.dispatch(state, t_ns, h_ns, None if draft is None else draft.ready)
-            target = grid.clock_ns(t_ns) if self.clock is not None else begun
-            marks = Marks(target, begun, cut, stepped, self._now())
+            marks.done = self._now()
+            if self.clock is not None:
+                marks.target = grid.clock_ns(t_ns)
             if draft is not None:  # its inputs have left first
                 draft.put_into_force(given)
             self._note_timing(given, marks)
@@ -264,10 +270,11 @@ class Master:
         given.missed = missed or self._overran  # what passed before this tick raises the flag, too
         if self.clock is not None:
             progress.lateness.add(late_ns)
-        names, late = self.plan.network.subsystems, given.late
-        progress.timeline.add(
-            given.tick, given.t, marks, missed, lambda: [names[s] for s in np.flatnonzero(late)]
-        )
+        progress.timeline.add(given.tick, given.t, marks, missed, self._who_is_late)
+
+    def _who_is_late(self) -> list[str]:
+        names = self.plan.network.subsystems
+        return [names[s] for s in np.flatnonzero(self.exchange.given.late)]
 
     def _held_up(self, clock: Clock, grid: Grid, t_ns: int, duration_ns: int) -> int:
         """How far to go on, ns, when the master wakes too late for a tick; the tick is missed.
@@ -350,9 +357,12 @@ class Master:
 
     def _assess(self, given: StepInput, marks: Marks, h_ns: int) -> None:
         """Judge the step; what is to be identified learns if that fits before the next tick."""
-        budget, begun = self.progress.learning, self._now()
         given.learns = True
-        if self.clock is not None and self.state.model is not None:
+        if self.state.model is None:
+            assess(self.plan, self.state, given)
+            return
+        budget, begun = self.progress.learning, self._now()
+        if self.clock is not None:
             ready_ns = self.clock.wake_ns(marks.target + round(h_ns / self.pace))
             given.learns = budget.fits(ready_ns - begun)
         assess(self.plan, self.state, given)
@@ -399,8 +409,3 @@ class Master:
                 text = f"{name}: {event.text}"
                 self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")
                 self.publisher.announce(self.publisher.state, text)
-
-    async def _breathe(self, tick: int) -> None:
-        """Let signals and heartbeats have their turn when nothing waits."""
-        if tick % 64 == 0:
-            await asyncio.sleep(0)

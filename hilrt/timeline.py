@@ -13,7 +13,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from hilrt.timing import Distribution, Quantiles
 
@@ -32,14 +32,15 @@ WHY: Final = {
 }
 
 
-class Marks(NamedTuple):
+@dataclass(slots=True)
+class Marks:
     """Clock readings of a tick, ns; without a clock the target is when it began."""
 
-    target: int
-    begun: int
-    cut: int
-    stepped: int
-    done: int
+    target: int = 0
+    begun: int = 0
+    cut: int = 0
+    stepped: int = 0
+    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,6 @@ class Timeline:
         Missed ticks by cause, keys of `WHY`.
     slack_ns, rested_ns : int
         Slack of the newest tick, and when it ended, ns.
-    parts_us : tuple of float
-        Of the newest tick, in the order of `STAGES`; the slack is that of the tick before.
     """
 
     stages: dict[str, Distribution] = field(
@@ -94,8 +93,17 @@ class Timeline:
     causes: Counter[str] = field(default_factory=Counter)
     slack_ns: int = 0
     rested_ns: int = 0
-    parts_us: tuple[float, ...] = (0.0,) * len(STAGES)
+    _parts_ns: tuple[int, ...] = (0,) * len(STAGES)
+    _critical: tuple[Distribution, ...] = ()
     _slowest: list[tuple[int, int, SlowTick]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._critical = tuple(self.stages[stage] for stage in STAGES[:-1])
+
+    @property
+    def parts_us(self) -> tuple[float, ...]:
+        """Of the newest tick, in the order of `STAGES`; the slack is that of the tick before."""
+        return tuple([part * 1e-3 for part in self._parts_ns])
 
     def add(
         self,
@@ -117,12 +125,15 @@ class Timeline:
         late : callable
             Gives the subsystems whose samples were late; asked where the tick is kept.
         """
-        target, begun, cut, stepped, done = marks
-        parts = (max(begun - target, 0), cut - begun, stepped - cut, done - stepped)
-        for stage, part in zip(STAGES, parts, strict=False):
-            self.stages[stage].add(part)
-        lateness = done - target
-        self.parts_us = tuple([part * 1e-3 for part in (*parts, self.slack_ns)])
+        target, begun, cut, stepped = marks.target, marks.begun, marks.cut, marks.stepped
+        wake, taken, step, sent = self._critical
+        parts = (max(begun - target, 0), cut - begun, stepped - cut, marks.done - stepped)
+        wake.add(parts[0])
+        taken.add(parts[1])
+        step.add(parts[2])
+        sent.add(parts[3])
+        lateness = marks.done - target
+        self._parts_ns = (*parts, self.slack_ns)
         slow = len(self._slowest) < KEPT or lateness > self._slowest[0][0]
         if not (missed or slow):
             return
@@ -133,9 +144,9 @@ class Timeline:
         if missed:
             self.causes[cause] += 1
         if slow:
-            wake, taken, step, sent, slack = self.parts_us
+            wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us
             slow_tick = SlowTick(
-                tick, t, lateness * 1e-3, wake, taken, step, sent, slack, cause, late()
+                tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late()
             )
             entry = (lateness, tick, slow_tick)
             push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace

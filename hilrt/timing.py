@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from math import log10
 from typing import TypedDict
 
 import numpy as np
@@ -45,7 +45,7 @@ class Distribution:
         if ns >= _LONGEST_NS:
             self.counts[-1] += 1
         elif ns > 1:
-            self.counts[int(math.log10(ns) * _PER_DECADE)] += 1
+            self.counts[int(log10(ns) * _PER_DECADE)] += 1
         else:
             self.counts[0] += 1
 
