@@ -58,8 +58,8 @@ class Engine:
         macro_step(plan, state, given)
         assess(plan, state, given)
         state.monitor.changes.clear()
-        self._writer.row = row
         self._writer.fill(state, given, self, round(state.h_next * 1e9) * 1e-9, 0, 0)
+        row[:] = self._writer.row
 
 
 @dataclass(frozen=True)
