@@ -187,7 +187,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
     bonds, settings = plan.network.bonds, plan.energy
     energy, corrected = state.energy, state.corrected
     if not len(bonds) or given.elapsed <= 0.0:
-        state.added[:] = 0.0
+        state.added.fill(0.0)
         return
     correct_energy.correct_bonds(
         -1 if given.rest else given.tick,
@@ -237,8 +237,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
     """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
     net, owner, bonds = plan.network, plan.network.inputs.owner, plan.network.bonds
-    np.add(state.measured[0], state.added, out=state.sent[0])
-    state.sent[1:] = state.measured[1:]
+    poly.raise_by(state.measured, state.added, state.sent)
     if state.model is not None:
         state.sent[0] += state.model.offset
         if plan.dithers:
@@ -281,8 +280,9 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     """Connection and output defects of the interval that ended."""
     if given.elapsed <= 0.0:
         return
-    since = given.t - state.flown_t0
-    defect.connection_defect(state.flown, since, state.measured, given.elapsed, state.u_defect)
+    defect.connection_defect(
+        state.flown, state.flown_t0, state.measured, given.t, given.elapsed, state.u_defect
+    )
     if given.rest:  # what jumps here was right until here
         state.u_defect[plan.fed[:, given.event].any(axis=1)] = 0.0
     if given.has_middle:

@@ -12,22 +12,24 @@ from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
 
-def connection_defect(sent: Floats, since: Floats, measured: Floats, h: float, rms: Floats) -> None:
+def connection_defect(
+    sent: Floats, sent_t0: Floats, measured: Floats, t: float, h: float, rms: Floats
+) -> None:
     """RMS over ``[t - h, t]`` of the input as sent minus the input as it turned out, into `rms`.
 
     Parameters
     ----------
-    sent, since : ndarray, shape (order + 1, nu), (nu,)
-        Taylor coefficients of the polynomials that left the master for the interval, about
-        ``t - since`` [s].
+    sent, sent_t0 : ndarray, shape (order + 1, nu), (nu,)
+        Taylor coefficients of the polynomials that left the master for the interval, each about
+        its own start [s].
     measured : ndarray, shape (order + 1, nu)
         The same of ``L ỹ`` through the outputs now known, of the connections' own order, about `t`.
-    h : float
-        Length of the interval, s.
+    t, h : float
+        End and length of the interval, s.
     rms : ndarray, shape (nu,)
         Overwritten, in the inputs' units.
     """
-    rms_difference(sent, since, measured, h, rms)
+    rms_difference(sent, sent_t0, measured, t, h, rms)
 
 
 _ORDERS = np.arange(16)

@@ -28,6 +28,16 @@ def shift(c: Floats, dt: Floats | float) -> Floats:
     return moved
 
 
+@compiled
+def raise_by(c: Floats, added: Floats, raised: Floats) -> None:
+    """The polynomials `c`, (order + 1, n), with the constants `added` (n,) added, into `raised`."""
+    orders, n = c.shape
+    for i in range(n):
+        raised[0, i] = c[0, i] + added[i]
+        for m in range(1, orders):
+            raised[m, i] = c[m, i]
+
+
 def shift_in_place(c: Floats, dt: Floats) -> None:
     """As `shift`, for `dt` of shape (n,), leaving the result in `c`."""
     _shift(c, dt)
@@ -72,28 +82,31 @@ def _weights(n: int, h: float) -> Floats:
     return weights
 
 
-def rms_difference(a: Floats, since: Floats, b: Floats, h: float, rms: Floats) -> None:
+def rms_difference(a: Floats, t0: Floats, b: Floats, t: float, h: float, rms: Floats) -> None:
     """RMS over ``[t - h, t]`` of the difference of two polynomials, shape (n,), into `rms`.
 
     Parameters
     ----------
     a, b : ndarray, shape (order + 1, n)
-        Taylor coefficients about ``t - since``, with `since` (n,) [s], and about `t`.
+        Taylor coefficients about `t0`, shape (n,), and about `t`, s.
     h : float
         Length of the interval, s.
     """
-    _rms_difference(a, since, b, _weights(len(a), h), rms)
+    _rms_difference(a, t0, b, t, _weights(len(a), h), rms)
 
 
 @compiled
-def _rms_difference(a: Floats, since: Floats, b: Floats, weights: Floats, rms: Floats) -> None:
+def _rms_difference(
+    a: Floats, t0: Floats, b: Floats, t: float, weights: Floats, rms: Floats
+) -> None:
     orders, n = a.shape
     c = np.empty(orders)
     for i in range(n):
+        since = t - t0[i]
         for k in range(orders):
             v = a[orders - 1, i]
             for m in range(orders - 1 - k, 0, -1):
-                v = a[k + m - 1, i] + v * (since[i] / m)
+                v = a[k + m - 1, i] + v * (since / m)
             c[k] = v - b[k, i]
         square = 0.0
         for k in range(orders):  # the weights are upper triangular

@@ -23,7 +23,7 @@ def test_connection_defect_is_the_rms_of_the_difference(sent, measured, h):
     a, b = Polynomial(sent), Polynomial(measured)
     integral, error = quad(lambda s: (a(s) - b(s)) ** 2, -h, 0.0)
     result = np.full(1, np.nan)
-    connection_defect(taylor(a, 4), np.zeros(1), taylor(b, 4), h, result)
+    connection_defect(taylor(a, 4), np.zeros(1), taylor(b, 4), 0.0, h, result)
     assert result[0] ** 2 == pytest.approx(integral / h, rel=1e-8, abs=error / h + 1e-13)
 
 

@@ -7,7 +7,7 @@ from numpy.polynomial import Polynomial
 from scipy.integrate import quad
 from scipy.special import factorial
 
-from hilrt.coupling.polynomial import evaluate, rms_difference, shift
+from hilrt.coupling.polynomial import evaluate, raise_by, rms_difference, shift
 from hilrt.solver import InputPolynomial
 
 coefficients = st.integers(1, 6).flatmap(
@@ -41,9 +41,17 @@ def test_shift_leaves_its_argument_alone():
     np.testing.assert_array_equal(c, [[1.0], [2.0]])
 
 
+@given(coefficients)
+def test_constants_raise_the_values_and_leave_the_derivatives(c):
+    raised = np.full_like(c, np.nan)
+    raise_by(c, np.array([1.0, -2.0, 0.0]), raised)
+    np.testing.assert_array_equal(raised[0], c[0] + [1.0, -2.0, 0.0])
+    np.testing.assert_array_equal(raised[1:], c[1:])
+
+
 def mean_square(c, h):
     rms = np.full(c.shape[1], np.nan)
-    rms_difference(c, np.zeros(len(rms)), np.zeros_like(c), h, rms)
+    rms_difference(c, np.zeros(len(rms)), np.zeros_like(c), 0.0, h, rms)
     return rms**2
 
 
@@ -61,7 +69,7 @@ def test_mean_square_is_the_integral(c, h):
 def test_the_difference_is_that_of_the_shifted_polynomial(c, since):
     rms = np.full(c.shape[1], np.nan)
     other = np.roll(c, 1, axis=1)
-    rms_difference(c, np.full(len(rms), since), other, 0.3, rms)
+    rms_difference(c, np.full(len(rms), 1.0), other, 1.0 + since, 0.3, rms)
     wanted = mean_square(shift(c, since) - other, 0.3)
     np.testing.assert_allclose(rms**2, wanted, rtol=1e-9, atol=1e-12)
 
