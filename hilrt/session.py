@@ -53,7 +53,7 @@ from hilrt.warm_up import warm_up
 #: How long children may take to end, s.
 STOP_TIMEOUT = 5.0
 #: How long after its connection the end of a process may show, s.
-PROCESS_END = 0.1
+PROCESS_END = 0.3
 #: Processes that must not delay a tick.
 IN_LEFTOVER_TIME = frozenset({"recorder", "view", "relay", "page", "foxglove"})
 
@@ -180,8 +180,7 @@ class Session:
                 raise
             fault = str(error)
             if isinstance(error, PeerLost):
-                await asyncio.sleep(PROCESS_END)
-                fault = self._with_end_of(error.name, fault)
+                fault = await self._with_end_of(error.name, fault)
             self.result.fault, self.result.exit_status = fault, 3
             self.journal.go(State.FAULT, fault, level="error")
         finally:
@@ -331,7 +330,7 @@ class Session:
         else:
             self.result.warnings += unrest
         if fault is not None:
-            fault = self._with_end_of(lost, fault)
+            fault = await self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
             self.journal.go(State.FAULT, fault, level="error")
         else:
@@ -401,8 +400,7 @@ class Session:
         text = child.describe_exit() + (f": {last}" if last else "")
         for link in self.links:
             if link.name == name and isinstance(link, RemoteLink):
-                if returncode != 0:
-                    self._ends[name] = text
+                self._ends[name] = text
                 link.gone(f"its process {text}")
                 return
         self.journal.note("error", name, f"the process {text}", "process_ended")
@@ -410,11 +408,12 @@ class Session:
         if self.journal.state not in (State.SAFE, State.FAULT):  # their cause stays in view
             self.publisher.announce(str(self.journal.state), f"{name} {text}")
 
-    def _with_end_of(self, name: str, fault: str) -> str:
+    async def _with_end_of(self, name: str, fault: str) -> str:
         """The fault; where only a closed connection was seen, also how the process ended."""
-        if name not in self._ends or "connection closed" not in fault:
+        if "connection closed" not in fault:
             return fault
-        return f"{fault}; its process {self._ends[name]}"
+        await self.children.wait(PROCESS_END, [name])  # the kernel may have to write it down first
+        return f"{fault}; its process {self._ends[name]}" if name in self._ends else fault
 
     def _start_monitoring(self, status: str) -> CommandPort:
         """Terminal view, relay and page, and the socket on which they pass on commands."""

@@ -23,7 +23,7 @@ enum { GEAR = 30, GEAR_OUT, FAULT, ON = 40, ON_OUT, MODE = 50, MODE_OUT, LABEL =
 enum { ARRAY = 70, TWICE, SHORT, SHORT_OUT, SIZE = 80 };
 enum { TIMING = 33, SAMPLE = 90, BOUNCED, SAMPLED, DEMAND, TRIGGER, CAUGHT, STRUCK };
 enum { COUNTDOWN = 1, GROWING, SAME, BACKWARD, AT_ONCE }; /* what `timing` makes of SAMPLE */
-enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY, CREEPS, HALVES, SIGNALS };
+enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY, CREEPS, HALVES, SIGNALS, EXITS };
 
 #ifndef LATE
 #define LATE 0.0 /* when it crashes, or does not return, s */
@@ -102,6 +102,7 @@ static int run(Fmu *f, double t, double h) {
     case DIES: say(f, FATAL, "out of memory"); return FATAL;
     case CRASHES: if (t >= LATE) *(volatile int *)0 = 1; break;
     case HANGS: while (t >= LATE) sleep(1); break;
+    case EXITS: exit(0);
     case HALF_WAY: if (h > 0.6e-3) { s->reached = t; return DISCARD; }
     }
     if (s->fault == CREEPS || s->fault == SIGNALS) {
@@ -207,6 +208,9 @@ void *fmi2Instantiate(const char *name, int kind, const char *guid, const char *
 #ifdef CRASH
     abort();
 #endif
+#ifdef HANG
+    for (;;) sleep(1);
+#endif
     Fmu *f = calloc(1, sizeof *f);
     note(" instantiate");
     start(f);
@@ -267,6 +271,9 @@ void *fmi3InstantiateCoSimulation(const char *name, const char *token, const cha
                                   size_t n, void *env, void *log, void *inside) {
 #ifdef CRASH
     abort();
+#endif
+#ifdef HANG
+    for (;;) sleep(1);
 #endif
     Fmu *f = calloc(1, sizeof *f);
     note(" instantiate(%d,%d,%zu)", events, early, n);

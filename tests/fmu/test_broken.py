@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from lxml import etree
 
-import hilrt
-from hilrt import RunOptions, wire
+from hilrt import wire
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
@@ -21,7 +20,6 @@ from hilrt.log_relay import LogRelay
 from hilrt.solver_process import serve
 from tests.fmu.build import clocked, description, mass, needs_compiler
 from tests.fmu.test_clocks import EVERY
-from tests.fmu.test_events import toml
 from tests.test_solver_process import FakePeer
 
 HELD = {"F": 0.0}
@@ -300,25 +298,3 @@ def test_messages_belong_to_the_instance_that_sent_them():
     assert second.solver._instance._said() == ""
     for solver in (first, second):
         solver.stop("done")
-
-
-# -- in sessions -----------------------------------------------------------------------------------
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [(1, "not finite: v = nan"), (4, "returned fatal: out of memory")],
-)
-def test_a_session_ends_in_order_and_says_why(tmp_path, fault, message):
-    params = {"x2": 0.0, "v2": 0.0, "fault": fault, **HELD}
-    file = tmp_path / "session.toml"
-    file.write_text(
-        '[session]\nname = "s"\nduration = 0.1\npace = "asap"\n[master]\nstep = 0.01\n'
-        f'[subsystems.broken]\nadapter = "fmu"\nfmu = "{mass(3)}"\nparams = {toml(params)}\n'
-    )
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
-    assert result.exit_status == 3
-    assert "'broken'" in result.fault
-    assert message in result.fault
-    assert result.summary["verdict"] == "unreliable"
