@@ -1,4 +1,4 @@
-"""Guard of a bench's set-points: limits of value and rate, and the safe profile. No I/O.
+"""Guard of a bench's set-points: limits of value, rate and jerk, and the safe profile. No I/O.
 
 The gateway feeds a `Guardian` with what the master asks for and what the bench shows, calls `step`
 from its own loop, sends the set-points that it returns and passes its notices on. Time is handed in
@@ -224,7 +224,11 @@ class Guardian:
         self.sent = list(limits.safe)
         self._target = list(limits.safe)
         self._rate = [0.0] * len(self.sent)
-        self._target_rate = list(self._rate)
+        self._slope = list(self._rate)  # of the demands
+        self._smooth = any(map(math.isfinite, limits.max_jerk))
+        self._moved_on: int | None = None  # to the newest demands; None: not yet
+        self._aimed = list(self.sent)  # the target of the move before
+        self._took = 0.0  # and how long that was, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
         self._tolerance = [
             TOLERANCE * (high - low)
@@ -295,9 +299,9 @@ class Guardian:
         self.tick = tick
         self._next_send = now
         self._advance.heard(now)
-        self._target = self.limits.clip(u)
+        self._target, self._moved_on = self.limits.clip(u), None
         if rates is not None and all(map(math.isfinite, rates)):
-            self._target_rate = list(rates)
+            self._slope = list(rates)
         outside = [i for i, v in enumerate(u) if v != self._target[i]]
         if outside:
             self.counters["limited_value"] += len(outside)
@@ -373,8 +377,6 @@ class Guardian:
             self._sent_at = self._next_send = now
         if state is State.ACTIVE:
             self._advance.heard(now)
-        else:
-            self._target_rate = [0.0] * len(self.sent)
 
     def _event(self, level: Literal["info", "warning", "error"], cause: str, text: str) -> None:
         self.notices.append(Notice("event", text, level, cause))
@@ -468,33 +470,56 @@ class Guardian:
 
     def _approach(self, now: int) -> None:
         """Move the set-points towards the target as fast as rate and jerk allow."""
-        moving = self.sent != self._target or any(self._rate)
+        elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
+        targets = self._targets(now)
+        moving = self.sent != targets or any(self._rate)
         if self.state is not State.ENABLING and moving:
-            elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
-            limited = []
+            limits, limited = self.limits, []
             sent = list(self.sent)  # a new list: the caller may keep the one before
-            for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):
-                new, self._rate[i] = approach(
+            for i, (value, target) in enumerate(zip(self.sent, targets, strict=True)):
+                sent[i], self._rate[i] = approach(
                     value,
                     self._rate[i],
                     target,
-                    self._target_rate[i],
+                    self._aimed[i],
                     elapsed,
-                    self.limits.max_rate[i],
+                    0.5 * (elapsed + self._took),
+                    limits.minimum[i],
+                    limits.maximum[i],
+                    limits.max_rate[i],
                     self._jerk[i],
                 )
-                sent[i] = min(max(new, self.limits.minimum[i]), self.limits.maximum[i])
                 # What the jitter of one cycle explains is no limitation worth counting.
-                if abs(target - sent[i]) > self.limits.max_rate[i] * (CYCLE_NS / NS):
+                if abs(target - sent[i]) > limits.max_rate[i] * (CYCLE_NS / NS):
                     limited.append(i)
             self.sent = sent
             if limited and self.state is State.ACTIVE:
                 self.counters["limited_rate"] += len(limited)
                 self._report_limited(now, limited, "rate")
+        self._aimed, self._took = targets, elapsed
         if self.state is State.WITHDRAWING:
             self._left -= 1
         self._sent_at = now
         self._next_send = now + CYCLE_NS
+
+    def _targets(self, now: int) -> list[float]:
+        """Where the set-points should be now.
+
+        While the next demands are late, an input with a bound of its jerk goes on as they moved: to
+        stand still, it would have to brake, and then to catch up.
+        """
+        if self.state is not State.ACTIVE or not self._smooth:
+            return list(self._target)
+        if self._moved_on is None:
+            self._moved_on = now
+        late = min(now - self._moved_on, LONGEST_GAP_NS) / NS
+        if late == 0.0:
+            return list(self._target)
+        way = [
+            late * v if math.isfinite(j) else 0.0
+            for v, j in zip(self._slope, self._jerk, strict=True)
+        ]
+        return self.limits.clip([v + w for v, w in zip(self._target, way, strict=True)])
 
     def _report_limited(self, now: int, which: list[int], what: str) -> None:
         if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:

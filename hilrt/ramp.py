@@ -1,16 +1,27 @@
-"""One step of a set-point towards its target, limited in rate and jerk."""
+"""One step of a set-point towards its target, limited in value, rate and jerk.
+
+Jerk is here the change of a set-point's rate per time, unit/s². Compiled in the master, plain
+Python in the gateway.
+"""
 
 from __future__ import annotations
 
 import math
+
+#: Share of the jerk that is planned with while catching up with a target that moves. With all of it
+#: none is left for the target's own acceleration: it is overtaken, and a closed loop swings.
+PLANNED = 0.5
 
 
 def approach(
     value: float,
     rate: float,
     target: float,
-    target_rate: float,
+    before: float,
     elapsed: float,
+    between: float,
+    low: float,
+    high: float,
     max_rate: float,
     max_jerk: float,
 ) -> tuple[float, float]:
@@ -19,13 +30,17 @@ def approach(
     Parameters
     ----------
     value, rate : float
-        Set-point and its rate of change [unit, unit/s].
-    target, target_rate : float
-        Where it should be, and how fast that moves.
+        Set-point and the mean rate at which it came there [unit, unit/s].
+    target, before : float
+        Where it should be, and where it should have been when the step began, within the bounds.
     elapsed : float
         Time to move over, s.
-    max_rate, max_jerk : float
-        Bounds of the rate [unit/s] and of its change [unit/s²]; `max_jerk` may be infinite.
+    between : float
+        From the middle of the step that led to `value` to the middle of this one, s: the time over
+        which the rate changes.
+    low, high, max_rate, max_jerk : float
+        Bounds of the value, of its rate [unit/s] and of the rate's change [unit/s²]; `max_jerk` may
+        be infinite.
 
     Returns
     -------
@@ -34,28 +49,38 @@ def approach(
 
     Notes
     -----
-    The rate is the fastest from which the set-point can come to rest at the target, relative to the
-    target's own motion. With steps of `elapsed` that is exact: m steps, each slower than the one
-    before by ``max_jerk elapsed``, cover the gap when the first is at ``gap / (m elapsed) +
-    (m - 1) max_jerk elapsed / 2``. So a target at rest is reached without overshoot, and one that
-    moves steadily is followed without lag.
+    A set-point on a target whose motion is within the bounds goes with it, exactly: sampled at any
+    times, a curve with ``|x''| <= max_jerk`` changes its mean rate by ``max_jerk between`` at most.
+    One that has been left behind goes as the target goes, and faster by what it can brake before it
+    has caught up. So a target at rest is reached in the least time and without overshoot; for one
+    that moves, braking is planned with the share `PLANNED` of the jerk.
+
+    The braking curve is the parabola of constant jerk: with the gap g it allows the mean rate
+    ``sqrt(2 max_jerk g) - max_jerk elapsed / 2`` over this step, whatever the length of the next
+    ones. The bounds of the value are approached along it, too.
     """
     if elapsed <= 0.0:
         return value, rate
-    gap = target - value
     if math.isinf(max_jerk):
+        gap = target - value
         if abs(gap) <= max_rate * elapsed:
             return target, gap / elapsed
         rate = math.copysign(max_rate, gap)
-        return value + rate * elapsed, rate
-    gap -= target_rate * elapsed  # to where the target was when the step began
-    change = max_jerk * elapsed
-    n = math.sqrt(0.25 + 2.0 * abs(gap) / (change * elapsed)) - 0.5
-    steps = max(1, math.ceil(n - 1e-9))
-    closing = abs(gap) / (steps * elapsed) + 0.5 * (steps - 1) * change
-    aim = target_rate + math.copysign(closing, gap)
-    wish = min(max(aim, -max_rate), max_rate)
+        return min(max(value + rate * elapsed, low), high), rate
+
+    def braking(gap: float, jerk: float) -> float:  # within, for the compiler
+        half = 0.5 * jerk * elapsed
+        if gap <= half * elapsed:
+            return max(gap, 0.0) / elapsed
+        return math.sqrt(2.0 * jerk * gap) - half
+
+    moved, gap = (target - before) / elapsed, before - value
+    planned = max_jerk if moved == 0.0 else PLANNED * max_jerk
+    aim = moved + math.copysign(braking(abs(gap), planned), gap)
+    wish = min(aim, braking(high - value, max_jerk), max_rate)
+    wish = max(wish, -braking(value - low, max_jerk), -max_rate)
+    change = max_jerk * between
     new_rate = min(max(wish, rate - change), rate + change)
-    if target_rate == 0.0 and new_rate == aim and steps == 1:
+    if new_rate == aim and abs(gap) <= 0.5 * planned * elapsed * elapsed:
         return target, new_rate
-    return value + new_rate * elapsed, new_rate
+    return min(max(value + new_rate * elapsed, low), high), new_rate
