@@ -137,6 +137,7 @@ class InputOptions(Table):
     min: float | None = None
     max: float | None = None
     max_rate: Positive | None = None
+    max_jerk: Positive | None = None
     safe: float | None = None
     start: float | None = None
 

@@ -29,11 +29,12 @@ CHANGED = (
     *("history", "differences", "nodes", "degree", "y", "measured", "carried", "implausible"),
     *("sent", "sent_t0", "added", "others", "flown", "flown_t0", "flown_added", "flown_others"),
     *("energy", "corrected", "bond_time", "alarms"),
-    *("jumps", "limited", "last", "last_t", "t_start", "h", "dispatch"),
+    *("jumps", "limited", "last", "last_t", "motion", "t_start", "h", "dispatch"),
 )
 #: And what of it, it looks at first: arrays, and parts whose arrays and numbers are meant.
 ARRAYS = (
-    *("sent", "sent_t0", "added", "others", "bond_time", "jumps", "limited", "last", "last_t"),
+    *("sent", "sent_t0", "added", "others", "bond_time", "jumps", "limited"),
+    *("last", "last_t", "motion"),
 )
 PARTS = ("history", "energy", "alarms")
 

@@ -99,6 +99,7 @@ class Network:
     u_min: Floats
     u_max: Floats
     u_rate: Floats
+    u_jerk: Floats
     connected: Bools
     feedthrough: Bools  #: (ny, nu): the output depends directly on that input
 
@@ -193,6 +194,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
         u_min=np.array([p.min for p in flat], dtype=np.float64),
         u_max=np.array([p.max for p in flat], dtype=np.float64),
         u_rate=np.array([p.max_rate for p in flat], dtype=np.float64),
+        u_jerk=np.array([p.max_jerk for p in flat], dtype=np.float64),
         connected=connected,
         feedthrough=_feedthrough(outputs, inputs),
     )
@@ -230,9 +232,8 @@ def narrow(port: Port, options: InputOptions | None) -> Port:
         start=min(max(start, low), high),
         min=low,
         max=high,
-        max_rate=port.max_rate
-        if options.max_rate is None
-        else min(port.max_rate, options.max_rate),
+        max_rate=min(port.max_rate, options.max_rate or port.max_rate),
+        max_jerk=min(port.max_jerk, options.max_jerk or port.max_jerk),
         safe=port.safe if options.safe is None else options.safe,
         size=port.size,
         description=port.description,

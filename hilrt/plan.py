@@ -206,7 +206,7 @@ def build_plan(
         spacing=spacing,
         base=np.where(network.connected, network.offset, network.u_start),
         lead=lead[network.inputs.owner],
-        bounds=Bounds(network.u_min, network.u_max, network.u_rate),
+        bounds=Bounds(network.u_min, network.u_max, network.u_rate, network.u_jerk),
         energy=_energy(network, mus, physical, shadow),
         holds_when_late=np.array([policy == "hold" for policy in late]),
         predicts=np.array([policy == "predict" for policy in late]),

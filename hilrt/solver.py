@@ -32,6 +32,8 @@ class Port:
         Bounds of the value, in `unit`. Inputs are limited to them before they are sent.
     max_rate : float
         Largest rate of change, in `unit` per second.
+    max_jerk : float
+        Largest change of the rate, in `unit` per second².
     safe : float, optional
         Value an input is brought to when the session leaves normal operation, in `unit`.
     feedthrough : tuple of str
@@ -48,6 +50,7 @@ class Port:
     min: float = -math.inf
     max: float = math.inf
     max_rate: float = math.inf
+    max_jerk: float = math.inf
     safe: float | None = None
     feedthrough: tuple[str, ...] = ()
     size: int = 1

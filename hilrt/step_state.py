@@ -150,6 +150,9 @@ class StepState:
         State of step and order control, flags, alarms and model-based corrector.
     last, last_t : ndarray, shape (nu,)
         Start value of the polynomial sent last, and when that was, s.
+    motion : ndarray, shape (3, nu)
+        Of inputs with a bound of their jerk: mean rate at which they came to `last` [unit/s], the
+        time in the middle of that step [s], and what was asked then.
     t_start, h : ndarray, shape (n subsystems,)
         Start and length of the interval each subsystem is dispatched with, s.
     dispatch : ndarray of bool, shape (n subsystems,)
@@ -175,6 +178,7 @@ class StepState:
     flown_others: Floats
     last: Floats
     last_t: Floats
+    motion: Floats
     t_start: Floats
     h: Floats
     dispatch: Bools
@@ -225,6 +229,7 @@ def start(
         flown_others=np.zeros((orders, len(bonds.inputs))),
         last=u0.copy(),
         last_t=np.full(nu, t0),
+        motion=np.array([np.zeros(nu), np.full(nu, t0), u0]),
         t_start=np.full(n, t0),
         h=np.full(n, plan.step),
         dispatch=np.ones(n, dtype=bool),

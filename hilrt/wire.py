@@ -50,6 +50,7 @@ class PortInfo(msgspec.Struct, omit_defaults=True):
     min: float | None = None
     max: float | None = None
     max_rate: float | None = None
+    max_jerk: float | None = None
     safe: float | None = None
     feedthrough: list[str] = []
     size: int = 1
@@ -343,6 +344,7 @@ def port_to_info(port: Port) -> PortInfo:
         min=None if math.isinf(port.min) else port.min,
         max=None if math.isinf(port.max) else port.max,
         max_rate=None if math.isinf(port.max_rate) else port.max_rate,
+        max_jerk=None if math.isinf(port.max_jerk) else port.max_jerk,
         safe=port.safe,
         feedthrough=list(port.feedthrough),
         size=port.size,
@@ -363,7 +365,7 @@ def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, .
     ports: list[Port] = []
     for info in infos:
         where = f"{direction} {info.name!r}"
-        numbers = (info.start, info.min, info.max, info.max_rate, info.safe)
+        numbers = (info.start, info.min, info.max, info.max_rate, info.max_jerk, info.safe)
         if any(number is not None and math.isnan(number) for number in numbers):
             raise ProtocolError(f"{where}: a bound or start value is not a number")
         if not math.isfinite(info.start):
@@ -389,6 +391,7 @@ def _port(info: PortInfo) -> Port:
         min=-math.inf if info.min is None else info.min,
         max=math.inf if info.max is None else info.max,
         max_rate=math.inf if info.max_rate is None else info.max_rate,
+        max_jerk=math.inf if info.max_jerk is None else info.max_jerk,
         safe=info.safe,
         feedthrough=tuple(info.feedthrough),
         size=info.size,

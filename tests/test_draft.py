@@ -44,7 +44,7 @@ def bench(hold_back: Callable[[int], int]) -> Stepping:
     def speed(t: float) -> float:
         return math.nan if 0.02 < t < 0.024 else math.sin(40.0 * t)
 
-    demand = [Port("demand", min=-0.8, max=0.8, max_rate=30.0)]
+    demand = [Port("demand", min=-0.8, max=0.8, max_rate=30.0, max_jerk=3e3)]
     link = MemoryLink("bench", Recorded({"speed": speed}, demand), physical=True)
     link.hold_back = hold_back
     return Stepping(

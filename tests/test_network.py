@@ -245,10 +245,15 @@ def test_bounds_that_do_not_fit_the_port_are_named(inputs, complaint):
 
 
 def test_the_session_file_narrows_what_a_port_allows():
-    port = Port("u", "%", start=50.0, min=0.0, max=100.0, max_rate=200.0, safe=0.0, size=2)
+    port = Port(
+        "u", "%", start=50.0, min=0.0, max=100.0, max_rate=200.0, max_jerk=1e3, safe=0.0, size=2
+    )
     assert narrow(port, None) is port
-    narrowed = narrow(port, InputOptions(min=-10.0, max=40.0, max_rate=500.0, safe=5.0))
-    assert (narrowed.min, narrowed.max, narrowed.max_rate) == (0.0, 40.0, 200.0)
+    narrowed = narrow(
+        port, InputOptions(min=-10.0, max=40.0, max_rate=500.0, max_jerk=9.0, safe=5.0)
+    )
+    assert (narrowed.min, narrowed.max) == (0.0, 40.0)
+    assert (narrowed.max_rate, narrowed.max_jerk) == (200.0, 9.0)
     assert (narrowed.start, narrowed.safe, narrowed.size, narrowed.unit) == (40.0, 5.0, 2, "%")
     network, _ = make_network(
         {"a": Ports((port,), ())},
@@ -256,4 +261,5 @@ def test_the_session_file_narrows_what_a_port_allows():
     )
     np.testing.assert_array_equal(network.u_max, [30.0, 30.0])
     np.testing.assert_array_equal(network.u_rate, [10.0, 10.0])
+    np.testing.assert_array_equal(network.u_jerk, [1e3, 1e3])
     np.testing.assert_array_equal(network.u_start, [20.0, 20.0])

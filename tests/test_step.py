@@ -439,6 +439,18 @@ def test_limits_hold_over_the_whole_interval(lead):
     assert not all(limited)
 
 
+def test_the_jerk_of_what_leaves_is_limited():
+    """The source is a sine: its rate, and what it starts with, come to the bench gradually."""
+    s = source_and_sink(Port("u", max_jerk=100.0), physical=True)
+    s.run(1.5, lambda s: None)
+    starts = np.array([a.coefficients[0, 0] for a in sent(s)])
+    rates = np.diff(starts, prepend=0.0) / 0.01
+    assert np.abs(np.diff(rates, prepend=0.0)).max() <= 100.0 * 0.01 + 1e-9
+    np.testing.assert_allclose(
+        starts[80:], np.sin(5.0 * 0.01 * np.arange(80, len(starts))), atol=1e-9
+    )
+
+
 def test_limited_says_what_was_sent_not_what_might_have_been():
     # the sink communicates every fifth tick; in between nothing leaves and nothing is limited
     port = Port("u", max=0.5)

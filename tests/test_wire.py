@@ -31,6 +31,7 @@ port_infos = st.builds(
     min=optional_float,
     max=optional_float,
     max_rate=optional_float,
+    max_jerk=optional_float,
     safe=optional_float,
     feedthrough=st.lists(text, max_size=3),
     size=int64,

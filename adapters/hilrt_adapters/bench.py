@@ -29,6 +29,11 @@ from hilrt_adapters.can_bus import check_bus
 from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions, check_messages
 
+#: Share of `max_jerk` that the master keeps to. What it sends arrives with jitter and gaps. With
+#: less in hand the gateway would limit it again, and lag once more behind it: a loop through both
+#: limits swings where it would not with either (tests/test_jerk_in_the_loop.py).
+MASTER_SHARE = 0.5
+
 
 class Enable(Table, kw_only=True):
     """``enable``: how the bench is asked to run, and how it confirms."""
@@ -57,9 +62,6 @@ class BenchInput(InputOptions, kw_only=True):
     signal: str
     #: Output that measures what the bench made of it.
     realised: str | None = None
-    #: Largest change of the rate, in the signal's unit per s²; the gateway's ramps begin and end
-    #: smoothly.
-    max_jerk: Positive | None = None
 
 
 class BenchOptions(SubsystemOptions, kw_only=True):
@@ -352,6 +354,7 @@ def _ports(
             min=entry.min,
             max=entry.max,
             max_rate=entry.max_rate,
+            max_jerk=math.inf if entry.max_jerk is None else MASTER_SHARE * entry.max_jerk,
             safe=entry.safe,
             description=ref.signal.comment or "",
         )

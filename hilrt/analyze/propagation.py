@@ -328,10 +328,10 @@ def left_out(net: Network, tables: Session, members: list[Member]) -> list[str]:
         found.append(f"the energy correction of {', '.join(bonds)}: it is not linear")
     bounded = [
         name
-        for name, low, high, rate in zip(
-            net.inputs.names, net.u_min, net.u_max, net.u_rate, strict=True
+        for name, *bounds in zip(
+            net.inputs.names, net.u_min, net.u_max, net.u_rate, net.u_jerk, strict=True
         )
-        if np.isfinite([low, high, rate]).any()
+        if np.isfinite(bounds).any()
     ]
     if bounded:
         found.append(f"the limits of {', '.join(bounded)}")

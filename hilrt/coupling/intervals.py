@@ -8,8 +8,10 @@ a time later by that. Polynomials leave about the start of the interval in which
 
 from __future__ import annotations
 
+import numpy as np
+
 from hilrt.compiled import compiled
-from hilrt.coupling.limit import limit_channel
+from hilrt.coupling.limit import limit_channel, limit_jerk
 from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
 
@@ -27,6 +29,7 @@ def leave(
     low: Floats,
     high: Floats,
     rate: Floats,
+    jerk: Floats,
     at_bonds: Ints,
     sent: Floats,
     sent_t0: Floats,
@@ -38,6 +41,7 @@ def leave(
     flown_others: Floats,
     last: Floats,
     last_t: Floats,
+    motion: Floats,
     limited: Bools,
     t_start: Floats,
     h: Floats,
@@ -47,8 +51,8 @@ def leave(
     open_intervals(t, h_next, every, reached, due, busy, t_start, h, dispatch)
     about_starts(sent, sent_t0, t, t_start, owner, lead, others, at_bonds)
     limit_or_keep(
-        sent, sent_t0, flown, flown_t0, t, owner, h, dispatch, lead, last, last_t, low, high, rate,
-        limited,
+        sent, sent_t0, flown, flown_t0, t, owner, h, dispatch, lead, last, last_t, motion,
+        low, high, rate, jerk, limited,
     )  # fmt: skip
     keep_corrections(added, flown_added, others, flown_others, at_bonds, owner, dispatch)
 
@@ -141,9 +145,11 @@ def limit_or_keep(
     lead: Floats,
     last: Floats,
     last_t: Floats,
+    motion: Floats,
     low: Floats,
     high: Floats,
     rate: Floats,
+    jerk: Floats,
     limited: Bools,
 ) -> None:
     """Limit what leaves over its interval; inputs that do not leave go on with what they have.
@@ -156,7 +162,9 @@ def limit_or_keep(
         The subsystem each input belongs to; `h` [s] and `dispatch` are of the subsystems.
     lead, last, last_t : ndarray, shape (nu,)
         Actuation delay [s], value sent before, and when that was [s].
-    low, high, rate, limited : ndarray, shape (nu,)
+    motion : ndarray, shape (3, nu)
+        How inputs with a bound of their jerk came there: see `limit_jerk`.
+    low, high, rate, jerk, limited : ndarray, shape (nu,)
         The bounds, and whether one was in force.
     """
     rows = len(sent)
@@ -168,9 +176,15 @@ def limit_or_keep(
         end, dt = flown[rows - 1, i], t - flown_t0[i] + lead[i]
         for m in range(rows - 1, 0, -1):
             end = flown[m - 1, i] + end * (dt / m)
-        limited[i] = limit_channel(
-            sent, i, h[owner[i]], t - last_t[i], last[i], end, low[i], high[i], rate[i]
-        )
+        length, elapsed = h[owner[i]], t - last_t[i]
+        if np.isfinite(jerk[i]):
+            limited[i] = limit_jerk(
+                sent, i, length, t, elapsed, last[i], end, motion, low[i], high[i], rate[i], jerk[i]
+            )
+        else:
+            limited[i] = limit_channel(
+                sent, i, length, elapsed, last[i], end, low[i], high[i], rate[i]
+            )
         last[i], last_t[i] = sent[0, i], t
 
 

@@ -1,4 +1,4 @@
-"""Limits: input polynomials bounded in value and rate over the whole interval of their use."""
+"""Limits: input polynomials bounded in value, rate and jerk over the interval of their use."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import numpy as np
 
 from hilrt.compiled import compiled
 from hilrt.network import Bools
+from hilrt.ramp import approach
 from hilrt.solver import Floats
+
+_approach = compiled(approach)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the inputs, arrays of shape (nu,): value, and rate [unit/s]."""
+    """Bounds of the inputs, arrays of shape (nu,): value, rate [unit/s] and jerk [unit/s²]."""
 
     low: Floats
     high: Floats
     rate: Floats
+    jerk: Floats
 
 
 def limit(
@@ -93,6 +97,100 @@ def limit_channel(
         rise = min(max(final, low), high) - start if finite else 0.0
         c[1, i] = min(max(rise / h if h > 0.0 else 0.0, -rate), rate)
         c[2:, i] = 0.0
+    return True
+
+
+@compiled
+def limit_jerk(
+    c: Floats,
+    i: int,
+    h: float,
+    t: float,
+    elapsed: float,
+    last: float,
+    end: float,
+    motion: Floats,
+    low: float,
+    high: float,
+    rate: float,
+    jerk: float,
+) -> bool:
+    """Limit the polynomial of channel `i` of `c` in value, rate and jerk; for compiled loops.
+
+    Parameters
+    ----------
+    c, i
+        Polynomials and channel.
+    h : float
+        Length of the interval, s.
+    t, elapsed : float
+        Now, and time since the input was sent before, s.
+    last, end : float
+        What was sent before, and where its polynomial has come to.
+    motion : ndarray, shape (3, nu)
+        Of each input: mean rate at which it came to `last` [unit/s], the time in the middle of that
+        step [s], and what was asked then; brought up to date.
+    low, high, rate, jerk : float
+        The bounds: of the value, its rate [unit/s], and the change of that [unit/s²].
+
+    Returns
+    -------
+    bool
+        Whether it was limited.
+
+    Notes
+    -----
+    From one communication point to the next the value comes as near to what is asked as
+    `hilrt.ramp.approach` allows. On the interval the slope begins within ``jerk (elapsed + h) / 2``
+    of the rate at which the value came there, which is the change allowed from the middle of the
+    interval before to that of this one; and ``|p''|``, by the sum of its terms, stays within
+    `jerk`. What does not becomes a straight line that does.
+    """
+    before = c[0, i]
+    asked = min(max(before if np.isfinite(before) else last, low), high)
+    middle = t - 0.5 * elapsed
+    start, came = _approach(
+        last, motion[0, i], asked, motion[2, i], elapsed, middle - motion[1, i], low, high, rate,
+        jerk,
+    )  # fmt: skip
+    c[0, i] = start
+    limited = limit_channel(c, i, h, elapsed, start, end, low, high, rate)
+    if c[0, i] != start:
+        came = (c[0, i] - last) / elapsed
+        start = c[0, i]
+    motion[0, i], motion[1, i], motion[2, i] = came, middle, asked
+    limited |= bool(start != before)
+    # What is held (order 0) stays so: it has no slope that could be right or wrong.
+    if limited or np.any(c[1:, i] != 0.0):
+        limited |= _limit_bend(c, i, h, came, 0.5 * jerk * (elapsed + h), low, high, jerk)
+    return limited
+
+
+@compiled
+def _limit_bend(
+    c: Floats,
+    i: int,
+    h: float,
+    came: float,
+    change: float,
+    low: float,
+    high: float,
+    jerk: float,
+) -> bool:
+    """Keep the slope within `change` of the rate `came`, and the curvature within `jerk`."""
+    if len(c) == 1:
+        return False
+    bend, factor = 0.0, 1.0
+    for m in range(2, len(c)):
+        bend += abs(c[m, i]) * factor
+        factor *= h / (m - 1)
+    if bend <= jerk and abs(c[1, i] - came) <= change:
+        return False
+    slope = min(max(c[1, i], came - change), came + change)
+    if h > 0.0:
+        slope = min(max(slope, (low - c[0, i]) / h), (high - c[0, i]) / h)
+    c[1, i] = slope
+    c[2:, i] = 0.0
     return True
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from hilrt.coupling.limit import Bounds, limit
 from hilrt.coupling.polynomial import evaluate
 
-LOOSE = Bounds(np.array([-np.inf]), np.array([np.inf]), np.array([np.inf]))
+NO_BOUND = np.array([np.inf])
+LOOSE = Bounds(-NO_BOUND, NO_BOUND, NO_BOUND, NO_BOUND)
 moderate = st.floats(-5.0, 5.0)
 
 
@@ -28,6 +29,7 @@ def situations(draw):
         low=np.array([low]),
         high=np.array([draw(st.floats(low, 4.0))]),
         rate=np.array([draw(st.one_of(st.floats(0.01, 10.0), st.just(math.inf)))]),
+        jerk=NO_BOUND,
     )
     # What was sent before was within the bounds, too.
     last = draw(st.floats(bounds.low[0], bounds.high[0]))
@@ -64,6 +66,7 @@ def test_what_is_well_within_bounds_is_left_alone(situation, share):
         low=np.array([c[0, 0] - sum(terms) - share]),
         high=np.array([c[0, 0] + sum(terms) + share]),
         rate=np.array([sum(slopes) + abs(c[0, 0] - last) / elapsed + share]),
+        jerk=NO_BOUND,
     )
     before, at = c.copy(), np.array([last])
     limited = limit(c, np.array([h]), np.array([elapsed]), at, at, room)
@@ -82,14 +85,14 @@ def test_without_bounds_nothing_happens_even_at_the_first_tick():
 def test_a_ramp_stops_at_the_bound():
     # from 0.9, 1 unit/s, over half a second, the bound at 1: the line ends there
     c = np.array([[0.9], [1.0]])
-    bounds = Bounds(np.array([0.0]), np.array([1.0]), np.array([5.0]))
+    bounds = Bounds(np.array([0.0]), np.array([1.0]), np.array([5.0]), NO_BOUND)
     now = np.array([0.9])
     assert limit(c, np.array([0.5]), np.array([0.5]), now, now, bounds)[0]
     np.testing.assert_allclose(c[:, 0], [0.9, 0.2])
 
 
 def test_a_step_becomes_a_staircase_within_the_rate():
-    bounds = Bounds(np.array([-10.0]), np.array([10.0]), np.array([2.0]))
+    bounds = Bounds(np.array([-10.0]), np.array([10.0]), np.array([2.0]), NO_BOUND)
     last, seen = np.zeros(1), []
     for _ in range(4):
         c = np.array([[5.0]])
@@ -101,7 +104,7 @@ def test_a_step_becomes_a_staircase_within_the_rate():
 
 def test_channels_are_limited_on_their_own():
     c = np.array([[0.0, 9.0, -9.0], [1.0, 1.0, 1.0]])
-    bounds = Bounds(np.full(3, -1.0), np.full(3, 1.0), np.full(3, np.inf))
+    bounds = Bounds(np.full(3, -1.0), np.full(3, 1.0), *np.full((2, 3), np.inf))
     limited = limit(c, np.full(3, 0.5), np.full(3, 0.1), np.zeros(3), np.zeros(3), bounds)
     np.testing.assert_array_equal(limited, [False, True, True])
     np.testing.assert_allclose(c, [[0.0, 1.0, -1.0], [1.0, 0.0, 1.0]])

@@ -16,7 +16,7 @@ STEP = 1e-3
 
 def ports_of(name, n_outputs, n_inputs, bounded):
     """Ports whose first ones make the bond: an effort out of "a", a flow out of "b"."""
-    limits = {"min": -2.0, "max": 2.0, "max_rate": 300.0} if bounded else {}
+    limits = {"min": -2.0, "max": 2.0, "max_rate": 300.0, "max_jerk": 3e4} if bounded else {}
     outputs, inputs = {"a": ("N", "m/s"), "b": ("m/s", "N")}.get(name, ("", ""))
     return Ports(
         tuple(Port(f"i{i}", "" if i else inputs, **limits) for i in range(n_inputs)),
