@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import numpy as np
 import pytest
@@ -164,6 +165,23 @@ async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
     assert [asked.tick for asked in link.asked] == list(range(20))
     assert master.progress.stretched_ns == 0
     assert master.progress.missed == 2  # tick 4, and tick 5 that begins half a step late
+
+
+class Slow(Recorded):
+    """A model that takes 10 ms for a step."""
+
+    def advance(self, t, h, u):
+        time.sleep(0.01)
+        return super().advance(t, h, u)
+
+
+async def test_as_fast_as_possible_others_have_their_turn_after_every_step_of_a_slow_model():
+    s = Stepping({"slow": Slow({"y": np.sin}, [])}, connections=[], master={"step": 1e-3})
+    feed = NullFeed(build_topics(s.plan))
+    master = Master(s.plan, s.state, s.exchange, None, feed, StatusPublisher(None, "test", 1.0))
+    asyncio.get_running_loop().call_later(0.03, master.request_stop, "enough")
+    assert await master.run(1000 * MS, EPOCH) is End.INTERRUPTED
+    assert master.progress.steps <= 10
 
 
 @pytest.mark.parametrize(("busy_ns", "made"), [(20_000, 300), (190_000, 0)])
