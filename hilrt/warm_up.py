@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.config import Session, SubsystemOptions
-from hilrt.coupling import regression, trust
+from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.link import Ports
@@ -67,10 +67,13 @@ def warm_up() -> None:
     evaluate(state.flown, 0.0)
     shift(state.flown, 0.0)
     newton_value(*divided_differences(state.history, 0.0), state.degree)
-    model = regression.start(regression.Settings(warm_up=1), 1, 1)
-    limits = trust.Limits(window=1)
-    judgement = trust.start(limits, 1, model.gammas)
+    one, gamma = slice(0, 1), np.zeros((1, 1, 1))
+    correction = correct_model.build_plan(correct_model.couple(np.eye(1), 0), gamma)
+    corrected = correct_model.start(correction, zero[:1])
+    part = identify.Part(one, one, regression.Settings(warm_up=1))
+    learning = identify.prepare([part], np.eye(1), trust.Limits(window=1))
+    learned = identify.start(learning, gamma)
     for tick in range(6):
-        step = regression.observe(model, zero[:1] + tick, np.full((1, 1), tick % 3.0))
-        if step is not None:
-            trust.judge(judgement, limits, model, step, np.zeros((1, 1)), zero[:1])
+        y, sent = zero[:1] + tick, np.full((1, 1), tick % 3.0)
+        errors = correct_model.input_errors(corrected, correction, sent)
+        identify.identify(learned, learning, y, sent, errors)

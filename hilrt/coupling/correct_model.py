@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 
 MAX_ORDER = 4
@@ -155,6 +156,8 @@ class Coupling:
     ----------
     L, offset : ndarray, shape (nu, ny) and (nu,)
         Coupling matrix, and constant part of connected inputs.
+    connected : ndarray of bool, shape (nu,)
+        Inputs that have a connection.
     order : int
         Highest degree p.
     true_inputs, means : tuple of ndarray, by number of past samples at hand
@@ -165,6 +168,7 @@ class Coupling:
 
     L: Floats
     offset: Floats
+    connected: NDArray[np.bool_]
     order: int
     true_inputs: tuple[Floats, ...]
     means: tuple[Floats, ...]
@@ -201,6 +205,7 @@ def couple(
     p = int(orders.max(initial=0)) if highest is None else highest
     if p > MAX_ORDER or orders.max(initial=0) > p or orders.min(initial=0) < 0:
         raise ValueError(f"orders {orders.min()}…{orders.max()} with Γ up to {p}; at most 0…4")
+    connected = (L != 0.0).any(axis=1)
     power = 1.0 / np.arange(1.0, p + 3.0)
     true_inputs, means = [], []
     for samples in range(1, p + 2):
@@ -212,7 +217,8 @@ def couple(
         )
     return Coupling(
         L=L,
-        offset=np.where((L != 0.0).any(axis=1), offset, 0.0),
+        offset=np.where(connected, offset, 0.0),
+        connected=connected,
         order=p,
         true_inputs=(np.zeros_like(true_inputs[0]), *true_inputs),
         means=(np.zeros_like(means[0]), *means),
@@ -242,7 +248,7 @@ def build_plan(
     if gamma.shape != (p + 1, ny, nu):
         raise ValueError(f"Γ has shape {gamma.shape}; the coupling needs {(p + 1, ny, nu)}")
     # An input without connection was what it should be.
-    gamma = np.where((L != 0.0).any(axis=1), gamma, 0.0)
+    gamma = np.where(coupling.connected, gamma, 0.0)
     active = _offset_inputs(gamma, L, coupling.feedthrough)
     alphas = np.where(active, alpha, 0.0).astype(np.float64)
     idle = np.eye(ny, (p + 2) * ny + (p + 1) * nu)
@@ -382,8 +388,27 @@ def input_errors(state: State, plan: Plan, sent: Floats) -> Floats:
     if samples > 0 or (samples == 0 and plan.order == 0):
         newest = state.stack[ny : (plan.depth + 1) * ny].reshape(plan.depth, ny)
         weights = coupling.true_inputs[max(samples, 1)][: plan.depth]
-        errors += np.einsum("jmuy,jy->mu", weights, newest)
-        errors[0] += coupling.offset
-        errors[: len(sent)] -= sent
-        errors *= (coupling.L != 0.0).any(axis=1)
+        _less_sent(weights, newest, coupling.offset, coupling.connected, sent, errors)
     return errors
+
+
+@compiled
+def _less_sent(
+    weights: Floats,
+    newest: Floats,
+    offset: Floats,
+    connected: NDArray[np.bool_],
+    sent: Floats,
+    errors: Floats,
+) -> None:
+    """True inputs less inputs as sent, (order + 1, nu), of inputs that have a connection."""
+    depth, terms, nu, ny = weights.shape
+    for m in range(terms):
+        for u in range(nu):
+            if not connected[u]:
+                continue
+            true = offset[u] if m == 0 else 0.0
+            for j in range(depth):
+                for y in range(ny):
+                    true += weights[j, m, u, y] * newest[j, y]
+            errors[m, u] = true - sent[m, u] if m < len(sent) else true

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.compiled import compiled
 from hilrt.coupling import regression, trust
 from hilrt.coupling.regression import Model, Settings
 from hilrt.coupling.trust import Limits, Reason, Trust
@@ -22,6 +23,7 @@ from hilrt.solver import Floats
 #: Γ in use is replaced when the corrections of the last steps would change by more than this
 #: share, and by more than their uncertainty.
 _STALE = 2e-3
+_USED = int(Reason.USED)
 
 
 @dataclass(frozen=True)
@@ -176,21 +178,53 @@ def identify(
 
 def _adopt(state: State, part: Part, model: Model, judgement: Trust) -> bool:
     """Put Γ into use where it is trusted and new enough to matter."""
-    in_use = state.gamma[:, part.outputs, part.inputs]
-    used = judgement.used
-    new = model.jacobian() * used[:, None]
-    if (in_use.any(axis=(0, 2)) == used).all():
-        if not used.any():
-            return False
-        change = (new - in_use).transpose(0, 2, 1).reshape(model.gammas, -1)
-        wanted = new.transpose(0, 2, 1).reshape(model.gammas, -1)
-        errors = judgement.mismatch
-        with np.errstate(over="ignore"):  # of a loop that diverges; infinite is large enough
-            moved, size = ((errors @ change) ** 2).sum(axis=0), ((errors @ wanted) ** 2).sum(axis=0)
-        if (moved <= _STALE**2 * size + 0.1 * judgement.doubt).all():
-            return False
+    in_use = np.ascontiguousarray(state.gamma[:, part.outputs, part.inputs])
+    new = np.empty_like(in_use)
+    _propose(model.theta[-model.gammas :], model.scale_y, model.scale_u, judgement.reason, new)
+    if not _matters(new, in_use, judgement.reason, judgement.mismatch, judgement.doubt):
+        return False
     state.gamma[:, part.outputs, part.inputs] = new
     return True
+
+
+@compiled
+def _propose(
+    theta: Floats, scale_y: Floats, scale_u: Floats, reason: NDArray[np.int64], new: Floats
+) -> None:
+    """Γ as identified (`Model.jacobian`), zero in rows that are not trusted."""
+    terms, ny, nu = new.shape
+    for m in range(terms):
+        for y in range(ny):
+            for u in range(nu):
+                trusted = reason[y] == _USED
+                new[m, y, u] = theta[m * nu + u, y] * (scale_y[y] / scale_u[u]) if trusted else 0.0
+
+
+@compiled
+def _matters(
+    new: Floats, in_use: Floats, reason: NDArray[np.int64], mismatch: Floats, doubt: Floats
+) -> bool:
+    """Whether other rows are trusted than before, or the corrections of the last steps change."""
+    terms, ny, nu = new.shape
+    for y in range(ny):
+        trusted = reason[y] == _USED
+        if np.any(in_use[:, y] != 0.0) != trusted:
+            return True
+        if not trusted:
+            continue
+        moved = size = 0.0
+        for w in range(len(mismatch)):
+            change = wanted = 0.0
+            for m in range(terms):
+                for u in range(nu):
+                    error = mismatch[w, m * nu + u]
+                    change += error * (new[m, y, u] - in_use[m, y, u])
+                    wanted += error * new[m, y, u]
+            moved += change * change
+            size += wanted * wanted
+        if not moved <= _STALE**2 * size + 0.1 * doubt[y]:  # nor if it is not a number
+            return True
+    return False
 
 
 def dither(tick: int, amplitude: Floats, order: int) -> Floats:

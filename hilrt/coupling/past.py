@@ -16,7 +16,7 @@ def fill_regressors(
     centre_u: Floats,
     scale_u: Floats,
     phi: Floats,
-) -> None:
+) -> float:
     """Scaled regressors: past outputs, past inputs, 1, and the inputs of the step.
 
     Parameters
@@ -28,6 +28,11 @@ def fill_regressors(
     centre_y, scale_y, centre_u, scale_u : ndarray, shape (ny,), (ny,), (nu,), (nu,)
     phi : ndarray, shape (n,)
         Overwritten.
+
+    Returns
+    -------
+    float
+        The largest magnitude in `phi`.
     """
     k = 0
     for lag in range(len(past_y)):
@@ -49,6 +54,10 @@ def fill_regressors(
             phi[k] = (value - (centre_u[i] if m == 0 else 0.0)) / scale_u[i]
             k += 1
         m += 1
+    largest = 0.0
+    for k in range(len(phi)):
+        largest = max(largest, abs(phi[k]))
+    return largest
 
 
 @compiled

@@ -18,14 +18,13 @@ Whether Γ may be used is judged in `trust.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from hilrt.compiled import compiled
+from hilrt.coupling import square_root
 from hilrt.coupling.past import fill_regressors, shift_past, take_in
-from hilrt.coupling.square_root import foretold, potter
 from hilrt.solver import Floats
 
 #: Steps between looks at the scales.
@@ -243,10 +242,12 @@ def observe(
     step = None
     lags = max(settings.lags_y, settings.lags_u + 1)
     if learn and model.seen >= settings.warm_up and model.known >= lags:
-        phi = regressors(model, sent)
-        target = (y - model.centre_y) / model.scale_y
-        if np.abs(phi).max() < 1e4:
-            step = _learn(model, phi, target)
+        phi, largest = regressors(model, sent)
+        if largest < 1e4:
+            target = (y - model.centre_y) / model.scale_y
+            step = Step(
+                *square_root.learn(model.S, model.theta, phi, target, model.keep, model.gammas)
+            )
             _recall_prior(model)
     model.known += 1
     model.seen += 1
@@ -272,10 +273,10 @@ def _finite(y: Floats, sent: Floats) -> bool:
     return bool(np.isfinite(y).all() and np.isfinite(sent).all())
 
 
-def regressors(model: Model, sent: Floats) -> Floats:
-    """Scaled regressors for the inputs `sent` after the past at hand, shape (n,)."""
+def regressors(model: Model, sent: Floats) -> tuple[Floats, float]:
+    """Scaled regressors for the inputs `sent` after the past at hand, (n,), and their largest."""
     phi: Floats = np.empty(len(model.S))
-    fill_regressors(
+    largest = fill_regressors(
         model.past_y,
         model.past_u,
         sent,
@@ -285,12 +286,12 @@ def regressors(model: Model, sent: Floats) -> Floats:
         model.scale_u,
         phi,
     )
-    return phi
+    return phi, largest
 
 
 def predict(model: Model, sent: Floats) -> Floats:
     """Outputs after one more step under the inputs `sent` (m, nu), in the ports' units."""
-    scaled: Floats = regressors(model, sent) @ model.theta
+    scaled: Floats = regressors(model, sent)[0] @ model.theta
     return scaled * model.scale_y + model.centre_y
 
 
@@ -310,28 +311,15 @@ def forget(model: Model, factor: float = 100.0) -> None:
     model.S *= factor
     model.known = 0
     for i, weight in enumerate(model.weight):
-        _show_prior(model, i, float(weight))
-
-
-def _learn(model: Model, phi: Floats, target: Floats) -> Step:
-    """Potter's update with forgetting."""
-    step = Step(target - phi @ model.theta, *foretold(model.S, phi, model.gammas))
-    potter(model.S, model.theta, phi @ model.S, step.error, model.keep)
-    return step
+        square_root.show(model.S, model.theta, model.prior, i, float(weight))
 
 
 def _recall_prior(model: Model) -> None:
     """Show one parameter its prior; each gets its turn, so that it weighs `weight` in the mean."""
     i, n = model.turn, len(model.S)
     model.turn = (i + 1) % n
-    _show_prior(model, i, float(model.weight[i]) * (1.0 - model.keep**n))
-
-
-def _show_prior(model: Model, i: int, weight: float) -> None:
-    """Potter's update with the observation that parameter `i` is its prior."""
-    root = math.sqrt(weight)
-    error = root * (model.prior[i] - model.theta[i])
-    potter(model.S, model.theta, root * model.S[i], error, 1.0)
+    weight = float(model.weight[i]) * (1.0 - model.keep**n)
+    square_root.show(model.S, model.theta, model.prior, i, weight)
 
 
 def _fit_scales(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Recursive least squares on a factor of the covariance, P = S Sᵀ: the two things it is asked.
+"""Recursive least squares on a factor of the covariance, P = S Sᵀ: what it is asked, and told.
 
 METHODS section 5. Potter's update keeps P symmetric and positive
 semidefinite by construction, at O(n²) a sample.
@@ -46,22 +46,19 @@ def potter(S: Floats, theta: Floats, f: Floats, error: Floats, keep: float) -> N
 
 
 @compiled
-def foretold(S: Floats, phi: Floats, gammas: int) -> tuple[Floats, Floats]:
+def foretold(S: Floats, f: Floats, gammas: int) -> tuple[Floats, Floats]:
     """The part of the last `gammas` regressors that the others did not foretell, and P of theirs.
 
     The part of a that the rest does not foretell is, from the covariance alone, P_gg⁻¹ (P φ)_g.
     P_gg may span more decades than a double has digits, its factor does not: the rows of S that
-    belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and Sᵀ φ with them.
+    belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and f = Sᵀ φ (n,)
+    with them.
 
     Returns
     -------
     innovation, covariance : ndarray, shape (gammas,), (gammas, gammas)
     """
-    n = len(phi)
-    rest, q = np.zeros(n), S[n - gammas :].copy()
-    for i in range(n):
-        for j in range(n):
-            rest[j] += phi[i] * S[i, j]
+    rest, q = f.copy(), S[len(f) - gammas :].copy()
     r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
     singular = False
     for k in range(gammas):
@@ -85,3 +82,35 @@ def foretold(S: Floats, phi: Floats, gammas: int) -> tuple[Floats, Floats]:
     if singular:
         innovation[:] = 0.0
     return innovation, covariance
+
+
+@compiled
+def learn(
+    S: Floats, theta: Floats, phi: Floats, target: Floats, keep: float, gammas: int
+) -> tuple[Floats, Floats, Floats]:
+    """Take in a sample `target` (ny,) with the regressors `phi` (n,); the rest as for `potter`.
+
+    Returns
+    -------
+    error : ndarray, shape (ny,)
+        `target` less what was foretold before the update.
+    innovation, covariance : ndarray
+        As `foretold` before the update.
+    """
+    n, ny = theta.shape
+    f, error = np.zeros(n), target.copy()
+    for i in range(n):
+        for j in range(n):
+            f[j] += phi[i] * S[i, j]
+        for y in range(ny):
+            error[y] -= phi[i] * theta[i, y]
+    innovation, covariance = foretold(S, f, gammas)
+    potter(S, theta, f, error, keep)
+    return error, innovation, covariance
+
+
+@compiled
+def show(S: Floats, theta: Floats, prior: Floats, i: int, weight: float) -> None:
+    """Take in the observation, of that weight, that parameter `i` is its prior (n, ny)."""
+    root = math.sqrt(weight)
+    potter(S, theta, root * S[i], root * (prior[i] - theta[i]), 1.0)

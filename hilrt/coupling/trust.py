@@ -148,7 +148,18 @@ def start(limits: Limits, ny: int, gammas: int, *, given: bool = False) -> Trust
 
 def residual(trust: Trust) -> Floats:
     """Root mean square of the prediction errors, in the outputs' units, shape (ny,)."""
-    rms: Floats = np.sqrt(np.einsum("wy,wy->y", trust.error, trust.error) / len(trust.error))
+    return _rms(trust.error)
+
+
+@compiled
+def _rms(errors: Floats) -> Floats:
+    window, ny = errors.shape
+    rms = np.zeros(ny)
+    for w in range(window):
+        for y in range(ny):
+            rms[y] += errors[w, y] * errors[w, y]
+    for y in range(ny):
+        rms[y] = np.sqrt(rms[y] / window)
     return rms
 
 
@@ -180,8 +191,7 @@ def judge(
     row = trust.samples % window
     trust.samples += 1
     learning = trust.samples < (2 * window if trust.given else window)
-    used = trust.used
-    objection = np.empty(len(used), dtype=np.int64)
+    objection = np.empty(len(trust.reason), dtype=np.int64)
     _weigh(
         row,
         trust.error,
@@ -199,7 +209,8 @@ def judge(
         1.0 if trust.given else limits.unexplained,
         # Against a given Γ only errors count that are more than the pull of the prior.
         1e-6 if trust.given else 0.0,
-        np.where(used, limits.slack, 1.0),
+        trust.reason,
+        limits.slack,
         limits.noise,
         limits.variance,
         limits.prior,
@@ -208,9 +219,7 @@ def judge(
     )
     if learning:  # the first errors say only that the rest of the model was not there yet
         objection[:] = int(Reason.USED if trust.given else Reason.LEARNING)
-    trust.passed = np.where(objection == 0, trust.passed + 1, 0)
-    waiting = (objection == 0) & ~used & (trust.passed < limits.hold)
-    trust.reason = np.where(waiting, trust.reason, objection)
+    _settle(objection, limits.hold, trust.passed, trust.reason)
     return not learning and _jumped(trust, row, model.scale_y)
 
 
@@ -224,12 +233,12 @@ _USED, _UNEXCITED, _UNSURE, _UNPROVEN, _NOISY = (
 def _products(mismatches: Floats, scale_u: Floats) -> Floats:
     """Products of the scaled input errors, summed over the window, shape (gammas, gammas)."""
     (window, gammas), nu = mismatches.shape, len(scale_u)
-    products = np.zeros((gammas, gammas))
+    products, scaled = np.zeros((gammas, gammas)), np.empty(gammas)
     for w in range(window):
         for i in range(gammas):
-            left = mismatches[w, i] / scale_u[i % nu]
+            scaled[i] = mismatches[w, i] / scale_u[i % nu]
             for j in range(i + 1):
-                products[i, j] += left * (mismatches[w, j] / scale_u[j % nu])
+                products[i, j] += scaled[i] * scaled[j]
     for i in range(gammas):
         for j in range(i):
             products[j, i] = products[i, j]
@@ -253,7 +262,8 @@ def _weigh(
     prior_weight: float,
     unexplained: float,
     pull: float,
-    loosened: Floats,
+    reason: NDArray[np.int64],
+    slack: float,
     noise_limit: float,
     variance_limit: float,
     prior_limit: float,
@@ -290,17 +300,30 @@ def _weigh(
             without += withouts[w, y] ** 2
         doubt[y] = square / window * spread
         floor = window * (pull * scale_y[y]) ** 2
+        loosened = slack if reason[y] == _USED else 1.0
         # The first that objects names the reason.
-        if prior_weight * spread > prior_limit * loosened[y] * trace:
+        if prior_weight * spread > prior_limit * loosened * trace:
             objection[y] = _UNEXCITED
-        elif doubt[y] > variance_limit * loosened[y] * correction:
+        elif doubt[y] > variance_limit * loosened * correction:
             objection[y] = _UNSURE
-        elif square > unexplained * loosened[y] * without + floor:
+        elif square > unexplained * loosened * without + floor:
             objection[y] = _UNPROVEN
-        elif put_in > noise_limit * loosened[y] * correction:
+        elif put_in > noise_limit * loosened * correction:
             objection[y] = _NOISY
         else:
             objection[y] = _USED
+
+
+@compiled
+def _settle(
+    objection: NDArray[np.int64], hold: int, passed: NDArray[np.int64], reason: NDArray[np.int64]
+) -> None:
+    """An objection acts at once; that there is none any more, after `hold` steps."""
+    for y in range(len(objection)):
+        passed[y] = passed[y] + 1 if objection[y] == _USED else 0
+        waits = objection[y] == _USED and reason[y] != _USED and passed[y] < hold
+        if not waits:
+            reason[y] = objection[y]
 
 
 def _jumped(trust: Trust, row: int, scale_y: Floats) -> bool:
