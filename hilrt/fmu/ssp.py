@@ -227,21 +227,28 @@ class _Reader:
                 self.found.notes.append(f"parameter {name!r} is of type {kind} and is left out")
 
     def _mapped(self, binding: Any, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+        """Parameters by the names that they have in the system; with a mapping, those in it."""
         mapping = binding.find("ssd:ParameterMapping", _NS)
         if mapping is None:
             yield from values.items()
             return
         source = mapping.get("source")
         entries = self._xml(posixpath.normpath(source)) if source else mapping
+        unused = dict(values)
         for entry in entries.iterfind(".//ssm:MappingEntry", _NS):
-            value = values.get(entry.get("source"))
-            if value is not None:
-                factor, offset = _transformation(entry)
-                converts = entry.get("suppressUnitConversion") not in ("true", "1")
-                yield (
-                    _text(entry, "target"),
-                    value._replace(converts=converts, factor=factor, offset=offset),
+            name, target = _text(entry, "source"), _text(entry, "target")
+            unused.pop(name, None)
+            if name not in values:
+                self.found.notes.append(
+                    f"{target!r} is to have the value of a parameter {name!r}, which the parameter "
+                    "set does not have"
                 )
+                continue
+            factor, offset = _transformation(entry)
+            converts = entry.get("suppressUnitConversion") not in ("true", "1")
+            yield target, values[name]._replace(converts=converts, factor=factor, offset=offset)
+        for name in unused:
+            self.found.notes.append(f"parameter {name!r} is not in its mapping and is left out")
 
     def _assign(self, path: tuple[str, ...], name: str, value: Value) -> None:
         """To the component whose path the name begins with; dots also occur in variables' names."""

@@ -253,6 +253,22 @@ def test_parameters_of_other_types_are_noted(tmp_path):
     assert "parameter 'left.m' is of type Float64 and is left out" in notes
 
 
+def test_what_a_mapping_leaves_open_is_noted(tmp_path):
+    mapping = (
+        "<ssd:ParameterBindings><ssd:ParameterBinding><ssd:ParameterMapping>"
+        '<ssm:ParameterMapping version="1.0"><ssm:MappingEntry source="mu" target="left.c"/>'
+        "</ssm:ParameterMapping></ssd:ParameterMapping><ssd:ParameterValues>"
+    )
+    start = PARAMETERS[: PARAMETERS.index("<ssv:ParameterSet")]
+    found = read_ssp(archive(tmp_path, SYSTEM.replace(start, mapping, 1), fmu=False))
+    assert [note for note in found.notes if "mapping" in note or "'mu'" in note] == [
+        "'left.c' is to have the value of a parameter 'mu', which the parameter set does not have",
+        "parameter 'left.m' is not in its mapping and is left out",
+        "parameter 'box.right.k' is not in its mapping and is left out",
+    ]
+    assert "c" not in found.components["left",].params
+
+
 def test_components_keep_names_of_their_own(tmp_path):
     """One in a system, and one that is called like both together."""
     other = component("box_right", "mass.fmu")
