@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hilrt import units
 from hilrt.fmu.clocks import Clock, why_not_driven
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
-from hilrt.fmu.ports import Selection, select
+from hilrt.fmu.ports import Selection, select, size_of
 
 
 class Capability(NamedTuple):
@@ -137,11 +137,13 @@ def _experiment(fmu: Fmu) -> Iterator[str]:
 
 def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[str]:
     yield f"{title} ({len(ports)})"
+    described = {u.variable.name for u in fmu.model.outputs if u.dependencies is not None}
     width = max((len(port.name) for port in ports), default=0)
     for variable, port in zip(variables, ports, strict=True):
         words = [variable.type]
         if port.size > 1:
             words.append(f"{port.size} elements")
+        words += _items(variable)
         if variable.type == "Clock":
             words.append("a number of ticks")
         elif port.unit and port.unit != units.UNSTATED:
@@ -150,6 +152,8 @@ def _ports(title: str, fmu: Fmu, variables: list[Any], ports: Any) -> Iterator[s
             words.append("no unit" if not variable.unit else f"unknown unit {variable.unit!r}")
         if variable.causality == "input":
             words.append(f"start {port.start:g}")
+        elif variable.name not in described and port.feedthrough:
+            words.append("direct from all inputs (a guess: the FMU does not say)")
         elif port.feedthrough:
             words.append(f"direct from {', '.join(port.feedthrough)}")
         if variable.variability not in ("continuous", None) and variable.type in CONTINUOUS:
@@ -166,8 +170,17 @@ def _parameters(fmu: Fmu) -> Iterator[str]:
     for v in some:
         unit = f" {v.unit}" if v.unit else ""
         kind = "" if v.causality == "parameter" else "  (structural)"
-        yield f"  {v.name:{width}}  {v.type} {v.start if v.start is not None else '–'}{unit}{kind}"
+        size = "".join(f", {size_of(v, {})} elements" for _ in v.dimensions[:1])
+        items = "".join(f", {text}" for text in _items(v))
+        start = v.start if v.start is not None else "–"
+        yield f"  {v.name:{width}}  {v.type} {start}{unit}{size}{items}{kind}"
     yield ""
+
+
+def _items(variable: Any) -> list[str]:
+    """Items of an enumeration, in one text; none for other types."""
+    listed = getattr(variable.declaredType, "items", None) or []
+    return [" ".join(f"{item.value}={item.name}" for item in listed)] if listed else []
 
 
 def _clocks(fmu: Fmu) -> Iterator[str]:

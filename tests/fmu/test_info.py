@@ -1,5 +1,7 @@
 """The page of an FMU, and the ports that a description gives."""
 
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -8,7 +10,7 @@ from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import capabilities, page
 from hilrt.fmu.ports import select
-from tests.fmu.build import FLAGS, description, mass, needs_compiler, oscillator
+from tests.fmu.build import FLAGS, description, linear, mass, needs_compiler, oscillator
 
 pytestmark = needs_compiler
 
@@ -18,6 +20,15 @@ def test_the_page_names_ports_parameters_and_what_follows():
     assert done.exit_code == 0
     for text in ("FMI 3.0", "runs here", "force", "direct from x2, v2", "3 elements", "N.s/m"):
         assert text in done.output
+    assert re.search(r"mode +Enumeration, 1=off 2=eco, no unit, start 1", done.output)
+
+
+def test_what_is_guessed_is_said_and_how_large_parameters_are():
+    text = page(read_fmu(oscillator("pythonfmu", "Mass1")))
+    assert "force  Real, no unit, direct from all inputs (a guess: the FMU does not say)" in text
+    text = page(read_fmu(linear()))
+    assert "y  Float64, 2 elements, no unit, direct from u\n" in text
+    assert "C  Float64 0, 6 elements\n" in text
 
 
 def test_a_file_that_is_none_is_bad_input(tmp_path):
