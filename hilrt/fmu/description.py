@@ -16,6 +16,7 @@ from lxml import etree
 
 from hilrt.errors import ConfigError
 from hilrt.fmu.clocks import Clock, read_clocks
+from hilrt.tables import nearest
 
 #: Types that a port can carry, as a number.
 _WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -113,7 +114,9 @@ def read_fmu(path: str | Path) -> Fmu:
     path = Path(path)
     where = f"fmu = {str(path)!r}"
     if not path.is_file():
-        raise ConfigError(f"{where}: there is no such file; check the path")
+        others = [other.name for other in path.parent.glob("*.fmu")]
+        hint = nearest(path.name, others) if others else "; check the path"
+        raise ConfigError(f"{where}: there is no such file{hint}")
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

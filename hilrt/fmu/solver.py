@@ -81,14 +81,15 @@ class FmuSolver(Solver):
     ) -> None:
         if substeps < 1:
             raise ConfigError(f"substeps = {substeps}: take at least 1")
-        if stop_time is not None and stop_time <= start_time:
-            raise ConfigError(
-                f"stop_time = {stop_time!r}: is not after start_time = {start_time!r} (both in the "
-                "FMU's own time, s); give a later one, or leave it out"
-            )
         self.fmu: Fmu = read_fmu(fmu)
         self.fmu.need_binary()
-        chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
+        problems = _wrong_times(start_time, stop_time)
+        try:
+            chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(problems)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]
@@ -321,6 +322,15 @@ class FmuSolver(Solver):
     def _needs_feedthrough(self) -> bool:
         """Whether the outputs can be brought to the inputs of the step's end by derivatives."""
         return self.fmu.directional and any(port.feedthrough for port in self.outputs)
+
+
+def _wrong_times(start: float, stop: float | None) -> list[str]:
+    if stop is None or stop > start:
+        return []
+    return [
+        f"stop_time = {stop!r}: is not after start_time = {start!r} (both in the FMU's own time, "
+        "s); give a later one, or leave it out"
+    ]
 
 
 def _middle(

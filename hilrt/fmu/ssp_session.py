@@ -44,9 +44,9 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     """
     if not out.suffix:  # the FMUs' folder is named after it
         raise ConfigError(f"{out}: is no name of a session file; call it {out}.toml")
+    structure = read_ssp(path)
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
-    structure = read_ssp(path)
     folder = out.with_suffix("")
     fmus = _unpack(path, structure, folder)
     text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"

@@ -43,6 +43,12 @@ def test_no_file(tmp_path):
         read_fmu(tmp_path / "nothing.fmu")
 
 
+def test_a_file_of_another_name(tmp_path):
+    (tmp_path / "engine.fmu").write_text("")
+    with pytest.raises(ConfigError, match=r"no such file; did you mean 'engine\.fmu'\?"):
+        read_fmu(tmp_path / "engin.fmu")
+
+
 def test_no_archive(tmp_path):
     (tmp_path / "text.fmu").write_text("hello")
     with pytest.raises(ConfigError, match="no ZIP archive"):
