@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,8 @@ class FmuSolver(Solver):
             raise ConfigError(f"substeps = {substeps}: take at least 1")
         self.fmu: Fmu = read_fmu(fmu)
         self.fmu.need_binary()
-        problems = _wrong_times(start_time, stop_time)
-        try:
+        with _beside(_wrong_times(start_time, stop_time)):
             chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
-        except ConfigError as error:
-            problems += error.problems
-        if problems:
-            raise ConfigError(problems)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
         self._ins = [(v, size_of(v, chosen.start)) for v in chosen.inputs]
@@ -322,6 +318,17 @@ class FmuSolver(Solver):
     def _needs_feedthrough(self) -> bool:
         """Whether the outputs can be brought to the inputs of the step's end by derivatives."""
         return self.fmu.directional and any(port.feedthrough for port in self.outputs)
+
+
+@contextlib.contextmanager
+def _beside(problems: list[str]) -> Iterator[None]:
+    """Raise `problems` together with those that are found inside."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError([*problems, *error.problems]) from None
+    if problems:
+        raise ConfigError(problems)
 
 
 def _wrong_times(start: float, stop: float | None) -> list[str]:

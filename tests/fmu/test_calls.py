@@ -29,11 +29,37 @@ def test_call_sequence_of_fmi_2():
 
 @needs_compiler
 def test_call_sequence_of_fmi_3():
-    solver = made(3, {"tolerance": 1e-4})
+    solver = made(3, {"tolerance": 1e-4, "start_time": 2.0, "stop_time": 9.0})
     solver.initialize(0.0, np.zeros(2))
-    assert trace(solver) == ["instantiate(0,0,0)", "set", "enter(0.0001,0,-1)", "set", "get"]
+    solver.initialize(0.0, np.ones(2))
+    start = ["instantiate(0,0,0)", "set", "enter(0.0001,2,9)"]
+    assert trace(solver) == [*start, "set", "get", "set", "get"]
     solver.advance(0.0, 1e-3, InputPolynomial(0.0, np.zeros((1, 2))))
-    assert trace(solver) == ["exit", "set", "step(0,0.001,1)", "get"]
+    assert trace(solver) == ["exit", "set", "step(2,0.001,1)", "get"]
+    library = solver._instance.fmi.dll
+    library.recorded.restype = ctypes.c_char_p
+    solver.stop("done")
+    solver.stop("again")
+    assert library.recorded().decode().split() == ["terminate", "free"]
+
+
+@needs_compiler
+def test_structural_parameters_are_set_before_all_others():
+    solver = made(3, params={"k": 3.0, "size": 2}, types=True)
+    n = sum(port.size for port in solver.inputs)
+    solver.initialize(0.0, np.zeros(n))
+    calls = trace(solver)[1:6]
+    assert calls == ["configure", "size(2)", "configured", "set", "enter(-1,0,-1)"]
+    solver.stop("done")
+
+
+@needs_compiler
+@pytest.mark.parametrize("major", [2, 3])
+def test_nothing_is_assumed_that_nobody_said(major):
+    """No tolerance and no stop time are told, and none invented."""
+    solver = made(major)
+    solver.initialize(0.0, np.zeros(2))
+    assert {"setup(-1,0,-1)", "enter(-1,0,-1)"} & set(trace(solver))
     solver.stop("done")
 
 

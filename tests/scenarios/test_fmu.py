@@ -7,8 +7,10 @@ import pytest
 
 import hilrt
 from hilrt.run import RunOptions
+from hilrt.solver import Port
 from tests.fmu.build import mass, needs_compiler, oscillator
 from tests.scenarios.sessions import LINUX
+from tests.test_event_points import Integral
 
 SESSION = """
 [session]
@@ -105,6 +107,16 @@ def test_fmus_of_both_versions_equal_the_python_models(expected, tmp_path):
     assert differing(run(tmp_path, order, *both, force="F"), log) == []
 
 
+def test_so_do_fmus_of_the_python_packages(expected, tmp_path):
+    order, log = expected
+    held = "\ninput_derivatives = false\nend_inputs = true"
+    both = (
+        f'adapter = "fmu"\nfmu = "{oscillator(package, side)}"{held}'
+        for package, side in (("pythonfmu", "Mass1"), ("pythonfmu3", "Mass2"))
+    )
+    assert differing(run(tmp_path, order, *both), log) == []
+
+
 @LINUX
 @needs_compiler
 def test_so_do_hosted_ones(expected, tmp_path):
@@ -112,3 +124,49 @@ def test_so_do_hosted_ones(expected, tmp_path):
     path, params = own_fmus(2)
     python = hosted(oscillator("pythonfmu3", "Mass2"), {}, "input_derivatives=false")
     assert differing(run(tmp_path, order, hosted(path, params["mass1"]), python), log) == []
+
+
+@LINUX
+@needs_compiler
+def test_so_do_hosted_ones_the_other_way_round(expected, tmp_path):
+    order, log = expected
+    path, params = own_fmus(3)
+    python = hosted(oscillator("pythonfmu", "Mass1"), {}, "end_inputs=true")
+    other = hosted(path, params["mass2"])
+    assert differing(run(tmp_path, order, python, other, force="F"), log) == []
+
+
+class Area(Integral):
+    """The integral of a place over time, exact for polynomials."""
+
+    inputs = (Port("u", "m"),)
+    outputs = (Port("x", "m.s"), Port("through", "m", feedthrough=("u",)))
+
+
+#: Far above the ground, falling: place x0 - g t²/2.
+FALLING = {"g": 9.81, "x": 1000.0, "k": 0.0, "kc": 0.0, "F": 0.0, "x2": 0.0, "v2": 0.0}
+
+
+@LINUX
+@needs_compiler
+@pytest.mark.parametrize("remote", [False, True])
+@pytest.mark.parametrize("major", [2, 3])
+def test_inputs_are_extrapolated_with_the_derivatives_that_an_fmu_tells(major, remote, tmp_path):
+    path = mass(major, maxOutputDerivativeOrder="1")
+    fmu = hosted(path, FALLING) if remote else in_process(path, FALLING)
+    step, n = 0.01, 50
+    file = tmp_path / "session.toml"
+    file.write_text(
+        f'[session]\nname = "taylor"\nduration = {n * step}\npace = "asap"\n[master]\n'
+        f'step = {step}\nextrapolation = {{ order = 1, source = "taylor" }}\n'
+        f"[subsystems.fall]\n{fmu}\n"
+        '[subsystems.sum]\nadapter = "inprocess"\nmodel = "tests.scenarios.test_fmu:Area"\n'
+        '[[connections]]\nfrom = "fall.x"\nto = "sum.u"\n'
+    )
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert not result.fault, result.fault
+    t = step * np.arange(n)
+    # Each step begins with the right slope, -g t: no difference of samples has that.
+    pieces = (1000.0 - 0.5 * 9.81 * t**2) * step - 9.81 * t * 0.5 * step**2
+    log = hilrt.load_log(result.folder)
+    np.testing.assert_allclose(log["sum.x"][1:], np.cumsum(pieces), rtol=1e-12)
