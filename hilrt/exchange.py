@@ -55,6 +55,8 @@ class Exchange:
         Filled by `cut`, in place.
     benches : set of str
         Subsystems that run by themselves.
+    remote : bool
+        Whether any subsystem is in another process.
     late : ndarray of int, shape (n,)
         Ticks at which each subsystem's sample was late.
     taken : int
@@ -132,6 +134,7 @@ class Exchange:
         self._reporting = [link for link in self._remote if link is not None]
         self._returns = Returns(network, links)
         self._may_return = bool(self._returns)
+        self.remote = bool(self._reporting)
         #: All remote links share it: one look at its socket serves them all.
         self._hub = self._reporting[0].hub if self._reporting else None
 

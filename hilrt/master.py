@@ -98,10 +98,12 @@ class Progress:
     def count_step(self, h_ns: int) -> None:
         """Count one completed macro step of size `h_ns`."""
         if self.steps == 0:
-            self.first_h = self.min_h = h_ns
+            self.first_h = self.min_h = self.max_h = h_ns
         self.steps += 1
-        self.min_h = min(self.min_h, h_ns)
-        self.max_h = max(self.max_h, h_ns)
+        if h_ns < self.min_h:
+            self.min_h = h_ns
+        elif h_ns > self.max_h:
+            self.max_h = h_ns
 
 
 class Master:
@@ -344,12 +346,14 @@ class Master:
                 marks.done - marks.begun,
                 self.progress.timeline.parts_us,
             )
-        self.exchange.times.count()
-        self.exchange.readmit()
+        if self.exchange.remote:
+            self.exchange.times.count()
+            self.exchange.readmit()
         self.snapshots.look(self.state, t_ns)
         self.feed.commit(t_ns)
         self._report_flags()
-        self._report_events(t_ns)
+        if self.exchange.remote:
+            self._report_events(t_ns)
         self._watch_benches(t_ns)
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:

@@ -38,6 +38,8 @@ def measure_always(
     clock_error: Floats,
     clock_limit: float,
     every: Ints,
+    at_minimum: bool,
+    missed: bool,
     ratio: Floats,
 ) -> None:
     """Ratios of the causes `ALWAYS`, whose first checks are `first`, in that order."""
@@ -59,6 +61,8 @@ def measure_always(
         for other in range(len(event)):
             across |= event[other] and receives[s, other] and (busy[s] or rest == 0.0)
         ratio[first[7] + s] = across
+    ratio[first[8]] = at_minimum
+    ratio[first[9]] = missed
 
 
 @compiled

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ALWAYS: Final = (
     *("connection_defect", "input_limited", "sample_implausible", "alarm"),
     *("sample_late", "rejoined", "clock_uncertain", "event_inside_step"),
+    *("step_minimum", "deadline_missed"),
 )
 #: Causes that are measured at every tick of every session with bonds, in the order of
 #: `measure_bond_causes`.
@@ -300,6 +301,8 @@ class Monitor:
             given.clock_error,
             limits.clock * plan.step,
             plan.network.every,
+            plan.at_minimum(state.h_next),
+            given.missed,
             self.ratio,
         )
         if given.has_middle:
@@ -312,8 +315,6 @@ class Monitor:
             self._measure_bonds(plan, state, given)
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
-        part["step_minimum"][0] = plan.at_minimum(state.h_next)
-        part["deadline_missed"][0] = given.missed
         if given.t < limits.warm_up:
             for cause in RELATIVE:
                 part[cause][:] = 0.0
