@@ -170,3 +170,22 @@ def test_inputs_are_extrapolated_with_the_derivatives_that_an_fmu_tells(major, r
     pieces = (1000.0 - 0.5 * 9.81 * t**2) * step - 9.81 * t * 0.5 * step**2
     log = hilrt.load_log(result.folder)
     np.testing.assert_allclose(log["sum.x"][1:], np.cumsum(pieces), rtol=1e-12)
+
+
+@LINUX
+@needs_compiler
+@pytest.mark.parametrize("remote", [False, True])
+def test_what_an_fmu_says_is_in_the_log_of_the_session(remote, tmp_path):
+    params = {"x2": 0.0, "v2": 0.0, "F": 0.0, "fault": 7}  # warns at every step
+    fmu = hosted(mass(2), params) if remote else in_process(mass(2), params)
+    file = tmp_path / "session.toml"
+    file.write_text(
+        '[session]\nname = "said"\nduration = 0.05\npace = "asap"\n[master]\nstep = 0.001\n'
+        f"[subsystems.fmu]\n{fmu}\n"
+    )
+    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    assert not result.fault, result.fault
+    said = [e for e in hilrt.load_log(result.folder).events if "step size is small" in e.text]
+    assert said
+    assert {event.level for event in said} == {"warning"}
+    assert all("mass.fmu [logStatus]: " in event.text for event in said)
