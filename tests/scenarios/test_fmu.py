@@ -188,4 +188,4 @@ def test_what_an_fmu_says_is_in_the_log_of_the_session(remote, tmp_path):
     said = [e for e in hilrt.load_log(result.folder).events if "step size is small" in e.text]
     assert said
     assert {event.level for event in said} == {"warning"}
-    assert all("mass.fmu [logStatus]: " in event.text for event in said)
+    assert any(event.text.startswith("mass.fmu [logStatus]: step") for event in said)
