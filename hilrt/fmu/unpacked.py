@@ -51,7 +51,10 @@ class UnpackedFolder:
 
 def remove_abandoned_folders() -> None:
     """Remove folders of processes that ended without doing so; others' are left alone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    folders: list[Path] = []
+    with contextlib.suppress(OSError):  # there may be no temporary folder at all
+        folders += Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    for folder in folders:
         with contextlib.suppress(OSError):  # in use, somebody else's, or removed meanwhile
             _remove_if_abandoned(folder)
 
