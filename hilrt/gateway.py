@@ -286,8 +286,7 @@ class Gateway:
             raise ProtocolError("set-points without coefficients")
         # The value at t, which is the first Taylor coefficient: the master has shifted the
         # polynomial by the actuation delay already.
-        rates = coefficients[1].tolist() if len(coefficients) > 1 else None
-        if self.guardian.demand(now, message.tick, coefficients[0].tolist(), rates):
+        if self.guardian.demand(now, message.tick, coefficients[0].tolist()):
             return
         if self.guardian.state is State.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
             # The master may have slept through it: tell it again that nothing is forwarded.

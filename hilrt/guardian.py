@@ -224,9 +224,7 @@ class Guardian:
         self.sent = list(limits.safe)
         self._target = list(limits.safe)
         self._rate = [0.0] * len(self.sent)
-        self._slope = list(self._rate)  # of the demands
-        self._smooth = any(map(math.isfinite, limits.max_jerk))
-        self._moved_on: int | None = None  # to the newest demands; None: not yet
+        self._fresh = False  # demands that nothing has been made of yet
         self._aimed = list(self.sent)  # the target of the move before
         self._took = 0.0  # and how long that was, s
         self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
@@ -286,8 +284,8 @@ class Guardian:
         elif self.state is not State.ENABLING:
             self._enter(State.RAMPING, now)
 
-    def demand(self, now: int, tick: int, u: Values, rates: Values | None = None) -> bool:
-        """Take the set-points `u` of a tick, and how fast they move; False if they are refused."""
+    def demand(self, now: int, tick: int, u: Values) -> bool:
+        """Take the set-points `u` of a tick; False if they are refused."""
         if self.state not in (State.ARMED, State.ACTIVE) or tick <= self.tick:
             self.counters["refused"] += 1
             return False
@@ -299,9 +297,7 @@ class Guardian:
         self.tick = tick
         self._next_send = now
         self._advance.heard(now)
-        self._target, self._moved_on = self.limits.clip(u), None
-        if rates is not None and all(map(math.isfinite, rates)):
-            self._slope = list(rates)
+        self._target, self._fresh = self.limits.clip(u), True
         outside = [i for i, v in enumerate(u) if v != self._target[i]]
         if outside:
             self.counters["limited_value"] += len(outside)
@@ -471,12 +467,14 @@ class Guardian:
     def _approach(self, now: int) -> None:
         """Move the set-points towards the target as fast as rate and jerk allow."""
         elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
-        targets = self._targets(now)
-        moving = self.sent != targets or any(self._rate)
+        if self.state is State.ACTIVE and not self._fresh:
+            self._wait()
+        self._fresh = False
+        moving = self.sent != self._target or any(self._rate)
         if self.state is not State.ENABLING and moving:
             limits, limited = self.limits, []
             sent = list(self.sent)  # a new list: the caller may keep the one before
-            for i, (value, target) in enumerate(zip(self.sent, targets, strict=True)):
+            for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):
                 sent[i], self._rate[i] = approach(
                     value,
                     self._rate[i],
@@ -496,30 +494,26 @@ class Guardian:
             if limited and self.state is State.ACTIVE:
                 self.counters["limited_rate"] += len(limited)
                 self._report_limited(now, limited, "rate")
-        self._aimed, self._took = targets, elapsed
+        self._aimed, self._took = list(self._target), elapsed
         if self.state is State.WITHDRAWING:
             self._left -= 1
         self._sent_at = now
         self._next_send = now + CYCLE_NS
 
-    def _targets(self, now: int) -> list[float]:
-        """Where the set-points should be now.
+    def _wait(self) -> None:
+        """While demands are late, an input that cannot stop where it should brakes and stays there.
 
-        While the next demands are late, an input with a bound of its jerk goes on as they moved: to
-        stand still, it would have to brake, and then to catch up.
+        Going back to where it should have stopped would only lead it farther from the next demand.
+        It brakes with half of its jerk: `rate` is the mean of the step before, and seen from there
+        anew in every cycle, the point of rest moves on as much as the braking curve allows.
         """
-        if self.state is not State.ACTIVE or not self._smooth:
-            return list(self._target)
-        if self._moved_on is None:
-            self._moved_on = now
-        late = min(now - self._moved_on, LONGEST_GAP_NS) / NS
-        if late == 0.0:
-            return list(self._target)
-        way = [
-            late * v if math.isfinite(j) else 0.0
-            for v, j in zip(self._slope, self._jerk, strict=True)
-        ]
-        return self.limits.clip([v + w for v, w in zip(self._target, way, strict=True)])
+        for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
+            if math.isinf(jerk):
+                continue
+            rest = self.sent[i] + rate * abs(rate) / (2.0 * jerk)
+            if (rest - self._target[i]) * rate > 0.0:
+                rest = min(max(rest, self.limits.minimum[i]), self.limits.maximum[i])
+                self._target[i] = self._aimed[i] = rest
 
     def _report_limited(self, now: int, which: list[int], what: str) -> None:
         if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:

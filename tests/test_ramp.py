@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.guardian import CYCLE_NS, NS, BenchView, Guardian, GuardSettings, Limits
+from hilrt.guardian import (
+    CYCLE_NS,
+    NS,
+    BenchView,
+    Guardian,
+    GuardSettings,
+    Limits,
+    State,
+)
 from hilrt.ramp import approach
 
 DT = 0.002
@@ -119,3 +127,30 @@ def test_the_guardian_ramps_with_bounded_jerk_and_still_arms():
     rates = [(b - a) / dt for a, b in itertools.pairwise(sent)]
     assert max(rates) == pytest.approx(50.0)
     assert max(abs(b - a) / dt for a, b in itertools.pairwise(rates)) < 100.0 * 1.001
+
+
+@pytest.mark.parametrize("max_jerk", [1e3, math.inf])
+def test_while_demands_are_late_what_cannot_stop_at_once_brakes_and_waits(max_jerk):
+    limits = Limits(("speed",), [0.0], [100.0], [50.0], [0.0], [max_jerk])
+    guardian = Guardian(limits, GuardSettings(order=(0,)))
+    now, view = 1000 * NS, BenchView(realised=[math.nan])
+    guardian.arm(now, [0.0], view)
+    while guardian.state is not State.ARMED:
+        now += CYCLE_NS
+        guardian.step(now, view)
+    asked = [5.0 * (k * DT) ** 2 for k in range(1, 1001)]  # to 20 per second
+    for k, u in enumerate(asked):
+        now += CYCLE_NS
+        guardian.demand(now, k, [u])
+        guardian.step(now, view)
+    assert guardian.sent == asked[-1:]
+    sent = [*asked[-2:]]
+    for _ in range(24):  # less than the master may be silent
+        now += CYCLE_NS
+        guardian.step(now, view)
+        sent.append(guardian.sent[0])
+    assert all(b >= a for a, b in itertools.pairwise(sent))
+    assert sent[-1] - asked[-1] == pytest.approx(20.0**2 / max_jerk, abs=20.0 * DT)
+    if math.isfinite(max_jerk):
+        rates = [(b - a) / DT for a, b in itertools.pairwise(sent)]
+        assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= max_jerk * DT * 1.001

@@ -163,7 +163,7 @@ def test_the_gateway_lets_pass_what_the_master_has_limited(steps, seed):
     for k in range(1000):
         c = held.send(steps[k // 100], 0.0, h=tick, elapsed=tick)
         at = now + round((k + 1) * 1e6 + chance.uniform(0.0, jitter) * 1e9)
-        guardian.demand(at, k, [c[0]], [c[1]])
+        guardian.demand(at, k, [c[0]])
         guardian.step(at, view)
         off.append(abs(guardian.sent[0] - c[0]))
     assert max(off) <= 3.0 * rate * jitter
