@@ -27,6 +27,8 @@ from hilrt.wire import Event
 BENCH_PATIENCE = 2.5
 #: Events taken at once: a talkative peer costs no ticks.
 REPORTS_AT_ONCE = 20
+#: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
+STANDSTILL_S = 0.001
 
 #: A message, and whom it is for.
 Outbound = tuple[RemoteLink, bytes]
@@ -474,7 +476,8 @@ class Exchange:
         deadline = monotonic_ns() + int(timeout * 1e9)
         if self._doorbell is None:
             fds = (link.fileno() for link in self.links)
-            self._doorbell = Doorbell(fd for fd in fds if fd is not None)
+            present = (fd for fd in fds if fd is not None)
+            self._doorbell = Doorbell(present, block_s=STANDSTILL_S)
         while not stopping():
             self.readmit()
             await self._doorbell.wait(lambda: not self.answered(t_ns))

@@ -45,3 +45,30 @@ async def test_it_looks_again_without_a_ring() -> None:
     await asyncio.wait_for(bell.wait(look), 5.0)
     assert looks == [1]
     bell.close()
+
+
+async def test_a_beginning_that_blocks_takes_what_comes_without_a_pass_through_the_loop() -> None:
+    read, write = os.pipe()
+    bell = Doorbell([read], again_s=30.0, block_s=5.0)
+    passes: list[int] = []
+    asyncio.get_running_loop().call_soon(passes.append, 1)
+    try:
+        os.write(write, b"x")
+        await bell.wait(lambda: True)
+        assert passes == []
+    finally:
+        bell.close()
+        os.close(read)
+        os.close(write)
+
+
+async def test_a_wait_that_is_longer_than_its_blocking_beginning_lets_others_run() -> None:
+    read, write = os.pipe()
+    bell = Doorbell([read], again_s=30.0, block_s=0.001)
+    try:
+        asyncio.get_running_loop().call_soon(os.write, write, b"x")  # nobody else would
+        await asyncio.wait_for(bell.wait(lambda: True), 5.0)
+    finally:
+        bell.close()
+        os.close(read)
+        os.close(write)
