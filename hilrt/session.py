@@ -180,6 +180,7 @@ class Session:
                 raise
             fault = str(error)
             if isinstance(error, PeerLost):
+                await self.benches.secure(fault)  # first: how a process ended can wait
                 fault = await self._with_end_of(error.name, fault)
             self.result.fault, self.result.exit_status = fault, 3
             self.journal.go(State.FAULT, fault, level="error")
