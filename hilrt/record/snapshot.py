@@ -218,7 +218,8 @@ def _unpack(old: Any, data: Any, arrays: _Arrays, path: str) -> Any:
         raise
     except (TypeError, ValueError, LookupError) as error:
         raise RecordError(
-            f"the snapshot does not fit this session's state at {path}: {error}"
+            f"the snapshot does not fit this session's state at {path}: {error}; if the log was "
+            "recorded by another version, replay it from its start"
         ) from None
 
 
