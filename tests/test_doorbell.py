@@ -68,6 +68,7 @@ async def test_a_wait_that_is_longer_than_its_blocking_beginning_lets_others_run
     try:
         asyncio.get_running_loop().call_soon(os.write, write, b"x")  # nobody else would
         await asyncio.wait_for(bell.wait(lambda: True), 5.0)
+        assert os.read(read, 1) == b"x"
     finally:
         bell.close()
         os.close(read)

@@ -84,6 +84,16 @@ class TestZeroMQByTCP(TestZeroMQ):
         return False
 
 
+async def greeted(hub):
+    """A link, and the peer behind it, which only says hello."""
+    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    hub.add(link)
+    peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
+    peer.send(peer._hello)
+    await link.open()
+    return link, peer
+
+
 @pytest.mark.skipif(not local.available(), reason="this system has no such sockets")
 class TestTheWayThatIsTaken:
     async def test_within_this_machine(self, served):
@@ -98,11 +108,7 @@ class TestTheWayThatIsTaken:
             patched.setattr(local, "_name", lambda address: b"\0hilrt tcp://squatted")
             hub = Hub("second", connect_timeout=10.0)
         assert "slower: " in caplog.text
-        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
-        hub.add(link)
-        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
-        peer.send(peer._hello)
-        await link.open()
+        link, peer = await greeted(hub)
         assert isinstance(link.door, Router)
         for end in (peer, hub):
             end.close()
@@ -128,11 +134,7 @@ class TestTheWayThatIsTaken:
         peer.close()
 
     async def test_a_door_that_nobody_uses_is_still_asked_now_and_then(self, hub):
-        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
-        hub.add(link)
-        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
-        peer.send(peer._hello)
-        await link.open()
+        link, peer = await greeted(hub)
         stranger = Dealer(hub.address)
         stranger.send(wire.encode(wire.Stopped()))
         deadline = time.monotonic() + 10.0
@@ -155,11 +157,7 @@ class TestTheWayThatIsTaken:
         assert "closed the connection" in str(thread.ended_with)
 
     async def test_a_solver_that_dies_is_lost_at_once(self, hub):
-        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
-        hub.add(link)
-        peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
-        peer.send(peer._hello)
-        await link.open()
+        link, peer = await greeted(hub)
         peer.close()
         with pytest.raises(PeerLost, match="its connection closed"):
             await arrivals(link)

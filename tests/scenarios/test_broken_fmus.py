@@ -151,7 +151,7 @@ def session(folder, path, params, hosted):
     return hilrt.load_session(file)
 
 
-def faulty(tmp_path, make, fault, message, hosted):
+def assert_faulty(tmp_path, make, fault, message, hosted):
     file = session(tmp_path, make(), HELD | {"fault": fault}, hosted)
     began = time.monotonic()
     result = hilrt.run_session(file, RunOptions(out=tmp_path / "runs"))
@@ -182,7 +182,7 @@ def test_what_its_description_shows_is_refused(what, hosted, tmp_path):
 @pytest.mark.parametrize("hosted", [False, True])
 @pytest.mark.parametrize("what", FAILING)
 def test_one_that_fails_is_a_fault(what, hosted, tmp_path):
-    faulty(tmp_path, *FAILING[what], hosted)
+    assert_faulty(tmp_path, *FAILING[what], hosted)
 
 
 @pytest.mark.parametrize("what", TAKING_DOWN)
@@ -190,5 +190,5 @@ def test_one_that_takes_its_process_down_leaves_the_master(what, tmp_path, monke
     build.folder()  # the one of this run's FMUs is elsewhere
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    faulty(tmp_path, *TAKING_DOWN[what], hosted=True)
+    assert_faulty(tmp_path, *TAKING_DOWN[what], hosted=True)
     assert list(tmp_path.glob("hilrt_fmu_*")) == []

@@ -1,5 +1,6 @@
 """One contract for every transport: a door of the master's and lines of its peers."""
 
+import contextlib
 import os
 import sys
 import time
@@ -43,7 +44,19 @@ def ask_until_refused(door, key):
 
 
 class DoorContract:
-    """A subclass gives `door` and `connect`, which makes lines to it."""
+    """A subclass gives the fixture `door`, and `line`, which makes one to it."""
+
+    @pytest.fixture
+    def connect(self, door):
+        """Makes lines, and closes them at the end."""
+        with contextlib.ExitStack() as lines:
+
+            def connect():
+                line = self.line(door)
+                lines.callback(line.close, 0)
+                return line
+
+            yield connect
 
     def key(self, door, line, text=b"hello"):
         """The key of a line's connection."""
@@ -116,10 +129,12 @@ class DoorContract:
         with pytest.raises(BrokenPipeError):
             ask_until_refused(door, key)
 
-    def test_closing_twice_does_no_harm(self, connect):
-        line = connect()
+    def test_closing_twice_does_no_harm(self, door, connect):
+        line, other = connect(), connect()
         line.close(0)
         line.close(0)
+        other.send(b"still there")
+        assert b"still there" in [message for _, message in taken(door)]
 
 
 class TestRouter(DoorContract):
@@ -129,17 +144,8 @@ class TestRouter(DoorContract):
         yield door
         door.close(0)
 
-    @pytest.fixture
-    def connect(self, door):
-        lines = []
-
-        def connect():
-            lines.append(Dealer(door.address))
-            return lines[-1]
-
-        yield connect
-        for line in lines:
-            line.close(0)
+    def line(self, door):
+        return Dealer(door.address)
 
     def test_more_than_one_frame_is_no_message(self, door, connect):
         line = connect()
@@ -161,18 +167,10 @@ class TestLocal(DoorContract):
         yield door
         door.close(0)
 
-    @pytest.fixture
-    def connect(self, door):
-        lines = []
-
-        def connect():
-            lines.append(local.connect(ADDRESS))
-            assert lines[-1] is not None
-            return lines[-1]
-
-        yield connect
-        for line in lines:
-            line.close(0)
+    def line(self, door):
+        line = local.connect(ADDRESS)
+        assert line is not None
+        return line
 
     def test_the_door_tells_of_the_end_of_a_connection(self, door, connect):
         line = connect()
