@@ -1,8 +1,9 @@
 """When: an absolute integer grid, and clocks that sleep until its points.
 
-`WallClock` wakes a little early on a kernel timer and busy-waits the last stretch: the event loop's
-own timers are rounded to whole milliseconds by epoll (half a millisecond late at 1 kHz), a
-``timerfd`` watched by the loop is tens of microseconds late, the spin a fraction of one.
+`WallClock` wakes a little early on a kernel timer and busy-waits the last stretch. The event loop's
+own timers are rounded to whole milliseconds by epoll, and whatever wakes the loop takes two passes
+through it until the sleeper runs: cold, they take longer than the timer is late. So the loop stands
+still for the last moment of a sleep, in a blocking wait for a ``timerfd``.
 `VirtualClock` jumps: as fast as possible, and in tests.
 """
 
@@ -13,6 +14,7 @@ import asyncio
 import ctypes
 import functools
 import os
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +23,8 @@ from typing import Literal
 
 #: The event loop gets a turn at least this often, even when every target has already passed.
 TURN_NS = 2_000_000
+#: The end of a sleep, in which the event loop stands still.
+STANDSTILL_NS = 1_000_000
 MIN_SPIN_NS = 50_000
 MAX_SPIN_NS = 700_000
 
@@ -81,8 +85,21 @@ class Clock(abc.ABC):
         """Reading, ns."""
 
     @abc.abstractmethod
-    async def sleep_until(self, target_ns: int) -> None:
-        """Return when the reading is at least `target_ns`; at once if it already is."""
+    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
+        """Return when the reading is at least `target_ns`; at once if it already is.
+
+        Parameters
+        ----------
+        target_ns : int
+            ns.
+        stand_still : bool
+            False where other tasks are to run until the end.
+
+        Returns
+        -------
+        int
+            The reading that ended the sleep, ns.
+        """
 
     def wake_ns(self, target_ns: int) -> int:
         """When `sleep_until` wants the processor for that target, ns."""
@@ -117,10 +134,11 @@ class VirtualClock(Clock):
         """Let time pass without sleeping: what a computation would have taken."""
         self._now += duration_ns
 
-    async def sleep_until(self, target_ns: int) -> None:
+    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
         """Jump to `target_ns`; never back."""
         self._now = max(self._now, target_ns)
         await self._turn()
+        return self._now
 
 
 class WallClock(Clock):
@@ -155,22 +173,35 @@ class WallClock(Clock):
         """See `Clock.wake_ns`."""
         return target_ns - self.spin_ns - self.early_ns
 
-    async def sleep_until(self, target_ns: int) -> None:
+    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
         """Wake `spin_ns` before `target_ns`, then busy-wait."""
         wake_ns = self.wake_ns(target_ns)
         ahead_ns = wake_ns - monotonic_ns()
         if ahead_ns <= 0:
             await self._turn()
         else:
-            if self._timer is None:
-                await asyncio.sleep(ahead_ns * 1e-9)
-            else:
-                await self._timer.wait_until(wake_ns)
+            await self._rest(ahead_ns, wake_ns, STANDSTILL_NS if stand_still else 0)
             self._last_turn = monotonic_ns()
         if self.before_spin is not None and monotonic_ns() < target_ns:
             self.before_spin(target_ns)
-        while monotonic_ns() < target_ns:
+        while (now_ns := monotonic_ns()) < target_ns:
             pass
+        return now_ns
+
+    async def _rest(self, ahead_ns: int, wake_ns: int, still_ns: int) -> None:
+        """Let other tasks run until `still_ns` before `wake_ns`, once at least; then block."""
+        if ahead_ns <= still_ns:
+            await asyncio.sleep(0)
+        elif self._timer is None:
+            await asyncio.sleep((ahead_ns - still_ns) * 1e-9)
+        else:
+            await self._timer.wait_until(wake_ns - still_ns)
+        if (left_ns := wake_ns - monotonic_ns()) <= 0:
+            return
+        if self._timer is None:
+            time.sleep(left_ns * 1e-9)  # noqa: ASYNC251 - the loop is to stand still
+        else:
+            self._timer.block_until(wake_ns)
 
     def close(self) -> None:
         """Free the timer. May be called twice."""
@@ -184,6 +215,8 @@ class _TimerFd:
     def __init__(self) -> None:
         self._fd = -1
         self._fd = _timerfd_create()
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -201,6 +234,11 @@ class _TimerFd:
             await self._waiter
         finally:
             self._waiter = None
+
+    def block_until(self, target_ns: int) -> None:
+        _timerfd_settime(self._fd, target_ns)
+        self._poll.poll()
+        os.read(self._fd, 8)
 
     def _expired(self) -> None:
         try:
@@ -283,8 +321,7 @@ async def measure_spin_ns(
     try:
         for _ in range(wakes):
             target_ns = measured.now_ns() + interval_ns
-            await measured.sleep_until(target_ns)
-            lateness.append(measured.now_ns() - target_ns)
+            lateness.append(await measured.sleep_until(target_ns) - target_ns)
     finally:
         if clock is None:
             measured.close()

@@ -220,8 +220,7 @@ async def _wake(spin_ns: int) -> Floats:
         target = clock.now_ns()
         for k in range(WAKES):
             target = max(target + INTERVAL_NS, clock.now_ns() + INTERVAL_NS // 2)
-            await clock.sleep_until(target)
-            lateness[k] = clock.now_ns() - target
+            lateness[k] = await clock.sleep_until(target) - target
     finally:
         clock.close()
     return lateness

@@ -258,7 +258,7 @@ class Master:
         until_ns = clock.wake_ns(target_ns) - QUIET_NS
         pursuit = asyncio.ensure_future(self.exchange.catch_up(until_ns))
         try:
-            await clock.sleep_until(target_ns)
+            await clock.sleep_until(target_ns, stand_still=False)
         finally:
             pursuit.cancel()
         if pursuit.done() and not pursuit.cancelled():

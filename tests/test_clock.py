@@ -125,6 +125,36 @@ async def test_wall_clock_sleeps_while_others_run(wall):
     await task
 
 
+async def passes_while_it_sleeps(clock, length_ns, stand_still):
+    """Passes through the event loop during a sleep that ends in time."""
+    passes = 0
+
+    def count():
+        nonlocal passes
+        passes += 1
+        loop.call_soon(count)
+
+    loop = asyncio.get_running_loop()
+    loop.call_soon(count)
+    target = clock.now_ns() + length_ns
+    woke = await clock.sleep_until(target, stand_still=stand_still)
+    assert target <= woke <= clock.now_ns()
+    return passes
+
+
+async def test_the_loop_stands_still_at_the_end_of_a_sleep(wall):
+    still = clock_module.STANDSTILL_NS
+    assert await passes_while_it_sleeps(wall, still // 2, True) == 1  # others get their turn first
+    assert await passes_while_it_sleeps(wall, 4 * still, True) > 1
+    assert await passes_while_it_sleeps(wall, still // 2, False) > 1
+
+
+async def test_a_timer_that_rang_while_the_loop_stood_still_does_not_end_the_next_sleep(wall):
+    for _ in range(3):
+        await wall.sleep_until(wall.now_ns() + clock_module.STANDSTILL_NS // 2)
+        await passes_while_it_sleeps(wall, 4 * clock_module.STANDSTILL_NS, False)
+
+
 async def test_a_cancelled_sleep_leaves_the_clock_usable(wall):
     task = asyncio.create_task(wall.sleep_until(wall.now_ns() + 3600 * 1000 * MS))
     await asyncio.sleep(0)
@@ -173,8 +203,9 @@ class LateClock(Clock):
     def now_ns(self):
         return self.now
 
-    async def sleep_until(self, target_ns):
+    async def sleep_until(self, target_ns, *, stand_still=True):
         self.now = target_ns + next(self.lateness)
+        return self.now
 
 
 async def test_spin_is_the_lateness_that_most_wakes_keep():

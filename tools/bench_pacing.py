@@ -6,7 +6,7 @@ For 100 Hz, 1 kHz and 2 kHz, with the host as it is and with a busy process on a
 The four loops take turns in short blocks, so that what else happens on the host meets all of them:
 
     timerfd        blocking read of a timerfd, nothing else: the floor of a timer
-    clock          `WallClock` without spin: the same timer, watched by the event loop
+    clock          `WallClock` without spin: the same timer, on an event loop
     spin           wake early by a blocking timerfd, busy-wait the rest: the floor with spin
     clock_spin     `WallClock` with the same spin
 
@@ -74,8 +74,7 @@ def clock_loop(count: int, step_ns: int, spin_ns: int) -> list[int]:
         lateness = []
         target = monotonic_ns() + step_ns
         for _ in range(count):
-            await clock.sleep_until(target)
-            now = monotonic_ns()
+            now = await clock.sleep_until(target)
             lateness.append(now - target)
             target += step_ns
             if target < now:
