@@ -15,6 +15,7 @@ import numpy as np
 from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
+from hilrt.coupling.past import follow_error
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.link import Ports
 from hilrt.network import build_network
@@ -75,5 +76,7 @@ def warm_up() -> None:
     learned = identify.start(learning, gamma)
     for tick in range(6):
         y, sent = zero[:1] + tick, np.full((1, 1), tick % 3.0)
+        correct_model.correct(corrected, correction, y, sent)
         errors = correct_model.input_errors(corrected, correction, sent)
         identify.identify(learned, learning, y, sent, errors)
+    follow_error(y, np.zeros((2, 1)), True, 0.5, zero[:1])

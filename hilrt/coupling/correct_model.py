@@ -345,25 +345,71 @@ def correct(state: State, plan: Plan, y: Floats, sent: Floats) -> tuple[Floats, 
     Values that are not finite are passed on uncorrected, and the history starts anew: one bad
     sample must not reach the outputs of other subsystems through the coupled correction.
     """
-    ny, nu = len(y), sent.shape[1]
-    stack, past = state.stack, (plan.depth + 1) * len(y)
-    stack[:ny] = y
-    stack[past : past + len(sent) * nu] = sent.ravel()
-    stack[past + len(sent) * nu :] = 0.0
-    corrected = plan.outputs[state.samples] @ stack
-    corrected += plan.constant[state.samples]
-    if not np.isfinite(corrected).all():
-        stack[:] = 0.0
-        state.samples, state.du = 0, np.zeros(nu)
-        return y.copy(), state.du.copy()
-    stack[:ny] = corrected
-    if state.samples:
-        mean_sent = plan.mean_power[: len(sent)] @ sent
-        gained = plan.means[state.samples] @ stack[:past] + plan.mean_offset
-        state.du = plan.keep * state.du + gained - plan.alpha * mean_sent
-    stack[ny:past] = stack[: past - ny].copy()
-    state.samples = min(state.samples + 1, plan.depth)
+    samples, corrected = state.samples, np.empty(len(y))
+    finite = _correct(
+        state.stack,
+        state.du,
+        y,
+        np.ascontiguousarray(sent),
+        plan.outputs[samples],
+        plan.constant[samples],
+        plan.means[samples],
+        plan.mean_offset,
+        plan.mean_power,
+        plan.keep,
+        plan.alpha,
+        samples > 0,
+        corrected,
+    )
+    state.samples = min(samples + 1, plan.depth) if finite else 0
     return corrected, state.du.copy()
+
+
+@compiled
+def _correct(
+    stack: Floats,
+    du: Floats,
+    y: Floats,
+    sent: Floats,
+    outputs: Floats,
+    constant: Floats,
+    means: Floats,
+    mean_offset: Floats,
+    mean_power: Floats,
+    keep: Floats,
+    alpha: Floats,
+    has_past: bool,
+    corrected: Floats,
+) -> bool:
+    """Make the step in `stack` and `du`; False, and the history empty, if it is not finite."""
+    ny, (terms, nu) = len(y), sent.shape
+    past = means.shape[1]
+    stack[:ny] = y
+    stack[past:] = 0.0
+    for m in range(terms):
+        stack[past + m * nu : past + (m + 1) * nu] = sent[m]
+    finite = True
+    for i in range(ny):
+        value = constant[i]
+        for k in range(len(stack)):
+            value += outputs[i, k] * stack[k]
+        finite &= np.isfinite(value)
+        corrected[i] = value
+    if not finite:
+        stack[:], du[:], corrected[:] = 0.0, 0.0, y
+        return False
+    stack[:ny] = corrected
+    if has_past:
+        for u in range(nu):
+            gained, mean_sent = mean_offset[u], 0.0
+            for k in range(past):
+                gained += means[u, k] * stack[k]
+            for m in range(terms):
+                mean_sent += mean_power[m] * sent[m, u]
+            du[u] = keep[u] * du[u] + gained - alpha[u] * mean_sent
+    for k in range(past - 1, ny - 1, -1):
+        stack[k] = stack[k - ny]
+    return True
 
 
 def input_errors(state: State, plan: Plan, sent: Floats) -> Floats:

@@ -8,6 +8,7 @@ the budget is short, subsystems learn in turn and the others only take note of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -152,7 +153,7 @@ def identify(
         Whether ``state.gamma`` changed, and the corrector needs a new plan.
     """
     learning = range(len(plan.parts)) if learn is None else set(learn)
-    noise = np.sqrt(plan.noise_paths @ (state.noise * state.noise))
+    noise = _input_noise(plan.noise_paths, state.noise)
     changed = False
     for i, part in enumerate(plan.parts):
         model, judgement = state.models[i], state.trusts[i]
@@ -185,6 +186,18 @@ def _adopt(state: State, part: Part, model: Model, judgement: Trust) -> bool:
         return False
     state.gamma[:, part.outputs, part.inputs] = new
     return True
+
+
+@compiled
+def _input_noise(paths: Floats, noise: Floats) -> Floats:
+    """Standard deviations at the inputs, (nu,), of the outputs' independent noise (ny,)."""
+    nu, ny = paths.shape
+    at_inputs = np.zeros(nu)
+    for u in range(nu):
+        for y in range(ny):
+            at_inputs[u] += paths[u, y] * (noise[y] * noise[y])
+        at_inputs[u] = math.sqrt(at_inputs[u])
+    return at_inputs
 
 
 @compiled

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hilrt.coupling import correct_model, identify, regression, trust
+from hilrt.coupling.past import follow_error
 from hilrt.coupling.regression import Model, Settings
 from hilrt.coupling.trust import Reason
 from hilrt.network import Bools, Ints, Network
@@ -199,10 +200,9 @@ class ModelCorrector:
         rows, past = self.learning.parts[i].outputs, self.learned.models[i].past_y
         if self.chain[i] < len(past):
             return
-        line = past[0] - past[1] if self.plan.order and len(past) > 1 else 0.0
-        error = self._y[rows] - (past[0] + line)
+        follows_line = self.plan.order > 0 and len(past) > 1
         share = 1.0 / self.learning.limits.window
-        self.carried[rows] += share * (error * error - self.carried[rows])
+        follow_error(self._y[rows], past, follows_line, share, self.carried[rows])
 
     def _go_on(self, acted: Floats, sampled: Sequence[bool]) -> None:
         """Past of the regressions over a step of which nothing is learned."""

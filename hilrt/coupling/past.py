@@ -101,3 +101,16 @@ def _follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Float
         d = x[i] - centre[i]
         mean[i] += share * (d - mean[i])
         square[i] += share * (d * d - square[i])
+
+
+@compiled
+def follow_error(y: Floats, past: Floats, follows_line: bool, share: float, square: Floats) -> None:
+    """Running mean `square` (ny,) of what the outputs `y` differ by from their extrapolation.
+
+    From the newest of the `past` (lags_y, ny), or along the line through the newest two.
+    """
+    for i in range(len(y)):
+        error = y[i] - past[0, i]
+        if follows_line:
+            error -= past[0, i] - past[1, i]
+        square[i] += share * (error * error - square[i])

@@ -18,6 +18,7 @@ Whether Γ may be used is judged in `trust.py`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -343,12 +344,16 @@ def _fit_scales(model: Model) -> None:
         model.S = np.diag(1.0 / np.sqrt(model.weight))
 
 
+@compiled
 def _change(square: Floats, scale: Floats, centre: Floats) -> Floats:
     """Factor (a power of two) by which each scale should change, 1 where it still fits."""
-    spread = np.sqrt(np.maximum(square, (1e-9 * centre) ** 2))
-    ratio = np.where(spread > 1e-30, spread / scale, 1.0)
-    fits = (ratio > 0.25) & (ratio < 4.0)
-    factor: Floats = np.where(fits, 1.0, np.exp2(np.round(np.log2(ratio))))
+    factor = np.ones(len(scale))
+    for i in range(len(scale)):
+        spread = math.sqrt(max(square[i], (1e-9 * centre[i]) ** 2))
+        if spread > 1e-30:
+            ratio = spread / scale[i]
+            if not 0.25 < ratio < 4.0:
+                factor[i] = 2.0 ** np.round(np.log2(ratio))
     return factor
 
 

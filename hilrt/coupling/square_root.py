@@ -58,18 +58,27 @@ def foretold(S: Floats, f: Floats, gammas: int) -> tuple[Floats, Floats]:
     -------
     innovation, covariance : ndarray, shape (gammas,), (gammas, gammas)
     """
-    rest, q = f.copy(), S[len(f) - gammas :].copy()
+    n = len(f)
+    rest, q = f.copy(), S[n - gammas :].copy()
     r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
     singular = False
     for k in range(gammas):
-        r[k, k] = math.sqrt((q[k] * q[k]).sum())
-        singular = singular or r[k, k] == 0.0
-        q[k] /= r[k, k]
+        square = 0.0
+        for j in range(n):
+            square += q[k, j] * q[k, j]
+        r[k, k] = math.sqrt(square)
+        singular = singular or square == 0.0
+        for j in range(n):
+            q[k, j] /= r[k, k]
         for m in range(k + 1, gammas):
-            r[k, m] = (q[k] * q[m]).sum()
-            q[m] -= r[k, m] * q[k]
-        innovation[k] = (q[k] * rest).sum()
-        rest -= innovation[k] * q[k]
+            for j in range(n):
+                r[k, m] += q[k, j] * q[m, j]
+            for j in range(n):
+                q[m, j] -= r[k, m] * q[k, j]
+        for j in range(n):
+            innovation[k] += q[k, j] * rest[j]
+        for j in range(n):
+            rest[j] -= innovation[k] * q[k, j]
     covariance = np.zeros((gammas, gammas))
     for i in range(gammas):
         for j in range(gammas):
