@@ -55,9 +55,14 @@ class Doorbell:
             self._waiter.set_result(None)
 
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
-        """Wait for the next ring, unless `nothing_yet` turns out false after watching began."""
+        """Wait for the next ring, unless `nothing_yet` turns out false after watching began.
+
+        To be called after a look: a beginning that blocks sees what has come since.
+        """
+        if self._poll is not None and self._blocks(self._poll):
+            return
         self._waiter = self._loop.create_future()
-        if not nothing_yet() or (self._poll is not None and self._blocks(self._poll)):
+        if not nothing_yet():
             return
         timer = self._loop.call_later(self._again_s, self.ring)
         try:

@@ -427,10 +427,12 @@ class Exchange:
 
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
+        if self._hub is not None:
+            self._hub.drain()
         complete = True
         for s, link in enumerate(self.links):
             if self._owes(s, t_ns):
-                self._parked[s].extend(link.poll())
+                self._parked[s].extend(link.take())
                 complete &= bool(self._parked[s])
         return complete
 
@@ -471,20 +473,16 @@ class Exchange:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
         if self._hub is not None:
             self.times.waits_from = self._hub.session_time()
-        if self.answered(t_ns):
-            return
         deadline = monotonic_ns() + int(timeout * 1e9)
-        if self._doorbell is None:
-            fds = (link.fileno() for link in self.links)
-            present = (fd for fd in fds if fd is not None)
-            self._doorbell = Doorbell(present, block_s=STANDSTILL_S)
-        while not stopping():
-            self.readmit()
-            await self._doorbell.wait(lambda: not self.answered(t_ns))
-            if self.answered(t_ns):
-                return
+        while not self.answered(t_ns) and not stopping():
             if monotonic_ns() > deadline:
                 self._raise_silent(t_ns, timeout)
+            if self._doorbell is None:
+                fds = (link.fileno() for link in self.links)
+                present = (fd for fd in fds if fd is not None)
+                self._doorbell = Doorbell(present, block_s=STANDSTILL_S)
+            self.readmit()
+            await self._doorbell.wait(lambda: not self.answered(t_ns))
 
     def close(self) -> None:
         """Stop watching the links."""

@@ -42,6 +42,8 @@ MASTER_SILENCE_HEARTBEATS = 10
 #: A solver says hello again when it has not heard the master for that many heartbeats: its
 #: connection may be another one since then.
 HELLO_AGAIN_HEARTBEATS = 5
+#: How often per heartbeat it is at least looked whether one is due, while messages come.
+LOOKS_PER_HEARTBEAT = 8
 #: Messages taken by one `Peer.receive`.
 MAX_PER_RECEIVE = 1000
 _LINGER_MS = 500
@@ -112,6 +114,7 @@ class Peer:
             pid=os.getpid(),
         )
         self._heard_ns = self._sent_ns = self._looked_ns = self._hello_ns = clock()
+        self._look_ns = 0
         self._greets_again = False
         self._keys = peer_keys(name)
         self.line = self._open()
@@ -188,7 +191,9 @@ class Peer:
         """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none."""
         data = self.line.receive(max(1, -int(-timeout * 1e3 // 1)))
         message = None if data is None else self._take(data)
-        self._keep()
+        # While messages come, a look now and then is enough; an answer is waited for.
+        if data is None or self._heard_ns - self._looked_ns > self._look_ns:
+            self._keep()
         return [] if message is None else [message]
 
     @property
@@ -248,7 +253,7 @@ class Peer:
         now = self.clock()
         heartbeat_ns = round(self.heartbeat_s * 1e9)
         away = now - self._looked_ns
-        self._looked_ns = now
+        self._looked_ns, self._look_ns = now, heartbeat_ns // LOOKS_PER_HEARTBEAT
         if away > 4 * heartbeat_ns:
             self._heard_ns = max(self._heard_ns, now - 2 * heartbeat_ns)
         if self.welcome is None:

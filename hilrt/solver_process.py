@@ -179,7 +179,8 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     """
     n_inputs, relay = solver.n_inputs, relay or LogRelay()
     while True:
-        for message in peer.wait(peer.heartbeat_s):
+        messages = peer.wait(peer.heartbeat_s)
+        for message in messages:
             try:
                 if isinstance(message, wire.Advance):
                     received_ns = peer.heard_ns
@@ -213,8 +214,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
                 raise
         if relay.is_due:
             relay.tell(peer)
-        lost = peer.master_lost()
-        if lost is not None:
+        if not messages and (lost := peer.master_lost()) is not None:
             raise MasterGone(lost)
 
 

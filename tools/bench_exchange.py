@@ -144,7 +144,8 @@ class Through:
             await doorbell.wait(lambda: not self.answered())
 
     def answered(self) -> bool:
-        self.waiting = [link for link in self.waiting if not link.poll()]
+        self.hub.drain()
+        self.waiting = [link for link in self.waiting if not link.take()]
         return not self.waiting
 
     async def block(self, count: int) -> list[float]:
