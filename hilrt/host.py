@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from typing import Any
 
+from hilrt.short_turns import give_way
+
 _PR_SET_PDEATHSIG = 1
 _PACKAGES = ("hilrt", "numpy", "pyzmq", "msgspec", "mcap", "pint", "python-can", "cantools")
 
@@ -92,7 +94,7 @@ def run_in_leftover_time(pid: int, cpus: Iterable[int]) -> None:
     with contextlib.suppress(OSError):  # it may have just ended
         for name in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(name), cpus)
-            os.sched_setscheduler(int(name), os.SCHED_IDLE, os.sched_param(0))
+            give_way(int(name))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from hilrt.host import (
     set_affinity,
 )
 from hilrt.realtime import enter_real_time, leave_real_time
+from hilrt.short_turns import take_short_turns, take_usual_turns
 
 #: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
 LONGEST_SPIN = 0.7
@@ -50,6 +51,11 @@ class Pacemaker:
         self.clock: WallClock | None = None
         self._pacing, self._step, self._real_time = pacing, step, real_time
         self._allowed = available_cpus()
+
+    def shorten_turns(self) -> None:
+        """Nobody here waits long for a processor; to be called before processes are started."""
+        if self._real_time:
+            take_short_turns()
 
     async def take_place(self) -> list[str]:
         """Go to the master's processors and measure their timer; what did not take effect."""
@@ -104,6 +110,8 @@ class Pacemaker:
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
+        if self._real_time:
+            take_usual_turns()
         if self._pacing.affinity:
             set_affinity(self._allowed)
             move_other_threads(self._allowed)

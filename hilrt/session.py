@@ -149,6 +149,7 @@ class Session:
         try:
             if telemetry is not None:
                 commands = self._start_monitoring(telemetry.address)
+            self.pacemaker.shorten_turns()
             self.publisher.announce(self.journal.state, "preparing the numerics")
             await asyncio.to_thread(warm_up)
             await self._connect()
