@@ -2,9 +2,9 @@
 
 A session in a process of its own, as fast as possible: a ring of solver processes with 4 inputs and
 4 outputs each, first order, limits, an alarm, power bonds with energy correction and one with a
-learned model; the master has a processor of its own, as `hilrt doctor` advises. The first solver
-returns the monotonic clock beside its outputs, so the log tells how
-long each step took, from one advance to the next: all replies in, and the slack done.
+learned model; the master has a processor of its own (`pacing.affinity`). The first solver returns the
+monotonic clock beside its outputs, so the log tells how long each step took, from one advance to the
+next: all replies in, and the slack done.
 """
 
 from __future__ import annotations
