@@ -17,6 +17,7 @@ from hilrt.peer import Peer
 from hilrt.record import frame_batch
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.session_file import load_session
+from hilrt.short_turns import take_short_turns
 from hilrt.solver import Port
 from hilrt.tables import nearest
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
@@ -52,6 +53,7 @@ def main(
         configuration; 3 no session to serve.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
+    take_short_turns()  # for one that no session started
     parent = os.getppid()
     peer: Peer | None = None
     try:

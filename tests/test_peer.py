@@ -1,13 +1,14 @@
 import logging
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 import zmq
 
 from hilrt import Port, wire
 from hilrt.errors import ConfigError, SessionFault
-from hilrt.peer import Peer
+from hilrt.peer import LOOKS_PER_HEARTBEAT, Peer
 
 DEADLINE_S = 10.0
 SECOND = 1_000_000_000
@@ -208,6 +209,18 @@ def test_a_heartbeat_is_sent_only_when_nothing_else_was(peer, master, clock):
     peer.receive()
     assert master.receive() == wire.Armed()
     assert master.receive() == wire.Heartbeat(sent_ns=clock.ns)
+
+
+def test_heartbeats_leave_although_messages_come_all_the_time(peer, master, clock):
+    sent = [clock.ns]
+    for _ in range(100):
+        clock.ns += SECOND // 20
+        master.send(wire.Heartbeat(sent_ns=7, echo_ns=3))  # an answer: it wants none
+        assert peer.wait(5.0)
+    for _ in range(8):
+        sent.append(master.receive().sent_ns)
+    late = SECOND // 2 // LOOKS_PER_HEARTBEAT + SECOND // 20
+    assert all(SECOND // 2 <= b - a <= SECOND // 2 + late for a, b in pairwise(sent))
 
 
 def test_the_master_is_lost_after_silence(peer, clock):

@@ -304,7 +304,7 @@ def _learn(
     largest = fill_regressors(past_y, past_u, sent, centre_y, scale_y, centre_u, scale_u, phi)
     target = (y - centre_y) / scale_y
     if not largest < 1e4:
-        return False, target, phi, S
+        return False, target, phi, S  # of the right types; nobody looks at them
     error, innovation, covariance = square_root.learn(S, theta, phi, target, keep, gammas)
     return True, error, innovation, covariance
 
