@@ -27,6 +27,10 @@ TURN_NS = 2_000_000
 STANDSTILL_NS = 1_000_000
 MIN_SPIN_NS = 50_000
 MAX_SPIN_NS = 700_000
+#: A spin that follows the timer grows by this for every wake-up after its beginning, ns.
+SPIN_GROWS_NS = 20_000
+#: Share of wake-ups that may come so late. As long as fewer do, the spin shrinks.
+LATE_WAKES = 0.002
 
 #: On Windows, `time.monotonic_ns` advances in steps of 16 ms.
 monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns
@@ -149,15 +153,21 @@ class WallClock(Clock):
     spin_ns : int
         How long before a target the timer wakes, to busy-wait the rest, ns. The spin never lasts
         longer: under a real-time scheduling class that would run into the kernel's throttling.
+    longest_spin_ns : int
+        With it the spin follows the timer's lateness, between `MIN_SPIN_NS` and this, ns: a host
+        does not stay as punctual as it was at the start.
     timer : {"auto", "timerfd", "plain"}
         "plain" is the event loop's own timer; "auto" takes it where there is no timerfd.
     """
 
     def __init__(
-        self, spin_ns: int = 0, timer: Literal["auto", "timerfd", "plain"] = "auto"
+        self,
+        spin_ns: int = 0,
+        longest_spin_ns: int = 0,
+        timer: Literal["auto", "timerfd", "plain"] = "auto",
     ) -> None:
         super().__init__()
-        self.spin_ns = spin_ns
+        self.spin_ns, self._longest_spin_ns = spin_ns, longest_spin_ns
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
         self._timer = _TimerFd() if timer == "timerfd" else None
@@ -182,11 +192,20 @@ class WallClock(Clock):
         else:
             await self._rest(ahead_ns, wake_ns, STANDSTILL_NS if stand_still else 0)
             self._last_turn = monotonic_ns()
+        if self._longest_spin_ns:
+            self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
         if self.before_spin is not None and monotonic_ns() < target_ns:
             self.before_spin(target_ns)
         while (now_ns := monotonic_ns()) < target_ns:
             pass
         return now_ns
+
+    def _follow(self, late_ns: int) -> None:
+        """Bring the spin nearer to the lateness that all but `LATE_WAKES` keep (Robbins, Monro)."""
+        if late_ns > self.spin_ns:
+            self.spin_ns = min(self.spin_ns + SPIN_GROWS_NS, self._longest_spin_ns)
+        else:
+            self.spin_ns = max(self.spin_ns - round(LATE_WAKES * SPIN_GROWS_NS), MIN_SPIN_NS)
 
     async def _rest(self, ahead_ns: int, wake_ns: int, still_ns: int) -> None:
         """Let other tasks run until `still_ns` before `wake_ns`, once at least; then block."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hilrt.assembly import Numerics
 from hilrt.before_tick import BeforeTick
-from hilrt.clock import WallClock, measure_spin_ns
+from hilrt.clock import MAX_SPIN_NS, WallClock, measure_spin_ns
 from hilrt.config import Pacing
 from hilrt.draft import Draft
 from hilrt.host import (
@@ -23,8 +23,9 @@ from hilrt.short_turns import take_short_turns, take_usual_turns
 LONGEST_SPIN = 0.7
 #: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
 LONGEST_SPIN_REAL_TIME = 0.3
-#: Share of the macro step to wake early for a draft, without a real-time priority.
+#: Share of the macro step to wake early for a draft; the same with a real-time priority.
 DRAFT_SHARE = 0.45
+DRAFT_SHARE_REAL_TIME = 0.25
 
 
 class Pacemaker:
@@ -63,14 +64,15 @@ class Pacemaker:
         if self._pacing.affinity:
             move_other_threads(self.cpus_for_children)
         if self._real_time:
-            self.clock = WallClock(await self._spin_ns())
+            self.clock = await self._make_clock()
         return [problem] if problem else []
 
-    async def _spin_ns(self) -> int:
+    async def _make_clock(self) -> WallClock:
         if self._pacing.spin != "auto":
-            return round(self._pacing.spin * 1e3)
+            return WallClock(round(self._pacing.spin * 1e3))
         share = LONGEST_SPIN_REAL_TIME if self._pacing.priority else LONGEST_SPIN
-        return min(await measure_spin_ns(), round(share * self._step * 1e9))
+        longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
+        return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 
     def prepare_ticks(self, numerics: Numerics, in_leftover_time: Iterable[int]) -> Draft | None:
         """Use the wait before a tick, and keep processes that can wait from delaying one.
@@ -93,7 +95,7 @@ class Pacemaker:
         plan, state, exchange = numerics
         wanted = self._pacing.draft and state.model is None
         draft = Draft(plan, state, exchange) if wanted else None
-        share = 0.0 if self._pacing.priority else DRAFT_SHARE
+        share = DRAFT_SHARE_REAL_TIME if self._pacing.priority else DRAFT_SHARE
         latch = self._pacing.latch
         latch_ns = None if latch == "auto" else round(latch * 1e3)
         BeforeTick(self.clock, exchange, draft, round(share * self._step * 1e9), latch_ns)
@@ -103,7 +105,8 @@ class Pacemaker:
         """Priority and memory; what this host refuses."""
         if self.clock is None:
             return []
-        return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
+        awake_s = (self.clock.spin_ns + self.clock.early_ns) * 1e-9
+        return enter_real_time(self._pacing, awake_s / self._step)
 
     def release(self) -> None:
         """Give everything back: whoever ran the session may go on."""

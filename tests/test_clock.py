@@ -192,6 +192,36 @@ def test_a_clock_outlives_an_event_loop(wall):
     wall.close()
 
 
+@pytest.mark.parametrize("longest_ns", [0, 300_000])
+async def test_the_spin_follows_the_timer_if_it_may(monkeypatch, longest_ns):
+    class Time:
+        ns = late_ns = 0
+
+        def __call__(self):
+            self.ns += 5_000
+            return self.ns
+
+    async def rest(ahead_ns, wake_ns, still_ns):
+        time.ns = wake_ns + time.late_ns
+
+    async def spin_after(wakes, late_ns):
+        time.late_ns = late_ns
+        for _ in range(wakes):
+            await clock.sleep_until(time.ns + MS)
+        return clock.spin_ns
+
+    time = Time()
+    monkeypatch.setattr(clock_module, "monotonic_ns", time)
+    clock = WallClock(60_000, longest_ns, timer="plain")
+    monkeypatch.setattr(clock, "_rest", rest)
+    found = [await spin_after(n, late) for n, late in ((100, 150_000), (100, 10 * MS), (8_000, 0))]
+    if longest_ns:
+        assert 150_000 <= found[0] <= 150_000 + clock_module.SPIN_GROWS_NS
+        assert found[1:] == [longest_ns, MIN_SPIN_NS]
+    else:
+        assert found == [60_000] * 3
+
+
 class LateClock(Clock):
     """Wakes late by the given amounts, ns."""
 

@@ -9,7 +9,13 @@ import pytest
 from hilrt import pacemaker
 from hilrt.assembly import Numerics
 from hilrt.config import Pacing
-from hilrt.pacemaker import DRAFT_SHARE, LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, Pacemaker
+from hilrt.pacemaker import (
+    DRAFT_SHARE,
+    DRAFT_SHARE_REAL_TIME,
+    LONGEST_SPIN,
+    LONGEST_SPIN_REAL_TIME,
+    Pacemaker,
+)
 from tests.stepping import MemoryLink, Recorded, Stepping
 
 STEP = 1e-3
@@ -61,13 +67,14 @@ async def test_a_spin_that_is_given_is_taken(made):
     assert one.clock.spin_ns == 120_000
 
 
+@pytest.mark.parametrize(("priority", "share"), [(0, DRAFT_SHARE), (5, DRAFT_SHARE_REAL_TIME)])
 @pytest.mark.parametrize("draft", [True, False])
-async def test_drafts_are_made_on_request(made, numerics, draft):
-    one = made(spin=50, draft=draft)
+async def test_drafts_are_made_on_request(made, numerics, draft, priority, share):
+    one = made(spin=50, draft=draft, priority=priority)
     await one.take_place()
     assert (one.prepare_ticks(numerics, []) is not None) is draft
     assert one.clock.before_spin is not None
-    assert one.clock.early_ns == (round(DRAFT_SHARE * STEP * 1e9) if draft else 0)
+    assert one.clock.early_ns == (round(share * STEP * 1e9) if draft else 0)
 
 
 async def test_a_model_corrector_is_too_much_to_draft(made, numerics):
