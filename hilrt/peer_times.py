@@ -28,12 +28,10 @@ class PeerTimes:
 
     def add(self, compute_us: float, wire_us: float, wait_us: float) -> None:
         """Count one answer, µs; NaN where unknown."""
-        if not math.isnan(compute_us):
-            self.compute.add(round(compute_us * 1e3))
-        if not math.isnan(wire_us):
-            self.wire.add(round(wire_us * 1e3))
-        if not math.isnan(wait_us):
-            self.wait.add(round(wait_us * 1e3))
+        times = (self.compute, compute_us), (self.wire, wire_us), (self.wait, wait_us)
+        for distribution, us in times:
+            if not math.isnan(us):
+                distribution.add(max(0, round(us * 1e3)))
 
     def summary(self) -> dict[str, Quantiles | None]:
         """What summaries show, µs; None where nothing was measured."""

@@ -243,22 +243,12 @@ def observe(
     step = None
     lags = max(settings.lags_y, settings.lags_u + 1)
     if learn and model.seen >= settings.warm_up and model.known >= lags:
-        fits, *said = _learn(
-            model.past_y,
-            model.past_u,
-            y,
-            sent,
-            model.centre_y,
-            model.scale_y,
-            model.centre_u,
-            model.scale_u,
-            model.S,
-            model.theta,
-            model.keep,
-            model.gammas,
-        )
-        if fits:
-            step = Step(*said)
+        phi, largest = regressors(model, sent)
+        if largest < 1e4:
+            target = (y - model.centre_y) / model.scale_y
+            step = Step(
+                *square_root.learn(model.S, model.theta, phi, target, model.keep, model.gammas)
+            )
             _recall_prior(model)
     model.known += 1
     model.seen += 1
@@ -282,31 +272,6 @@ def observe(
 @compiled
 def _finite(y: Floats, sent: Floats) -> bool:
     return bool(np.isfinite(y).all() and np.isfinite(sent).all())
-
-
-@compiled
-def _learn(
-    past_y: Floats,
-    past_u: Floats,
-    y: Floats,
-    sent: Floats,
-    centre_y: Floats,
-    scale_y: Floats,
-    centre_u: Floats,
-    scale_u: Floats,
-    S: Floats,
-    theta: Floats,
-    keep: float,
-    gammas: int,
-) -> tuple[bool, Floats, Floats, Floats]:
-    """`square_root.learn` from the sample `y`; False, and nothing learned, if it is far off."""
-    phi = np.empty(len(S))
-    largest = fill_regressors(past_y, past_u, sent, centre_y, scale_y, centre_u, scale_u, phi)
-    target = (y - centre_y) / scale_y
-    if not largest < 1e4:
-        return False, target, phi, S  # of the right types; nobody looks at them
-    error, innovation, covariance = square_root.learn(S, theta, phi, target, keep, gammas)
-    return True, error, innovation, covariance
 
 
 def regressors(model: Model, sent: Floats) -> tuple[Floats, float]:
