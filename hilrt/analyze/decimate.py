@@ -7,7 +7,7 @@ larger than memory is read once, and a spike of a single tick stays visible.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,6 @@ class Curve(NamedTuple):
     y: Floats
 
 
-class _Groups(NamedTuple):
-    """Intervals of rows: first and last time (n,) [ns]; smallest, largest, first and last values.
-
-    Values have the shape (n, signals).
-    """
-
-    first_ns: NDArray[np.int64]
-    last_ns: NDArray[np.int64]
-    low: Floats
-    high: Floats
-    first: Floats
-    last: Floats
-
-
 class Envelope:
     """Smallest and largest values of one topic over intervals of equally many rows.
 
@@ -52,96 +38,77 @@ class Envelope:
     """
 
     def __init__(self, columns: int, limit: int) -> None:
-        self._limit = limit
-        self._group = 1
-        self._tail_t = np.empty(0, np.int64)
-        self._tail = np.empty((0, columns))
-        self._parts: list[_Groups] = []
+        # All there will ever be: a recorder's memory must not grow over the hours.
+        self._room = 2 * limit
+        self._first_ns, self._last_ns = np.empty((2, self._room), np.int64)
+        self._low, self._high, self._first, self._last = np.empty((4, self._room, columns))
         self._count = 0
+        self._rows = 1  # of an interval
+        self._missing = 0  # rows that the newest one has yet to get
 
     def add(self, block: Block) -> None:
         """Take the next rows."""
         t, values = block.times_ns, block.values
-        if len(self._tail_t):
-            t, values = np.concatenate([self._tail_t, t]), np.concatenate([self._tail, values])
-        whole = len(t) - len(t) % self._group
-        self._tail_t, self._tail = t[whole:].copy(), values[whole:].copy()
-        self._append(t[:whole].reshape(-1, self._group), values[:whole])
-        while self._count >= 2 * self._limit:
-            self._merge()
-
-    def finish(self) -> None:
-        """Take what is left of an interval that has not filled up."""
-        if len(self._tail_t):
-            self._append(self._tail_t[None, :], self._tail)
-            self._tail_t, self._tail = self._tail_t[:0], self._tail[:0]
+        while len(t):
+            whole = min(len(t) // self._rows, self._room - self._count)
+            if self._missing:
+                used = min(self._missing, len(t))
+                self._extend(t[:used], values[:used])
+            elif self._count == self._room:
+                used = 0
+                self._merge()
+            elif whole:
+                used = whole * self._rows
+                self._append(t[:used].reshape(whole, -1), values[:used].reshape(whole, -1))
+            else:
+                used = len(t)
+                self._append(t[None, :], values.reshape(1, -1))
+                self._missing = self._rows - used
+            t, values = t[used:], values[used:]
 
     def curve(self, column: int) -> Curve:
         """Points of one signal: its extremes, in the order in which the signal went."""
-        if not self._count:
-            return Curve(np.empty(0), np.empty(0))
-        groups = self._all()
-        low, high = groups.low[:, column], groups.high[:, column]
-        falls = groups.first[:, column] > groups.last[:, column]
-        low, high = np.where(falls, high, low), np.where(falls, low, high)
-        t = np.column_stack([groups.first_ns, groups.last_ns]).ravel() / 1e9
-        y = np.column_stack([low, high]).ravel()
+        kept = slice(self._count)
+        first_ns, last_ns = self._first_ns[kept], self._last_ns[kept]
+        low, high = self._low[kept, column], self._high[kept, column]
+        falls = self._first[kept, column] > self._last[kept, column]
+        t = np.column_stack([first_ns, last_ns]).ravel() / 1e9
+        y = np.column_stack([np.where(falls, high, low), np.where(falls, low, high)]).ravel()
         keep = ~np.isnan(y)
-        if np.array_equal(groups.first_ns, groups.last_ns):
+        if np.array_equal(first_ns, last_ns):
             keep[1::2] = False  # one row per interval: both are the same
         return Curve(t[keep], y[keep])
 
     def _append(self, t: NDArray[np.int64], values: Floats) -> None:
-        if t.size == 0:
-            return
-        n, rows = t.shape
-        flat = values.reshape(n, -1)
-        columns = flat.shape[1] // rows
-        low, high = _fold(flat, columns, np.fmin), _fold(flat, columns, np.fmax)
-        ends = flat[:, :columns].copy(), flat[:, -columns:].copy()
-        self._parts.append(_Groups(t[:, 0].copy(), t[:, -1].copy(), low, high, *ends))
-        self._count += n
+        """Times of intervals, shape (n, rows), and values, shape (n, rows * columns)."""
+        columns = self._low.shape[1]
+        new = slice(self._count, self._count + len(t))
+        self._first_ns[new], self._last_ns[new] = t[:, 0], t[:, -1]
+        self._low[new] = _fold(values, columns, np.fmin)
+        self._high[new] = _fold(values, columns, np.fmax)
+        self._first[new], self._last[new] = values[:, :columns], values[:, -columns:]
+        self._count += len(t)
 
-    def _all(self) -> _Groups:
-        """All intervals so far, in one piece."""
-        if len(self._parts) > 1:
-            columns = zip(*self._parts, strict=True)
-            self._parts = [_Groups(*(np.concatenate(parts) for parts in columns))]
-        return self._parts[0]
+    def _extend(self, t: NDArray[np.int64], values: Floats) -> None:
+        """More rows of the newest interval."""
+        newest = self._count - 1
+        low, high = extremes(values)
+        np.fmin(self._low[newest], low, out=self._low[newest])
+        np.fmax(self._high[newest], high, out=self._high[newest])
+        self._last_ns[newest], self._last[newest] = t[-1], values[-1]
+        self._missing -= len(t)
 
     def _merge(self) -> None:
-        groups = self._all()
-        # An odd interval out goes back to the rows that wait; its extremes stand for them.
-        odd = self._count % 2
-        if odd:
-            self._tail_t = np.concatenate(
-                [self._spread(groups.first_ns, groups.last_ns), self._tail_t]
-            )
-            falls = groups.first[-1:] > groups.last[-1:]
-            ends = (
-                np.where(falls, groups.high[-1:], groups.low[-1:]),
-                np.where(falls, groups.low[-1:], groups.high[-1:]),
-            )
-            self._tail = np.concatenate([self._spread(*ends), self._tail])
-        even, uneven = slice(0, self._count - odd, 2), slice(1, self._count - odd, 2)
-        self._parts = [
-            _Groups(
-                first_ns=groups.first_ns[even],
-                last_ns=groups.last_ns[uneven],
-                low=np.fmin(groups.low[even], groups.low[uneven]),
-                high=np.fmax(groups.high[even], groups.high[uneven]),
-                first=groups.first[even],
-                last=groups.last[uneven],
-            )
-        ]
+        """Make one interval of each two neighbours."""
+        even, odd, half = slice(0, None, 2), slice(1, None, 2), slice(self._room // 2)
+        np.fmin(self._low[even], self._low[odd], out=self._low[half])
+        np.fmax(self._high[even], self._high[odd], out=self._high[half])
+        for firsts in (self._first_ns, self._first):
+            firsts[half] = firsts[even]
+        for lasts in (self._last_ns, self._last):
+            lasts[half] = lasts[odd]
         self._count //= 2
-        self._group *= 2
-
-    def _spread(self, first: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
-        """A group of rows: the newest `first`, then the newest `last` repeated."""
-        rows = np.repeat(last[-1:], self._group, axis=0)
-        rows[0] = first[-1]
-        return rows
+        self._rows *= 2
 
 
 class Envelopes:
@@ -171,7 +138,6 @@ class Envelopes:
             envelope = self._of.get(channel.topic)
             if envelope is None:
                 continue
-            envelope.finish()
             for column, signal in enumerate(channel.signals):
                 found[signal.name] = envelope.curve(column)
         return found

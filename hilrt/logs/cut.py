@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mcap import records
-from mcap.writer import Writer
 
 from hilrt import __version__
 from hilrt.errors import ConfigError
 from hilrt.logs.contents import Contents, read_contents
 from hilrt.logs.log_file import Batch, LogFile, Message
-from hilrt.logs.log_writer import open_writer
 from hilrt.logs.output import new_file
+from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import DIGEST
 
 #: What the recorder says of a whole session: untrue of a part of it, or of several.
@@ -68,7 +67,7 @@ def cut(
         raise ConfigError(f"{path}: has no topic {', '.join(lost)}; there is {', '.join(known)}")
     file = LogFile(path, contents.epoch_ns + low, contents.epoch_ns + high)
     with new_file(out, replace=replace) as part, part.open("wb") as stream:
-        copy = _Copy(open_writer(stream))
+        copy = _Copy(McapWriter(stream))
         for piece in file.pieces():
             if isinstance(piece, Batch):
                 for message in _by_time(piece):
@@ -147,7 +146,7 @@ def merge(
     files = [LogFile(path) for path in paths]
     names = _renamed(contents)
     with new_file(out, replace=replace) as part, part.open("wb") as stream:
-        copy = _Copy(open_writer(stream))
+        copy = _Copy(McapWriter(stream))
         inputs = [
             _moved(k, file, move, _extras(copy, k, paths[k], alone=_alone(contents)))
             for k, (file, move) in enumerate(zip(files, moves, strict=True))
@@ -255,8 +254,9 @@ def _renamer(prefix: str, clashing: set[str]) -> Callable[[records.Channel], rec
 class _Copy:
     """Writes messages of other logs; every channel is registered at its first message."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: McapWriter) -> None:
         self.writer = writer
+        writer.start()
         self.count = 0
         self.attached: dict[str, bytes] = {}
         self._channels: dict[tuple[str, str], int] = {}
@@ -277,7 +277,7 @@ class _Copy:
             if self._first < 0 and key[1]:
                 self._first = number
         self.writer.add_message(
-            number, message.log_time, message.data, message.publish_time, message.sequence
+            number, message.log_time, message.data, message.sequence, message.publish_time
         )
         self.count += 1
         if number == self._first:
@@ -297,7 +297,7 @@ class _Copy:
         """Counts, index, end."""
         counts = {"rows": str(self._rows), "rows_missing": str(self._missing)}
         self.writer.add_metadata(_END, {**counts, "written_by": f"hilrt {__version__}"})
-        self.writer.finish()  # type: ignore[no-untyped-call]
+        self.writer.finish()
 
     def _register(self, channel: records.Channel, schema: records.Schema | None) -> int:
         number = 0

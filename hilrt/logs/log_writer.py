@@ -9,28 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from mcap.writer import CompressionType, Writer
+from typing import Any
 
 from hilrt import __version__
 from hilrt.logs import frames
 from hilrt.logs.frames import Frame
 from hilrt.record import cdr
+from hilrt.record.mcap_writer import McapWriter, RowLayout
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block
-
-#: Bytes of a chunk before compression.
-CHUNK_BYTES = 1 << 20
-
-
-def open_writer(file: BinaryIO) -> Writer:
-    """MCAP writer as all our logs are written."""
-    writer = Writer(
-        file, chunk_size=CHUNK_BYTES, compression=CompressionType.ZSTD, enable_data_crcs=True
-    )
-    writer.start(library=f"hilrt {__version__}")
-    return writer
 
 
 class LogWriter:
@@ -54,30 +41,26 @@ class LogWriter:
         self.epoch_ns = epoch_ns
         self.rows = 0
         self.frames = 0
-        self._channels: dict[str, int] = {}
+        self._layouts: dict[str, RowLayout] = {}
         self._sequence: dict[str, int] = {}
         self._buses: dict[str, int] = {}
         self._frame_schema = 0
         self._file = path.open("wb")
-        self._writer = open_writer(self._file)
+        self._writer = McapWriter(self._file)
+        self._writer.start()
         facts = {"session": session, "epoch_ns": str(epoch_ns), "hilrt": __version__}
         self._writer.add_metadata("hilrt", {**(metadata or {}), **facts})
 
     def block(self, block: Block) -> None:
         """Write rows of one topic, times in ns since the epoch of the log."""
         topic = block.channel.topic
-        channel = self._channels.get(topic)
-        if channel is None:
+        layout = self._layouts.get(topic)
+        if layout is None:
             channel = self._register(Topic(topic, block.channel.signals))
-            self._channels[topic] = channel
-        size = block.values.shape[1] * 8
-        raw = block.values.astype("<f8", copy=False).tobytes()
+            layout = RowLayout([channel], [slice(0, block.values.shape[1])])
+            self._layouts[topic] = layout
         sequence = self._sequence.get(topic, 0)
-        add, header, epoch = self._writer.add_message, cdr.HEADER, self.epoch_ns
-        for i, t_ns in enumerate(block.times_ns.tolist()):
-            at = epoch + t_ns
-            body = header + raw[i * size : (i + 1) * size]
-            add(channel, at, body, at, (sequence + i) & 0xFFFFFFFF)
+        self._writer.add_rows(layout, sequence, block.times_ns + self.epoch_ns, block.values)
         self._sequence[topic] = sequence + len(block.times_ns)
         self.rows += len(block.times_ns)
 
@@ -94,8 +77,7 @@ class LogWriter:
             )
             self._buses[frame.bus] = channel
         body = frames.encode(frame)
-        sequence = self.frames & 0xFFFFFFFF
-        self._writer.add_message(channel, frame.time_ns, body, frame.time_ns, sequence)
+        self._writer.add_message(channel, frame.time_ns, body, self.frames)
         self.frames += 1
 
     def attach(self, name: str, media_type: str, data: bytes) -> None:
@@ -105,7 +87,7 @@ class LogWriter:
     def close(self) -> None:
         """Write index and summary."""
         self._writer.add_metadata("hilrt.end", {"rows": str(self.rows), "rows_missing": "0"})
-        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._writer.finish()
         self._file.close()
 
     def abandon(self) -> None:

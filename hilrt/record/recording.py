@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from mcap.writer import CompressionType, Writer
 from numpy.typing import NDArray
 
 from hilrt import __version__
@@ -20,6 +19,7 @@ from hilrt.logs import frames as coding
 from hilrt.record import cdr, log_entry
 from hilrt.record.frame_intake import FrameIntake
 from hilrt.record.gate import Gate, HeldFrame, Rows
+from hilrt.record.mcap_writer import McapWriter, RowLayout
 from hilrt.record.messages import (
     ASIDE,
     ASIDES,
@@ -39,8 +39,6 @@ from hilrt.solver import Floats
 
 T = TypeVar("T")
 
-#: A chunk reaches the file when it holds this much.
-CHUNK_BYTES = 1 << 20
 #: How long the end waits for the disk, s.
 SYNC_S = 5.0
 
@@ -64,8 +62,6 @@ class Recording:
         self._last_ns = 0
         self._written = 0  # number of the row after the newest one in the file
         self._written_ns = 0
-        self._pending = 0
-        self._kept = 0
         self._syncing: threading.Thread | None = None
         self.missing = 0
         self.arrived = self.rows = 0  # rows that came, and those in the file
@@ -79,14 +75,8 @@ class Recording:
         trigger = begin.trigger
         self._gate = None if trigger is None else Gate(trigger, begin.topics)
         self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
+        self._writer = McapWriter(self._file)
         try:
-            # Chunks are closed by `flush` alone: the library would close one inside a row.
-            self._writer = Writer(
-                self._file,
-                chunk_size=1 << 40,
-                compression=CompressionType.ZSTD,
-                enable_data_crcs=True,
-            )
             self._write_head()
         except OSError:
             self.abandon()
@@ -94,7 +84,7 @@ class Recording:
 
     def _write_head(self) -> None:
         begin = self._begin
-        self._writer.start(library=f"hilrt {__version__}")
+        self._writer.start()
         facts = {
             **begin.metadata,
             "session": begin.session,
@@ -104,15 +94,16 @@ class Recording:
         self._writer.add_metadata("hilrt", facts)
         for attachment in begin.attachments:
             self._attach(attachment)
-        self._channels: list[tuple[int, slice]] = []
-        for topic, columns in zip(begin.topics, cdr.signal_slices(begin.topics), strict=True):
+        channels = []
+        for topic in begin.topics:
             text = cdr.schema_text(topic).encode()
             schema = self._writer.register_schema(cdr.schema_name(topic.name), "ros2msg", text)
             names = [[s.name, s.unit, s.source] for s in topic.signals]
             channel = self._writer.register_channel(
                 f"/{topic.name}", "cdr", schema, {"signals": json.dumps(names, ensure_ascii=False)}
             )
-            self._channels.append((channel, slice(8 * columns.start, 8 * columns.stop)))
+            channels.append(channel)
+        self._layout = RowLayout(channels, cdr.signal_slices(begin.topics))
         text = json.dumps(log_entry.SCHEMA).encode()
         schema = self._writer.register_schema(log_entry.NAME, "jsonschema", text)
         self._event_channel = self._writer.register_channel(EVENTS, "json", schema)
@@ -153,17 +144,7 @@ class Recording:
         first, times, rows, opens = part
         if opens and first > self._written:
             self._note_pause(first, int(times[0]))
-        size = rows.shape[1] * 8
-        raw = rows.tobytes()
-        add, header = self._writer.add_message, cdr.HEADER
-        for i, t_ns in enumerate(times.tolist()):
-            log_time = self._begin.epoch_ns + t_ns
-            row = raw[i * size : (i + 1) * size]
-            for channel, columns in self._channels:
-                add(channel, log_time, header + row[columns], log_time, (first + i) & 0xFFFFFFFF)
-            self._pending += size + 35 * len(self._channels)
-            if self._pending >= CHUNK_BYTES:  # between rows: a chunk never splits one
-                self.flush()
+        self._writer.add_rows(self._layout, first, times + self._begin.epoch_ns, rows)
         self._keep(lambda keeper: keeper.take(times, rows))
         self._written = first + len(times)
         self._written_ns = int(times[-1])
@@ -207,11 +188,8 @@ class Recording:
 
     def _write_frame(self, t_ns: int, channel: int, data: bytes) -> None:
         log_time = self._begin.epoch_ns + t_ns
-        self._writer.add_message(channel, log_time, data, log_time, self.frames & 0xFFFFFFFF)
+        self._writer.add_message(channel, log_time, data, self.frames)
         self.frames += 1
-        self._pending += len(data) + 35
-        if self._pending >= CHUNK_BYTES:
-            self.flush()
 
     def raw_batch(self, index: bytes, times: bytes, rows: bytes) -> None:
         """Write rows as they come from the wire; `ValueError` if the frames do not fit together."""
@@ -227,8 +205,7 @@ class Recording:
             raise ValueError(f"data for {topic!r}")
         index, t_ns = ASIDE.unpack(stamp)
         log_time = self._begin.epoch_ns + t_ns
-        self._writer.add_message(self._asides[topic], log_time, data, log_time, index & 0xFFFFFFFF)
-        self._pending += len(data)
+        self._writer.add_message(self._asides[topic], log_time, data, index)
         if self._gate is not None and topic == SNAPSHOTS.encode():
             self._gate.snapshot(index)
 
@@ -258,8 +235,7 @@ class Recording:
         text = (event.level, event.cause, event.source, event.text)
         data = log_entry.entry(log_time, t, *text, until)
         self._keep(lambda keeper: keeper.event(LogEvent(t, *text, until)))
-        self._writer.add_message(self._event_channel, log_time, data, log_time)
-        self._pending += len(data)
+        self._writer.add_message(self._event_channel, log_time, data)
         self.events += 1
 
     def clock_step(self, step_ns: int) -> None:
@@ -272,10 +248,7 @@ class Recording:
 
     def flush(self) -> None:
         """Bring everything to the file, as one chunk."""
-        if self._pending:
-            self._writer.flush()  # type: ignore[no-untyped-call]
-            self._pending = 0
-            self._kept = self._file.tell()
+        self._writer.flush()
 
     def sync(self) -> None:
         """Bring what was flushed to the disk itself, so that a power cut does not take it.
@@ -312,7 +285,7 @@ class Recording:
         if self._gate is not None:
             counts["rows_left_out"] = str(self.arrived - self.rows)
         self._writer.add_metadata("hilrt.end", counts)
-        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._writer.finish()
         self._wait_for_sync()
         self._file.close()
 
@@ -332,7 +305,7 @@ class Recording:
         with contextlib.suppress(OSError):  # it tries to write what is buffered
             self._file.close()
         with contextlib.suppress(OSError):
-            os.truncate(self.path, self._kept)
+            os.truncate(self.path, self._writer.whole)
 
     def _attach(self, file: Attachment) -> None:
         epoch = self._begin.epoch_ns

@@ -19,12 +19,19 @@ from typing import IO, Any
 from mcap import records
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
-from mcap.writer import CompressionType, Writer
 
-from hilrt import __version__
 from hilrt.errors import RecordError
+from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import DIGEST, EVENTS, LEVELS
-from hilrt.record.record_file import DAMAGE, HEAD, MAGIC, read_attachment, stream_of, unpack
+from hilrt.record.record_file import (
+    DAMAGE,
+    HEAD,
+    MAGIC,
+    MAX_CHUNK,
+    read_attachment,
+    stream_of,
+    unpack,
+)
 
 _OPCODES = {int(code) for code in Opcode}
 
@@ -127,9 +134,7 @@ class _Copy:
 
     def __init__(self, out: IO[bytes], done: Repaired) -> None:
         self._done = done
-        self._writer = Writer(
-            out, chunk_size=1 << 40, compression=CompressionType.ZSTD, enable_data_crcs=True
-        )
+        self._writer = McapWriter(out, MAX_CHUNK)
         self._schemas: dict[int, int] = {0: 0}
         self._channels: dict[int, int] = {}
         self._known: dict[Any, int] = {}
@@ -141,7 +146,7 @@ class _Copy:
 
     def run(self, found: Iterator[tuple[int, bytes]]) -> None:
         """Copy everything, and close the log."""
-        self._writer.start(library=f"hilrt {__version__}")
+        self._writer.start()
         for kind, body in found:
             try:
                 self._record(kind, body)
@@ -156,7 +161,7 @@ class _Copy:
         if not self._ended:
             counts = {"rows": str(done.rows), "rows_missing": str(done.missing)}
             self._writer.add_metadata("hilrt.end", counts)
-        self._writer.finish()  # type: ignore[no-untyped-call]
+        self._writer.finish()
 
     def _record(self, kind: int, body: bytes) -> None:
         if kind == Opcode.CHUNK:
@@ -178,7 +183,7 @@ class _Copy:
             body = data[at + HEAD.size : at + HEAD.size + size]
             self._in_chunk(kind, stream_of(body), size)
             at += HEAD.size + size
-        self._writer.flush()  # type: ignore[no-untyped-call]
+        self._writer.flush()
 
     def _in_chunk(self, kind: int, stream: ReadDataStream, size: int) -> None:
         if kind == Opcode.MESSAGE:
@@ -210,8 +215,8 @@ class _Copy:
             self._channels[message.channel_id],
             message.log_time,
             message.data,
-            message.publish_time,
             message.sequence,
+            message.publish_time,
         )
         done.messages += 1
         self._newest_ns = max(self._newest_ns, message.log_time)
@@ -237,4 +242,4 @@ class _Copy:
         }
         channel = self._channels[self._events_on]
         data = json.dumps(body, ensure_ascii=False).encode()
-        self._writer.add_message(channel, self._newest_ns, data, self._newest_ns)
+        self._writer.add_message(channel, self._newest_ns, data)

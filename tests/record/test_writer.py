@@ -16,7 +16,7 @@ from mcap_ros2.decoder import DecoderFactory
 from hilrt.logs.contents import read_contents
 from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
-from hilrt.record import cdr, gate, writer
+from hilrt.record import cdr, gate, mcap_writer, writer
 from hilrt.record import recording as file_writer
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.feed import Feed
@@ -197,7 +197,7 @@ def test_a_master_that_vanished_leaves_what_came_before(tmp_path, monkeypatch):
 
 
 def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_writer, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 500)
     recording = Recording(begin_in(tmp_path))
     recording.batch(0, np.arange(200), np.zeros((200, 3)))
     recording.finish(End(b"", 200, 0))

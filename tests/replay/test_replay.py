@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 from hilrt.adjust import set_number
 from hilrt.cli import app
 from hilrt.errors import RecordError
-from hilrt.logs import log_writer
 from hilrt.logs.cut import cut
-from hilrt.record import gate, snapshots
+from hilrt.record import gate, mcap_writer, snapshots
 from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.writer import Recording
@@ -223,7 +222,7 @@ def test_a_log_cut_off_anywhere_is_replayed_as_far_as_it_goes(tmp_path):
 
 @pytest.mark.parametrize("chunk_bytes", [1 << 20, 20_000], ids=["whole", "rows divided"])
 def test_a_part_of_a_log_is_replayed_from_its_first_snapshot(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr(log_writer, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", chunk_bytes)
     path = record_file("two_mass.toml", tmp_path, duration=0.2)
     part = tmp_path / "part.mcap"
     cut(path, part, start_s=0.06, end_s=0.15)
