@@ -91,6 +91,8 @@ class Pacing(Table):
     lock_memory: bool = False
     #: Keep the processors out of idle states that take long to wake up from.
     awake: bool = False
+    #: Have code and data of the subsystems' processes at the same addresses, not at random ones.
+    same_layout: bool = False
     #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 

@@ -1,10 +1,11 @@
 """Turn this process into a subsystem's command; run as a script, by `hilrt.spawn`, on Linux.
 
-``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL when the
-parent ends, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and becomes
-COMMAND. A process of its own does this and not a ``preexec_fn``: Python code between fork and exec
-may deadlock in a process with threads. Standard library only, no imports from the package: it must
-start quickly.
+``launch.py PARENT_PID SIGNAL CPUS NICE LAYOUT COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL
+when the parent ends, sets processors and niceness, has COMMAND's code and data placed at random
+addresses or at fixed ones (LAYOUT "random" or "same"), drops a Ctrl-C that was meant for the
+parent, and becomes COMMAND. A process of its own does this and not a ``preexec_fn``: Python code
+between fork and exec may deadlock in a process with threads. Standard library only, no imports from
+the package: it must start quickly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+#: Of ``personality``: asks and changes nothing; no random addresses.
+ASK, ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
 
 
 def main(arguments: list[str]) -> None:
@@ -25,9 +28,9 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent, death_signal, cpus, niceness, *command = arguments
+    parent, death_signal, cpus, niceness, layout, *command = arguments
+    libc = ctypes.CDLL(None)
     if int(death_signal):
-        libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(int(death_signal)), 0, 0, 0)
         if os.getppid() != int(parent):
             sys.exit("the process that started this one has already ended")
@@ -41,6 +44,8 @@ def main(arguments: list[str]) -> None:
             os.nice(int(niceness))
         except OSError as error:
             print(f"niceness {niceness} is ignored: {error.strerror}", file=sys.stderr, flush=True)
+    if layout == "same" and libc.personality(libc.personality(ASK) | ADDR_NO_RANDOMIZE) < 0:
+        print("same_layout is ignored: not permitted here", file=sys.stderr, flush=True)
     try:
         os.execvp(command[0], command)
     except OSError as error:

@@ -216,6 +216,7 @@ class Session:
                     command.argv,
                     cwd=self.file.folder,
                     affinity=self.pacemaker.cpus_for_children,
+                    same_layout=master.pacing.same_layout,
                     env=environment,
                 )
         limit = self.tables.master.connect_timeout
