@@ -20,6 +20,12 @@ PR_SET_PDEATHSIG = 1
 ASK, ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
 
 
+def share_layout() -> bool:
+    """No random addresses for what this process executes or starts; False where not permitted."""
+    libc = ctypes.CDLL(None)
+    return bool(libc.personality(libc.personality(ASK) | ADDR_NO_RANDOMIZE) >= 0)
+
+
 def main(arguments: list[str]) -> None:
     """Prepare, then exec; whatever does not work is said on stderr, which is the log."""
     if sys.platform != "linux":
@@ -29,8 +35,8 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent, death_signal, cpus, niceness, layout, *command = arguments
-    libc = ctypes.CDLL(None)
     if int(death_signal):
+        libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(int(death_signal)), 0, 0, 0)
         if os.getppid() != int(parent):
             sys.exit("the process that started this one has already ended")
@@ -44,7 +50,7 @@ def main(arguments: list[str]) -> None:
             os.nice(int(niceness))
         except OSError as error:
             print(f"niceness {niceness} is ignored: {error.strerror}", file=sys.stderr, flush=True)
-    if layout == "same" and libc.personality(libc.personality(ASK) | ADDR_NO_RANDOMIZE) < 0:
+    if layout == "same" and not share_layout():
         print("same_layout is ignored: not permitted here", file=sys.stderr, flush=True)
     try:
         os.execvp(command[0], command)
