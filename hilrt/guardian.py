@@ -1,4 +1,4 @@
-"""Guard of a bench's set-points: limits of value, rate and jerk, and the safe profile. No I/O.
+"""Guard of a bench: when its set-points are the master's, and the safe profile. No I/O.
 
 The gateway feeds a `Guardian` with what the master asks for and what the bench shows, calls `step`
 from its own loop, sends the set-points that it returns and passes its notices on. Time is handed in
@@ -19,11 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from hilrt.ramp import approach
-
-# Plain floats, not arrays: a bench has a handful of inputs, and at 1 kHz each numpy call on so few
-# values costs more than all of them together in Python.
-Values = Sequence[float]
+from hilrt.set_points import Limits, SetPoints, Values
 
 NS = 1_000_000_000
 #: Period of the guardian's own sending: ramps, and repetition of a demand that stands still.
@@ -65,39 +61,6 @@ class State(enum.Enum):
 DRIVING = frozenset({State.ENABLING, State.RAMPING, State.ARMED, State.ACTIVE})
 #: States in which nothing is sent.
 SILENT = frozenset({State.OFF, State.SECURED})
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of the inputs, one value each, in the inputs' units.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The inputs, for texts.
-    minimum, maximum : sequence of float
-        Bounds of the value; finite.
-    max_rate : sequence of float
-        Largest rate of change, unit/s; finite and positive.
-    safe : sequence of float
-        Where the safe profile ends, within the bounds.
-    max_jerk : sequence of float
-        Largest change of the rate, unit/s², infinite for none; empty: none for all.
-    """
-
-    names: Sequence[str]
-    minimum: Values
-    maximum: Values
-    max_rate: Values
-    safe: Values
-    max_jerk: Values = ()
-
-    def clip(self, u: Values) -> list[float]:
-        """Finite values `u` brought within the bounds."""
-        return [
-            min(max(v, low), high)
-            for v, low, high in zip(u, self.minimum, self.maximum, strict=True)
-        ]
 
 
 @dataclass(frozen=True)
@@ -191,8 +154,7 @@ class Guardian:
     Attributes
     ----------
     state : State
-    sent : list of float
-        Newest set-points, in the inputs' units.
+    points : SetPoints
     enable : bool
         The enable request that goes with them.
     tick : int
@@ -221,13 +183,7 @@ class Guardian:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self.sent = list(limits.safe)
-        self._target = list(limits.safe)
-        self._rate = [0.0] * len(self.sent)
-        self._fresh = False  # demands that nothing has been made of yet
-        self._aimed = list(self.sent)  # the target of the move before
-        self._took = 0.0  # and how long that was, s
-        self._jerk = list(limits.max_jerk) or [math.inf] * len(self.sent)
+        self.points = SetPoints(limits, CYCLE_NS / NS)
         self._tolerance = [
             TOLERANCE * (high - low)
             for low, high in zip(limits.minimum, limits.maximum, strict=True)
@@ -245,6 +201,11 @@ class Guardian:
         self._fault = False  # what the bench was secured for
         self._silence_reported = False
         self._limited_at: int | None = None
+
+    @property
+    def sent(self) -> list[float]:
+        """Newest set-points, in the inputs' units."""
+        return self.points.sent
 
     # ---- what the master asks for ----------------------------------------------------------
 
@@ -272,13 +233,11 @@ class Guardian:
             self.notices.append(Notice("secured", self.reason, complete=self._complete))
             return
         self.master_seen(now)
-        self._target = self.limits.clip(u0)
+        self.points.demand(u0)
         self._settled_since = self._arrived_at = None
         if self.state in SILENT:
             # The demand starts where the bench is, so that enabling it makes no step.
-            pairs = zip(bench.realised, self.limits.safe, strict=True)
-            self.sent = self.limits.clip([r if math.isfinite(r) else s for r, s in pairs])
-            self._rate = [0.0] * len(self.sent)
+            self.points.rest_at(bench.realised)
             self.enable, self.tick, self.reason = True, -1, ""
             self._enter(State.ENABLING, now)
         elif self.state is not State.ENABLING:
@@ -297,9 +256,7 @@ class Guardian:
         self.tick = tick
         self._next_send = now
         self._advance.heard(now)
-        self._target, self._fresh = self.limits.clip(u), True
-        outside = [i for i, v in enumerate(u) if v != self._target[i]]
-        if outside:
+        if outside := self.points.demand(u):
             self.counters["limited_value"] += len(outside)
             self._report_limited(now, outside, "value")
         return True
@@ -319,7 +276,7 @@ class Guardian:
             self.notices.append(Notice("secured", text))
             return
         self._step = 0
-        self._target = list(self.sent)
+        self.points.hold()
         self._enter(State.SECURING, now)
 
     def excuse(self, now: int, absence: int) -> None:
@@ -356,8 +313,8 @@ class Guardian:
             self.notices.append(Notice("secured", self.reason, complete=self._complete))
         if self.state in SILENT or now < self._next_send:
             return None
-        self._approach(now)
-        return self.sent
+        self._move(now)
+        return self.points.sent
 
     def wait_ns(self, now: int) -> int | None:
         """Time until `step` has something to send, ns; None while nothing is sent."""
@@ -412,14 +369,14 @@ class Guardian:
 
     def _settle(self, now: int, bench: BenchView) -> None:
         """While ramping: armed when the demands have arrived and the bench follows them."""
-        if self.sent != self._target:
+        if not self.points.arrived:
             return
         if self._arrived_at is None:
             self._arrived_at = now
         off = [
             i
             for i, realised in enumerate(bench.realised)
-            if abs(realised - self._target[i]) > self._tolerance[i]  # False for NaN
+            if abs(realised - self.points.target[i]) > self._tolerance[i]  # False for NaN
         ]
         if off:
             self._settled_since = None
@@ -444,7 +401,7 @@ class Guardian:
         order = self.settings.order
         while self._step < len(order):
             i = order[self._step]
-            self._target[i] = self.limits.safe[i]
+            self.points.target[i] = self.limits.safe[i]
             arrived = self.sent[i] == self.limits.safe[i]
             if arrived and bench.overdue < 1.0:  # else blind: only the demand is known
                 arrived = not abs(bench.realised[i] - self.limits.safe[i]) > self._tolerance[i]
@@ -464,56 +421,21 @@ class Guardian:
         self._left = WITHDRAW_SENDS
         self._enter(State.WITHDRAWING, now)
 
-    def _approach(self, now: int) -> None:
-        """Move the set-points towards the target as fast as rate and jerk allow."""
+    def _move(self, now: int) -> None:
+        """Move the set-points towards their target."""
         elapsed = min(now - self._sent_at, LONGEST_GAP_NS) / NS
-        if self.state is State.ACTIVE and not self._fresh:
-            self._wait()
-        self._fresh = False
-        moving = self.sent != self._target or any(self._rate)
-        if self.state is not State.ENABLING and moving:
-            limits, limited = self.limits, []
-            sent = list(self.sent)  # a new list: the caller may keep the one before
-            for i, (value, target) in enumerate(zip(self.sent, self._target, strict=True)):
-                sent[i], self._rate[i] = approach(
-                    value,
-                    self._rate[i],
-                    target,
-                    self._aimed[i],
-                    elapsed,
-                    0.5 * (elapsed + self._took),
-                    limits.minimum[i],
-                    limits.maximum[i],
-                    limits.max_rate[i],
-                    self._jerk[i],
-                )
-                # What the jitter of one cycle explains is no limitation worth counting.
-                if abs(target - sent[i]) > limits.max_rate[i] * (CYCLE_NS / NS):
-                    limited.append(i)
-            self.sent = sent
-            if limited and self.state is State.ACTIVE:
-                self.counters["limited_rate"] += len(limited)
-                self._report_limited(now, limited, "rate")
-        self._aimed, self._took = list(self._target), elapsed
+        if self.state is State.ENABLING:
+            self.points.stay(elapsed)
+        else:
+            active = self.state is State.ACTIVE
+            behind = self.points.move(elapsed, follows=active)
+            if behind and active:
+                self.counters["limited_rate"] += len(behind)
+                self._report_limited(now, behind, "rate")
         if self.state is State.WITHDRAWING:
             self._left -= 1
         self._sent_at = now
         self._next_send = now + CYCLE_NS
-
-    def _wait(self) -> None:
-        """While demands are late, an input that cannot stop where it should brakes and stays there.
-
-        Going back to where it should have stopped would only lead it farther from the next demand.
-        It brakes with half of its jerk: `rate` is the mean of the step before, and seen from there
-        anew in every cycle, the point of rest moves on as much as the braking curve allows.
-        """
-        for i, (rate, jerk) in enumerate(zip(self._rate, self._jerk, strict=True)):
-            if math.isinf(jerk):
-                continue
-            rest = self.sent[i] + rate * abs(rate) / (2.0 * jerk)
-            if (rest - self._target[i]) * rate > 0.0:
-                rest = min(max(rest, self.limits.minimum[i]), self.limits.maximum[i])
-                self._target[i] = self._aimed[i] = rest
 
     def _report_limited(self, now: int, which: list[int], what: str) -> None:
         if self._limited_at is None or now - self._limited_at > REPORT_AGAIN_NS:

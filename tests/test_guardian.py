@@ -18,9 +18,9 @@ from hilrt.guardian import (
     BenchView,
     Guardian,
     GuardSettings,
-    Limits,
     State,
 )
+from hilrt.set_points import Limits
 
 MS = NS // 1000
 LIMITS = Limits(

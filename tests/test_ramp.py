@@ -13,10 +13,10 @@ from hilrt.guardian import (
     BenchView,
     Guardian,
     GuardSettings,
-    Limits,
     State,
 )
 from hilrt.ramp import approach
+from hilrt.set_points import Limits
 
 DT = 0.002
 

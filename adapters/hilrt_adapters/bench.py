@@ -13,8 +13,9 @@ from cantools.database.can import Message
 
 from hilrt.config import InputOptions, NonNegative, Positive, SubsystemOptions, Table
 from hilrt.errors import ConfigError
-from hilrt.guardian import GuardSettings, Limits
+from hilrt.guardian import GuardSettings
 from hilrt.link import Ports, PortsError
+from hilrt.set_points import Limits
 from hilrt.solver import Port
 from hilrt.tables import nearest
 from hilrt.units import UNSTATED, conversion
