@@ -304,7 +304,7 @@ class Exchange:
     def _dropped(self, s: int) -> str:
         """What came from a subsystem and could not be used, for a message."""
         remote = self._remote[s]
-        dropped = "" if remote is None else remote.hub.why_dropped(remote.name)
+        dropped = "" if remote is None else remote.hub.unused.why_dropped(remote.name)
         return f"; {dropped}" if dropped else ""
 
     def encoded(self, state: StepState) -> list[Outbound]:

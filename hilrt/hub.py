@@ -16,8 +16,7 @@ import asyncio
 import contextlib
 import logging
 import select
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import TypeVar
 
 from hilrt.clock import monotonic_ns
@@ -27,6 +26,7 @@ from hilrt.remote_link import RemoteLink
 from hilrt.transport import local
 from hilrt.transport.base import Door
 from hilrt.transport.zeromq import Router
+from hilrt.unused_messages import DROPPED_KINDS, LOST_KINDS, STRANGER, UnusedMessages
 from hilrt.wire import (
     PROTOCOL_VERSION,
     Error,
@@ -52,14 +52,6 @@ MAX_PER_DRAIN = 1000
 #: How often a waiting event loop looks at the doors unasked, s.
 _LOOK_AGAIN_S = 0.01
 _LINGER_MS = 200
-#: Counts of messages from connections that never said a valid hello.
-STRANGER = "?"
-#: Kinds that count as a message of the link that is lost.
-_LOST_KINDS = frozenset({"inbox_full", "send_lost"})
-#: Kinds that count as a message of the link that came and could not be used.
-_DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
-#: Kinds for which a connection that never said a valid hello was not let in.
-_REFUSED_KINDS = _DROPPED_KINDS | {"rejected", "unknown_sender", "unknown_key", "no_key"}
 
 
 class Hub:
@@ -92,8 +84,9 @@ class Hub:
         The endpoint that peers connect to.
     epoch_ns : int
         Reading of the clock at session time 0, ns; 0 before the session starts.
+    unused : UnusedMessages
     counters : Counter of (str, str)
-        Messages that were not used, by peer and kind: ``malformed``, ``unknown_type``,
+        Of them, by peer and kind: ``malformed``, ``unknown_type``,
         ``oversized``, ``unexpected``, ``unknown_sender``, ``rejected``, ``inbox_full``,
         ``send_lost``, ``flood``; connections refused: ``unknown_key``, ``no_key``.
     """
@@ -114,8 +107,8 @@ class Hub:
         self.connect_timeout = connect_timeout
         self.clock = clock
         self.epoch_ns = 0
-        self.counters: Counter[tuple[str, str]] = Counter()
-        self._not_used: dict[tuple[str, str], tuple[int, str]] = {}
+        self.unused = UnusedMessages(clock)
+        self.counters = self.unused.counters
         self.closed = False
         self._links: dict[str, RemoteLink] = {}
         self._by_key: dict[Hashable, RemoteLink] = {}
@@ -281,36 +274,11 @@ class Hub:
             self._closed_links.append((link, key))
 
     def count(self, name: str, kind: str, text: str) -> None:
-        """Count a message that was not used; the first of each peer and kind is logged."""
-        self.counters[name, kind] += 1
-        self._not_used[name, kind] = self.clock(), text
+        """Count a message that was not used, also as the link's."""
+        self.unused.count(name, kind, text)
         if name in self._links:
-            self._links[name].lost += kind in _LOST_KINDS
-            self._links[name].dropped += kind in _DROPPED_KINDS
-        if self.counters[name, kind] == 1:
-            who = f"subsystem {name!r}" if name != STRANGER else "a connection"
-            log.warning("%s: %s: %s; more of these are only counted", who, kind, text)
-
-    def why_dropped(self, name: str) -> str:
-        """The newest message of a peer that could not be used, and why; empty if there is none."""
-        # A peer of another version may well send types that nobody here misses.
-        newest = self._newest(name, _DROPPED_KINDS - {"unknown_type"})
-        newest = newest or self._newest(name, {"unknown_type"})
-        return newest and f"the newest message of it that was dropped came {newest}"
-
-    def why_refused(self, name: str) -> str:
-        """Why a peer that is waited for, or else some connection, was not let in; or empty."""
-        if newest := self._newest(name, {"rejected"}):
-            return f"its hello was rejected {newest}"
-        newest = self._newest(STRANGER, _REFUSED_KINDS)
-        return newest and f"a connection was refused {newest}"
-
-    def _newest(self, name: str, kinds: Iterable[str]) -> str:
-        found = [self._not_used[name, kind] for kind in kinds if (name, kind) in self._not_used]
-        if not found:
-            return ""
-        when_ns, text = max(found)
-        return f"{(self.clock() - when_ns) * 1e-9:.1f} s ago: {text}"
+            self._links[name].lost += kind in LOST_KINDS
+            self._links[name].dropped += kind in DROPPED_KINDS
 
     # --- handshake ----------------------------------------------------------------------------
 

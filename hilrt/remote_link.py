@@ -212,7 +212,7 @@ class RemoteLink(Link):
 
     def where_to_look(self) -> str:
         """For an error: the newest message that could not be used, and where else to look."""
-        dropped = self.hub.why_dropped(self.name)
+        dropped = self.hub.unused.why_dropped(self.name)
         return f"{dropped}; see its log" if dropped else "see its log"
 
     # --- Link ---------------------------------------------------------------------------------
@@ -423,5 +423,8 @@ class RemoteLink(Link):
         """Why an awaited answer may not have come, and where to look."""
         if answer is not Hello:
             return self.where_to_look()
-        refused, start = self.hub.why_refused(self.name), self._how_to_start() or "see its log"
+        refused, start = (
+            self.hub.unused.why_refused(self.name),
+            self._how_to_start() or "see its log",
+        )
         return f"{refused}; {start}" if refused else start

@@ -12,7 +12,8 @@ import zmq
 from hilrt import hub as hub_module
 from hilrt import wire
 from hilrt.errors import ConfigError, PeerLost
-from hilrt.hub import STRANGER, Hub
+from hilrt.hub import Hub
+from hilrt.unused_messages import STRANGER
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 DEADLINE_S = 10.0

@@ -12,10 +12,11 @@ from hilrt import wire
 from hilrt.config import Late
 from hilrt.errors import PeerLost
 from hilrt.exchange import Exchange
-from hilrt.hub import STRANGER, Hub
+from hilrt.hub import Hub
 from hilrt.link import Ports
 from hilrt.peer import Peer
 from hilrt.solver import Sample
+from hilrt.unused_messages import STRANGER
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.stepping import make_network
 from tests.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
