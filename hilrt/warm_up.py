@@ -17,6 +17,7 @@ from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.past import follow_error
 from hilrt.coupling.polynomial import evaluate, shift
+from hilrt.coupling.true_inputs import couple
 from hilrt.link import Ports
 from hilrt.network import build_network
 from hilrt.plan import build_plan
@@ -69,7 +70,7 @@ def warm_up() -> None:
     shift(state.flown, 0.0)
     newton_value(*divided_differences(state.history, 0.0), state.degree)
     one, gamma = slice(0, 1), np.zeros((1, 1, 1))
-    correction = correct_model.build_plan(correct_model.couple(np.eye(1), 0), gamma)
+    correction = correct_model.build_plan(couple(np.eye(1), 0), gamma)
     corrected = correct_model.start(correction, zero[:1])
     part = identify.Part(one, one, regression.Settings(warm_up=1))
     learning = identify.prepare([part], np.eye(1), trust.Limits(window=1))

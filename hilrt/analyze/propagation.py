@@ -21,7 +21,7 @@ from hilrt.analyze.members import Member
 from hilrt.config import JacobianOptions, Session
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.correct_model import Plan as CorrectorPlan
-from hilrt.coupling.correct_model import lagrange_basis
+from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.errors import ConfigError
 from hilrt.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Ports

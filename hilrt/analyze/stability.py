@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.coupling.correct_model import build_plan, couple, true_input_weights
+from hilrt.coupling.correct_model import build_plan
 from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, expm
+from hilrt.coupling.true_inputs import couple, true_input_weights
 from hilrt.solver import Floats
 
 

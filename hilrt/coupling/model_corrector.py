@@ -16,6 +16,7 @@ import numpy as np
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.past import follow_error
 from hilrt.coupling.regression import Model, Settings
+from hilrt.coupling.true_inputs import couple
 from hilrt.coupling.trust import Reason
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
@@ -286,9 +287,7 @@ def build_model_corrector(
     for s, part in given.items():
         gamma[:, network.outputs.slices[s], network.inputs.slices[s]] = part
     gamma[:, ~keep] = 0.0
-    coupling = correct_model.couple(
-        network.L, orders, offset=network.offset, feedthrough=network.feedthrough
-    )
+    coupling = couple(network.L, orders, offset=network.offset, feedthrough=network.feedthrough)
     learning = learned = None
     dither = np.zeros(nu)
     if identified:

@@ -17,8 +17,9 @@ from hilrt.analyze.stability import (
     trajectory,
 )
 from hilrt.coupling import correct_model
-from hilrt.coupling.correct_model import build_plan, correct, couple, lagrange_basis
+from hilrt.coupling.correct_model import build_plan, correct
 from hilrt.coupling.jacobian import block_diagonal
+from hilrt.coupling.true_inputs import couple, lagrange_basis
 from hilrt.models.two_mass_chain import two_mass_chain
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference"

@@ -10,9 +10,10 @@ import pytest
 
 from hilrt.analyze.stability import reference_matrix
 from hilrt.coupling import correct_model, identify
-from hilrt.coupling.correct_model import build_plan, correct, couple, input_errors, lagrange_basis
+from hilrt.coupling.correct_model import build_plan, correct, input_errors
 from hilrt.coupling.jacobian import block_diagonal, discretize
 from hilrt.coupling.regression import Settings
+from hilrt.coupling.true_inputs import couple, lagrange_basis
 from hilrt.coupling.trust import Limits, Reason
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
