@@ -130,7 +130,7 @@ class Benches:
 
     def note_reports(self, exchange: Exchange) -> None:
         """Log what the subsystems told while the master's loop did not run."""
-        while reports := exchange.reports():
+        while reports := exchange.absences.reports():
             for name, event in reports:
                 self._journal.note(event.level, name, event.text, event.cause)
 

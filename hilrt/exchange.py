@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hilrt.absences import Absences
 from hilrt.backlog import Backlog
 from hilrt.clock import monotonic_ns
 from hilrt.doorbell import Doorbell
-from hilrt.errors import PeerLost, SolverError
+from hilrt.errors import SolverError
 from hilrt.link import Arrival, Link
 from hilrt.network import Network
 from hilrt.peer_times import AnswerTimes
@@ -21,12 +22,9 @@ from hilrt.rejoin import Returns
 from hilrt.remote_link import RemoteLink
 from hilrt.solver import Sample
 from hilrt.step_state import StepInput, StepState
-from hilrt.wire import Event
 
 #: A bench that has not been heard for this many of its intervals is late.
 BENCH_PATIENCE = 2.5
-#: Events taken at once: a talkative peer costs no ticks.
-REPORTS_AT_ONCE = 20
 #: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
 STANDSTILL_S = 0.001
 
@@ -45,7 +43,7 @@ class Exchange:
     step : float
         Base macro step, s.
     max_misses : sequence of int
-        Consecutive due ticks without a sample after which each subsystem counts as lost.
+        Of `Absences`.
     derivatives : int
         Number of output derivatives to keep.
     catch_up : sequence of bool
@@ -59,8 +57,8 @@ class Exchange:
         Subsystems that run by themselves.
     remote : bool
         Whether any subsystem is in another process.
-    late : ndarray of int, shape (n,)
-        Ticks at which each subsystem's sample was late.
+    absences : Absences
+        Whose samples are missing, and what the subsystems have told.
     taken : int
         Samples taken in so far.
     latched : bool
@@ -91,7 +89,7 @@ class Exchange:
         self.given = StepInput.empty(
             len(network.outputs), len(network.inputs), n, max(derivatives, 0)
         )
-        self.late = np.zeros(n, dtype=np.intp)
+        self.absences = Absences(self.links, max_misses)
         self.age = np.zeros(n)
         self.compute_us = np.zeros(n)
         self.rejoined = np.zeros(n, dtype=np.intp)
@@ -101,9 +99,6 @@ class Exchange:
         self._physical = [link.physical for link in links]
         self.benches = {link.name for link in links if link.physical}
         self._remote = [link if isinstance(link, RemoteLink) else None for link in links]
-        self._clocks = [
-            link.clock if link is not None and link.physical else None for link in self._remote
-        ]
         self._every = [int(every) for every in network.every]
         self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
         # Of `given`: views are filled in half the time that parts of an array are assigned to.
@@ -111,9 +106,7 @@ class Exchange:
             (self.given.y[part], self.given.t_valid[part], self.given.fresh[part])
             for part in network.outputs.slices
         ]
-        self._misses = [0] * n
         self._missing = [False] * n
-        self._max_misses = list(max_misses)
         self._patience = [BENCH_PATIENCE * step * every for every in self._every]
         self._newest = [-np.inf] * n
         self._busy = [False] * n
@@ -126,19 +119,18 @@ class Exchange:
         self._queues = any(backlog is not None for backlog in self._backlogs)
         self._measured = np.zeros((1, len(network.inputs)))
         self._local = [s for s, link in enumerate(links) if link.fileno() is None]
-        self._last_words: dict[str, str] = {}
         self._doorbell: Doorbell | None = None
         self._next_ns = 0
         self.taken = 0
         self.rest_ns = 0
         self.latched = False
         self._open = True  # `start` puts the first samples in
-        self._reporting = [link for link in self._remote if link is not None]
+        hubs = [link.hub for link in self._remote if link is not None]
         self._returns = Returns(network, links)
         self._may_return = bool(self._returns)
-        self.remote = bool(self._reporting)
+        self.remote = bool(hubs)
         #: All remote links share it: one look at its socket serves them all.
-        self._hub = self._reporting[0].hub if self._reporting else None
+        self._hub = hubs[0] if hubs else None
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
@@ -167,8 +159,9 @@ class Exchange:
         self._open = self.latched = False
         given = self._look(tick, t_ns, elapsed_ns)
         for s, missing in enumerate(self._missing):
-            if missing or self._misses[s]:
-                self._count_miss(s, bool(given.due[s]), missing)
+            if missing or self.absences.in_a_row[s]:
+                due, age = bool(given.due[s]), float(self.age[s])
+                self.absences.count(s, due=due, missing=missing, age=age)
         return given
 
     def preview(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
@@ -280,33 +273,6 @@ class Exchange:
             self._newest[s] = given.reached[s] = t_end
             self._busy[s] = False
 
-    def _count_miss(self, s: int, due: bool, missing: bool) -> None:
-        if not missing:
-            self._misses[s] = 0 if due else self._misses[s]
-            return
-        self.late[s] += 1
-        self._misses[s] += 1
-        if self._misses[s] > self._max_misses[s]:
-            self.reports()
-            words = self._last_words.get(self.links[s].name)
-            said = self._absence(s) or (f"; it said: {words}" if words else "") + self._dropped(s)
-            raise PeerLost(
-                self.links[s].name,
-                f"no sample for {self._misses[s]} ticks (late.max_misses is "
-                f"{self._max_misses[s]}); newest sample is {self.age[s]:.3f} s old{said}",
-            )
-
-    def _absence(self, s: int) -> str:
-        """Why a subsystem that may come back is away, for a message."""
-        absent = self.links[s].absent
-        return f"; it has not come back: {absent}" if absent else ""
-
-    def _dropped(self, s: int) -> str:
-        """What came from a subsystem and could not be used, for a message."""
-        remote = self._remote[s]
-        dropped = "" if remote is None else remote.hub.unused.why_dropped(remote.name)
-        return f"; {dropped}" if dropped else ""
-
     def encoded(self, state: StepState) -> list[Outbound]:
         """Messages with the inputs of the remote subsystems that are due, for `dispatch`."""
         if self._hub is None:
@@ -414,17 +380,6 @@ class Exchange:
             self._busy[s] = True
             self._answer_ns[s] = self._next_ns
 
-    def reports(self) -> list[tuple[str, Event]]:
-        """Subsystem and event: what they have told for people since the last call, some of it."""
-        found: list[tuple[str, Event]] = []
-        for link in self._reporting:
-            while link.events and len(found) < REPORTS_AT_ONCE:
-                event = link.events.popleft()
-                found.append((link.name, event))
-                if event.level != "info":
-                    self._last_words[link.name] = event.text
-        return found
-
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
         if self._hub is not None:
@@ -493,10 +448,4 @@ class Exchange:
     def _raise_silent(self, t_ns: int, timeout: float) -> None:
         for s in range(len(self.links)):
             if self._owes(s, t_ns):
-                self.links[s].lost += 1
-                why = self._absence(s) or f"{self._dropped(s)}; see its log"
-                raise PeerLost(
-                    self.links[s].name,
-                    f"no answer to the step towards t = {t_ns * 1e-9:g} s within {timeout:g} s "
-                    f"(master.step_timeout){why}",
-                )
+                raise self.absences.give_up(s, t_ns, timeout)

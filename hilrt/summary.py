@@ -120,7 +120,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
         link.name: {
             "lost": link.lost,
             "dropped": link.dropped,
-            "late": int(exchange.late[s]),
+            "late": int(exchange.absences.late[s]),
             "rejoined": int(exchange.rejoined[s]),
             **exchange.times.peers[s].summary(),
         }

@@ -98,7 +98,7 @@ def ending(monkeypatch):
         session.numerics = Numerics(
             SimpleNamespace(network=network, alarms=plan),
             state,
-            SimpleNamespace(reports=lambda: []),
+            SimpleNamespace(absences=SimpleNamespace(reports=lambda: [])),
         )
         return session
 

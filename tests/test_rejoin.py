@@ -91,7 +91,7 @@ class Rig:
         drain_until(self.hub, lambda: not self.link.send(wire.Heartbeat(sent_ns=1)))
 
     def causes(self):
-        return [event.cause for _, event in self.exchange.reports()]
+        return [event.cause for _, event in self.exchange.absences.reports()]
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ class StatusPublisher:
             },
             peers={
                 link.name: PeerStatus(
-                    int(exchange.late[s]),
+                    int(exchange.absences.late[s]),
                     link.lost,
                     float(exchange.age[s]) * 1e3,
                     link.dropped,
