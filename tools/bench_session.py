@@ -11,6 +11,8 @@ computed, each compared with the dispatch deadline:
     computing   the tick's own work took longer than the deadline alone
     both        neither alone, but the two together
     skipped     whole ticks that passed while the master did not run
+
+Beside them stands how much of the master's time the host of a virtual machine took for others.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ def main() -> None:
                     "missed": summary["missed_ticks"],
                     "causes": dict(causes(folder, deadline_us)),
                     "lateness_us": summary["lateness_us"],
+                    "stolen_s": summary["stolen_s"],
                     "verdict": summary["verdict"],
                     "load_before": load,
                 }
@@ -107,7 +110,8 @@ def main() -> None:
                 last = runs[-1]
                 print(
                     f"{last['on_time']:8.3%} on time, {last['missed']} of {last['ticks']} missed "
-                    f"{last['causes'] or ''} (load before {load:.1f})",
+                    f"{last['causes'] or ''} (load before {load:.1f}, host took "
+                    f"{last['stolen_s'] or 0.0:.2f} s), {last['verdict']}",
                     flush=True,
                 )
     shares = [one["on_time"] for one in runs]

@@ -153,7 +153,17 @@ class McapWriter:
     def add_rows(
         self, layout: RowLayout, first: int, times_ns: NDArray[np.int64], rows: Floats
     ) -> None:
-        """Write rows, shape (n, signals), numbered from `first`; no chunk splits one of them."""
+        """Write rows; no chunk splits one of them.
+
+        Parameters
+        ----------
+        layout : RowLayout
+        first : int
+            Number of the first row.
+        times_ns : ndarray of int, shape (n,)
+            On the wall clock, ns.
+        rows : ndarray, shape (n, signals)
+        """
         size = layout.kind.itemsize
         while len(rows):
             fit = max(1, -(-(self._chunk_bytes - len(self._chunk)) // size))
