@@ -11,8 +11,8 @@ from hilrt.exchange import Exchange
 from hilrt.host import host_report
 from hilrt.master import Progress
 from hilrt.plan import Plan
-from hilrt.reliability import verdict
 from hilrt.step_state import StepState
+from hilrt.verdict import verdict
 
 FORMAT = "hilrt-summary-1"
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.reliability import CAUSES, Checks, FlagChange, Monitor, verdict
+from hilrt.reliability import CAUSES, Checks, FlagChange, Monitor
 from hilrt.solver import Port
+from hilrt.verdict import verdict
 from tests.stepping import Recorded, Stepping
 
 STEP, CLEAR = 0.01, 0.045  # between two ticks, so that rounding does not decide

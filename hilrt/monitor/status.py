@@ -19,8 +19,8 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
-from hilrt.reliability import verdict
 from hilrt.timing import Recent
+from hilrt.verdict import verdict
 
 if TYPE_CHECKING:
     from hilrt.master import Master

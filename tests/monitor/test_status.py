@@ -11,9 +11,9 @@ from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import NullFeed
-from hilrt.reliability import verdict
 from hilrt.signals import build_topics
 from hilrt.solver import Port
+from hilrt.verdict import verdict
 from tests.stepping import MemoryLink, Recorded, Stepping
 
 MS = 1_000_000
