@@ -423,8 +423,6 @@ class RemoteLink(Link):
         """Why an awaited answer may not have come, and where to look."""
         if answer is not Hello:
             return self.where_to_look()
-        refused, start = (
-            self.hub.unused.why_refused(self.name),
-            self._how_to_start() or "see its log",
-        )
+        refused = self.hub.unused.why_refused(self.name)
+        start = self._how_to_start() or "see its log"
         return f"{refused}; {start}" if refused else start
