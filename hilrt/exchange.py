@@ -125,7 +125,6 @@ class Exchange:
         self.rest_ns = 0
         self.latched = False
         self._open = True  # `start` puts the first samples in
-        self._collected = False  # nothing that is to be cut can have come since the last look
         hubs = [link.hub for link in self._remote if link is not None]
         self._returns = Returns(network, links)
         self._may_return = bool(self._returns)
@@ -211,9 +210,8 @@ class Exchange:
             if self._may_return:
                 self.given.rejoined.fill(False)
             self._open = True
-        if self._hub is not None and not self._collected:
+        if self._hub is not None:
             self._hub.drain()
-        self._collected = False
         for s, link in enumerate(self.links):
             if arrivals := link.take():
                 self._parked[s].extend(arrivals)
@@ -440,7 +438,6 @@ class Exchange:
                 self._doorbell = Doorbell(present, block_s=STANDSTILL_S)
             self.readmit()
             await self._doorbell.wait(lambda: not self.answered(t_ns))
-        self._collected = True
 
     def close(self) -> None:
         """Stop watching the links."""

@@ -141,16 +141,6 @@ def measure_bond_causes(
 
 
 @compiled
-def put_back(
-    shares: Floats, spurious: Floats, of_element: Ints, effort: Ints, untrusted: Bools
-) -> None:
-    """Shares of bonds whose effort nobody corrects, because its Jacobian is not trusted."""
-    for k in range(len(effort)):
-        if untrusted[effort[k]]:
-            shares[of_element[k]] = spurious[of_element[k]]
-
-
-@compiled
 def move_flags(
     ratio: Floats,
     t: float,

@@ -16,7 +16,6 @@ from hilrt.coupling.correct_energy import Settings
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
 from hilrt.coupling.mu import bond_mu, spurious_share
-from hilrt.measures import put_back
 from hilrt.network import Bools, Ints, Network
 from hilrt.reliability import Checks, build_checks
 from hilrt.solver import Floats
@@ -155,16 +154,11 @@ class Plan:
         """
         if self.shadow or not applied or not self.corrects_elsewhere:
             return self.spurious
-        shares = self._corrected_shares.copy()
+        inactive = np.zeros(len(self.network.bonds), dtype=bool)
         if state.model is not None:
             bonds = self.network.bonds
-            put_back(shares, self.spurious, bonds.of_element, bonds.effort, state.model.untrusted())
-        return shares
-
-    @cached_property
-    def _corrected_shares(self) -> Floats:
-        """Of `spurious`, what stays where every corrector elsewhere is active, shape (nb,)."""
-        return np.where(self.elsewhere, 0.0, self.spurious)
+            inactive[bonds.of_element] = state.model.untrusted()[bonds.effort]
+        return np.where(self.elsewhere & ~inactive, 0.0, self.spurious)
 
     @cached_property
     def safety(self) -> float:

@@ -15,12 +15,10 @@ import numpy as np
 from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
-from hilrt.coupling.model_corrector import put_realised
 from hilrt.coupling.past import follow_error
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
 from hilrt.link import Ports
-from hilrt.measures import put_back
 from hilrt.network import build_network
 from hilrt.plan import build_plan
 from hilrt.solver import Port
@@ -83,6 +81,3 @@ def warm_up() -> None:
         errors = correct_model.input_errors(corrected, correction, sent)
         identify.identify(learned, learning, y, sent, errors)
     follow_error(y, np.zeros((2, 1)), True, 0.5, zero[:1])
-    put_realised(zero[:1], zero[:1], np.zeros((1, 1)))
-    bond = np.zeros(1, dtype=np.intp)
-    put_back(zero[:1], zero[:1], bond, bond, np.zeros(1, dtype=bool))

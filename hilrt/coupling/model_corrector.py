@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hilrt.compiled import compiled
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.past import follow_error
 from hilrt.coupling.regression import Model, Settings
@@ -183,8 +182,16 @@ class ModelCorrector:
         its demand; with order 0 the mean.
         """
         before, self._realised = self._realised, realised.copy()
+        known = np.isfinite(before) & np.isfinite(realised)
+        if not known.any():
+            return self._sent
         acted = self._sent.copy()
-        put_realised(before, realised, acted)
+        if len(acted) > 1:
+            acted[:, known] = 0.0
+            acted[0, known] = before[known]
+            acted[1, known] = (realised - before)[known]
+        else:
+            acted[0, known] = 0.5 * (before + realised)[known]
         return acted
 
     def _extrapolated(self, i: int) -> None:
@@ -317,19 +324,6 @@ def build_model_corrector(
         _predicted=np.full(ny, np.nan),
         _realised=np.full(nu, np.nan),
     )
-
-
-@compiled
-def put_realised(before: Floats, after: Floats, acted: Floats) -> None:
-    """Replace inputs over a step, (order + 1, nu), whose value is known at both of its ends."""
-    for u in range(len(before)):
-        if not (np.isfinite(before[u]) and np.isfinite(after[u])):
-            continue
-        acted[:, u] = 0.0
-        if len(acted) > 1:
-            acted[0, u], acted[1, u] = before[u], after[u] - before[u]
-        else:
-            acted[0, u] = 0.5 * (before[u] + after[u])
 
 
 def _past(model: Model) -> int:
