@@ -22,18 +22,19 @@ from numpy.typing import NDArray
 
 from hilrt import __version__
 from hilrt.record import cdr
+from hilrt.record.record_file import HEAD, MAGIC
 from hilrt.solver import Floats
 
-MAGIC = b"\x89MCAP0\r\n"
 #: Bytes of a chunk before compression, if not told otherwise.
 CHUNK_BYTES = 1 << 20
 _COMPRESSION = "zstd"
 #: Kind, length, channel, sequence, log time and publish time [ns]: a message before its data.
 _MESSAGE = struct.Struct("<BQHIQQ")
 #: What of it counts as its length.
-_MESSAGE_BYTES = _MESSAGE.size - 9
+_MESSAGE_BYTES = _MESSAGE.size - HEAD.size
 #: Kind, length, channel, length of the entries: a message index before them.
 _MESSAGE_INDEX = struct.Struct("<BQHI")
+_INDEX_BYTES = _MESSAGE_INDEX.size - HEAD.size
 #: Log time and place in the chunk.
 _ENTRY = struct.Struct("<QQ")
 
@@ -55,7 +56,7 @@ class RowLayout:
         self._blank = np.zeros(1, self.kind)
         for i, (channel, kind) in enumerate(zip(channels, kinds, strict=True)):
             part = self._blank[str(i)]
-            part["kind"], part["length"] = Opcode.MESSAGE, kind.itemsize - 9
+            part["kind"], part["length"] = Opcode.MESSAGE, kind.itemsize - HEAD.size
             part["channel"] = channel
             part["header"] = int.from_bytes(cdr.HEADER, "little")
         #: Place of each channel's message in the row.
@@ -213,7 +214,7 @@ class McapWriter:
         index_length = 0
         for channel, entries in self._entries.items():
             head = _MESSAGE_INDEX.pack(
-                Opcode.MESSAGE_INDEX, len(entries) + 6, channel, len(entries)
+                Opcode.MESSAGE_INDEX, _INDEX_BYTES + len(entries), channel, len(entries)
             )
             places[channel], written = self._put(head + entries)
             index_length += written
