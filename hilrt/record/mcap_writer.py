@@ -2,7 +2,8 @@
 
 The records are the library's (`mcap.records`). Its writer makes one message after the other, a
 multiple of the work where a row is a message for each of nine topics, and keeps 1 KB of objects for
-every chunk until the end; here numpy lays rows out, and what is kept of a chunk is its index entry.
+every chunk until the end; here numpy lays rows out, and what is kept of a chunk is its index entry,
+compressed.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class McapWriter:
         self._span: tuple[int, int] | None = None  # times of the chunk's messages, ns
         self._spans: tuple[int, int] | None = None  # and of all chunks before
         self._chunks = 0
-        self._chunk_indexes = bytearray()
+        # In parts: one buffer that grows is moved again and again, and leaves holes behind.
+        self._chunk_indexes: list[bytes] = []
+        self._compressor = zlib.compressobj()
         self._counts: defaultdict[int, int] = defaultdict(int)
 
     def start(self) -> None:
@@ -229,7 +232,8 @@ class McapWriter:
             message_start_time=start_ns,
             uncompressed_size=size,
         )
-        self._chunk_indexes += _encoded(index)
+        if packed := self._compressor.compress(_encoded(index)):  # it gives them in large parts
+            self._chunk_indexes.append(packed)
         self._chunks += 1
         self._spans, self._span = _joined(self._spans, self._span), None
         self._chunk.clear()
@@ -272,7 +276,8 @@ class McapWriter:
         yield Opcode.SCHEMA, _encoded(*self._schemas)
         yield Opcode.CHANNEL, _encoded(*self._channels)
         yield Opcode.STATISTICS, _encoded(statistics)
-        yield Opcode.CHUNK_INDEX, bytes(self._chunk_indexes)
+        self._chunk_indexes.append(self._compressor.flush())
+        yield Opcode.CHUNK_INDEX, zlib.decompress(b"".join(self._chunk_indexes))
         yield Opcode.ATTACHMENT_INDEX, _encoded(*self._attachments)
         yield Opcode.METADATA_INDEX, _encoded(*self._metadata)
 
