@@ -279,9 +279,9 @@ class Exchange:
             return []
         tick, starts, steps = self.given.tick, state.t_start.tolist(), state.h.tolist()
         found: list[Outbound] = []
-        for s in np.flatnonzero(state.dispatch).tolist():
+        for s, leaves in enumerate(state.dispatch.tolist()):
             remote = self._remote[s]
-            if remote is not None and self._backlogs[s] is None:
+            if leaves and remote is not None and self._backlogs[s] is None:
                 coefficients = state.sent[:, self._slices[s][1]]
                 found.append((remote, remote.encoded(tick, starts[s], steps[s], coefficients)))
         return found

@@ -141,6 +141,27 @@ def measure_bond_causes(
 
 
 @compiled
+def staying_shares(
+    spurious: Floats,
+    elsewhere: Bools,
+    of_element: Ints,
+    effort: Ints,
+    untrusted: Floats,
+    shares: Floats,
+) -> None:
+    """Share of each bond's residual energy that stays in the system, (nb,), into `shares`.
+
+    None where a bond is corrected `elsewhere` than by energy, unless the correction of one of its
+    efforts (outputs, as `untrusted`) is inactive.
+    """
+    for b in range(len(shares)):
+        shares[b] = 0.0 if elsewhere[b] else spurious[b]
+    for i in range(len(effort)):
+        if untrusted[effort[i]] != 0.0:
+            shares[of_element[i]] = spurious[of_element[i]]
+
+
+@compiled
 def move_flags(
     ratio: Floats,
     t: float,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.timing import Distribution, Quantiles
+from hilrt.timing import BINS, Distribution, Quantiles, count_times
+
+#: Times of each answer.
+_KINDS = 3
 
 
+@dataclass(frozen=True)
 class PeerTimes:
     """Distributions over a session's answers of one solver.
 
@@ -23,15 +28,9 @@ class PeerTimes:
         How long the master waited for the answer, as fast as possible; 0 if it was there.
     """
 
-    def __init__(self) -> None:
-        self.compute, self.wire, self.wait = Distribution(), Distribution(), Distribution()
-
-    def add(self, compute_us: float, wire_us: float, wait_us: float) -> None:
-        """Count one answer, µs; NaN where unknown."""
-        times = (self.compute, compute_us), (self.wire, wire_us), (self.wait, wait_us)
-        for distribution, us in times:
-            if not math.isnan(us):
-                distribution.add(max(0, round(us * 1e3)))
+    compute: Distribution
+    wire: Distribution
+    wait: Distribution
 
     def summary(self) -> dict[str, Quantiles | None]:
         """What summaries show, µs; None where nothing was measured."""
@@ -48,7 +47,6 @@ class AnswerTimes:
 
     Attributes
     ----------
-    peers : list of PeerTimes
     wire_us : ndarray, shape (n subsystems,)
         Of the newest answers; NaN where unknown.
     waits_from : float
@@ -57,7 +55,8 @@ class AnswerTimes:
     """
 
     def __init__(self, n: int) -> None:
-        self.peers = [PeerTimes() for _ in range(n)]
+        self._counts = np.zeros((n, _KINDS, BINS), dtype=np.int64)
+        self._longest_ns = np.zeros((n, _KINDS), dtype=np.int64)
         self.wire_us = np.full(n, np.nan)
         self.waits_from = math.nan
         self._new: list[tuple[int, float, float, float]] = []
@@ -76,6 +75,11 @@ class AnswerTimes:
 
     def count(self) -> None:
         """Count the answers noted since the last call."""
-        for s, compute_us, wire_us, wait_us in self._new:
-            self.peers[s].add(compute_us, wire_us, wait_us)
-        self._new.clear()
+        if self._new:
+            count_times(np.array(self._new), self._counts, self._longest_ns)
+            self._new.clear()
+
+    def of(self, s: int) -> PeerTimes:
+        """What has been counted of subsystem number `s`."""
+        found = zip(self._counts[s].tolist(), self._longest_ns[s].tolist(), strict=True)
+        return PeerTimes(*(Distribution(counts, max_ns) for counts, max_ns in found))

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hilrt.alarms import AlarmPlan, build_alarms
 from hilrt.config import Reliability, Session, StepControl
 from hilrt.control import Controls, build_controls
+from hilrt.coupling.compensate import sampled_at
 from hilrt.coupling.correct_energy import Settings
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.limit import Bounds
 from hilrt.coupling.mu import bond_mu, spurious_share
+from hilrt.measures import staying_shares
 from hilrt.network import Bools, Ints, Network
 from hilrt.reliability import Checks, build_checks
 from hilrt.solver import Floats
-
-if TYPE_CHECKING:
-    from hilrt.step_state import StepState
 
 #: A sample this close to the communication point, relative to the step, counts as taken at it.
 SAMPLED_SHARE = 0.1
@@ -95,6 +93,11 @@ class Plan:
         return coupled
 
     @cached_property
+    def predicts_any(self) -> bool:
+        """Whether any subsystem has the late policy "predict"."""
+        return bool(self.predicts.any())
+
+    @cached_property
     def taylor(self) -> bool:
         """Whether any connection uses output derivatives."""
         return bool(self.network.connections.taylor.any())
@@ -129,11 +132,11 @@ class Plan:
 
     def sampled(self, fresh: Bools, t_valid: Floats, t: float) -> list[bool]:
         """For every subsystem, whether all its outputs were measured at `t` [s]."""
-        now = fresh & (np.abs(t_valid - t) < SAMPLED_SHARE * self.step)
-        slices = self.network.outputs.slices
-        if now.all():  # mostly, and one look instead of one for each
-            return [True] * len(slices)
-        return [bool(now[part].all()) for part in slices]
+        sampled = np.empty(len(self.network.subsystems), dtype=bool)
+        sampled_at(
+            t, SAMPLED_SHARE * self.step, t_valid, fresh, self.network.outputs.owner, sampled
+        )
+        return sampled.tolist()
 
     def at_minimum(self, h: float) -> bool:
         """Whether a step of size `h` [s] is the smallest that the step control may choose."""
@@ -144,21 +147,23 @@ class Plan:
         """Whether any bond's effort is corrected otherwise than by energy."""
         return bool(self.elsewhere.any())
 
-    def spurious_shares(self, state: StepState, applied: bool) -> Floats:
+    def spurious_shares(self, untrusted: Floats, applied: bool) -> Floats:
         """Share of each bond's residual energy that stays in the system, shape (nb,).
 
         Parameters
         ----------
+        untrusted : ndarray, shape (ny,)
+            Not zero for outputs that are not corrected because their Jacobian is not trusted.
         applied : bool
             Whether the session applies corrections at all.
         """
         if self.shadow or not applied or not self.corrects_elsewhere:
             return self.spurious
-        inactive = np.zeros(len(self.network.bonds), dtype=bool)
-        if state.model is not None:
-            bonds = self.network.bonds
-            inactive[bonds.of_element] = state.model.untrusted()[bonds.effort]
-        return np.where(self.elsewhere & ~inactive, 0.0, self.spurious)
+        bonds, shares = self.network.bonds, np.empty_like(self.spurious)
+        staying_shares(
+            self.spurious, self.elsewhere, bonds.of_element, bonds.effort, untrusted, shares
+        )
+        return shares
 
     @cached_property
     def safety(self) -> float:

@@ -311,10 +311,10 @@ class Monitor:
             np.divide(state.y_defect, y_scale * limits.output_defect, out=part["output_defect"])
         if plan.controls.tests:
             np.multiply(state.control.ratio, state.control.failed, out=part["error_estimate"])
-        if len(self.drift):
-            self._measure_bonds(plan, state, given)
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
+        if len(self.drift):
+            self._measure_bonds(plan, state, given)
         if given.t < limits.warm_up:
             for cause in RELATIVE:
                 part[cause][:] = 0.0
@@ -338,7 +338,7 @@ class Monitor:
             state.bond_power,
             corrected.energy,
             corrected.applied_work,
-            plan.spurious_shares(state, given.apply),
+            plan.spurious_shares(self.part["model_untrusted"], given.apply),
             given.elapsed,
             self.peak[first:],
             self.drift,

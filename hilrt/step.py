@@ -123,7 +123,7 @@ def predict_late(plan: Plan, state: StepState, given: StepInput) -> Floats | Non
         What that adds to the outputs, shape (ny,); their polynomials keep their slopes.
     """
     model = state.model
-    if model is None or given.elapsed <= 0.0:
+    if model is None or not plan.predicts_any or given.elapsed <= 0.0:
         return None
     late = given.late & plan.predicts
     if not late.any() or not model.fits(given.elapsed):
@@ -149,7 +149,8 @@ def correct_outputs(
         y = correct_feedthrough(plan.feedthrough, y, plan.base, sent)
     if model is not None and model.fits(given.elapsed):
         begin = given.t - given.elapsed
-        sent = poly.shift(state.flown, begin - state.flown_t0)
+        sent = state.flown.copy()
+        poly.shift_in_place(sent, begin - state.flown_t0)
         if given.regular:
             y = model.correct(y, sent)
         else:

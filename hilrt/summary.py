@@ -122,7 +122,7 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
             "dropped": link.dropped,
             "late": int(exchange.absences.late[s]),
             "rejoined": int(exchange.rejoined[s]),
-            **exchange.times.peers[s].summary(),
+            **exchange.times.of(s).summary(),
         }
         for s, link in enumerate(exchange.links)
     }

@@ -7,12 +7,16 @@ from math import log10
 from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 
 _PER_DECADE = 200  # neighbouring bins differ by 1.2 %
 _DECADES = 9  # 1 ns to 1 s
 _LONGEST_NS = 10**_DECADES
+#: Of a `Distribution`.
+BINS = _PER_DECADE * _DECADES + 1
 
 
 class Quantiles(TypedDict):
@@ -28,9 +32,9 @@ class Quantiles(TypedDict):
 class Distribution:
     """Logarithmic histogram of times; quantiles are right to 1.2 %, the maximum is exact."""
 
-    def __init__(self) -> None:
-        self.counts = [0] * (_PER_DECADE * _DECADES + 1)
-        self.max_ns = 0
+    def __init__(self, counts: list[int] | None = None, max_ns: int = 0) -> None:
+        self.counts = [0] * BINS if counts is None else counts
+        self.max_ns = max_ns
 
     @property
     def n(self) -> int:
@@ -81,11 +85,37 @@ class Distribution:
         return edges, [int(count) for count in counts[first:last]]
 
 
+@compiled
+def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]) -> None:
+    """Count times of several kinds for several things at once, as `Distribution.add` does.
+
+    Parameters
+    ----------
+    times_us : ndarray, shape (n, 1 + kinds)
+        Number of the thing, and a time of each kind [µs]; NaN where there is none.
+    counts, longest_ns : ndarray of int, shape (things, kinds, BINS), (things, kinds)
+        Changed in place.
+    """
+    for row in times_us:
+        thing = int(row[0])
+        for kind in range(len(row) - 1):
+            if np.isnan(row[1 + kind]):
+                continue
+            ns = max(0, round(row[1 + kind] * 1e3))
+            longest_ns[thing, kind] = max(longest_ns[thing, kind], ns)
+            if ns >= _LONGEST_NS:
+                counts[thing, kind, BINS - 1] += 1
+            elif ns > 1:
+                counts[thing, kind, int(log10(ns) * _PER_DECADE)] += 1
+            else:
+                counts[thing, kind, 0] += 1
+
+
 class Recent:
     """Quantiles of what a `Distribution` has counted since the look before."""
 
     def __init__(self) -> None:
-        self._seen = np.zeros(_PER_DECADE * _DECADES + 1, dtype=np.int64)
+        self._seen = np.zeros(BINS, dtype=np.int64)
 
     def look(self, whole: Distribution, quantiles: Sequence[float]) -> list[float] | None:
         """Quantiles, µs, right to 1.2 %, of 1 as well; None where nothing was counted."""

@@ -15,11 +15,13 @@ import numpy as np
 from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
-from hilrt.coupling.past import follow_error
+from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
 from hilrt.link import Ports
+from hilrt.measures import staying_shares
 from hilrt.network import build_network
+from hilrt.peer_times import AnswerTimes
 from hilrt.plan import build_plan
 from hilrt.solver import Port
 from hilrt.step import assess, macro_step
@@ -68,6 +70,12 @@ def warm_up() -> None:
     # What follows belongs to correctors and subsystems that this session has not.
     evaluate(state.flown, 0.0)
     shift(state.flown, 0.0)
+    plan.sampled(given.fresh, given.t_valid, given.t)
+    bonds, share = network.bonds, plan.spurious
+    staying_shares(share, plan.elsewhere, bonds.of_element, bonds.effort, zero, share.copy())
+    answers = AnswerTimes(1)
+    answers.keep(0, compute_us=1.0, round_trip_us=1.0, way_us=1.0, t_arrived=0.0)
+    answers.count()
     newton_value(*divided_differences(state.history, 0.0), state.degree)
     one, gamma = slice(0, 1), np.zeros((1, 1, 1))
     correction = correct_model.build_plan(couple(np.eye(1), 0), gamma)
@@ -81,3 +89,4 @@ def warm_up() -> None:
         errors = correct_model.input_errors(corrected, correction, sent)
         identify.identify(learned, learning, y, sent, errors)
     follow_error(y, np.zeros((2, 1)), True, 0.5, zero[:1])
+    lay_realised(zero[:1], zero[:1], sent)

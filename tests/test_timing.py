@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.timing import Distribution, Recent
+from hilrt.timing import BINS, Distribution, Recent, count_times
 
 
 def filled(times) -> Distribution:
@@ -30,6 +30,16 @@ def test_out_of_range_times_count_at_the_ends():
     assert early.quantile_us(1.0) == pytest.approx(1e-3, rel=0.02)
     assert long.quantiles()["max"] == 5e6
     assert long.quantile_us(0.5) == pytest.approx(1e6, rel=0.02)
+
+
+@given(st.lists(st.floats(-1.0, 2e6) | st.just(np.nan), min_size=1, max_size=50))
+def test_many_at_once_are_counted_as_one_by_one(times_us):
+    counts, longest_ns = np.zeros((3, 1, BINS), np.int64), np.zeros((3, 1), np.int64)
+    count_times(np.array([(2.0, us) for us in times_us]), counts, longest_ns)
+    expected = filled(max(0, round(us * 1e3)) for us in times_us if not np.isnan(us))
+    assert counts[2, 0].tolist() == expected.counts
+    assert longest_ns[2, 0] == expected.max_ns
+    assert not counts[:2].any()
 
 
 def test_nothing_yet():

@@ -93,6 +93,20 @@ def forget_before_jumps(
 
 
 @compiled
+def sampled_at(
+    t: float, tolerance: float, t_valid: Floats, fresh: Bools, owner: Ints, sampled: Bools
+) -> None:
+    """Subsystems (n,) all of whose outputs have a new sample that is valid at `t` [s].
+
+    Within `tolerance` [s]; `t_valid`, `fresh` and `owner` as for `take_samples`.
+    """
+    sampled[:] = True
+    for i in range(len(fresh)):
+        if not (fresh[i] and abs(t_valid[i] - t) < tolerance):
+            sampled[owner[i]] = False
+
+
+@compiled
 def outputs_at(
     differences: Floats, nodes: Floats, order: Ints, degree: Ints, y_now: Floats
 ) -> None:

@@ -153,7 +153,8 @@ def identify(
         Whether ``state.gamma`` changed, and the corrector needs a new plan.
     """
     learning = range(len(plan.parts)) if learn is None else set(learn)
-    noise = _input_noise(plan.noise_paths, state.noise)
+    noise = np.zeros(len(plan.noise_paths))
+    _add_noise(plan.noise_paths, state.noise, noise)
     changed = False
     for i, part in enumerate(plan.parts):
         model, judgement = state.models[i], state.trusts[i]
@@ -189,15 +190,13 @@ def _adopt(state: State, part: Part, model: Model, judgement: Trust) -> bool:
 
 
 @compiled
-def _input_noise(paths: Floats, noise: Floats) -> Floats:
-    """Standard deviations at the inputs, (nu,), of the outputs' independent noise (ny,)."""
+def _add_noise(paths: Floats, noise: Floats, at_inputs: Floats) -> None:
+    """Standard deviations at the inputs, zero so far, of the outputs' independent noise (ny,)."""
     nu, ny = paths.shape
-    at_inputs = np.zeros(nu)
     for u in range(nu):
         for y in range(ny):
             at_inputs[u] += paths[u, y] * (noise[y] * noise[y])
         at_inputs[u] = math.sqrt(at_inputs[u])
-    return at_inputs
 
 
 @compiled

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hilrt.coupling import correct_model, identify, regression, trust
-from hilrt.coupling.past import follow_error
+from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.regression import Model, Settings
 from hilrt.coupling.true_inputs import couple
 from hilrt.coupling.trust import Reason
@@ -169,7 +169,8 @@ class ModelCorrector:
             measured=sampled,
             learn=learn,
         )
-        self.chain = np.where(sampled, self.chain + 1, 0)
+        for i, is_sampled in enumerate(sampled):
+            self.chain[i] = self.chain[i] + 1 if is_sampled else 0
         if changed:
             self.plan = correct_model.build_plan(
                 self.plan.coupling, self.learned.gamma, self.alpha, start_up=False
@@ -182,16 +183,8 @@ class ModelCorrector:
         its demand; with order 0 the mean.
         """
         before, self._realised = self._realised, realised.copy()
-        known = np.isfinite(before) & np.isfinite(realised)
-        if not known.any():
-            return self._sent
-        acted = self._sent.copy()
-        if len(acted) > 1:
-            acted[:, known] = 0.0
-            acted[0, known] = before[known]
-            acted[1, known] = (realised - before)[known]
-        else:
-            acted[0, known] = 0.5 * (before + realised)[known]
+        acted: Floats = self._sent.copy()
+        lay_realised(before, self._realised, acted)
         return acted
 
     def _extrapolated(self, i: int) -> None:

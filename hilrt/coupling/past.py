@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hilrt.compiled import compiled
 from hilrt.solver import Floats
+
+
+@compiled
+def lay_realised(before: Floats, after: Floats, acted: Floats) -> None:
+    """Inputs of a step, (m, nu), as a line between what was realised before and after it, (nu,).
+
+    With m = 1 its mean; as they are where one of the two is not a finite number.
+    """
+    for i in range(len(before)):
+        if not (np.isfinite(before[i]) and np.isfinite(after[i])):
+            continue
+        acted[:, i] = 0.0
+        if len(acted) > 1:
+            acted[0, i], acted[1, i] = before[i], after[i] - before[i]
+        else:
+            acted[0, i] = 0.5 * (before[i] + after[i])
 
 
 @compiled

@@ -164,6 +164,11 @@ class Step:
     innovation: Floats
     covariance: Floats
 
+    @classmethod
+    def empty(cls, ny: int, gammas: int) -> Step:
+        """To be filled."""
+        return cls(np.empty(ny), np.empty(gammas), np.empty((gammas, gammas)))
+
 
 def start(settings: Settings, ny: int, nu: int, prior: Floats | None = None) -> Model:
     """A model that knows nothing yet.
@@ -246,8 +251,16 @@ def observe(
         phi, largest = regressors(model, sent)
         if largest < 1e4:
             target = (y - model.centre_y) / model.scale_y
-            step = Step(
-                *square_root.learn(model.S, model.theta, phi, target, model.keep, model.gammas)
+            step = Step.empty(len(y), model.gammas)
+            square_root.learn(
+                model.S,
+                model.theta,
+                phi,
+                target,
+                model.keep,
+                step.error,
+                step.innovation,
+                step.covariance,
             )
             _recall_prior(model)
     model.known += 1
@@ -336,8 +349,9 @@ def _fit_scales(model: Model) -> None:
             centre += mean
             square -= mean * mean
             mean[:] = 0.0
-    ratio_y = _change(model.square_y, model.scale_y, model.centre_y)
-    ratio_u = _change(model.square_u, model.scale_u, model.centre_u)
+    ratio_y, ratio_u = np.ones_like(model.scale_y), np.ones_like(model.scale_u)
+    _change(model.square_y, model.scale_y, model.centre_y, ratio_y)
+    _change(model.square_u, model.scale_u, model.centre_u, ratio_u)
     if (ratio_y != 1.0).any() or (ratio_u != 1.0).any():
         _rescale(model, ratio_y, ratio_u)
     if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
@@ -345,16 +359,14 @@ def _fit_scales(model: Model) -> None:
 
 
 @compiled
-def _change(square: Floats, scale: Floats, centre: Floats) -> Floats:
-    """Factor (a power of two) by which each scale should change, 1 where it still fits."""
-    factor = np.ones(len(scale))
+def _change(square: Floats, scale: Floats, centre: Floats, factor: Floats) -> None:
+    """Factor (a power of two) by which each scale should change; as it is where that fits."""
     for i in range(len(scale)):
         spread = math.sqrt(max(square[i], (1e-9 * centre[i]) ** 2))
         if spread > 1e-30:
             ratio = spread / scale[i]
             if not 0.25 < ratio < 4.0:
                 factor[i] = 2.0 ** np.round(np.log2(ratio))
-    return factor
 
 
 def _rescale(model: Model, ratio_y: Floats, ratio_u: Floats) -> None:

@@ -46,21 +46,23 @@ def potter(S: Floats, theta: Floats, f: Floats, error: Floats, keep: float) -> N
 
 
 @compiled
-def foretold(S: Floats, f: Floats, gammas: int) -> tuple[Floats, Floats]:
-    """The part of the last `gammas` regressors that the others did not foretell, and P of theirs.
+def foretell(S: Floats, f: Floats, innovation: Floats, covariance: Floats) -> None:
+    """The part of the last regressors that the others did not foretell, and P of theirs.
 
     The part of a that the rest does not foretell is, from the covariance alone, P_gg⁻¹ (P φ)_g.
     P_gg may span more decades than a double has digits, its factor does not: the rows of S that
     belong to Γ are made orthogonal one after the other (modified Gram-Schmidt), and f = Sᵀ φ (n,)
     with them.
 
-    Returns
-    -------
+    Parameters
+    ----------
+    S, f : ndarray, shape (n, n), (n,)
     innovation, covariance : ndarray, shape (gammas,), (gammas, gammas)
+        Overwritten; of as many regressors as they have room for.
     """
-    n = len(f)
-    rest, q = f.copy(), S[n - gammas :].copy()
-    r, innovation = np.zeros((gammas, gammas)), np.zeros(gammas)
+    n, gammas = len(f), len(innovation)
+    rest, q, r = f.copy(), S[n - gammas :].copy(), np.zeros((gammas, gammas))
+    innovation[:], covariance[:] = 0.0, 0.0
     singular = False
     for k in range(gammas):
         square = 0.0
@@ -79,7 +81,6 @@ def foretold(S: Floats, f: Floats, gammas: int) -> tuple[Floats, Floats]:
             innovation[k] += q[k, j] * rest[j]
         for j in range(n):
             rest[j] -= innovation[k] * q[k, j]
-    covariance = np.zeros((gammas, gammas))
     for i in range(gammas):
         for j in range(gammas):
             for k in range(min(i, j) + 1):
@@ -90,32 +91,34 @@ def foretold(S: Floats, f: Floats, gammas: int) -> tuple[Floats, Floats]:
         innovation[k] = 0.0 if singular else innovation[k] / r[k, k]
     if singular:
         innovation[:] = 0.0
-    return innovation, covariance
 
 
 @compiled
 def learn(
-    S: Floats, theta: Floats, phi: Floats, target: Floats, keep: float, gammas: int
-) -> tuple[Floats, Floats, Floats]:
+    S: Floats,
+    theta: Floats,
+    phi: Floats,
+    target: Floats,
+    keep: float,
+    error: Floats,
+    innovation: Floats,
+    covariance: Floats,
+) -> None:
     """Take in a sample `target` (ny,) with the regressors `phi` (n,); the rest as for `potter`.
 
-    Returns
-    -------
-    error : ndarray, shape (ny,)
-        `target` less what was foretold before the update.
-    innovation, covariance : ndarray
-        As `foretold` before the update.
+    Overwritten: `error`, `target` less what was foretold before the update, shape (ny,);
+    `innovation` and `covariance`, as `foretell` has them before the update.
     """
     n, ny = theta.shape
-    f, error = np.zeros(n), target.copy()
+    f = np.zeros(n)
+    error[:] = target
     for i in range(n):
         for j in range(n):
             f[j] += phi[i] * S[i, j]
         for y in range(ny):
             error[y] -= phi[i] * theta[i, y]
-    innovation, covariance = foretold(S, f, gammas)
+    foretell(S, f, innovation, covariance)
     potter(S, theta, f, error, keep)
-    return error, innovation, covariance
 
 
 @compiled

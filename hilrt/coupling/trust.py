@@ -148,19 +148,19 @@ def start(limits: Limits, ny: int, gammas: int, *, given: bool = False) -> Trust
 
 def residual(trust: Trust) -> Floats:
     """Root mean square of the prediction errors, in the outputs' units, shape (ny,)."""
-    return _rms(trust.error)
+    rms = np.zeros(trust.error.shape[1])
+    _rms(trust.error, rms)
+    return rms
 
 
 @compiled
-def _rms(errors: Floats) -> Floats:
+def _rms(errors: Floats, rms: Floats) -> None:
     window, ny = errors.shape
-    rms = np.zeros(ny)
     for w in range(window):
         for y in range(ny):
             rms[y] += errors[w, y] * errors[w, y]
     for y in range(ny):
         rms[y] = np.sqrt(rms[y] / window)
-    return rms
 
 
 def judge(
