@@ -6,8 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from hilrt.coupling.power_bond import per_bond
-from hilrt.network import Bools
+from hilrt.compiled import compiled
+from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
@@ -147,8 +147,9 @@ class RowWriter:
     def __init__(self, plan: Plan, row: Floats) -> None:
         self.plan, self.row = plan, row
         self._control = bool(_control(plan))
-        self._unknown = np.full(len(plan.network.outputs), np.nan)
-        self._parts: list[Floats] = []  # of the row, one for each value of `fill`
+        control = CONTROL_SIGNALS if self._control else ()
+        self._of_master = np.zeros(len(MASTER_SIGNALS) + len(control))
+        self._of_cut = np.zeros(len(CUT_SIGNALS))
 
     def fill(
         self,
@@ -160,45 +161,51 @@ class RowWriter:
         compute_ns: int,
         parts_us: tuple[float, ...] = (0.0,) * len(STAGES),
     ) -> None:
-        """Write everything about this tick into the row.
-
-        Assigned part by part: `np.concatenate` takes twice the time, for it makes arrays of the
-        tuples and converts what is true or false.
-        """
+        """Write everything about this tick into the row."""
         control: tuple[float, ...] = ()
         if self._control:
             control = (state.control.error, state.control.highest)
-        # The guard has taken what is not finite out of `fresh`; it has arrived all the same.
-        arrived, y, t_valid = given.fresh | state.implausible, given.y, given.t_valid
-        if not all(arrived.tolist()):
-            y, t_valid = np.where(arrived, y, np.nan), np.where(arrived, t_valid, np.nan)
-        values = (
-            y,
+        times = (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *parts_us)
+        self._of_master[:] = times + control
+        self._of_cut[:] = (
+            given.tick,
+            given.elapsed,
+            given.apply,
+            given.regular,
+            given.has_middle,
+            given.learns,
+            given.rest,
+        )
+        bonds, energy = self.plan.network.bonds, state.energy
+        filled = _fill(
+            given.y,
+            given.t_valid,
+            given.fresh,
+            state.implausible,
             state.y,
-            state.sent.ravel(),
+            state.sent,
             given.realised,
             state.u_defect,
             state.y_defect,
-            *self._bonds(state),
+            bonds.first,
+            state.bond_power,
+            state.corrected.power,
+            state.tracking,
+            state.corrected.effort,
+            energy.correction,
+            energy.residual,
+            energy.tracking,
+            energy.corrected,
+            energy.uncorrected,
             state.monitor.any_active,
-            (step, lateness_ns * 1e-3, compute_ns * 1e-3, given.missed, *parts_us, *control),
+            self._of_master,
             exchange.age,
             exchange.compute_us,
             exchange.wire_us,
             given.late,
-            t_valid,
-            *self._arrivals(given),
-        )
-        if not self._parts:
-            ends = np.cumsum([np.size(value) for value in values])
-            self._parts = np.split(self.row, ends[:-1])
-        for part, value in zip(self._parts, values, strict=True):
-            part[...] = value
-
-    def _arrivals(self, given: StepInput) -> tuple[Floats | Bools | tuple[float, ...], ...]:
-        return (
-            given.y_mid if given.has_middle else self._unknown,
-            given.dy.ravel(),
+            given.has_middle,
+            given.y_mid,
+            given.dy,
             given.busy,
             given.due,
             given.reached,
@@ -206,29 +213,104 @@ class RowWriter:
             given.clock_error,
             given.event,
             given.rejoined,
-            (
-                given.tick,
-                given.elapsed,
-                given.apply,
-                given.regular,
-                given.has_middle,
-                given.learns,
-                given.rest,
-            ),
+            self._of_cut,
+            self.row,
         )
+        assert filled == len(self.row), "the row has other signals than `build_topics`"
 
-    def _bonds(self, state: StepState) -> tuple[Floats, ...]:
-        bonds, energy = self.plan.network.bonds, state.energy
-        if not len(bonds):
-            return ()
-        return (
-            state.bond_power,
-            state.corrected.power,
-            state.tracking,
-            per_bond(bonds, state.corrected.effort),
-            per_bond(bonds, energy.correction),
-            energy.residual,
-            energy.tracking,
-            energy.corrected,
-            energy.uncorrected,
-        )
+
+@compiled
+def _fill(
+    y: Floats,
+    t_valid: Floats,
+    fresh: Bools,
+    implausible: Bools,
+    used: Floats,
+    sent: Floats,
+    realised: Floats,
+    u_defect: Floats,
+    y_defect: Floats,
+    first: Ints,
+    power: Floats,
+    residual_power: Floats,
+    tracking_power: Floats,
+    effort: Floats,
+    computed: Floats,
+    residual: Floats,
+    tracking: Floats,
+    corrected: Floats,
+    uncorrected: Floats,
+    flags: Bools,
+    master: Floats,
+    age: Floats,
+    compute_us: Floats,
+    wire_us: Floats,
+    late: Bools,
+    has_middle: bool,
+    middle: Floats,
+    derivatives: Floats,
+    busy: Bools,
+    due: Bools,
+    reached: Floats,
+    covered: Floats,
+    clock_error: Floats,
+    event: Bools,
+    rejoined: Bools,
+    cut: Floats,
+    row: Floats,
+) -> int:
+    """Write the row; how many values it has."""
+    k = _put_arrived(y, fresh, implausible, row, 0)
+    k = _put(used, row, k)
+    for coefficients in sent:
+        k = _put(coefficients, row, k)
+    for values in (realised, u_defect, y_defect, power, residual_power, tracking_power):
+        k = _put(values, row, k)
+    for elements in (effort, computed):
+        k = _put_per_bond(elements, first, row, k)
+    for values in (residual, tracking, corrected, uncorrected):
+        k = _put(values, row, k)
+    k = _put(flags, row, k)
+    for values in (master, age, compute_us, wire_us):
+        k = _put(values, row, k)
+    k = _put(late, row, k)
+    k = _put_arrived(t_valid, fresh, implausible, row, k)
+    for i in range(len(middle)):
+        row[k + i] = middle[i] if has_middle else np.nan
+    k += len(middle)
+    for derivative in derivatives:
+        k = _put(derivative, row, k)
+    for bits in (busy, due):
+        k = _put(bits, row, k)
+    for values in (reached, covered, clock_error):
+        k = _put(values, row, k)
+    for bits in (event, rejoined):
+        k = _put(bits, row, k)
+    return _put(cut, row, k)
+
+
+@compiled
+def _put(values: Floats | Bools, row: Floats, k: int) -> int:
+    """Write values from column `k` on; the column after them."""
+    for i in range(len(values)):
+        row[k + i] = values[i]
+    return k + len(values)
+
+
+@compiled
+def _put_arrived(values: Floats, fresh: Bools, implausible: Bools, row: Floats, k: int) -> int:
+    """NaN where no sample arrived. The guard takes what is not finite out of `fresh`; it came."""
+    for i in range(len(values)):
+        row[k + i] = values[i] if fresh[i] or implausible[i] else np.nan
+    return k + len(values)
+
+
+@compiled
+def _put_per_bond(elements: Floats, first: Ints, row: Floats, k: int) -> int:
+    """The sum over each bond's elements, whose first ones are `first`."""
+    for b in range(len(first)):
+        row[k + b] = 0.0
+        stop = first[b + 1] if b + 1 < len(first) else len(elements)
+        for i in range(first[b], stop):
+            row[k + b] += elements[i]
+    return k + len(first)

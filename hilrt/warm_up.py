@@ -23,6 +23,7 @@ from hilrt.measures import staying_shares
 from hilrt.network import build_network
 from hilrt.peer_times import AnswerTimes
 from hilrt.plan import build_plan
+from hilrt.signals import RowWriter, build_topics
 from hilrt.solver import Port
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, start
@@ -45,6 +46,12 @@ _TABLES: dict[str, Any] = {
 }
 
 
+class _Peers:
+    """Of whom nothing is known."""
+
+    age = compute_us = wire_us = np.zeros(2)
+
+
 def warm_up() -> None:
     """Run a few macro steps of a session that is not there."""
     force, speed = (Port("force", "N"),), (Port("speed", "m/s"),)
@@ -60,6 +67,7 @@ def warm_up() -> None:
     plan = build_plan(network, tables, np.zeros(2, dtype=bool), zero)
     state = start(plan, 0.0, zero, zero)
     given = StepInput.empty(2, 2, 2, 0)
+    row = RowWriter(plan, np.zeros(sum(len(topic.signals) for topic in build_topics(plan))))
     for tick in range(3):
         given.tick, given.t, given.elapsed = tick, tick * plan.step, plan.step * (tick > 0)
         given.t_valid[:] = given.reached[:] = given.t - 0.1 * plan.step * (tick == 2)
@@ -67,6 +75,7 @@ def warm_up() -> None:
         given.regular = tick < 2
         macro_step(plan, state, given)
         assess(plan, state, given)
+        row.fill(state, given, _Peers(), plan.step, 0, 0)
     # What follows belongs to correctors and subsystems that this session has not.
     evaluate(state.flown, 0.0)
     shift(state.flown, 0.0)
@@ -88,5 +97,8 @@ def warm_up() -> None:
         correct_model.correct(corrected, correction, y, sent)
         errors = correct_model.input_errors(corrected, correction, sent)
         identify.identify(learned, learning, y, sent, errors)
+    regression.predict(learned.models[0], sent)
+    regression.assume(learned.models[0], y, sent)
+    regression.forget(learned.models[0])
     follow_error(y, np.zeros((2, 1)), True, 0.5, zero[:1])
     lay_realised(zero[:1], zero[:1], sent)

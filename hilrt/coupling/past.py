@@ -79,26 +79,6 @@ def fill_regressors(
 
 
 @compiled
-def take_in(
-    past_y: Floats,
-    past_u: Floats,
-    y: Floats,
-    sent: Floats,
-    share: float,
-    centre_y: Floats,
-    mean_y: Floats,
-    square_y: Floats,
-    centre_u: Floats,
-    mean_u: Floats,
-    square_u: Floats,
-) -> None:
-    """Make a sample part of the past, and of the running statistics."""
-    shift_past(past_y, past_u, y, sent)
-    _follow(y, centre_y, share, mean_y, square_y)
-    _follow(sent[0], centre_u, share, mean_u, square_u)
-
-
-@compiled
 def shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
     """Make outputs `y` (ny,) and inputs `sent` (m, nu) the newest of the past, in place."""
     for lag in range(len(past_y) - 1, 0, -1):
@@ -113,7 +93,7 @@ def shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
 
 
 @compiled
-def _follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
+def follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
     """Running mean and mean square of a signal about its centre."""
     for i in range(len(x)):
         d = x[i] - centre[i]

@@ -18,18 +18,19 @@ Whether Γ may be used is judged in `trust.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.coupling import square_root
-from hilrt.coupling.past import fill_regressors, shift_past, take_in
+from hilrt.coupling import scales, square_root
+from hilrt.coupling.past import fill_regressors, follow, shift_past
 from hilrt.solver import Floats
 
-#: Steps between looks at the scales.
-_SCALES_EVERY = 8
+#: Scaled regressors as large as this are not learned from.
+_LARGEST = 1e4
+#: What became of a sample.
+_USELESS, _NOTED, _LEARNED = range(3)
 
 
 @dataclass(frozen=True)
@@ -241,50 +242,93 @@ def observe(
     Step or None
         None where nothing was learned: warming up, after a gap, or not this one's turn.
     """
-    settings, sent = model.settings, np.ascontiguousarray(sent)
-    if not (measured and _finite(y, sent)):
+    if not measured:
         model.known = 0
         return None
-    step = None
+    settings, n, step = model.settings, len(model.S), Step.empty(len(y), model.gammas)
     lags = max(settings.lags_y, settings.lags_u + 1)
-    if learn and model.seen >= settings.warm_up and model.known >= lags:
-        phi, largest = regressors(model, sent)
-        if largest < 1e4:
-            target = (y - model.centre_y) / model.scale_y
-            step = Step.empty(len(y), model.gammas)
-            square_root.learn(
-                model.S,
-                model.theta,
-                phi,
-                target,
-                model.keep,
-                step.error,
-                step.innovation,
-                step.covariance,
-            )
-            _recall_prior(model)
-    model.known += 1
-    model.seen += 1
-    take_in(
+    outcome = _take_sample(
+        learn and model.seen >= settings.warm_up and model.known >= lags,
+        y,
+        np.ascontiguousarray(sent),
+        model.S,
+        model.theta,
+        model.keep,
+        model.prior,
+        model.turn,
+        model.weight[model.turn] * (1.0 - model.keep**n),
+        max(1.0 / (model.seen + 1), 0.25 * (1.0 - model.keep)),
         model.past_y,
         model.past_u,
-        y,
-        sent,
-        max(1.0 / model.seen, 0.25 * (1.0 - model.keep)),
         model.centre_y,
+        model.scale_y,
         model.mean_y,
         model.square_y,
         model.centre_u,
+        model.scale_u,
         model.mean_u,
         model.square_u,
+        step.error,
+        step.innovation,
+        step.covariance,
     )
-    _fit_scales(model)
+    if outcome == _USELESS:
+        model.known = 0
+        return None
+    model.known += 1
+    model.seen += 1
+    scales.fit(model)
+    if outcome == _NOTED:
+        return None
+    model.turn = (model.turn + 1) % n
     return step
 
 
 @compiled
-def _finite(y: Floats, sent: Floats) -> bool:
-    return bool(np.isfinite(y).all() and np.isfinite(sent).all())
+def _take_sample(
+    learns: bool,
+    y: Floats,
+    sent: Floats,
+    S: Floats,
+    theta: Floats,
+    keep: float,
+    prior: Floats,
+    recalled: int,
+    weight: float,
+    share: float,
+    past_y: Floats,
+    past_u: Floats,
+    centre_y: Floats,
+    scale_y: Floats,
+    mean_y: Floats,
+    square_y: Floats,
+    centre_u: Floats,
+    scale_u: Floats,
+    mean_u: Floats,
+    square_u: Floats,
+    error: Floats,
+    innovation: Floats,
+    covariance: Floats,
+) -> int:
+    """Learn from a sample, if it `learns`, and make it part of the past; what became of it.
+
+    With it one parameter, `recalled`, is shown its prior, as an observation of that `weight`; each
+    gets its turn, so that the prior weighs ``Model.weight`` in the mean.
+    """
+    if not (np.isfinite(y).all() and np.isfinite(sent).all()):
+        return _USELESS
+    outcome, phi = _NOTED, np.empty(len(S))
+    if learns and (
+        fill_regressors(past_y, past_u, sent, centre_y, scale_y, centre_u, scale_u, phi) < _LARGEST
+    ):
+        target = (y - centre_y) / scale_y
+        square_root.learn(S, theta, phi, target, keep, error, innovation, covariance)
+        square_root.show(S, theta, prior, recalled, weight)
+        outcome = _LEARNED
+    shift_past(past_y, past_u, y, sent)
+    follow(y, centre_y, share, mean_y, square_y)
+    follow(sent[0], centre_u, share, mean_u, square_u)
+    return outcome
 
 
 def regressors(model: Model, sent: Floats) -> tuple[Floats, float]:
@@ -326,57 +370,3 @@ def forget(model: Model, factor: float = 100.0) -> None:
     model.known = 0
     for i, weight in enumerate(model.weight):
         square_root.show(model.S, model.theta, model.prior, i, float(weight))
-
-
-def _recall_prior(model: Model) -> None:
-    """Show one parameter its prior; each gets its turn, so that it weighs `weight` in the mean."""
-    i, n = model.turn, len(model.S)
-    model.turn = (i + 1) % n
-    weight = float(model.weight[i]) * (1.0 - model.keep**n)
-    square_root.show(model.S, model.theta, model.prior, i, weight)
-
-
-def _fit_scales(model: Model) -> None:
-    """Change a scale that is off by more than four from its signal's spread."""
-    warm_up = model.settings.warm_up
-    if model.seen < warm_up or (model.seen > warm_up and model.seen % _SCALES_EVERY):
-        return
-    if model.seen == warm_up:
-        for centre, mean, square in (
-            (model.centre_y, model.mean_y, model.square_y),
-            (model.centre_u, model.mean_u, model.square_u),
-        ):
-            centre += mean
-            square -= mean * mean
-            mean[:] = 0.0
-    ratio_y, ratio_u = np.ones_like(model.scale_y), np.ones_like(model.scale_u)
-    _change(model.square_y, model.scale_y, model.centre_y, ratio_y)
-    _change(model.square_u, model.scale_u, model.centre_u, ratio_u)
-    if (ratio_y != 1.0).any() or (ratio_u != 1.0).any():
-        _rescale(model, ratio_y, ratio_u)
-    if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
-        model.S = np.diag(1.0 / np.sqrt(model.weight))
-
-
-@compiled
-def _change(square: Floats, scale: Floats, centre: Floats, factor: Floats) -> None:
-    """Factor (a power of two) by which each scale should change; as it is where that fits."""
-    for i in range(len(scale)):
-        spread = math.sqrt(max(square[i], (1e-9 * centre[i]) ** 2))
-        if spread > 1e-30:
-            ratio = spread / scale[i]
-            if not 0.25 < ratio < 4.0:
-                factor[i] = 2.0 ** np.round(np.log2(ratio))
-
-
-def _rescale(model: Model, ratio_y: Floats, ratio_u: Floats) -> None:
-    """Change scales; what is known of the parameters stays as it is."""
-    s = model.settings
-    past_u, now = np.tile(ratio_u, s.lags_u * s.past_coefficients), np.tile(ratio_u, s.order + 1)
-    ratio = np.concatenate([np.tile(ratio_y, s.lags_y), past_u, [1.0], now])
-    for parameters in (model.theta, model.prior):
-        parameters *= ratio[:, None]
-        parameters /= ratio_y
-    model.S *= ratio[:, None]
-    model.scale_y *= ratio_y
-    model.scale_u *= ratio_u

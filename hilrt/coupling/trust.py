@@ -233,10 +233,12 @@ _USED, _UNEXCITED, _UNSURE, _UNPROVEN, _NOISY = (
 def _products(mismatches: Floats, scale_u: Floats) -> Floats:
     """Products of the scaled input errors, summed over the window, shape (gammas, gammas)."""
     (window, gammas), nu = mismatches.shape, len(scale_u)
-    products, scaled = np.zeros((gammas, gammas)), np.empty(gammas)
+    products, scaled, scale = np.zeros((gammas, gammas)), np.empty(gammas), np.empty(gammas)
+    for i in range(gammas):
+        scale[i] = scale_u[i % nu]
     for w in range(window):
         for i in range(gammas):
-            scaled[i] = mismatches[w, i] / scale_u[i % nu]
+            scaled[i] = mismatches[w, i] / scale[i]
             for j in range(i + 1):
                 products[i, j] += scaled[i] * scaled[j]
     for i in range(gammas):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.coupling import regression
+from hilrt.coupling import regression, scales
 from hilrt.coupling.regression import Settings, observe, predict
 from hilrt.solver import Floats
 
@@ -45,12 +45,12 @@ def test_agrees_with_batch_least_squares() -> None:
     for n in range(400):
         y, sent = rng.normal(size=2) * [1.0, 50.0], rng.normal(size=(1, 1))
         if model.seen == model.settings.warm_up:
-            scales = (model.scale_y.copy(), model.scale_u.copy())
+            before = (model.scale_y.copy(), model.scale_u.copy())
         if model.seen >= model.settings.warm_up:
             rows.append(regression.regressors(model, sent)[0])
             targets.append((y - model.centre_y) / model.scale_y)
         observe(model, y, sent)
-        assert n < 20 or (model.scale_y == scales[0]).all()  # the comparison needs one scale
+        assert n < 20 or (model.scale_y == before[0]).all()  # the comparison needs one scale
     expected = batch(np.array(rows), np.array(targets), model)
     np.testing.assert_allclose(model.theta, expected, rtol=1e-4, atol=1e-6)
 
@@ -72,7 +72,7 @@ def test_a_changed_scale_changes_nothing_else() -> None:
     feed(model, 100)
     before, sent = predict(model, np.array([[0.7]])), np.array([[0.7]])
     gamma = model.jacobian()
-    regression._rescale(model, np.array([8.0]), np.array([0.125]))
+    scales.rescale(model, np.array([8.0]), np.array([0.125]))
     np.testing.assert_allclose(predict(model, sent), before, rtol=1e-12)
     np.testing.assert_allclose(model.jacobian(), gamma, rtol=1e-12)
 
