@@ -15,11 +15,13 @@ After each round of these, in processes of their own:
 * ``helics_zmq_us``, ``helics_ipc_us``, ``mosaik_us``: the same exchange with HELICS and mosaik
   (`other_masters.py`; ``pip install hilrt[benchmarks]``, null where that is missing).
 
-    python tools/bench_exchange.py [--peers 4] [--exchanges 2000] [--rounds 3] [--scaling] [--json]
+    python tools/bench_exchange.py [--peers 4] [--exchanges 4000] [--rounds 8] [--scaling] [--json]
 
 Prints medians and p99, µs, and their ratios: ``exchange``, ``exchange_tcp`` and ``full`` over the
-floor, the others over the exchange. ``--scaling`` does so for 1, 2, 4 … 32 solvers. On Linux all
-processes of all ways are started without random addresses, as with ``pacing.same_layout``.
+floor, the others over the exchange. All processes start anew in each round: where their pages come
+to lie makes the same process a third faster or slower for as long as it runs. ``--scaling`` does so
+for 1, 2, 4 … 32 solvers. On Linux all processes of all ways are started without random addresses,
+as with ``pacing.same_layout``.
 """
 
 from __future__ import annotations
@@ -231,8 +233,8 @@ def measure(peers: int, exchanges: int, rounds: int) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--peers", type=int, default=4)
-    parser.add_argument("--exchanges", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--exchanges", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--scaling", action="store_true", help=f"for {SCALING} solvers")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
