@@ -112,3 +112,27 @@ def test_caps_without_a_number_are_infinite():
     assert (energy.cap[0], energy.cap_abs[0], energy.nu[0]) == (0.25, np.inf, 0.1)
     assert energy.held.tolist() == [True]
     assert plan({**ENERGY, "cap_abs": 15.0}).energy.cap_abs[0] == 15.0
+
+
+def test_a_bond_corrected_by_a_model_makes_spurious_energy_while_any_of_its_efforts_is_not():
+    """Of a bond of two elements one untrusted Jacobian is enough, whichever it is."""
+    arm = Ports((Port("v", "m/s", size=2),), (Port("f", "N", size=2),))
+    crane = Ports((Port("f", "N", size=2),), (Port("v", "m/s", size=2),))
+    p = make_plan(
+        {"arm": arm, "crane": crane},
+        connections=[{"from": "arm.f", "to": "crane.f"}, {"from": "crane.v", "to": "arm.v"}],
+        bonds=[
+            {
+                "name": "hook",
+                "effort": "arm.f",
+                "flow": "crane.v",
+                "correction": {"method": "model", "mu": 0.5},
+            }
+        ],
+    )
+    trusted, first, second = np.zeros(4), np.array([1.0, 0, 0, 0]), np.array([0, 1.0, 0, 0])
+    assert p.spurious == 0.5
+    assert p.spurious_shares(trusted, applied=True) == 0.0
+    for untrusted in (first, second):
+        assert p.spurious_shares(untrusted, applied=True) == 0.5
+    assert p.spurious_shares(trusted, applied=False) == 0.5
