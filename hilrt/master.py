@@ -16,6 +16,7 @@ import numpy as np
 
 from hilrt.alarms import STOP
 from hilrt.clock import Clock, Grid, monotonic_ns
+from hilrt.degradation import Degradation
 from hilrt.draft import Draft
 from hilrt.errors import SessionFault
 from hilrt.event_points import EventPoints
@@ -47,8 +48,6 @@ LONGEST_SKIP_NS = 1_000_000_000
 LATEST_START = 0.5
 #: Nothing is begun for solvers that are behind so shortly before the master wakes for a tick.
 QUIET_NS = 100_000
-#: How long the samples of all benches must be there before the session is no longer degraded.
-RECOVER_NS = 1_000_000_000
 
 
 class End(StrEnum):
@@ -152,11 +151,7 @@ class Master:
         self.events: EventPoints | None = None
         if clock is None and EventPoints.possible(exchange, plan):
             self.events = EventPoints(exchange, plan)
-        #: Told when a bench's samples stay away, and when they are back.
-        self.on_degraded: Callable[[bool, str], None] | None = None
-        self._degrading: set[str] = set()
-        self._degraded = False
-        self._calm_since = 0
+        self.degradation = Degradation(exchange.benches, plan.alarms)
         #: Told by how much the grid was shifted, ns.
         self.on_stretched: Callable[[int], None] | None = None
         self._overran = self._woke_late = False
@@ -354,7 +349,7 @@ class Master:
         self._report_flags()
         if self.exchange.remote:
             self._report_events(t_ns)
-        self._watch_benches(t_ns)
+        self.degradation.look(t_ns)
         self.publisher.update(self, given)
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.step_ns - late_ns) // 2)
@@ -382,28 +377,8 @@ class Master:
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
             self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
         for change in changes:
-            if change.cause == "sample_late" and change.where in self.exchange.benches:
-                reason = f"samples of {change.where} are late"
-            elif change.cause == "alarm" and self.plan.alarms.degrades(change.where):
-                reason = f"alarm {change.where}"
-            else:
-                continue
-            if change.raised:
-                self._degrading.add(reason)
-            else:
-                self._degrading.discard(reason)
+            self.degradation.note(change)
         changes.clear()
-
-    def _watch_benches(self, t_ns: int) -> None:
-        """Degraded while the samples of any bench stay away or an alarm says so; and a while."""
-        if self._degrading:
-            self._calm_since = t_ns
-        waiting = self._degraded and t_ns - self._calm_since < RECOVER_NS
-        degraded = bool(self._degrading) or waiting
-        if degraded != self._degraded and self.on_degraded is not None:
-            self._degraded = degraded
-            reasons = "; ".join(sorted(self._degrading))
-            self.on_degraded(degraded, reasons if degraded else "all is back")
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""

@@ -249,7 +249,7 @@ class Session:
             step_timeout=self.tables.master.step_timeout,
         )
         master.draft = draft
-        master.on_degraded = self._degraded
+        master.degradation.on_change = self._degraded
         master.on_stretched = self._stretched
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
