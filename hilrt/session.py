@@ -426,23 +426,10 @@ class Session:
         port = CommandPort(monitoring.commands, monitoring.key, operator.obey, operator.refused)
         port.start()
         if self.options.view:
-            self._start_view(status)
+            self._view_has_keys = owns_terminal()
+            monitoring.start_view(self.children, status, has_keys=self._view_has_keys)
         monitoring.start(self.children, status, self.tables)
         return port
-
-    def _start_view(self, address: str) -> None:
-        argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", address]
-        self._view_has_keys = owns_terminal()
-        if self._view_has_keys:
-            argv += ["--commands", self.monitoring.commands]
-        self.children.start(
-            "view",
-            argv,
-            nice=5,
-            inherit_terminal=True,
-            inherit_keys=self._view_has_keys,
-            env=self.monitoring.view_environment(),
-        )
 
 
 async def _all(awaitables: Any) -> None:

@@ -24,6 +24,7 @@ from hilrt.spawn import Children
 #: The operators' token; one is made up for the run where this is not set.
 TOKEN_VARIABLE = "HILRT_TOKEN"
 NICE = 10
+NICE_VIEW = 5
 
 
 def topology(tables: SessionTables) -> Topology:
@@ -147,9 +148,19 @@ class Monitoring:
             argv = [sys.executable, "-m", "hilrt.monitor.foxglove", "--connect", settings.telemetry]
             children.start("foxglove", [*argv, "--foxglove", table.foxglove], nice=NICE)
 
-    def view_environment(self) -> dict[str, str]:
-        """What the terminal view needs to send commands."""
-        return {KEY_VARIABLE: self.key}
+    def start_view(self, children: Children, status: str, *, has_keys: bool) -> None:
+        """Start the terminal view; it takes the operator's keys where it `has_keys`."""
+        argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", status]
+        if has_keys:
+            argv += ["--commands", self.commands]
+        children.start(
+            "view",
+            argv,
+            nice=NICE_VIEW,
+            inherit_terminal=True,
+            inherit_keys=has_keys,
+            env={KEY_VARIABLE: self.key},
+        )
 
     def close(self) -> None:
         """Remove what was made for the addresses."""
