@@ -264,15 +264,23 @@ def _fill(
     k = _put(used, row, k)
     for coefficients in sent:
         k = _put(coefficients, row, k)
-    for values in (realised, u_defect, y_defect, power, residual_power, tracking_power):
-        k = _put(values, row, k)
-    for elements in (effort, computed):
-        k = _put_per_bond(elements, first, row, k)
-    for values in (residual, tracking, corrected, uncorrected):
-        k = _put(values, row, k)
+    k = _put(realised, row, k)
+    k = _put(u_defect, row, k)
+    k = _put(y_defect, row, k)
+    k = _put(power, row, k)
+    k = _put(residual_power, row, k)
+    k = _put(tracking_power, row, k)
+    k = _put_per_bond(effort, first, row, k)
+    k = _put_per_bond(computed, first, row, k)
+    k = _put(residual, row, k)
+    k = _put(tracking, row, k)
+    k = _put(corrected, row, k)
+    k = _put(uncorrected, row, k)
     k = _put(flags, row, k)
-    for values in (master, age, compute_us, wire_us):
-        k = _put(values, row, k)
+    k = _put(master, row, k)
+    k = _put(age, row, k)
+    k = _put(compute_us, row, k)
+    k = _put(wire_us, row, k)
     k = _put(late, row, k)
     k = _put_arrived(t_valid, fresh, implausible, row, k)
     for i in range(len(middle)):
@@ -280,12 +288,13 @@ def _fill(
     k += len(middle)
     for derivative in derivatives:
         k = _put(derivative, row, k)
-    for bits in (busy, due):
-        k = _put(bits, row, k)
-    for values in (reached, covered, clock_error):
-        k = _put(values, row, k)
-    for bits in (event, rejoined):
-        k = _put(bits, row, k)
+    k = _put(busy, row, k)
+    k = _put(due, row, k)
+    k = _put(reached, row, k)
+    k = _put(covered, row, k)
+    k = _put(clock_error, row, k)
+    k = _put(event, row, k)
+    k = _put(rejoined, row, k)
     return _put(cut, row, k)
 
 

@@ -144,23 +144,24 @@ class ZeroMQLink(RemoteLink):
         )
         self._tick = None
         self.computing = False
-        self._note_times(message, round(t_arrived * 1e9) + self.hub.epoch_ns)
-        self._finite(sample.y, f"advanced of tick {message.tick}")
+        self._note_times(message)
+        self._finite(sample.y, "advanced of tick", message.tick)
         return Arrival(message.tick, sample, t_arrived)
 
-    def _note_times(self, message: Advanced, read_ns: int) -> None:
-        self.round_trip_us = (read_ns - self.sent_ns) * 1e-3
+    def _note_times(self, message: Advanced) -> None:
+        self.round_trip_us = (self.heard_ns - self.sent_ns) * 1e-3
         if message.received_ns and self.clock.round_trip_ns is not None:
             taken_ns = self.clock.to_master_ns(message.received_ns)
             self.way_us = max(0.0, (taken_ns - self.sent_ns) * 1e-3)
 
-    def _finite(self, y: Floats, where: str) -> None:
+    def _finite(self, y: Floats, *where: object) -> None:
         """A solver that returns NaN cannot go on: `poll` raises `PeerLost` from now on."""
         if math.isfinite(sum(y.tolist())) or np.isfinite(y).all():
             return
         channels = [name for port in self.outputs for name in port.channels()]
         bad = ", ".join(channels[i] for i in np.flatnonzero(~np.isfinite(y))[:5])
-        self.gone(f"{where}: its outputs {bad} are not finite", for_good=True)
+        place = " ".join(map(str, where))  # not before: this is asked for every sample
+        self.gone(f"{place}: its outputs {bad} are not finite", for_good=True)
 
 
 def _hosted_fmu(options: SubsystemOptions, folder: Path) -> FmuSolver | None:
