@@ -15,6 +15,8 @@ from hilrt.solver import Floats
 _PER_DECADE = 200  # neighbouring bins differ by 1.2 %
 _DECADES = 9  # 1 ns to 1 s
 _LONGEST_NS = 10**_DECADES
+#: Eleven days: what is longer counts as that.
+_MOST_US = 1e12
 #: Of a `Distribution`.
 BINS = _PER_DECADE * _DECADES + 1
 
@@ -101,7 +103,8 @@ def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray
         for kind in range(len(row) - 1):
             if np.isnan(row[1 + kind]):
                 continue
-            ns = max(0, round(row[1 + kind] * 1e3))
+            # A peer may say anything, and not every number has an integer.
+            ns = round(min(max(row[1 + kind], 0.0), _MOST_US) * 1e3)
             longest_ns[thing, kind] = max(longest_ns[thing, kind], ns)
             if ns >= _LONGEST_NS:
                 counts[thing, kind, BINS - 1] += 1

@@ -42,6 +42,14 @@ def test_many_at_once_are_counted_as_one_by_one(times_us):
     assert not counts[:2].any()
 
 
+@pytest.mark.parametrize("us", [np.inf, 1e300, -np.inf])
+def test_what_is_no_time_at_all_counts_at_the_ends(us):
+    counts, longest_ns = np.zeros((1, 1, BINS), np.int64), np.zeros((1, 1), np.int64)
+    count_times(np.array([(0.0, us)]), counts, longest_ns)
+    assert counts[0, 0, -1 if us > 0 else 0] == counts.sum() == 1
+    assert longest_ns[0, 0] == (10**15 if us > 0 else 0)
+
+
 def test_nothing_yet():
     empty = Distribution()
     assert empty.quantiles() == dict.fromkeys(("p50", "p99", "p999", "p9999", "max"), 0.0)
