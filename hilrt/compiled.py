@@ -10,11 +10,16 @@ their meaning. None returns an array: numba unpickles the type of each, for more
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 
+from hilrt.kernel_cache import kernel_folder
+
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+_FOLDER = str(kernel_folder(Path(__file__).parent))
 
 
 def compiled(function: Kernel) -> Kernel:
@@ -23,4 +28,14 @@ def compiled(function: Kernel) -> Kernel:
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
     a division by zero gives infinity or NaN instead of an exception.
     """
-    return cast(Kernel, numba.njit(cache=True, error_model="numpy")(function))
+    return _compile(function)
+
+
+def _compile(function: Kernel, **options: Any) -> Kernel:
+    config: Any = numba.config
+    users = config.CACHE_DIR
+    config.CACHE_DIR = _FOLDER  # looked at here, and not when the function is called
+    try:
+        return cast(Kernel, numba.njit(cache=True, error_model="numpy", **options)(function))
+    finally:
+        config.CACHE_DIR = users
