@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.extending import register_jitable
 
 from hilrt.kernel_cache import kernel_folder
 
@@ -29,6 +30,20 @@ def compiled(function: Kernel) -> Kernel:
     a division by zero gives infinity or NaN instead of an exception.
     """
     return _compile(function)
+
+
+def compiled_loop(function: Kernel) -> Kernel:
+    """As `compiled`, for what runs as long as many steps: other threads run beside it."""
+    return _compile(function, nogil=True)
+
+
+def also_compiled(function: Kernel) -> Kernel:
+    """Let kernels call `function`, too, which in Python stays what it is.
+
+    There, what is an object in Python is a loan of it (`hilrt.lent`): the function may look at
+    attributes and call kernels, but give no attribute another array.
+    """
+    return register_jitable(function)
 
 
 def _compile(function: Kernel, **options: Any) -> Kernel:

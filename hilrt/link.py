@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hilrt.config import SubsystemOptions
+    from hilrt.fmu.fmi2_calls import Fmi2Calls
     from hilrt.session_file import SessionFile
 
 
@@ -100,6 +101,8 @@ class Link(abc.ABC):
     #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
     tells_events: bool = False
     can_go_back: bool = False
+    #: Whether the subsystem computes in this process, and as `Solver.steps_in_c` says.
+    steps_in_c: bool = False
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
     #: Why the subsystem cannot be given steps, if it was lost and may come back.
@@ -207,6 +210,16 @@ class Link(abc.ABC):
 
         Never blocks; `poll` has the answer. Only where `can_go_back`, and after `keep_states`.
         """
+        raise NotImplementedError
+
+    def c_step(self) -> Fmi2Calls:
+        """See `Solver.c_step`; only where `steps_in_c`."""
+        raise NotImplementedError
+
+    def resume(
+        self, tick: int, t: float, h: float, coefficients: Floats, asked: int, status: int
+    ) -> Arrival:
+        """Make a step that was begun in C, see `Solver.resume`; `PeerLost` if it fails."""
         raise NotImplementedError
 
     def fileno(self) -> int | None:

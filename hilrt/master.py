@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Literal
 
@@ -22,17 +22,17 @@ from hilrt.errors import SessionFault
 from hilrt.event_points import EventPoints
 from hilrt.exchange import Exchange
 from hilrt.jacobians import JacobianKeeper
+from hilrt.leap import Leap
 from hilrt.monitor.status import StatusPublisher
 from hilrt.plan import Plan
+from hilrt.progress import Progress
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.record.snapshots import Snapshots
 from hilrt.signals import RowWriter
-from hilrt.slack import SlackBudget
 from hilrt.step import assess, macro_step
 from hilrt.step_state import StepInput, StepState
-from hilrt.timeline import Marks, Timeline
-from hilrt.timing import Distribution
+from hilrt.timeline import Marks
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
 CHANGES_PER_TICK = 20
@@ -56,53 +56,6 @@ class End(StrEnum):
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
     ALARMED = "alarmed"
-
-
-@dataclass(slots=True)
-class Progress:
-    """What the loop counted.
-
-    Attributes
-    ----------
-    steps : int
-        Macro steps completed.
-    t_ns : int
-        Session time of the last communication point, ns.
-    missed : int
-        Ticks whose inputs were not all dispatched within the deadline, those skipped included.
-    stretched_ns : int
-        By how much session time was held back to shift the grid, on the clock, ns.
-    lateness, compute : Distribution
-        Tick to dispatch complete (real time only), and cut to dispatch complete.
-    timeline : Timeline
-        Where the time went, and who was late.
-    learning : SlackBudget
-        Time for identification.
-    first_h, min_h, max_h : int
-        Macro step sizes, ns.
-    """
-
-    steps: int = 0
-    t_ns: int = 0
-    missed: int = 0
-    lateness: Distribution = field(default_factory=Distribution)
-    compute: Distribution = field(default_factory=Distribution)
-    timeline: Timeline = field(default_factory=Timeline)
-    learning: SlackBudget = field(default_factory=SlackBudget)
-    stretched_ns: int = 0
-    first_h: int = 0
-    min_h: int = 0
-    max_h: int = 0
-
-    def count_step(self, h_ns: int) -> None:
-        """Count one completed macro step of size `h_ns`."""
-        if self.steps == 0:
-            self.first_h = self.min_h = self.max_h = h_ns
-        self.steps += 1
-        if h_ns < self.min_h:
-            self.min_h = h_ns
-        elif h_ns > self.max_h:
-            self.max_h = h_ns
 
 
 class Master:
@@ -151,6 +104,8 @@ class Master:
         self.events: EventPoints | None = None
         if clock is None and EventPoints.possible(exchange, plan):
             self.events = EventPoints(exchange, plan)
+        #: Makes many steps in one call, where it can.
+        self.leap: Leap | None = None
         self.degradation = Degradation(exchange.benches, plan.alarms)
         #: Told by how much the grid was shifted, ns.
         self.on_stretched: Callable[[int], None] | None = None
@@ -166,6 +121,12 @@ class Master:
         one_rate = not plan.variable_step and bool(np.all(plan.network.every == 1))
         leaves_out = overrun == "skip" and one_rate
         self._ahead_ns = round((1 - LATEST_START) * self.step_ns / pace) - 1 if leaves_out else 0
+
+    @property
+    def t_ns(self) -> int:
+        """Session time of the communication point that the session stands at, ns."""
+        leap = self.leap
+        return self.progress.t_ns if leap is None else max(self.progress.t_ns, leap.t_ns)
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -216,6 +177,9 @@ class Master:
                 return End.INTERRUPTED
             marks.begun = marks.target = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
+            if self.leap is not None and (n := self._leap(t_ns, duration_ns, breathe_ns)):
+                tick, t_ns = tick + n, t_ns + n * self.step_ns
+                continue
             marks.cut = self._now()
             draft = self.draft if self.draft is not None and self.draft.stands(given) else None
             if draft is None:
@@ -233,9 +197,9 @@ class Master:
             if draft is not None:  # its inputs have left first
                 draft.put_into_force(given)
             self._note_timing(given, marks)
+            self.progress.t_ns = t_ns
             self._slack(given, t_ns, h_ns, marks)
             self.progress.timeline.rest(marks.done, self._now())
-            self.progress.t_ns = t_ns
             if last:
                 return End.ALARMED if alarmed else End.FINISHED
             before, t_ns = t_ns, t_ns + h_ns
@@ -330,7 +294,6 @@ class Master:
         """Everything that need not be done before the inputs are on the wire."""
         late_ns = marks.done - marks.target if self.clock is not None else 0
         self._assess(given, marks, h_ns)
-        self.exchange.run_local()
         if self.feed.records:
             self.row.fill(
                 self.state,
@@ -351,8 +314,22 @@ class Master:
             self._report_events(t_ns)
         self.degradation.look(t_ns)
         self.publisher.update(self, given)
+        self.exchange.run_local()  # what raises here has its step in the log
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.step_ns - late_ns) // 2)
+
+    def _leap(self, t_ns: int, duration_ns: int, until_ns: int) -> int:
+        """Macro steps from `t_ns` on in one call, and what follows from them; their number."""
+        assert self.leap is not None
+        steps = self.leap.run(t_ns, duration_ns, until_ns, self.progress)
+        if steps:
+            given = self.exchange.given
+            self._report_flags()
+            self.degradation.look(self.progress.t_ns)
+            self.publisher.update(self, given)
+            if self.collect_garbage is not None:
+                self.collect_garbage(self.step_ns // 2)
+        return steps
 
     def _assess(self, given: StepInput, marks: Marks, h_ns: int) -> None:
         """Judge the step; what is to be identified learns if that fits before the next tick."""

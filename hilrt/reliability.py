@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from hilrt.compiled import also_compiled
 from hilrt.measures import follow_scales, measure_always, measure_bond_causes, move_flags
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
@@ -273,38 +274,8 @@ class Monitor:
     def update(self, plan: Plan, state: StepState, given: StepInput) -> None:
         """Measure all ratios and move the flags (called once per tick)."""
         limits, part = plan.reliability, self.part
-        follow_scales(
-            state.measured,
-            state.y,
-            state.bond_power,
-            math.exp(-given.elapsed / limits.scale_time),
-            self.magnitude,
-            self.peak,
-            self.scale,
-        )
-        # A NaN, where a measure is unknown, compares as false and raises nothing.
-        measure_always(
-            self.checks.always,
-            state.u_defect,
-            state.flown_added,
-            self.scale,
-            limits.connection_defect,
-            given.late,
-            given.rejoined,
-            state.implausible,
-            given.event,
-            plan.receives,
-            given.busy,
-            given.rest,
-            state.limited,
-            state.alarms.active,
-            given.clock_error,
-            limits.clock * plan.step,
-            plan.network.every,
-            plan.at_minimum(state.h_next),
-            given.missed,
-            self.ratio,
-        )
+        keep = math.exp(-given.elapsed / limits.scale_time)
+        measure(self, plan, state, given, keep, plan.at_minimum(state.h_next))
         if given.has_middle:
             nu, ny = len(state.u_defect), len(state.y)
             y_scale = self.scale[nu : nu + ny]
@@ -314,58 +285,22 @@ class Monitor:
         if state.model is not None:
             part["model_untrusted"][:] = state.model.untrusted()
         if len(self.drift):
-            self._measure_bonds(plan, state, given)
+            shares = plan.spurious_shares(part["model_untrusted"], given.apply)
+            measure_at_bonds(self, plan, state, given, shares)
         if given.t < limits.warm_up:
             for cause in RELATIVE:
                 part[cause][:] = 0.0
         self._move_flags(given.t, given.elapsed, limits.clear_time)
 
-    def _measure_bonds(self, plan: Plan, state: StepState, given: StepInput) -> None:
-        limits, corrected, energy = plan.reliability, state.corrected, plan.energy
-        first = len(self.scale) - len(self.drift)
-        measure_bond_causes(
-            self.checks.of_bonds,
-            limits.power_residual,
-            limits.tracking,
-            limits.energy_drift,
-            self.scale[first:],
-            corrected.power,
-            state.tracking,
-            corrected.capped,
-            energy.wanted,
-            energy.active,
-            given.apply,
-            state.bond_power,
-            corrected.energy,
-            corrected.applied_work,
-            plan.spurious_shares(self.part["model_untrusted"], given.apply),
-            given.elapsed,
-            self.peak[first:],
-            self.drift,
-            self.carried,
-            self.low,
-            self.high,
-            self.ratio,
-        )
-
     def _move_flags(self, t: float, elapsed: float, clear_time: float) -> None:
-        checks = self.checks
-        moved = move_flags(
-            self.ratio,
-            t,
-            elapsed,
-            clear_time,
-            checks.used,
-            checks.first,
-            self.last_high,
-            self.active,
-            self.any_active,
-            self.seconds,
-            self.moved,
-        )
+        moved = raise_and_clear(self, t, elapsed, clear_time)
         if moved:
-            for i in self.moved[:moved].tolist():
-                self._note_change(t, i)
+            self.note_changes(t, moved)
+
+    def note_changes(self, t: float, moved: int) -> None:
+        """Note that the flags of the first checks in `moved` have moved at `t` [s]."""
+        for i in self.moved[:moved].tolist():
+            self._note_change(t, i)
 
     def _note_change(self, t: float, i: int) -> None:
         c, raised = self.checks.cause_of(i), bool(self.active[i])
@@ -380,3 +315,108 @@ class Monitor:
             (checks.causes[checks.cause_of(int(i))], checks.where[i])
             for i in np.flatnonzero(self.active)
         ]
+
+
+@also_compiled
+def measure(
+    monitor: Monitor,
+    plan: Plan,
+    state: StepState,
+    given: StepInput,
+    keep: float,
+    at_minimum: bool,
+) -> None:
+    """Ratios of the causes `ALWAYS`.
+
+    Parameters
+    ----------
+    keep : float
+        Share of a running scale that is left after the interval.
+    at_minimum : bool
+        Whether the next step is the shortest one allowed.
+    """
+    limits = plan.reliability
+    follow_scales(
+        state.measured,
+        state.y,
+        state.bond_power,
+        keep,
+        monitor.magnitude,
+        monitor.peak,
+        monitor.scale,
+    )
+    # A NaN, where a measure is unknown, compares as false and raises nothing.
+    measure_always(
+        monitor.checks.always,
+        state.u_defect,
+        state.flown_added,
+        monitor.scale,
+        limits.connection_defect,
+        given.late,
+        given.rejoined,
+        state.implausible,
+        given.event,
+        plan.receives,
+        given.busy,
+        given.rest,
+        state.limited,
+        state.alarms.active,
+        given.clock_error,
+        limits.clock * plan.step,
+        plan.network.every,
+        at_minimum,
+        given.missed,
+        monitor.ratio,
+    )
+
+
+@also_compiled
+def measure_at_bonds(
+    monitor: Monitor, plan: Plan, state: StepState, given: StepInput, shares: Floats
+) -> None:
+    """Ratios of the causes `OF_BONDS`; `shares` (nb,) of their residual energy stay."""
+    limits, corrected, energy = plan.reliability, state.corrected, plan.energy
+    first = len(monitor.scale) - len(monitor.drift)
+    measure_bond_causes(
+        monitor.checks.of_bonds,
+        limits.power_residual,
+        limits.tracking,
+        limits.energy_drift,
+        monitor.scale[first:],
+        corrected.power,
+        state.tracking,
+        corrected.capped,
+        energy.wanted,
+        energy.active,
+        given.apply,
+        state.bond_power,
+        corrected.energy,
+        corrected.applied_work,
+        shares,
+        given.elapsed,
+        monitor.peak[first:],
+        monitor.drift,
+        monitor.carried,
+        monitor.low,
+        monitor.high,
+        monitor.ratio,
+    )
+
+
+@also_compiled
+def raise_and_clear(monitor: Monitor, t: float, elapsed: float, clear_time: float) -> int:
+    """Move the flags; how many have moved, their checks standing in `moved`."""
+    checks = monitor.checks
+    return move_flags(
+        monitor.ratio,
+        t,
+        elapsed,
+        clear_time,
+        checks.used,
+        checks.first,
+        monitor.last_high,
+        monitor.active,
+        monitor.any_active,
+        monitor.seconds,
+        monitor.moved,
+    )

@@ -31,6 +31,7 @@ from hilrt.hub import Hub
 from hilrt.jacobians import JacobianKeeper
 from hilrt.journal import Journal, State
 from hilrt.keys import VARIABLE, Doorkeeper, is_local
+from hilrt.leap import Leap, can_leap
 from hilrt.link import Link
 from hilrt.logbook import Logbook
 from hilrt.master import End, Master
@@ -151,7 +152,8 @@ class Session:
                 commands = self._start_monitoring(telemetry.address)
             self.pacemaker.shorten_turns()
             self.publisher.announce(self.journal.state, "preparing the numerics")
-            await asyncio.to_thread(warm_up)
+            adapters = {options.adapter for options in self.tables.subsystems.values()}
+            await asyncio.to_thread(warm_up, not self.real_time and adapters == {"fmu"})
             await self._connect()
             initialized = await initialize(self.links, self.tables)
             self.journal.go(State.INITIALIZED, "all subsystems have initialized")
@@ -251,6 +253,8 @@ class Session:
         master.draft = draft
         master.degradation.on_change = self._degraded
         master.on_stretched = self._stretched
+        if not self.real_time and can_leap(plan, state, exchange):
+            master.leap = Leap(plan, state, exchange, master.feed, master.snapshots)
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         if self.interrupted:
@@ -392,7 +396,7 @@ class Session:
         """Session time, ns."""
         if self.real_time:
             return max(0, monotonic_ns() - self._epoch_ns)  # the first tick is a little ahead
-        return self.master.progress.t_ns if self.master is not None else 0
+        return self.master.t_ns if self.master is not None else 0
 
     def _child_ended(self, name: str, returncode: int) -> None:
         """A process that the session started has ended by itself."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hilrt.compiled import compiled
+from hilrt.compiled import also_compiled, compiled
 from hilrt.network import Bools, Ints
 from hilrt.plan import Plan
 from hilrt.record.messages import Signal, Topic
@@ -176,47 +176,63 @@ class RowWriter:
             given.learns,
             given.rest,
         )
-        bonds, energy = self.plan.network.bonds, state.energy
-        filled = _fill(
-            given.y,
-            given.t_valid,
-            given.fresh,
-            state.implausible,
-            state.y,
-            state.sent,
-            given.realised,
-            state.u_defect,
-            state.y_defect,
-            bonds.first,
-            state.bond_power,
-            state.corrected.power,
-            state.tracking,
-            state.corrected.effort,
-            energy.correction,
-            energy.residual,
-            energy.tracking,
-            energy.corrected,
-            energy.uncorrected,
-            state.monitor.any_active,
-            self._of_master,
-            exchange.age,
-            exchange.compute_us,
-            exchange.wire_us,
-            given.late,
-            given.has_middle,
-            given.y_mid,
-            given.dy,
-            given.busy,
-            given.due,
-            given.reached,
-            given.covered,
-            given.clock_error,
-            given.event,
-            given.rejoined,
-            self._of_cut,
-            self.row,
+        filled = write_row(
+            self.plan, state, given, exchange, self._of_master, self._of_cut, self.row
         )
         assert filled == len(self.row), "the row has other signals than `build_topics`"
+
+
+@also_compiled
+def write_row(
+    plan: Plan,
+    state: StepState,
+    given: StepInput,
+    peers: Peers,
+    master: Floats,
+    cut: Floats,
+    row: Floats,
+) -> int:
+    """Write a row, with what is of the master and of the cut; how many values it has."""
+    bonds, energy = plan.network.bonds, state.energy
+    return _fill(
+        given.y,
+        given.t_valid,
+        given.fresh,
+        state.implausible,
+        state.y,
+        state.sent,
+        given.realised,
+        state.u_defect,
+        state.y_defect,
+        bonds.first,
+        state.bond_power,
+        state.corrected.power,
+        state.tracking,
+        state.corrected.effort,
+        energy.correction,
+        energy.residual,
+        energy.tracking,
+        energy.corrected,
+        energy.uncorrected,
+        state.monitor.any_active,
+        master,
+        peers.age,
+        peers.compute_us,
+        peers.wire_us,
+        given.late,
+        given.has_middle,
+        given.y_mid,
+        given.dy,
+        given.busy,
+        given.due,
+        given.reached,
+        given.covered,
+        given.clock_error,
+        given.event,
+        given.rejoined,
+        cut,
+        row,
+    )
 
 
 @compiled

@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.alarms import evaluate
+from hilrt.compiled import also_compiled
 from hilrt.control import control
 from hilrt.coupling import correct_energy, defect, power_bond
 from hilrt.coupling import extrapolate as ex
@@ -87,6 +88,7 @@ def guard(plan: Plan, state: StepState, given: StepInput) -> None:
         evaluate(plan.alarms, state.alarms, given)
 
 
+@also_compiled
 def compensate(plan: Plan, state: StepState, given: StepInput) -> None:
     """Samples that are numbers into the history, and the outputs at the communication point."""
     take_samples(
@@ -169,29 +171,39 @@ def correct_outputs(
 
 def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     """``ũ = L ỹ``: polynomials through the newest samples, per connection."""
+    carry_on(plan, state)
     connections = plan.network.connections
-    ex.connection_polynomials(
-        state.differences,
-        state.nodes,
-        state.control.connection_order,
-        state.degree,
-        connections.source,
-        state.carried,
-    )
     if plan.taylor:
         ex.taylor_polynomials(connections, state.y, given.dy, state.carried)
     ex.sum_at_inputs(connections, state.carried, plan.base, state.measured)
 
 
+@also_compiled
+def carry_on(plan: Plan, state: StepState) -> None:
+    """What every connection carries."""
+    ex.connection_polynomials(
+        state.differences,
+        state.nodes,
+        state.control.connection_order,
+        state.degree,
+        plan.network.connections.source,
+        state.carried,
+    )
+
+
+@also_compiled
 def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
     """Power residual of the interval that ended, and the effort that answers it."""
     bonds, settings = plan.network.bonds, plan.energy
     energy, corrected = state.energy, state.corrected
-    if not len(bonds) or given.elapsed <= 0.0:
+    if not len(bonds.first) or given.elapsed <= 0.0:
         state.added.fill(0.0)
         return
+    # Choices stand before the call: numba cannot compile one inside so many arguments.
+    tick = -1 if given.rest else given.tick
+    acting = settings.active if given.apply else settings.none
     correct_energy.correct_bonds(
-        -1 if given.rest else given.tick,
+        tick,
         given.t,
         state.h_next,
         state.y,
@@ -215,7 +227,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
         settings.cap,
         settings.cap_abs,
         settings.held,
-        settings.active if given.apply else settings.none,
+        acting,
         state.bond_time,
         energy.e,
         energy.f,
@@ -237,7 +249,7 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
 
 def send(plan: Plan, state: StepState, given: StepInput) -> None:
     """What leaves the master: corrected, limited, about the start of each subsystem's interval."""
-    net, owner, bonds = plan.network, plan.network.inputs.owner, plan.network.bonds
+    bonds = plan.network.bonds
     poly.raise_by(state.measured, state.added, state.sent)
     if state.model is not None:
         state.sent[0] += state.model.offset
@@ -247,6 +259,14 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     if bonds.shared:
         np.matmul(state.carried, bonds.others, out=state.others)
         state.others[0] += plan.base[bonds.inputs]
+    open_and_limit(plan, state, given)
+
+
+@also_compiled
+def open_and_limit(plan: Plan, state: StepState, given: StepInput) -> None:
+    """Each subsystem's interval, and the polynomials in it within their limits."""
+    net, owner, bonds = plan.network, plan.network.inputs.owner, plan.network.bonds
+    at_bonds = bonds.inputs if bonds.shared else bonds.inputs[:0]
     leave(
         given.t,
         state.h_next,
@@ -260,7 +280,7 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
         plan.bounds.high,
         plan.bounds.rate,
         plan.bounds.jerk,
-        bonds.inputs if bonds.shared else bonds.inputs[:0],
+        at_bonds,
         state.sent,
         state.sent_t0,
         state.added,
@@ -298,10 +318,11 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     state.defects.add_inputs(state.u_defect, given.elapsed)
 
 
+@also_compiled
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
     """Transmitted power and tracking error of every bond."""
     bonds = plan.network.bonds
-    if not len(bonds):
+    if not len(bonds.first):
         return
     correct_energy.keep_ledger(state.energy, state.corrected)
     power_bond.measure_bonds(
@@ -319,7 +340,6 @@ def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
         state.flown,
         state.flown_t0,
         given.realised,
-        np.empty(len(bonds.effort)),
         state.bond_power,
         state.tracking,
         state.energy.tracking,

@@ -9,8 +9,8 @@ import numpy as np
 
 from hilrt.exchange import Exchange
 from hilrt.host import host_report
-from hilrt.master import Progress
 from hilrt.plan import Plan
+from hilrt.progress import Progress
 from hilrt.step_state import StepState
 from hilrt.verdict import verdict
 

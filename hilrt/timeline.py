@@ -15,6 +15,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.clock import monotonic_ns
 from hilrt.timing import Distribution, Quantiles
 
 #: Parts of a tick, in their order.
@@ -144,13 +148,47 @@ class Timeline:
         if missed:
             self.causes[cause] += 1
         if slow:
-            wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us
-            slow_tick = SlowTick(
-                tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late()
-            )
-            entry = (lateness, tick, slow_tick)
-            push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
-            push(self._slowest, entry)
+            self._keep(tick, t, lateness, cause, late())
+
+    def add_run(
+        self, tick: int, t_ns: int, h_ns: int, parts_ns: NDArray[np.int64], slack_ns: int
+    ) -> None:
+        """Enter ticks made in one call: none is late or missed, none has inputs to hand over.
+
+        Parameters
+        ----------
+        tick, t_ns, h_ns : int
+            Number and session time of the first one, and length of each step, ns.
+        parts_ns : ndarray of int, shape (n, 3)
+            Time for the cut, for the macro step, and for the slack of the tick before, ns.
+        slack_ns : int
+            Slack of the last one, ns.
+        """
+        wake, taken, step, sent = self._critical
+        cut, stepped, slack = parts_ns.T
+        nothing = np.zeros(len(cut), dtype=np.int64)
+        wake.add_all(nothing)
+        taken.add_all(cut)
+        step.add_all(stepped)
+        sent.add_all(nothing)
+        self.stages["slack"].add_all(np.append(slack[1:], slack_ns))
+        self.slack_ns, self.rested_ns = slack_ns, monotonic_ns()
+        lateness = cut + stepped
+        for i in np.argsort(lateness)[-KEPT:].tolist():
+            if len(self._slowest) < KEPT or lateness[i] > self._slowest[0][0]:
+                parts = (0, int(cut[i]), int(stepped[i]), 0)
+                self._parts_ns = (*parts, int(slack[i]))
+                cause = STAGES[max(range(4), key=parts.__getitem__)]
+                self._keep(tick + i, (t_ns + i * h_ns) * 1e-9, int(lateness[i]), cause, [])
+
+    def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
+        """Keep the newest tick among the slowest."""
+        wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us
+        kept = SlowTick(
+            tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late
+        )
+        push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
+        push(self._slowest, (lateness, tick, kept))
 
     def rest(self, done_ns: int, now_ns: int) -> None:
         """The slack of the tick dispatched at `done_ns` ends at `now_ns`."""

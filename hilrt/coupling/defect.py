@@ -76,7 +76,7 @@ class DefectTotals:
 
     def add_inputs(self, u_defect: Floats, h: float) -> None:
         """Add a step of length `h` [s] with the RMS defects `u_defect`, shape (nu,)."""
-        _add(u_defect, h, self.u_square, self.u_max)
+        add(u_defect, h, self.u_square, self.u_max)
 
     def add_outputs(self, y_defect: Floats, h: Floats) -> None:
         """Add steps of lengths `h` (ny,) [s] with RMS defects `y_defect` (ny,); NaN is unknown."""
@@ -87,7 +87,8 @@ class DefectTotals:
 
 
 @compiled
-def _add(defect: Floats, h: float, square: Floats, largest: Floats) -> None:
+def add(defect: Floats, h: float, square: Floats, largest: Floats) -> None:
+    """Add a step of length `h` [s] to the sum of squares over time, and to the largest, (n,)."""
     for i in range(len(defect)):
         square[i] += defect[i] * defect[i] * h
         largest[i] = max(largest[i], defect[i])

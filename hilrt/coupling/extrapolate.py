@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.compiled import compiled
+from hilrt.compiled import also_compiled, compiled
 from hilrt.network import Bools, Connections, Ints
 from hilrt.solver import Floats
 
@@ -115,6 +115,7 @@ def connection_polynomials(
             out[m, c] *= factorial
 
 
+@also_compiled
 def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: Floats) -> Floats:
     """Input polynomials: gains applied and connections to one input added up.
 

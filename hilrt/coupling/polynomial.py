@@ -69,7 +69,7 @@ def _shift(c: Floats, dt: Floats) -> None:
 
 
 @lru_cache(maxsize=64)
-def _weights(n: int, h: float) -> Floats:
+def weights(n: int, h: float) -> Floats:
     """Matrix W, shape (n, n), with ``|W c|**2 = 1/h integral over [-h, 0] of u(t)**2 dt``.
 
     W is a Cholesky factor of ``integral over [-1, 0] of s**(i + j) / (i! j!)``, scaled.
@@ -92,13 +92,14 @@ def rms_difference(a: Floats, t0: Floats, b: Floats, t: float, h: float, rms: Fl
     h : float
         Length of the interval, s.
     """
-    _rms_difference(a, t0, b, t, _weights(len(a), h), rms)
+    weighted_difference(a, t0, b, t, weights(len(a), h), rms)
 
 
 @compiled
-def _rms_difference(
+def weighted_difference(
     a: Floats, t0: Floats, b: Floats, t: float, weights: Floats, rms: Floats
 ) -> None:
+    """As `rms_difference`, with the `weights` of the interval."""
     orders, n = a.shape
     c = np.empty(orders)
     for i in range(n):

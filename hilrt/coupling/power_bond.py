@@ -164,7 +164,6 @@ def measure_bonds(
     flown: Floats,
     flown_t0: Floats,
     realised: Floats,
-    e: Floats,
     power: Floats,
     tracking: Floats,
     tracking_energy: Floats,
@@ -182,11 +181,10 @@ def measure_bonds(
         Of `Bonds`.
     y, flown, flown_t0, realised : ndarray, shape (ny,), (order + 1, nu), (nu,), (nu,)
         Outputs now, input polynomials as sent with their origins [s], and what became of them.
-    e : ndarray, shape (ne,)
-        Scratch.
     power, tracking, tracking_energy : ndarray, shape (nb,)
         The first two are overwritten [W]; to the third the interval's energy is added, J.
     """
+    e = np.empty(len(effort))
     for i in range(len(effort)):
         e[i] = y[effort[i]]
     for m in range(len(more)):

@@ -16,6 +16,7 @@ from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
+from hilrt.fmu.fmi2_calls import GET, SET, STEP, Fmi2Calls
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
 from hilrt.fmu.ports import select, size_of
 from hilrt.probe import INSTANT_S, probe_jacobian
@@ -118,6 +119,12 @@ class FmuSolver(Solver):
             and not (self._hands_on or end_inputs or self._order_out)
             and not (input_derivatives and self.fmu.co.providesIntermediateUpdate)
         )
+        self.steps_in_c = (
+            self._plain
+            and self.fmu.major == 2
+            and not self._by_derivative
+            and all(variable.type == "Real" for variable, _ in self._ins + self._outs)
+        )
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
@@ -206,6 +213,26 @@ class FmuSolver(Solver):
         if events:
             sample.event_t = events[0] - self._offset
         return sample
+
+    def c_step(self) -> Fmi2Calls:
+        """See `Solver.c_step`."""
+        if self._instance is None:
+            raise SolverError("the FMU is not initialized")
+        return self._instance.calls(self._offset)
+
+    def resume(self, t: float, h: float, u: InputPolynomial, asked: int, status: int) -> Sample:
+        """See `Solver.resume`; the inputs of a step in C are those of its beginning."""
+        instance, start, held = self._ready(), t + self._offset, u.coefficients[0]
+        if asked == SET:
+            instance.check("fmi2SetReal", status)
+            instance.step(start, h, lambda _t: held)
+        elif asked == STEP:
+            instance.set_at = start
+            instance.stepped(status, start, h, lambda _t: held)
+        elif asked == GET:
+            instance.check("fmi2GetReal", status)
+        self._time, self._last = t + h, u
+        return Sample(instance.read())
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
         """Inputs as a function of FMU time; what is not continuous keeps its value of the start."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
 from hilrt.record.messages import (
     ASIDE,
@@ -37,6 +38,8 @@ from hilrt.solver import Floats
 __all__ = ["Attachment", "Feed", "NullFeed", "Signal", "Topic"]
 
 BATCH_ROWS = 64
+#: As fast as possible, a batch has as many rows as go into this many bytes, if they are more.
+BATCH_BYTES = 1 << 20
 #: A batch is sent when it covers this much time, ns: what a killed master loses.
 BATCH_NS = 50_000_000
 #: Bound of the queue towards the recorder, bytes.
@@ -104,8 +107,11 @@ class Feed:
         self.asides_dropped = 0
         self._patience_ms = int(1e3 * patience_s)
         self._real_time = patience_s == 0.0  # else session time says nothing of the wall clock
-        self._block: Floats = np.empty((BATCH_ROWS, len(names)))
-        self._times = np.empty(BATCH_ROWS, np.int64)
+        rows = BATCH_ROWS
+        if not self._real_time:
+            rows = max(rows, BATCH_BYTES // max(1, self.row.nbytes))
+        self._block: Floats = np.empty((rows, len(names)))
+        self._times = np.empty(rows, np.int64)
         self._count = 0
         self._first_ns = 0
         self._head: bytes | None = None
@@ -169,7 +175,23 @@ class Feed:
             self._first_ns = now
         self._count = n + 1
         self.rows += 1
-        if n + 1 == BATCH_ROWS or now - self._first_ns >= BATCH_NS:
+        if n + 1 == len(self._times) or now - self._first_ns >= BATCH_NS:
+            self.flush()
+
+    def room(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Rows that are free in the batch, (n, n_signals), and their session times [ns], (n,).
+
+        The first ones may be filled, times included, and then be given to `commit_rows`.
+        """
+        return self._block[self._count :], self._times[self._count :]
+
+    def commit_rows(self, n: int) -> None:
+        """Record the first `n` rows of `room`."""
+        if self._count == 0:
+            self._first_ns = time.monotonic_ns()
+        self._count += n
+        self.rows += n
+        if self._count == len(self._times) or time.monotonic_ns() - self._first_ns >= BATCH_NS:
             self.flush()
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
@@ -266,6 +288,9 @@ class NullFeed(Feed):
         self.row = np.full(sum(len(topic.signals) for topic in self.topics), np.nan)
         self.rows = self.dropped = self.events = self.events_dropped = self.asides_dropped = 0
         self.address = ""
+        self._block = np.empty((BATCH_ROWS, len(self.row)))
+        self._times = np.empty(BATCH_ROWS, np.int64)
+        self._count = 0
 
     @property
     def ready(self) -> bool:
@@ -278,6 +303,10 @@ class NullFeed(Feed):
     def commit(self, t_ns: int) -> None:
         """Count the row."""
         self.rows += 1
+
+    def commit_rows(self, n: int) -> None:
+        """Count the rows."""
+        self.rows += n
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Count the event."""

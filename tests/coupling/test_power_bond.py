@@ -69,7 +69,7 @@ def measured(bonds: Bonds, e, f, sent, realised, t=2.0):
     measure_bonds(
         t, 0.5, bonds.first, bonds.watt, bonds.effort, bonds.more, bonds.more_of, bonds.flow,
         bonds.flow_input, bonds.flow_gain, y, flown, np.full(2 * ne, t - 0.5), became,
-        np.empty(ne), power, tracking, energy,
+        power, tracking, energy,
     )  # fmt: skip
     np.testing.assert_allclose(energy, 0.5 * tracking)
     return power, tracking

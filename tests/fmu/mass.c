@@ -26,7 +26,7 @@ enum { COUNTDOWN = 1, GROWING, SAME, BACKWARD, AT_ONCE }; /* what `timing` makes
 enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY, CREEPS, HALVES, SIGNALS, EXITS };
 
 #ifndef LATE
-#define LATE 0.0 /* when it crashes, or does not return, s */
+#define LATE 0.0 /* when `fault` begins, s */
 #endif
 
 static char trace[1 << 16];
@@ -77,7 +77,7 @@ static double value(const State *s, ref vr) {
     double r[REALS];
     memcpy(r, s->r, sizeof r);
     evaluate(r, input(s, X2, s->time), input(s, V2, s->time), input(s, F, s->time));
-    if (s->fault == NAN_OUT && s->time > 0 && vr == V) return NAN;
+    if (s->fault == NAN_OUT && s->time > LATE && vr == V) return NAN;
     return vr < REALS ? r[vr] : 0;
 }
 static void start(Fmu *f) {
@@ -96,22 +96,23 @@ static int run(Fmu *f, double t, double h) {
     double *r = s->r;
     int n = (int)ceil(h / r[MICRO] - 1e-9), i;
     n = n < 1 ? 1 : n;
-    switch (s->fault) {
+    int fault = t >= LATE ? s->fault : FINE;
+    switch (fault) {
     case DISCARDS: s->reached = t; say(f, DISCARD, "no solution"); return DISCARD;
     case FAILS: say(f, ERROR, "singular matrix"); return ERROR;
     case DIES: say(f, FATAL, "out of memory"); return FATAL;
-    case CRASHES: if (t >= LATE) *(volatile int *)0 = 1; break;
-    case HANGS: while (t >= LATE) sleep(1); break;
+    case CRASHES: *(volatile int *)0 = 1; break;
+    case HANGS: for (;;) sleep(1);
     case EXITS: exit(0);
     case HALF_WAY: if (h > 0.6e-3) { s->reached = t; return DISCARD; }
     }
-    if (s->fault == CREEPS || s->fault == SIGNALS) {
+    if (fault == CREEPS || fault == SIGNALS) {
         s->reached = s->time = t + 1e-6 * h;
-        if (s->fault == SIGNALS) return -1;
+        if (fault == SIGNALS) return -1;
         say(f, DISCARD, "it is too stiff");
         return DISCARD;
     }
-    if (s->fault == HALVES) h *= 0.5;
+    if (fault == HALVES) h *= 0.5;
     double dt = h / n;
     for (i = 0; i < n; i++) {
         double now = t + i * dt;
@@ -147,8 +148,8 @@ static int run(Fmu *f, double t, double h) {
         s->set_at = s->time;
         f->inside(f->env, s->time, true, true, true, false, &wants, &at);
     }
-    if (s->fault == HALVES) return DISCARD;
-    if (s->fault == WARNS) { say(f, WARNING, "step size is small"); return WARNING; }
+    if (fault == HALVES) return DISCARD;
+    if (fault == WARNS) { say(f, WARNING, "step size is small"); return WARNING; }
     return OK;
 }
 static int directional(Fmu *f, const ref *un, size_t nu, const ref *kn, size_t nk, const double *dk,
