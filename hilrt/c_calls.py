@@ -36,7 +36,6 @@ def address(function: Any) -> int:
 
 @intrinsic
 def _call(_typing: Any, function: Any, arguments: Any) -> Any:
-
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         pointer, packed = values
         kinds = signature.args[1].types

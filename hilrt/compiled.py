@@ -20,14 +20,13 @@ from hilrt.kernel_cache import kernel_folder
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-_FOLDER = str(kernel_folder(Path(__file__).parent))
-
 
 def compiled(function: Kernel) -> Kernel:
     """Compile `function` at its first call, or load it from the cache of an earlier one.
 
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
-    a division by zero gives infinity or NaN instead of an exception.
+    a division by zero gives infinity or NaN instead of an exception. What the function calls, and
+    constants that it uses, stand in files that say they are compiled (`hilrt.kernel_cache`).
     """
     return _compile(function)
 
@@ -49,7 +48,8 @@ def also_compiled(function: Kernel) -> Kernel:
 def _compile(function: Kernel, **options: Any) -> Kernel:
     config: Any = numba.config
     users = config.CACHE_DIR
-    config.CACHE_DIR = _FOLDER  # looked at here, and not when the function is called
+    # Looked at here, and not when the function is called.
+    config.CACHE_DIR = str(kernel_folder(Path(function.__code__.co_filename)))
     try:
         return cast(Kernel, numba.njit(cache=True, error_model="numpy", **options)(function))
     finally:

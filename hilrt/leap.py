@@ -73,6 +73,7 @@ class Leap:
         self._steps = CompiledSteps(
             plan, state, exchange.given, exchange, self._solvers, clock_address()
         )
+        self._ran = Ran(0, 0, True, 0)
 
     @property
     def t_ns(self) -> int:
@@ -82,6 +83,8 @@ class Leap:
     def run(self, t_ns: int, duration_ns: int, until_ns: int, progress: Progress) -> int:
         """Make macro steps from `t_ns` on, where the cut is made; how many there were.
 
+        After any, `hand_back` is to be called.
+
         Parameters
         ----------
         t_ns, duration_ns : int
@@ -90,11 +93,6 @@ class Leap:
             Reading of the monotonic clock after which no further step is begun.
         progress : Progress
             Told of each step.
-
-        Raises
-        ------
-        PeerLost
-            Where an FMU has failed.
         """
         given = self._exchange.given
         if not given.regular or given.elapsed <= 0.0 or given.t < self._plan.reliability.warm_up:
@@ -111,21 +109,26 @@ class Leap:
         progress.count_run(t_ns, self._h_ns, block.parts_ns[: ran.steps])
         self._feed.commit_rows(ran.steps)
         self._state.monitor.note_changes(given.t, ran.moved)
-        self._hand_back(t_ns + (ran.steps - 1) * self._h_ns, ran)
+        self._ran = ran
         return ran.steps
 
-    def _hand_back(self, t_ns: int, ran: Ran) -> None:
-        """Go on in Python from the step at `t_ns`, with who has made it and who has not."""
-        exchange, solvers = self._exchange, self._solvers
-        tick, t, h = exchange.given.tick, t_ns * 1e-9, self._state.h_next
-        net = self._plan.network
-        made = len(exchange.links) if ran.answered else int(solvers.answer[0])
+    def hand_back(self) -> None:
+        """Let single steps go on from here: with the answers, and with who has yet to answer.
+
+        Raises
+        ------
+        PeerLost
+            Where an FMU has failed.
+        """
+        exchange, solvers, net = self._exchange, self._solvers, self._plan.network
+        tick, t, h = exchange.given.tick, exchange.given.t, self._state.h_next
+        made = len(exchange.links) if self._ran.answered else int(solvers.answer[0])
         answers = [
             Arrival(tick, Sample(solvers.y[part].copy(), compute_us=float(us)), t + h)
             for part, us in zip(net.outputs.slices[:made], solvers.compute_us, strict=False)
         ]
-        exchange.leap(t_ns, self._h_ns, ran.steps, answers)
-        if ran.answered:
+        exchange.leap(round(t * 1e9), self._h_ns, self._ran.steps, answers)
+        if self._ran.answered:
             return
         inputs = [self._state.sent[:, part] for part in net.inputs.slices]
         for link, u in list(zip(exchange.links, inputs, strict=True))[made + 1 :]:

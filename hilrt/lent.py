@@ -34,7 +34,6 @@ from numba.np.numpy_support import from_dtype
 #: What is lent of an object: names of attributes, with the same of those that are objects again.
 Layout = dict[str, Any]
 
-
 #: Elements of arrays, as numpy describes them and as numba does.
 _TYPES = {
     np.dtype(kind).str: from_dtype(np.dtype(kind)) for kind in (np.float64, np.int64, np.bool_)
@@ -160,11 +159,9 @@ def _get(context: Any, builder: Any, kind: LentType, words: Any, name: str) -> A
         value = builder.load(here)
         if wanted == types.float64:
             return builder.bitcast(value, context.get_value_type(wanted))
-        return (
-            builder.trunc(value, context.get_value_type(wanted))
-            if wanted == types.boolean
-            else value
-        )
+        if wanted == types.boolean:
+            return builder.trunc(value, context.get_value_type(wanted))
+        return value
     array = make_array(wanted)(context, builder)
     size = context.get_abi_sizeof(context.get_data_type(wanted.dtype))
     shape = [

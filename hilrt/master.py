@@ -327,6 +327,7 @@ class Master:
             self._report_flags()
             self.degradation.look(self.progress.t_ns)
             self.publisher.update(self, given)
+            self.leap.hand_back()  # what an FMU has failed at is raised here
             if self.collect_garbage is not None:
                 self.collect_garbage(self.step_ns // 2)
         return steps

@@ -1,4 +1,4 @@
-"""The macro step: which stage acts when. The only file that knows this order.
+"""The macro step: which stage acts when. The only file that knows this order as a whole.
 
     critical path (tick -> inputs on the wire)        slack (until the next tick)
     guard -> compensate -> correct_feedthrough        defects -> ledger -> identify

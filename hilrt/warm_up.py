@@ -65,7 +65,10 @@ def _load_leaps(plan: Plan, state: StepState, given: StepInput, n_signals: int) 
 
 
 def warm_up(leaps: bool = False) -> None:
-    """Run a few macro steps of a session that is not there; with `leaps`, none in one call, too."""
+    """Run a few macro steps of a session that is not there.
+
+    With `leaps`, the loop that makes many in one call is made ready, too (`hilrt.leap`).
+    """
     force, speed = (Port("force", "N"),), (Port("speed", "m/s"),)
     ports = {"a": Ports(speed, force), "b": Ports(force, speed)}
     problems: list[str] = []
@@ -88,7 +91,7 @@ def warm_up(leaps: bool = False) -> None:
         macro_step(plan, state, given)
         assess(plan, state, given)
         row.fill(state, given, _Peers(), plan.step, 0, 0)
-    if leaps:
+    if leaps and clock_address():
         _load_leaps(plan, state, given, len(row.row))
     # What follows belongs to correctors and subsystems that this session has not.
     evaluate(state.flown, 0.0)

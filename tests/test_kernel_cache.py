@@ -1,7 +1,10 @@
 """Kernels of one state of the sources are not taken for those of another."""
 
+from pathlib import Path
+
 import pytest
 
+import hilrt
 from hilrt import kernel_cache
 from hilrt.kernel_cache import kernel_folder
 
@@ -10,34 +13,55 @@ KERNEL = "from hilrt.compiled import compiled\n"
 
 @pytest.fixture
 def package(tmp_path):
+    """`a` calls `b`, which calls `c`; `d` has nothing to do with them, and `e` has no kernels."""
     package = tmp_path / "package"
     (package / "part").mkdir(parents=True)
-    (package / "a.py").write_text(KERNEL + "from package.part.b import double\n")
-    (package / "part" / "b.py").write_text(KERNEL + "def double(x): return 2 * x\n")
-    (package / "other.py").write_text("print()\n")
-    return package
+    (package / "a.py").write_text(KERNEL + "from hilrt.part import (\n    b as other,\n)\n")
+    (package / "part" / "b.py").write_text(KERNEL + "from hilrt.c import double\n")
+    (package / "c.py").write_text(KERNEL + "from hilrt.e import nothing\n")
+    (package / "d.py").write_text(KERNEL)
+    (package / "e.py").write_text("")
+    yield package
+    kernel_folder.cache_clear()
 
 
-def test_what_one_file_calls_from_another_counts(package):
-    before = kernel_folder(package)
-    assert before.is_dir()
-    assert kernel_folder(package) == before
-    (package / "part" / "b.py").write_text(KERNEL + "def double(x): return x + x\n")
-    after = kernel_folder(package)
-    assert after != before
-    assert after.is_dir()
-    assert not before.exists(), "nobody will ask for them again"
+def folders(package):
+    kernel_folder.cache_clear()
+    return {name: kernel_folder(package / f"{name}.py", package) for name in ("a", "c", "d")}
 
 
-def test_files_without_kernels_do_not_count(package):
-    before = kernel_folder(package)
-    (package / "other.py").write_text("print(1)\n")
-    assert kernel_folder(package) == before
+@pytest.mark.parametrize(
+    ("changed", "new"), [("a", "a"), ("part/b", "a"), ("c", "ac"), ("d", "d"), ("e", "")]
+)
+def test_what_a_kernel_may_call_counts(changed, new, package):
+    before = folders(package)
+    assert all(folder.is_dir() for folder in before.values())
+    assert folders(package) == before
+    source = package / f"{changed}.py"
+    source.write_text(source.read_text() + "# changed\n")
+    after = folders(package)
+    assert {name for name in after if after[name] != before[name]} == set(new)
+    for name in new:
+        assert after[name].is_dir()
+        assert not before[name].exists(), "nobody will ask for it again"
+
+
+def test_who_does_not_say_it_is_refused(package):
+    with pytest.raises(ValueError, match=r"e\.py: something of it is compiled; say so"):
+        kernel_folder(package / "e.py", package)
 
 
 def test_a_package_that_cannot_be_written(package, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     monkeypatch.setattr(kernel_cache.os, "access", lambda path, _: "caches" in str(path))
-    folder = kernel_folder(package)
+    folder = kernel_folder(package / "a.py", package)
     assert folder.is_dir()
     assert folder.is_relative_to(tmp_path / "caches" / "hilrt")
+
+
+def test_the_compiled_step_is_that_of_all_its_stages():
+    package = Path(hilrt.__file__).parent
+    used = kernel_cache._sources(package / "compiled_step.py", package)
+    stages = ("step", "measures", "coupling/limit", "ramp", "coupling/power_bond")
+    for name in (*stages, "fmu/fmi2_calls", "lent", "c_calls", "compiled"):
+        assert package / f"{name}.py" in used

@@ -43,7 +43,7 @@ class Steps(NamedTuple):
 
     Attributes
     ----------
-    calls : ndarray of int, shape (n, 8 + 2)
+    calls : ndarray of int, shape (n, 11)
         What `Fmi2Calls` has but the offset, and where the values of the inputs and of the outputs
         stand in memory.
     offset : ndarray, shape (n,)

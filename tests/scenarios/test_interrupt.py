@@ -8,9 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hilrt
+from tests.fmu.build import mass, needs_compiler
 from tests.scenarios.sessions import (
     CALM,
     LINUX,
@@ -110,3 +112,26 @@ def test_while_arming(tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr
         last = listener.frames("DynoDemand")[-1]
         assert (last["Enable"], last["Speed"]) == (0, 0.0)
+
+
+@needs_compiler
+def test_in_a_leap(tmp_path: Path) -> None:
+    """FMUs as fast as possible: it is noticed between two calls, and the log is whole."""
+    tmp_path.joinpath("leap.toml").write_text(
+        '[session]\nname = "leap"\nduration = 1e5\npace = "asap"\n[master]\nstep = 1e-3\n'
+        f'[subsystems.mass]\nadapter = "fmu"\nfmu = "{mass(2)}"\n'
+        "params = { v = 1.0, F = 0.0, x2 = 0.0, v2 = 0.0 }\n"
+    )
+    run = Run(tmp_path / "leap.toml", tmp_path / "runs")
+    try:
+        run.until_running()
+        time.sleep(A_WHILE)
+        run.signal(signal.SIGINT)
+        assert run.wait() == 130, run.stderr
+    finally:
+        run.clean_up()
+    assert "Traceback" not in run.stderr
+    log = hilrt.load_log(run.folder)
+    assert not log.truncated
+    assert len(log.t) > 1000
+    np.testing.assert_allclose(np.diff(log.t), 1e-3, atol=1e-9)
