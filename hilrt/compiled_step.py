@@ -21,8 +21,8 @@ from hilrt.coupling.extrapolate import sum_at_inputs
 from hilrt.fmu import fmi2_calls
 from hilrt.fmu.fmi2_calls import Steps
 from hilrt.lent import Layout, Lent
+from hilrt.measures import measure, measure_at_bonds, raise_and_clear
 from hilrt.plan import Plan
-from hilrt.reliability import measure, measure_at_bonds, raise_and_clear
 from hilrt.signals import CUT_SIGNALS, MASTER_SIGNALS, Peers, write_row
 from hilrt.solver import Floats
 from hilrt.step import (

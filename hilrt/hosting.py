@@ -5,7 +5,6 @@ Shared by the solver process and the in-process link, so that a solver behaves t
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import logging
@@ -239,20 +238,20 @@ class HostedSolver:
         """
         if self.keeps:
             self._before = (self._save(t), t, coefficients)
-        return self._step(self.solver.advance, t, h, coefficients)
+        return self.make(self.solver.advance, t, h, coefficients)
 
-    def resume(self, t: float, h: float, coefficients: Floats, asked: int, status: int) -> Sample:
-        """As `advance`, for a step that was begun in C; see `Solver.resume`."""
-        rest = functools.partial(self.solver.resume, asked=asked, status=status)
-        return self._step(rest, t, h, coefficients)
-
-    def _step(
-        self, make: Callable[..., Sample], t: float, h: float, coefficients: Floats
+    def make(
+        self,
+        step: Callable[[float, float, InputPolynomial], Sample],
+        t: float,
+        h: float,
+        coefficients: Floats,
     ) -> Sample:
+        """As `advance`, by something else than the solver's own `advance`."""
         u = InputPolynomial(t, coefficients)
         start_ns = time.perf_counter_ns()
         try:
-            sample = make(t, h, u)
+            sample = step(t, h, u)
         except SolverError as error:
             raise SolverError(f"advance at t = {t:g} s: {error}") from error
         except Exception as error:

@@ -101,8 +101,6 @@ class Link(abc.ABC):
     #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
     tells_events: bool = False
     can_go_back: bool = False
-    #: Whether the subsystem computes in this process, and as `Solver.steps_in_c` says.
-    steps_in_c: bool = False
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
     #: Why the subsystem cannot be given steps, if it was lost and may come back.
@@ -212,14 +210,19 @@ class Link(abc.ABC):
         """
         raise NotImplementedError
 
+    @property
+    def steps_in_c(self) -> bool:
+        """Whether a step is calls of C functions in this process, and nothing else."""
+        return False
+
     def c_step(self) -> Fmi2Calls:
-        """See `Solver.c_step`; only where `steps_in_c`."""
+        """These calls, after `initialize`; only where `steps_in_c`."""
         raise NotImplementedError
 
     def resume(
         self, tick: int, t: float, h: float, coefficients: Floats, asked: int, status: int
     ) -> Arrival:
-        """Make a step that was begun in C, see `Solver.resume`; `PeerLost` if it fails."""
+        """Make a step whose call number `asked` has returned `status`; `PeerLost` if it fails."""
         raise NotImplementedError
 
     def fileno(self) -> int | None:

@@ -1,4 +1,4 @@
-"""How reliability measures: compiled loops over the checks, called by `hilrt.reliability`.
+"""How reliability measures: compiled loops over the checks, and what hands them their arrays.
 
 Arrays have one element per input, output, subsystem or bond, or stand for all checks (`ratio`,
 `last_high`, `active`); what is described as measured or moved is overwritten.
@@ -6,9 +6,16 @@ Arrays have one element per input, output, subsystem or bond, or stand for all c
 
 from __future__ import annotations
 
-from hilrt.compiled import compiled
+from typing import TYPE_CHECKING
+
+from hilrt.compiled import also_compiled, compiled
 from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    from hilrt.plan import Plan
+    from hilrt.reliability import Monitor
+    from hilrt.step_state import StepInput, StepState
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
@@ -194,3 +201,108 @@ def move_flags(
         if up:
             seconds[used[c]] += elapsed
     return count
+
+
+@also_compiled
+def measure(
+    monitor: Monitor,
+    plan: Plan,
+    state: StepState,
+    given: StepInput,
+    keep: float,
+    at_minimum: bool,
+) -> None:
+    """Ratios of the causes `ALWAYS`.
+
+    Parameters
+    ----------
+    keep : float
+        Share of a running scale that is left after the interval.
+    at_minimum : bool
+        Whether the next step is the shortest one allowed.
+    """
+    limits = plan.reliability
+    follow_scales(
+        state.measured,
+        state.y,
+        state.bond_power,
+        keep,
+        monitor.magnitude,
+        monitor.peak,
+        monitor.scale,
+    )
+    # A NaN, where a measure is unknown, compares as false and raises nothing.
+    measure_always(
+        monitor.checks.always,
+        state.u_defect,
+        state.flown_added,
+        monitor.scale,
+        limits.connection_defect,
+        given.late,
+        given.rejoined,
+        state.implausible,
+        given.event,
+        plan.receives,
+        given.busy,
+        given.rest,
+        state.limited,
+        state.alarms.active,
+        given.clock_error,
+        limits.clock * plan.step,
+        plan.network.every,
+        at_minimum,
+        given.missed,
+        monitor.ratio,
+    )
+
+
+@also_compiled
+def measure_at_bonds(
+    monitor: Monitor, plan: Plan, state: StepState, given: StepInput, shares: Floats
+) -> None:
+    """Ratios of the causes `OF_BONDS`; `shares` (nb,) of their residual energy stay."""
+    limits, corrected, energy = plan.reliability, state.corrected, plan.energy
+    first = len(monitor.scale) - len(monitor.drift)
+    measure_bond_causes(
+        monitor.checks.of_bonds,
+        limits.power_residual,
+        limits.tracking,
+        limits.energy_drift,
+        monitor.scale[first:],
+        corrected.power,
+        state.tracking,
+        corrected.capped,
+        energy.wanted,
+        energy.active,
+        given.apply,
+        state.bond_power,
+        corrected.energy,
+        corrected.applied_work,
+        shares,
+        given.elapsed,
+        monitor.peak[first:],
+        monitor.drift,
+        monitor.carried,
+        monitor.low,
+        monitor.high,
+        monitor.ratio,
+    )
+
+
+@also_compiled
+def raise_and_clear(monitor: Monitor, t: float, elapsed: float, clear_time: float) -> int:
+    """Move the flags; how many have moved, their checks standing in `moved`."""
+    checks = monitor.checks
+    return move_flags(
+        monitor.ratio,
+        t,
+        elapsed,
+        clear_time,
+        checks.used,
+        checks.first,
+        monitor.last_high,
+        monitor.active,
+        monitor.any_active,
+        monitor.seconds,
+        monitor.moved,
+    )

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.compiled import also_compiled
-from hilrt.measures import follow_scales, measure_always, measure_bond_causes, move_flags
+from hilrt.measures import measure, measure_at_bonds, raise_and_clear
 from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
 
@@ -315,108 +314,3 @@ class Monitor:
             (checks.causes[checks.cause_of(int(i))], checks.where[i])
             for i in np.flatnonzero(self.active)
         ]
-
-
-@also_compiled
-def measure(
-    monitor: Monitor,
-    plan: Plan,
-    state: StepState,
-    given: StepInput,
-    keep: float,
-    at_minimum: bool,
-) -> None:
-    """Ratios of the causes `ALWAYS`.
-
-    Parameters
-    ----------
-    keep : float
-        Share of a running scale that is left after the interval.
-    at_minimum : bool
-        Whether the next step is the shortest one allowed.
-    """
-    limits = plan.reliability
-    follow_scales(
-        state.measured,
-        state.y,
-        state.bond_power,
-        keep,
-        monitor.magnitude,
-        monitor.peak,
-        monitor.scale,
-    )
-    # A NaN, where a measure is unknown, compares as false and raises nothing.
-    measure_always(
-        monitor.checks.always,
-        state.u_defect,
-        state.flown_added,
-        monitor.scale,
-        limits.connection_defect,
-        given.late,
-        given.rejoined,
-        state.implausible,
-        given.event,
-        plan.receives,
-        given.busy,
-        given.rest,
-        state.limited,
-        state.alarms.active,
-        given.clock_error,
-        limits.clock * plan.step,
-        plan.network.every,
-        at_minimum,
-        given.missed,
-        monitor.ratio,
-    )
-
-
-@also_compiled
-def measure_at_bonds(
-    monitor: Monitor, plan: Plan, state: StepState, given: StepInput, shares: Floats
-) -> None:
-    """Ratios of the causes `OF_BONDS`; `shares` (nb,) of their residual energy stay."""
-    limits, corrected, energy = plan.reliability, state.corrected, plan.energy
-    first = len(monitor.scale) - len(monitor.drift)
-    measure_bond_causes(
-        monitor.checks.of_bonds,
-        limits.power_residual,
-        limits.tracking,
-        limits.energy_drift,
-        monitor.scale[first:],
-        corrected.power,
-        state.tracking,
-        corrected.capped,
-        energy.wanted,
-        energy.active,
-        given.apply,
-        state.bond_power,
-        corrected.energy,
-        corrected.applied_work,
-        shares,
-        given.elapsed,
-        monitor.peak[first:],
-        monitor.drift,
-        monitor.carried,
-        monitor.low,
-        monitor.high,
-        monitor.ratio,
-    )
-
-
-@also_compiled
-def raise_and_clear(monitor: Monitor, t: float, elapsed: float, clear_time: float) -> int:
-    """Move the flags; how many have moved, their checks standing in `moved`."""
-    checks = monitor.checks
-    return move_flags(
-        monitor.ratio,
-        t,
-        elapsed,
-        clear_time,
-        checks.used,
-        checks.first,
-        monitor.last_high,
-        monitor.active,
-        monitor.any_active,
-        monitor.seconds,
-        monitor.moved,
-    )

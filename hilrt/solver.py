@@ -6,15 +6,12 @@ import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import SolverCannot
-
-if TYPE_CHECKING:
-    from hilrt.fmu.fmi2_calls import Fmi2Calls
 
 Floats = NDArray[np.float64]
 
@@ -167,8 +164,6 @@ class Solver(abc.ABC):
     tells_events: bool = False
     #: Whether a step may have any length.
     any_step: bool = True
-    #: Whether a step is calls of C functions and nothing else, of which `c_step` tells.
-    steps_in_c: bool = False
 
     @abc.abstractmethod
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -195,14 +190,6 @@ class Solver(abc.ABC):
             METHODS section 4: ``Γ_m = (m!/h^m) C B_dm + D``; None where they are not known.
         """
         return None
-
-    def c_step(self) -> Fmi2Calls:
-        """The calls that a step is, after `initialize`; only where `steps_in_c`."""
-        raise SolverCannot(f"{type(self).__name__} does not step in C")
-
-    def resume(self, t: float, h: float, u: InputPolynomial, asked: int, status: int) -> Sample:
-        """As `advance`, from where the call number `asked` of `c_step` has returned `status`."""
-        raise SolverCannot(f"{type(self).__name__} does not step in C")
 
     def stop(self, reason: str) -> None:
         """Release what the solver holds; called once, on every exit path."""

@@ -10,7 +10,6 @@ import msgspec
 
 from hilrt.config import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
-from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.hosting import HostedSolver, load_solver
 from hilrt.link import Arrival, Link, Ports
 from hilrt.solver import Floats, Sample, Solver
@@ -79,7 +78,6 @@ class InProcessLink(Link):
         self.solver, self._hosted = solver, HostedSolver(solver)
         self.inputs, self.outputs = self._hosted.inputs, self._hosted.outputs
         self.tells_events, self.can_go_back = solver.tells_events, self._hosted.can_go_back
-        self.steps_in_c = solver.steps_in_c
 
     async def initialize(self, t0: float, u0: Floats) -> Sample:
         """See `Link.initialize`; the solver runs here and now, whatever time it takes."""
@@ -116,20 +114,6 @@ class InProcessLink(Link):
     def go_back(self, tick: int, h: float) -> None:
         """See `Link.go_back`; like a dispatch, it runs in `poll`."""
         self._job = (tick, self._t, h, None)
-
-    def c_step(self) -> Fmi2Calls:
-        """See `Link.c_step`."""
-        return self.solver.c_step()
-
-    def resume(
-        self, tick: int, t: float, h: float, coefficients: Floats, asked: int, status: int
-    ) -> Arrival:
-        """See `Link.resume`."""
-        try:
-            sample = self._hosted.resume(t, h, coefficients.copy(), asked, status)
-        except SolverError as error:
-            raise self._lose(error) from error
-        return Arrival(tick, sample, t + h)
 
     def poll(self) -> Sequence[Arrival]:
         """Run the step that was dispatched, if there is one; it counts as arriving at its end."""

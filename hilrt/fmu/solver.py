@@ -119,6 +119,7 @@ class FmuSolver(Solver):
             and not (self._hands_on or end_inputs or self._order_out)
             and not (input_derivatives and self.fmu.co.providesIntermediateUpdate)
         )
+        #: Whether a step is calls of C functions and nothing else.
         self.steps_in_c = (
             self._plain
             and self.fmu.major == 2
@@ -215,13 +216,13 @@ class FmuSolver(Solver):
         return sample
 
     def c_step(self) -> Fmi2Calls:
-        """See `Solver.c_step`."""
+        """The calls that a step is, after `initialize`; only where `steps_in_c`."""
         if self._instance is None:
             raise SolverError("the FMU is not initialized")
         return self._instance.calls(self._offset)
 
     def resume(self, t: float, h: float, u: InputPolynomial, asked: int, status: int) -> Sample:
-        """See `Solver.resume`; the inputs of a step in C are those of its beginning."""
+        """As `advance`, from where the call `asked` of `c_step` has returned `status`."""
         instance, start, held = self._ready(), t + self._offset, u.coefficients[0]
         if asked == SET:
             instance.check("fmi2SetReal", status)
