@@ -6,8 +6,6 @@ before: so it is given addresses, as integers. Pointers are integers to a kernel
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from typing import Any
 
 import numpy as np
@@ -20,18 +18,6 @@ from hilrt.compiled import compiled
 
 #: ``CLOCK_MONOTONIC`` of Linux, which is that of `time.monotonic_ns`, too.
 _MONOTONIC = 1
-
-
-def clock_address() -> int:
-    """Address of ``clock_gettime``; 0 where its monotonic clock is not that of Python."""
-    if sys.platform != "linux":
-        return 0
-    return address(ctypes.CDLL(None).clock_gettime)
-
-
-def address(function: Any) -> int:
-    """Where a function that ctypes has found stands in memory."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @intrinsic
@@ -54,6 +40,14 @@ call: Any = _call
 
 @compiled
 def clock_ns(clock: int, reading: NDArray[np.int64]) -> int:
-    """Monotonic clock [ns] by the function at `clock_address`; `reading` (2,) is scratch."""
+    """Monotonic clock, ns.
+
+    Parameters
+    ----------
+    clock : int
+        Of `hilrt.c_functions.clock_address`.
+    reading : ndarray of int, shape (2,)
+        Scratch.
+    """
     call(clock, (_MONOTONIC, reading.ctypes.data))
     return int(reading[0] * 1_000_000_000 + reading[1])

@@ -18,8 +18,8 @@ from hilrt.compiled import also_compiled, compiled_loop
 from hilrt.coupling import defect
 from hilrt.coupling import polynomial as poly
 from hilrt.coupling.extrapolate import sum_at_inputs
-from hilrt.fmu import fmi2_calls
-from hilrt.fmu.fmi2_calls import Steps
+from hilrt.fmu import fmi2_steps
+from hilrt.fmu.fmi2_steps import Steps
 from hilrt.lent import Layout, Lent
 from hilrt.measures import measure, measure_at_bonds, raise_and_clear
 from hilrt.plan import Plan
@@ -146,7 +146,7 @@ class CompiledSteps:
     solvers : Steps
         Of all subsystems.
     clock : int
-        Of `clock_address`.
+        Of `hilrt.c_functions.clock_address`.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ def _run(
         write_row(plan, state, given, peers, of_master, of_cut, block.rows[steps])
         _keep(block, steps, t_ns, cut - begun, stepped - cut, slack)
         _copy(state.sent[0], solvers.u)
-        answered = fmi2_calls.run(solvers, t, state.h_next, clock, reading)
+        answered = fmi2_steps.run(solvers, t, state.h_next, clock, reading)
         ended = clock_ns(clock, reading)
         slack = ended - stepped
         t_ns, tick, steps = t_ns + pace.h_ns, tick + 1, steps + 1

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hilrt.c_calls import clock_address
+from hilrt.c_functions import clock_address
 from hilrt.compiled_step import Block, CompiledSteps, Pace, Ran
-from hilrt.fmu.fmi2_calls import build_steps
+from hilrt.fmu.fmi2_steps import build_steps
 from hilrt.link import Arrival
 from hilrt.solver import Sample
 

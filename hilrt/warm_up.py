@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.c_calls import clock_address
+from hilrt.c_functions import clock_address
 from hilrt.compiled_step import Block, CompiledSteps, Pace
 from hilrt.config import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
@@ -20,7 +20,7 @@ from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
-from hilrt.fmu.fmi2_calls import build_steps
+from hilrt.fmu.fmi2_steps import build_steps
 from hilrt.link import Ports
 from hilrt.measures import staying_shares
 from hilrt.network import build_network

@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from hilrt.c_calls import address, call, clock_address, clock_ns
+from hilrt.c_calls import call, clock_ns
+from hilrt.c_functions import address, clock_address
 from hilrt.compiled import compiled
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no C library by name")

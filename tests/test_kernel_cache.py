@@ -1,5 +1,7 @@
 """Kernels of one state of the sources are not taken for those of another."""
 
+import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -59,9 +61,34 @@ def test_a_package_that_cannot_be_written(package, tmp_path, monkeypatch):
     assert folder.is_relative_to(tmp_path / "caches" / "hilrt")
 
 
+def kernels():
+    """Every function of the package that is compiled."""
+    package = Path(hilrt.__file__).parent
+    for source in package.rglob("*.py"):
+        if "from hilrt.compiled import" in source.read_text():
+            name = ".".join(("hilrt", *source.relative_to(package).with_suffix("").parts))
+            for value in vars(importlib.import_module(name)).values():
+                if hasattr(value, "py_func"):
+                    yield value.py_func
+
+
+def test_constants_of_kernels_stand_where_a_change_is_noticed():
+    package = Path(hilrt.__file__).parent
+    found = 0
+    for function in kernels():
+        sources = kernel_cache._sources(Path(function.__code__.co_filename), package)
+        texts = [source.read_text() for source in sources]
+        for name in function.__code__.co_names:
+            if isinstance(function.__globals__.get(name), (int, float)):
+                assigned = re.compile(rf"^(\w+, )*{name}\b.*=", re.MULTILINE)
+                assert any(assigned.search(text) for text in texts), (function, name)
+                found += 1
+    assert found > 10
+
+
 def test_the_compiled_step_is_that_of_all_its_stages():
     package = Path(hilrt.__file__).parent
     used = kernel_cache._sources(package / "compiled_step.py", package)
     stages = ("step", "measures", "coupling/limit", "ramp", "coupling/power_bond")
-    for name in (*stages, "fmu/fmi2_calls", "lent", "c_calls", "compiled"):
+    for name in (*stages, "fmu/fmi2_steps", "fmu/fmi2_calls", "lent", "c_calls", "compiled"):
         assert package / f"{name}.py" in used

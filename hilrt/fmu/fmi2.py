@@ -18,7 +18,7 @@ from fmpy.fmi2 import (
     fmi2CallbackLoggerTYPE,
 )
 
-from hilrt.c_calls import address
+from hilrt.c_functions import address
 from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.fmu.instance import DISCARD, MAX_PARTS, OK, Experiment, FmuError, Inputs, Instance
 from hilrt.solver import Floats
