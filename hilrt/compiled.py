@@ -47,9 +47,9 @@ def also_compiled(function: Kernel) -> Kernel:
 
 def _compile(function: Kernel, **options: Any) -> Kernel:
     config: Any = numba.config
-    users = config.CACHE_DIR
-    # Looked at here, and not when the function is called.
-    config.CACHE_DIR = str(kernel_folder(Path(function.__code__.co_filename)))
+    users, file = config.CACHE_DIR, Path(function.__code__.co_filename)
+    if file.is_file():  # not in a program that was packed into one file: that never changes
+        config.CACHE_DIR = str(kernel_folder(file))  # looked at here, not at the first call
     try:
         return cast(Kernel, numba.njit(cache=True, error_model="numpy", **options)(function))
     finally:
