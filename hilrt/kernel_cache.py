@@ -64,7 +64,7 @@ def _says_so(file: Path) -> bool:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(text.encode()).hexdigest()[:10]  # paths must not become too long
 
 
 def _user_cache() -> Path:
