@@ -8,6 +8,7 @@ what is kept of each step. `hilrt.leap` says where that is so; tests hold both t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from hilrt.fmu import fmi2_steps
 from hilrt.fmu.fmi2_steps import Steps
 from hilrt.lent import Layout, Lent
 from hilrt.measures import measure, measure_at_bonds, raise_and_clear
+from hilrt.network import Ints
 from hilrt.plan import Plan
 from hilrt.signals import CUT_SIGNALS, MASTER_SIGNALS, Peers, write_row
 from hilrt.solver import Floats
@@ -136,6 +138,12 @@ class Ran(NamedTuple):
     slack_ns: int
 
 
+def _places(signals: Sequence[tuple[str, str]], names: str) -> Ints:
+    """Where signals stand among their like; handed over, as no compiled constant would notice."""
+    there = [name for name, _ in signals]
+    return np.array([there.index(name) for name in names.split()], dtype=np.intp)
+
+
 class CompiledSteps:
     """Runs macro steps of a session until there is something to say.
 
@@ -168,8 +176,12 @@ class CompiledSteps:
         self._solvers, self._clock = solvers, clock
         self._scratch = (
             np.zeros(2, dtype=np.int64),
-            np.zeros(len(MASTER_SIGNALS)),
-            np.zeros(len(CUT_SIGNALS)),
+            (
+                np.zeros(len(MASTER_SIGNALS)),
+                _places(MASTER_SIGNALS, "step compute cut macro_step slack"),
+                np.zeros(len(CUT_SIGNALS)),
+                _places(CUT_SIGNALS, "tick elapsed apply regular learns"),
+            ),
         )
 
     @property
@@ -220,7 +232,7 @@ def _run(
     clock: int,
     scratch: Any,
 ) -> tuple[int, int, bool, int]:
-    reading, of_master, of_cut = scratch
+    reading, row = scratch
     t_ns, tick, slack = pace.t_ns, given.tick, pace.slack_ns
     steps, moved, answered = 0, 0, True
     while steps < len(block.rows) and moved == 0 and answered:
@@ -232,8 +244,8 @@ def _run(
         _macro_step(plan, state, given)
         stepped = clock_ns(clock, reading)
         moved = _assess(plan, state, given, keep, weights, shares)
-        _describe(state, given, cut - begun, stepped - cut, slack, of_master, of_cut)
-        write_row(plan, state, given, peers, of_master, of_cut, block.rows[steps])
+        _describe(state, given, cut - begun, stepped - cut, slack, row)
+        write_row(plan, state, given, peers, row[0], row[2], block.rows[steps])
         _keep(block, steps, t_ns, cut - begun, stepped - cut, slack)
         _copy(state.sent[0], solvers.u)
         answered = fmi2_steps.run(solvers, t, state.h_next, clock, reading)
@@ -299,15 +311,16 @@ def _describe(
     cut_ns: int,
     step_ns: int,
     slack_ns: int,
-    of_master: Floats,
-    of_cut: Floats,
+    row: Any,
 ) -> None:
     """What `RowWriter` says of the master and the cut; what is not said here is zero."""
-    of_master[0] = state.h_next
-    of_master[2] = (cut_ns + step_ns) * 1e-3
-    of_master[5], of_master[6], of_master[8] = cut_ns * 1e-3, step_ns * 1e-3, slack_ns * 1e-3
-    of_cut[0], of_cut[1], of_cut[2] = given.tick, given.elapsed, given.apply
-    of_cut[3], of_cut[5] = given.regular, given.learns
+    of_master, timing, of_cut, cut = row
+    of_master[timing[0]] = state.h_next
+    of_master[timing[1]] = (cut_ns + step_ns) * 1e-3
+    of_master[timing[2]], of_master[timing[3]] = cut_ns * 1e-3, step_ns * 1e-3
+    of_master[timing[4]] = slack_ns * 1e-3
+    of_cut[cut[0]], of_cut[cut[1]], of_cut[cut[2]] = given.tick, given.elapsed, given.apply
+    of_cut[cut[3]], of_cut[cut[4]] = given.regular, given.learns
 
 
 @also_compiled

@@ -323,10 +323,9 @@ class Master:
         assert self.leap is not None
         steps = self.leap.run(t_ns, duration_ns, until_ns, self.progress)
         if steps:
-            given = self.exchange.given
             self._report_flags()
             self.degradation.look(self.progress.t_ns)
-            self.publisher.update(self, given)
+            self.publisher.update(self, self.exchange.given)
             self.leap.hand_back()  # what an FMU has failed at is raised here
             if self.collect_garbage is not None:
                 self.collect_garbage(self.step_ns // 2)

@@ -119,13 +119,6 @@ class FmuSolver(Solver):
             and not (self._hands_on or end_inputs or self._order_out)
             and not (input_derivatives and self.fmu.co.providesIntermediateUpdate)
         )
-        #: Whether a step is calls of C functions and nothing else.
-        self.steps_in_c = (
-            self._plain
-            and self.fmu.major == 2
-            and not self._by_derivative
-            and all(variable.type == "Real" for variable, _ in self._ins + self._outs)
-        )
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
@@ -215,6 +208,16 @@ class FmuSolver(Solver):
             sample.event_t = events[0] - self._offset
         return sample
 
+    @property
+    def steps_in_c(self) -> bool:
+        """Whether a step is calls of C functions and nothing else."""
+        return (
+            self._plain
+            and self.fmu.major == 2
+            and not self._by_derivative
+            and all(variable.type == "Real" for variable, _ in self._ins + self._outs)
+        )
+
     def c_step(self) -> Fmi2Calls:
         """The calls that a step is, after `initialize`; only where `steps_in_c`."""
         if self._instance is None:
@@ -232,6 +235,7 @@ class FmuSolver(Solver):
             instance.stepped(status, start, h, lambda _t: held)
         elif asked == GET:
             instance.check("fmi2GetReal", status)
+        # Outputs that are no numbers are read again, for the host to find and name them.
         self._time, self._last = t + h, u
         return Sample(instance.read())
 

@@ -12,6 +12,7 @@ from hilrt.fmu.solver import FmuSolver
 from hilrt.master import Master
 from hilrt.replay.replay import replay
 from hilrt.signals import CIRCUMSTANCES
+from hilrt.timeline import STAGES
 from hilrt.warm_up import warm_up
 from tests.fmu.build import mass, needs_compiler
 from tests.fmu.driving import trace
@@ -134,6 +135,20 @@ def test_a_leap_decides_as_single_steps_do(what, leaps, tmp_path, monkeypatch):
     assert_same(leapt, stepped)
     for key in ("steps", "step_size_s", "ports", "bonds", "flags", "verdict", "reasons"):
         assert leapt.summary[key] == stepped.summary[key]
+
+
+def test_the_times_of_every_step_are_in_the_log(leaps, tmp_path):
+    log = hilrt.load_log(run(tmp_path, duration=0.5).folder)
+    leapt = {name: log[f"master:{name}"][100:] for name in ("compute", "lateness", *STAGES)}
+    assert max(leaps) > 100
+    assert min(values.min() for values in leapt.values()) == 0.0
+    for name in ("cut", "macro_step", "slack"):
+        assert (leapt[name] > 0.0).mean() > 0.9
+    np.testing.assert_allclose(
+        leapt["cut"] + leapt["macro_step"] + leapt["dispatch"], leapt["compute"]
+    )
+    solvers = log["first:compute"][100:] + log["second:compute"][100:]
+    assert (leapt["slack"][1:] >= solvers[1:] - 1e-3).all(), "they are part of the slack before"
 
 
 def test_nothing_is_compiled_when_it_has_begun(leaps, tmp_path):
