@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 if TYPE_CHECKING:
+    from hilrt.config.session_file import load_session
     from hilrt.record.reader import load_log
-    from hilrt.run import RunOptions
-    from hilrt.session import run_session
-    from hilrt.session_file import load_session
+    from hilrt.session.run import RunOptions
+    from hilrt.session.session import run_session
 
 __all__ = [
     "InputPolynomial",
@@ -30,10 +30,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
-    "RunOptions": "hilrt.run",
+    "RunOptions": "hilrt.session.run",
     "load_log": "hilrt.record.reader",
-    "load_session": "hilrt.session_file",
-    "run_session": "hilrt.session",
+    "load_session": "hilrt.config.session_file",
+    "run_session": "hilrt.session.session",
 }
 
 

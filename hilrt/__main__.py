@@ -1,6 +1,6 @@
 """``python -m hilrt`` is the ``hilrt`` command."""
 
-from hilrt.cli import main
+from hilrt.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -7,9 +7,9 @@ leave in time whatever arrives at the last moment.
 
 from __future__ import annotations
 
-from hilrt.clock import WallClock, monotonic_ns
 from hilrt.draft import WINDOW, Draft
-from hilrt.exchange import Exchange
+from hilrt.exchange.exchange import Exchange
+from hilrt.timing.clock import WallClock, monotonic_ns
 
 #: Another look at the links begins only if this many times its usual duration is left until the
 #: tick, or the latch.

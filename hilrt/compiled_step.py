@@ -1,8 +1,9 @@
 """Macro steps as one compiled loop, for sessions in which nobody need be asked between two steps.
 
-The stages are those of `hilrt.step`, of which numba has compiled the very same functions; here is
-only which of them act where there is nothing but FMUs whose steps are calls of C functions, and
-what is kept of each step. `hilrt.leap` says where that is so; tests hold both to the same bits.
+The stages are those of `hilrt.step.macro_step`, of which numba has compiled the very same
+functions; here is only which of them act where there is nothing but FMUs whose steps are calls of
+C functions, and what is kept of each step. `hilrt.leap` says where that is so; tests hold both to
+the same bits.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from hilrt.coupling.extrapolate import sum_at_inputs
 from hilrt.fmu import fmi2_steps
 from hilrt.fmu.fmi2_steps import Steps
 from hilrt.lent import Layout, Lent
-from hilrt.measures import measure, measure_at_bonds, raise_and_clear
-from hilrt.network import Ints
-from hilrt.plan import Plan
-from hilrt.signals import CUT_SIGNALS, MASTER_SIGNALS, Peers, write_row
+from hilrt.record.signals import CUT_SIGNALS, MASTER_SIGNALS, Peers, write_row
+from hilrt.reliability.measures import measure, measure_at_bonds, raise_and_clear
 from hilrt.solver import Floats
-from hilrt.step import (
+from hilrt.step.macro_step import (
     add_energy_correction,
     carry_on,
     compensate,
     measure_bonds,
     open_and_limit,
 )
-from hilrt.step_state import StepInput, StepState
+from hilrt.step.plan import Plan
+from hilrt.step.step_state import StepInput, StepState
+from hilrt.tables.network import Ints
 
 
 def _layout(names: str, **objects: Layout) -> Layout:
@@ -281,8 +282,8 @@ def _macro_step(plan: Any, state: Any, given: Any) -> None:
 
 @also_compiled
 def _turn_over(state: Any) -> None:
-    """As `hilrt.step.turn_over`, by copying: a loan cannot be turned over, and what was sent is
-    not looked at before it is new.
+    """As `hilrt.step.macro_step.turn_over`, by copying: a loan cannot be turned over, and what was
+    sent is not looked at before it is new.
     """
     _copy(state.sent_t0, state.flown_t0)
     _copy(state.added, state.flown_added)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.clock import monotonic_ns
-from hilrt.exchange import Exchange, Outbound
-from hilrt.plan import Plan
-from hilrt.step import macro_step
-from hilrt.step_state import StepInput, StepState
+from hilrt.exchange.exchange import Exchange, Outbound
+from hilrt.step.macro_step import macro_step
+from hilrt.step.plan import Plan
+from hilrt.step.step_state import StepInput, StepState
+from hilrt.timing.clock import monotonic_ns
 
 #: A draft begins only if this many times what it usually takes is left until the tick.
 MARGIN = 1.3

@@ -20,12 +20,12 @@ from hilrt.link import Arrival
 from hilrt.solver import Sample
 
 if TYPE_CHECKING:
-    from hilrt.exchange import Exchange
-    from hilrt.plan import Plan
-    from hilrt.progress import Progress
+    from hilrt.exchange.exchange import Exchange
     from hilrt.record.feed import Feed
     from hilrt.record.snapshots import Snapshots
-    from hilrt.step_state import StepState
+    from hilrt.step.plan import Plan
+    from hilrt.step.step_state import StepState
+    from hilrt.timing.progress import Progress
 
 
 def can_leap(plan: Plan, state: StepState, exchange: Exchange) -> bool:

@@ -13,9 +13,9 @@ from hilrt.solver import Floats, Port, Sample
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hilrt.config import SubsystemOptions
+    from hilrt.config.session_file import SessionFile
+    from hilrt.config.structs import SubsystemOptions
     from hilrt.fmu.fmi2_calls import Fmi2Calls
-    from hilrt.session_file import SessionFile
 
 
 class Ports(NamedTuple):

@@ -14,25 +14,25 @@ from typing import Literal
 
 import numpy as np
 
-from hilrt.alarms import STOP
-from hilrt.clock import Clock, Grid, monotonic_ns
-from hilrt.degradation import Degradation
 from hilrt.draft import Draft
 from hilrt.errors import SessionFault
-from hilrt.event_points import EventPoints
-from hilrt.exchange import Exchange
-from hilrt.jacobians import JacobianKeeper
+from hilrt.exchange.event_points import EventPoints
+from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.jacobians import JacobianKeeper
 from hilrt.leap import Leap
 from hilrt.monitor.status import StatusPublisher
-from hilrt.plan import Plan
-from hilrt.progress import Progress
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.record.signals import RowWriter
 from hilrt.record.snapshots import Snapshots
-from hilrt.signals import RowWriter
-from hilrt.step import assess, macro_step
-from hilrt.step_state import StepInput, StepState
-from hilrt.timeline import Marks
+from hilrt.reliability.alarms import STOP
+from hilrt.reliability.degradation import Degradation
+from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.plan import Plan
+from hilrt.step.step_state import StepInput, StepState
+from hilrt.timing.clock import Clock, Grid, monotonic_ns
+from hilrt.timing.progress import Progress
+from hilrt.timing.timeline import Marks
 
 #: Flag changes noted per tick; more are only counted, so that a storm of flags costs no ticks.
 CHANGES_PER_TICK = 20

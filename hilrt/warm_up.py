@@ -14,23 +14,23 @@ import numpy as np
 
 from hilrt.c_functions import clock_address
 from hilrt.compiled_step import Block, CompiledSteps, Pace
-from hilrt.config import Session, SubsystemOptions
+from hilrt.config.from_toml import build
+from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
 from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
+from hilrt.exchange.peer_times import AnswerTimes
 from hilrt.fmu.fmi2_steps import build_steps
 from hilrt.link import Ports
-from hilrt.measures import staying_shares
-from hilrt.network import build_network
-from hilrt.peer_times import AnswerTimes
-from hilrt.plan import Plan, build_plan
-from hilrt.signals import RowWriter, build_topics
+from hilrt.record.signals import RowWriter, build_topics
+from hilrt.reliability.measures import staying_shares
 from hilrt.solver import Port
-from hilrt.step import assess, macro_step
-from hilrt.step_state import StepInput, StepState, start
-from hilrt.tables import build
+from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.plan import Plan, build_plan
+from hilrt.step.step_state import StepInput, StepState, start
+from hilrt.tables.network import build_network
 
 _TABLES: dict[str, Any] = {
     "session": {"name": "warm-up", "duration": 1.0},

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilrt.config import Session, SubsystemOptions
-from hilrt.exchange import Exchange
+from hilrt.config.from_toml import build
+from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.exchange.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
-from hilrt.network import Network, build_network
-from hilrt.plan import Plan, build_plan
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
-from hilrt.step import assess, macro_step
-from hilrt.step_state import StepInput, start
-from hilrt.tables import build
+from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.plan import Plan, build_plan
+from hilrt.step.step_state import StepInput, start
+from hilrt.tables.network import Network, build_network
 from hilrt_adapters.inprocess import InProcessLink
 
 

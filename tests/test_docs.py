@@ -10,14 +10,16 @@ import msgspec
 import pytest
 import typer.main
 
-from hilrt import cli, config, registry
-from hilrt.check import check_file
-from hilrt.journal import State
-from hilrt.keys import is_local
-from hilrt.reliability import CAUSES
-from hilrt.run import RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt import registry
+from hilrt.check.check import check_file
+from hilrt.cli import main as cli
+from hilrt.config import structs as config
+from hilrt.config.session_file import load_session
+from hilrt.exchange.keys import is_local
+from hilrt.reliability.flags import CAUSES
+from hilrt.session.event_log import State
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
 from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt_adapters.can_faults import BusFaults
 from hilrt_adapters.can_options import MessageOptions

@@ -10,7 +10,7 @@ from hilrt.draft import MARGIN, WINDOW, Draft
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.record.snapshot import encode_state
 from hilrt.solver import Port
-from hilrt.step import assess, macro_step
+from hilrt.step.macro_step import assess, macro_step
 from tests.stepping import MemoryLink, Recorded, Stepping
 
 TICKS = 60

@@ -12,9 +12,9 @@ import random
 import numpy as np
 import pytest
 
-from hilrt.guardian import NS, BenchView, Guardian, GuardSettings, State
+from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
+from hilrt.bench.set_points import Limits
 from hilrt.link import Arrival
-from hilrt.set_points import Limits
 from hilrt.solver import Floats, InputPolynomial, Port, Sample
 from hilrt_adapters.bench import MASTER_SHARE
 from tests.stepping import MemoryLink, Stepping

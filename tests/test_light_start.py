@@ -12,7 +12,7 @@ import sys
 from hilrt.light_start import start_light
 
 start_light()
-import hilrt.emulate, hilrt.gateway_process
+import hilrt.bench.emulate, hilrt.bench.gateway_process
 
 assert "can.io.mf4" in sys.modules
 print(sorted({"asammdf", "pandas", "pyarrow"} & set(sys.modules)))
@@ -28,7 +28,9 @@ def test_processes_on_a_bus_import_no_reader_of_files_and_others_still_can():
     assert done.stdout.splitlines() == ["[]", "MDF"], done.stderr
 
 
-@pytest.mark.parametrize("module", ["hilrt.solver_process", "hilrt.fmu.solver", "hilrt.fmu.fmi2"])
+@pytest.mark.parametrize(
+    "module", ["hilrt.hosting.solver_process", "hilrt.fmu.solver", "hilrt.fmu.fmi2"]
+)
 def test_a_process_that_hosts_a_solver_has_no_compiler(module):
     """Which would take as long to import as all else, and memory that no step needs."""
     look = f"import sys, {module}; print('numba' in sys.modules)"

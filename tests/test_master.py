@@ -4,14 +4,14 @@ import time
 import numpy as np
 import pytest
 
-from hilrt import step
-from hilrt.clock import VirtualClock
 from hilrt.errors import SessionFault
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import NullFeed
-from hilrt.signals import build_topics
+from hilrt.record.signals import build_topics
 from hilrt.solver import Port
+from hilrt.step import macro_step as step
+from hilrt.timing.clock import VirtualClock
 from tests.coupling.test_model_corrector import H, Learning
 from tests.stepping import MemoryLink, Recorded, Stepping
 

@@ -6,9 +6,9 @@ LOOK = """
 import sys
 from pathlib import Path
 from hilrt import load_session, run_session
-from hilrt.run import RunOptions
+from hilrt.session.run import RunOptions
 from hilrt.warm_up import warm_up
-import hilrt.session
+import hilrt.session.session
 
 def kernels():
     return {

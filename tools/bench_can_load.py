@@ -41,9 +41,9 @@ from bench_session import SESSION, run
 from can.interfaces.udp_multicast.utils import pack_message
 from cantools.database.can import Database
 
+from hilrt.config.session_file import load_session
 from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
-from hilrt.session_file import load_session
 from hilrt_adapters.can import find_signal
 from hilrt_adapters.can_bus import CanBus, open_bus
 from hilrt_adapters.can_codec import codec

@@ -44,14 +44,14 @@ import other_masters
 import zmq
 
 from hilrt import InputPolynomial, Port, Sample, Solver
-from hilrt.doorbell import Doorbell
-from hilrt.exchange import STANDSTILL_S
-from hilrt.hosting import HostedSolver
-from hilrt.hub import Hub
-from hilrt.launch import share_layout
-from hilrt.peer import Peer
-from hilrt.solver_process import serve
-from hilrt.wire import Advance, Advanced, encode, pack
+from hilrt.exchange.exchange import STANDSTILL_S
+from hilrt.exchange.hub import Hub
+from hilrt.exchange.peer import Peer
+from hilrt.exchange.waiter import Doorbell
+from hilrt.exchange.wire import Advance, Advanced, encode, pack
+from hilrt.hosting.solver_process import serve
+from hilrt.hosting.user_solver import HostedSolver
+from hilrt.session.launch import share_layout
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 PORTS = 4

@@ -22,8 +22,8 @@ import numpy as np
 
 import hilrt
 from hilrt import InputPolynomial, Port, Sample, Solver
-from hilrt.host import available_cpus
 from hilrt.solver import Floats
+from hilrt.timing.host import available_cpus
 
 PORTS = 4
 #: Steps of a period.

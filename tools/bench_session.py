@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 
 import hilrt
-from hilrt.config import MasterTable
-from hilrt.host import set_affinity
-from hilrt.realtime import set_priority
+from hilrt.config.session_file import load_session
+from hilrt.config.structs import MasterTable
 from hilrt.record.reader import Log
-from hilrt.session_file import load_session
+from hilrt.timing.host import set_affinity
+from hilrt.timing.realtime import set_priority
 
 ROOT = Path(__file__).parent.parent
 SESSION = ROOT / "bench_configs/engine_in_the_loop.toml"

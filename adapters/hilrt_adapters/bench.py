@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 from cantools.database.can import Message
 
-from hilrt.config import InputOptions, NonNegative, Positive, SubsystemOptions, Table
+from hilrt.bench.guardian import GuardSettings
+from hilrt.bench.set_points import Limits
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import InputOptions, NonNegative, Positive, SubsystemOptions, Table
+from hilrt.config.units import UNSTATED, conversion
 from hilrt.errors import ConfigError
-from hilrt.guardian import GuardSettings
 from hilrt.link import Ports, PortsError
-from hilrt.set_points import Limits
 from hilrt.solver import Port
-from hilrt.tables import nearest
-from hilrt.units import UNSTATED, conversion
 from hilrt_adapters.bench_signals import (
     check_contents,
     check_directions,

@@ -11,8 +11,8 @@ import can
 import cantools
 from cantools.database.can import Message
 
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 from hilrt_adapters.can import load_database
 from hilrt_adapters.can_codec import bits, codec
 from hilrt_adapters.can_frame import Frame, IdTable, can_id_of
@@ -24,7 +24,7 @@ COUNTER = "Alive"
 
 
 class Disturbance(Protocol):
-    """What a scenario does to the bench; see `hilrt.disturb`."""
+    """What a scenario does to the bench; see `hilrt.bench.disturb`."""
 
     def dead(self, now: float) -> bool:
         """Whether the bench is without power."""

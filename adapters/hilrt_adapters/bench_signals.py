@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hilrt.config import InputOptions
+from hilrt.config.structs import InputOptions
 from hilrt_adapters.can import SignalRef, representable
 from hilrt_adapters.can_codec import bits, fits, selectors
 from hilrt_adapters.can_frame import is_j1939

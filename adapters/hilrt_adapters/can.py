@@ -13,9 +13,9 @@ import cantools
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
+from hilrt.config.from_toml import nearest
+from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
-from hilrt.units import UNSTATED
 from hilrt_adapters.can_salvage import salvage
 
 # ---- the database ------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ import can
 from can.interfaces.udp_multicast import UdpMulticastBus
 from cantools.database.can import Message
 
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 from hilrt_adapters.can_bus_keys import unknown_keys
 from hilrt_adapters.can_frame import Frame, IdTable, from_message, to_message
 from hilrt_adapters.can_socketcan import SocketCanFrames

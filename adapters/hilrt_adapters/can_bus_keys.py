@@ -13,7 +13,7 @@ from typing import Any
 
 from can.interfaces import BACKENDS
 
-from hilrt.tables import nearest
+from hilrt.config.from_toml import nearest
 
 #: Interfaces that do nothing with further arguments; others may look them up by name.
 CLOSED = ("socketcan", "udp_multicast", "virtual")

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from hilrt.config import Table
+from hilrt.config.structs import Table
 from hilrt_adapters.can_frame import Frame
 
 Policy = Literal["safe", "warn", "ignore"]

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from cantools.database.can import Message
 
-from hilrt.config import NonNegative, Positive, Table
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 from hilrt_adapters.can_frame import is_j1939
 from hilrt_adapters.can_protect import Guarded, Protection, guarded
 

@@ -16,9 +16,9 @@ from cantools.database.can import Message
 from cantools.database.utils import start_bit
 from e2e import crc, p01, p02, p05
 
-from hilrt.config import Table
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import Table
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import cantools
 from cantools.database.can import Message
 
-from hilrt.guardian import EXCUSED_NS
+from hilrt.bench.guardian import EXCUSED_NS
 from hilrt_adapters.can import SignalRef
 from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_forms import Form, forms_of

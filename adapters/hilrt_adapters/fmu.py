@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 
 import msgspec
 
-from hilrt.config import NonNegative, Positive, SubsystemOptions
+from hilrt.config.structs import NonNegative, Positive, SubsystemOptions
 from hilrt.errors import SolverError
 from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.fmu.solver import FmuSolver

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from hilrt.bench.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
-from hilrt.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
-from hilrt.link import Arrival, Command, Ports, PortsError
-from hilrt.remote_link import RemoteLink
-from hilrt.solver import Floats, Sample
-from hilrt.tables import nearest
-from hilrt.wire import (
+from hilrt.exchange.remote_link import RemoteLink
+from hilrt.exchange.wire import (
     Arm,
     Armed,
     FromPeer,
@@ -29,13 +27,15 @@ from hilrt.wire import (
     pack,
     unpack,
 )
+from hilrt.link import Arrival, Command, Ports, PortsError
+from hilrt.solver import Floats, Sample
 from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
 from hilrt_adapters.can_bus_keys import doubtful_keys
 from hilrt_adapters.can_receive import REASONS
 
 if TYPE_CHECKING:
-    from hilrt.config import SubsystemOptions
-    from hilrt.session_file import SessionFile
+    from hilrt.config.session_file import SessionFile
+    from hilrt.config.structs import SubsystemOptions
 
 #: Added to every deadline for the way there and back and a busy machine, s.
 MARGIN = 1.0
@@ -243,7 +243,7 @@ def _check_emulator(options: BenchOptions, table: str, folder: Path) -> list[str
     """Problems of the emulated bench that the session starts, and of its scenario."""
     if options.emulator is None:
         return []
-    from hilrt.emulate import BENCHES, read_scenario  # drags in more than this link needs
+    from hilrt.bench.emulate import BENCHES, read_scenario  # drags in more than this link needs
 
     if options.emulator not in BENCHES:
         return [

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hilrt.config import SubsystemOptions
+from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
-from hilrt.hosting import HostedSolver, load_solver
+from hilrt.hosting.user_solver import HostedSolver, load_solver
 from hilrt.link import Arrival, Link, Ports
 from hilrt.solver import Floats, Sample, Solver
 

@@ -11,12 +11,12 @@ import numpy as np
 from cantools.database import DecodeError
 from cantools.database.can import Message
 
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source, open_source
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats
-from hilrt.tables import nearest
 from hilrt_adapters.can import SignalRef
 
 #: J1939: the identifier's bits that name the parameter group, without priority and sender; for

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hilrt.config import SubsystemOptions
+from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError, ProtocolError
-from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival, Ports
-from hilrt.remote_link import RemoteLink
-from hilrt.solver import Floats, Sample
-from hilrt.wire import (
+from hilrt.exchange.remote_link import RemoteLink
+from hilrt.exchange.wire import (
     Advance,
     Advanced,
     FromPeer,
@@ -27,6 +24,9 @@ from hilrt.wire import (
     pack,
     unpack,
 )
+from hilrt.fmu.command import is_fmu_command, spawned_fmu
+from hilrt.link import Arrival, Ports
+from hilrt.solver import Floats, Sample
 
 if TYPE_CHECKING:
     from hilrt.fmu.solver import FmuSolver

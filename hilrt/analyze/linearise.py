@@ -19,9 +19,9 @@ import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import HilrtError
-from hilrt.hosting import HostedSolver
+from hilrt.exchange.probe import PERTURBATION
+from hilrt.hosting.user_solver import HostedSolver
 from hilrt.link import Ports
-from hilrt.probe import PERTURBATION
 from hilrt.solver import Floats, Port
 
 #: Steps from a far and from a near perturbation that agree this well are those of a linear solver.

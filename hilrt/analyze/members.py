@@ -11,15 +11,15 @@ import numpy as np
 
 from hilrt import registry
 from hilrt.analyze.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
-from hilrt.config import JacobianOptions, SubsystemOptions
+from hilrt.config.session_file import SessionFile
+from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.hosting import HostedSolver, load_solver
+from hilrt.hosting.solver_process import parse_params
+from hilrt.hosting.user_solver import HostedSolver, load_solver
 from hilrt.link import Arrival, Link, Ports
 from hilrt.models.linear import Linear
-from hilrt.session_file import SessionFile
 from hilrt.solver import Floats, Sample, Solver
-from hilrt.solver_process import parse_params
 
 
 class Member(Link):

@@ -3,8 +3,8 @@
 With linear subsystems and a constant macro step, one cycle of the session (one macro step; with
 multi-rate subsystems as many as it takes until all communicate together again) is a linear map
 ``z_{n+1} = Φ z_n`` of the states and of what the master remembers, but for constants. Here the
-stages of `hilrt.step` are followed one by one, each quantity being a matrix with one column per
-element of z. What is not linear is left out, and named in `Scheme.left_out`.
+stages of `hilrt.step.macro_step` are followed one by one, each quantity being a matrix with one
+column per element of z. What is not linear is left out, and named in `Scheme.left_out`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import msgspec
 import numpy as np
 
 from hilrt.analyze.members import Member
-from hilrt.config import JacobianOptions, Session
+from hilrt.config.structs import JacobianOptions, Session
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.correct_model import Plan as CorrectorPlan
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.errors import ConfigError
-from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Ports
-from hilrt.network import Ints, Network, build_network
 from hilrt.solver import Floats
+from hilrt.tables.network import Ints, Network, build_network
 
 T = TypeVar("T")
 

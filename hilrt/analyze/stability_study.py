@@ -16,8 +16,8 @@ import numpy as np
 from hilrt.analyze.members import find_members
 from hilrt.analyze.propagation import Scheme
 from hilrt.analyze.stability import crossings, spectral_radius
+from hilrt.config.session_file import SessionFile, load_session
 from hilrt.errors import ConfigError
-from hilrt.session_file import SessionFile, load_session
 from hilrt.solver import Floats
 
 #: The key of the macro step in a session file.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from cantools.database.can import Message
 
 from hilrt.can.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 from hilrt_adapters.bench_signals import CLASSIC_BYTES, FD_BYTES
 from hilrt_adapters.can import load_database
 from hilrt_adapters.can_frame import is_j1939

@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
+from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
-from hilrt.tables import TO_CHOOSE
 from hilrt_adapters.can import find_signal, representable
 from hilrt_adapters.can_frame import can_id_of
 

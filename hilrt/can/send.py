@@ -10,8 +10,8 @@ from pathlib import Path
 from cantools.database.can import Message, Signal
 
 from hilrt.can.faults import fault, reason
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.tables import nearest
 from hilrt_adapters.can import load_database
 from hilrt_adapters.can_codec import codec
 from hilrt_adapters.can_frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame, can_id_of

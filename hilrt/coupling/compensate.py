@@ -10,8 +10,8 @@ import numpy as np
 
 from hilrt.compiled import compiled
 from hilrt.coupling import extrapolate as ex
-from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Ints
 
 
 @compiled

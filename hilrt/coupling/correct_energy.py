@@ -17,8 +17,8 @@ import numpy as np
 
 from hilrt.compiled import also_compiled, compiled
 from hilrt.coupling.power_bond import add_efforts, at_point, used_values
-from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Ints
 
 #: Below this flow (in its own unit) the correction has nothing to push against.
 FLOW_FLOOR = 1e-12

@@ -8,8 +8,8 @@ import numpy as np
 
 from hilrt.compiled import compiled
 from hilrt.coupling.polynomial import rms_difference
-from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Ints
 
 
 def connection_defect(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilrt.compiled import also_compiled, compiled
-from hilrt.network import Bools, Connections, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Connections, Ints
 
 
 @dataclass(slots=True)

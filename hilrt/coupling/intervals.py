@@ -12,8 +12,8 @@ import numpy as np
 
 from hilrt.compiled import compiled
 from hilrt.coupling.limit import limit_channel, limit_jerk
-from hilrt.network import Bools, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Ints
 
 
 @compiled

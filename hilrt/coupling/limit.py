@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.network import Bools
-from hilrt.ramp import approach
+from hilrt.coupling.ramp import approach
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools
 
 _approach = compiled(approach)
 
@@ -141,10 +141,10 @@ def limit_jerk(
     Notes
     -----
     From one communication point to the next the value comes as near to what is asked as
-    `hilrt.ramp.approach` allows. On the interval the slope begins within ``jerk (elapsed + h) / 2``
-    of the rate at which the value came there, which is the change allowed from the middle of the
-    interval before to that of this one; and ``|p''|``, by the sum of its terms, stays within
-    `jerk`. What does not becomes a straight line that does.
+    `hilrt.coupling.ramp.approach` allows. On the interval the slope begins within ``jerk (elapsed
+    + h) / 2`` of the rate at which the value came there, which is the change allowed from the
+    middle of the interval before to that of this one; and ``|p''|``, by the sum of its terms,
+    stays within `jerk`. What does not becomes a straight line that does.
     """
     before = c[0, i]
     asked = min(max(before if np.isfinite(before) else last, low), high)

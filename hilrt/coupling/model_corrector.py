@@ -18,8 +18,8 @@ from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.regression import Model, Settings
 from hilrt.coupling.true_inputs import couple
 from hilrt.coupling.trust import Reason
-from hilrt.network import Bools, Ints, Network
 from hilrt.solver import Floats
+from hilrt.tables.network import Bools, Ints, Network
 
 #: An enumeration's member costs numpy ten times the comparison.
 _USED = int(Reason.USED)

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hilrt.network import Bools, Ints, Network
+from hilrt.tables.network import Bools, Ints, Network
 
 SINGLE_RATE = 0.5
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.compiled import compiled
-from hilrt.network import Bonds, Bools, Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Bonds, Bools, Ints
 
 
 def per_bond(bonds: Bonds, elements: Floats) -> Floats:

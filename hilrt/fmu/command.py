@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hilrt import registry
+from hilrt.config.from_toml import build
 from hilrt.errors import ConfigError
-from hilrt.tables import build
 
 if TYPE_CHECKING:
     from hilrt.fmu.solver import FmuSolver  # FMPy is an extra
@@ -33,7 +33,7 @@ def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
     folder : Path
         The session file's folder, where it is started.
     """
-    from hilrt.solver_process import parse_params
+    from hilrt.hosting.solver_process import parse_params
 
     given: dict[str, dict[str, str]] = {"--param": {}, "--option": {}}
     rest = list(argv[3:])

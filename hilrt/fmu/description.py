@@ -14,9 +14,9 @@ import fmpy
 from fmpy.model_description import ValidationError, read_model_description
 from lxml import etree
 
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.clocks import Clock, read_clocks
-from hilrt.tables import nearest
 
 #: Types that a port can carry, as a number.
 _WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

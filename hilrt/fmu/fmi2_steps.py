@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hilrt.c_calls import call, clock_ns
 from hilrt.compiled import compiled
 from hilrt.fmu.fmi2_calls import GET, LOOK, SET, STEP, Fmi2Calls
-from hilrt.network import Side
 from hilrt.solver import Floats
+from hilrt.tables.network import Side
 
 
 class Steps(NamedTuple):

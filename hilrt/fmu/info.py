@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hilrt import units
+from hilrt.config import units
 from hilrt.fmu.clocks import Clock, why_not_driven
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
 from hilrt.fmu.ports import Selection, select, size_of

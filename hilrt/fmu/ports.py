@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hilrt import units
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
 from hilrt.fmu.values import TYPES
 from hilrt.solver import Port
-from hilrt.tables import nearest
 
 log = logging.getLogger("hilrt.fmu")
 
@@ -234,7 +234,7 @@ def starts_of(variable: Any) -> list[float]:
 
 
 def unit_of(fmu: Fmu, variable: Any) -> str:
-    """Unit that `hilrt.units` reads; `UNSTATED` where the FMU states none or one unknown."""
+    """Unit that `hilrt.config.units` reads; `UNSTATED` where the FMU states none or one unknown."""
     unit = variable.unit or getattr(variable.declaredType, "unit", None)
     if unit is None:
         return units.UNSTATED

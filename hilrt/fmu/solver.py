@@ -13,13 +13,13 @@ import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, SolverError
+from hilrt.exchange.probe import INSTANT_S, probe_jacobian
 from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.fmi2_calls import GET, SET, STEP, Fmi2Calls
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
 from hilrt.fmu.ports import select, size_of
-from hilrt.probe import INSTANT_S, probe_jacobian
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hilrt import units
+from hilrt.config import units
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
 from hilrt.fmu.ports import select, starts_of, unit_of

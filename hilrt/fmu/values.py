@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.network import Ints
 from hilrt.solver import Floats
+from hilrt.tables.network import Ints
 
 #: FMI type to (name in the C functions, C type, numpy type), by major version.
 _REAL = ("Real", ctypes.c_double, np.float64)

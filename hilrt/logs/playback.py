@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.clock import Clock
 from hilrt.errors import ConfigError
 from hilrt.logs import frames as coding
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import open_source
+from hilrt.timing.clock import Clock
 
 #: The first frame is due this long after the call, ns.
 LEAD_NS = 20_000_000
@@ -255,9 +255,9 @@ def play_on_bus(
     import asyncio
     import signal
 
-    from hilrt.clock import MIN_SPIN_NS, WallClock, measure_spin_ns
-    from hilrt.host import freeze_gc
-    from hilrt.realtime import leave_real_time, set_priority
+    from hilrt.timing.clock import MIN_SPIN_NS, WallClock, measure_spin_ns
+    from hilrt.timing.host import freeze_gc
+    from hilrt.timing.realtime import leave_real_time, set_priority
 
     bus, send = bus_sender(arguments)
     stopped = False

@@ -188,7 +188,7 @@ def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
         return list(names)
     lost = [p for p in patterns if not any(fnmatch.fnmatchcase(n, p) for n in names)]
     if lost:
-        from hilrt.tables import nearest
+        from hilrt.config.from_toml import nearest
 
         raise ConfigError([f"no signal {p!r}{nearest(p, names)}" for p in lost])
     return [n for n in names if any(fnmatch.fnmatchcase(n, p) for p in patterns)]

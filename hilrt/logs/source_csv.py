@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hilrt.config.from_toml import nearest
 from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block, Channel
-from hilrt.tables import nearest
 
 TOPIC = "table"
 #: Rows of a block.

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hilrt.config.from_toml import nearest
 from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.logs.source_csv import _TIME_NAMES, TIME_UNITS, TOPIC
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block, Channel
-from hilrt.tables import nearest
 
 ROWS = 65536
 

@@ -5,8 +5,8 @@ a spring with a damper. The axis is controlled in position or in force; either m
 the other without a bump. Without enable a bypass joins the chambers, and the specimen pushes the
 piston back to its middle.
 
-Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.emulate` puts
-it on a CAN bus. One call of `HydraulicAxisBench.advance` is one control cycle of 1 ms.
+Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.bench.emulate`
+puts it on a CAN bus. One call of `HydraulicAxisBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An electric motor with its inverter on a dynamometer: physics and sensors of the emulated bench.
 
-Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.emulate` puts
-it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
+Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.bench.emulate`
+puts it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-from hilrt.addresses import is_number, is_port
-from hilrt.config import MonitorTable
-from hilrt.problems import Findings
+from hilrt.config.problems import Findings
+from hilrt.config.structs import MonitorTable
+from hilrt.exchange.addresses import is_number, is_port
 
 
 def check_addresses(table: MonitorTable, findings: Findings) -> None:

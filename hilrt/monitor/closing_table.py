@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hilrt.timeline import WHY
+from hilrt.timing.timeline import WHY
 from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
 #: The colour of each verdict.

@@ -23,7 +23,7 @@ import zmq
 from foxglove import Channel, Context, Schema, StatusLevel
 from foxglove.websocket import ChannelView, Client, ServerListener
 
-from hilrt.addresses import parse_address
+from hilrt.exchange.addresses import parse_address
 from hilrt.monitor.broadcast import MAX_FULL
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import Flag, Status

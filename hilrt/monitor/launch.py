@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from hilrt.config import MonitorTable
-from hilrt.config import Session as SessionTables
+from hilrt.config.structs import MonitorTable
+from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.commands import KEY_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, Settings
 from hilrt.monitor.stream import BondEnds, Head, Part, Topology, Wire
-from hilrt.spawn import Children
+from hilrt.session.spawn import Children
 
 #: The operators' token; one is made up for the run where this is not set.
 TOKEN_VARIABLE = "HILRT_TOKEN"

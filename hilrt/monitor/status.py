@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hilrt.adjust import present_number
-from hilrt.clock import monotonic_ns
 from hilrt.monitor.telemetry import (
     BondStatus,
     Flag,
@@ -19,12 +17,14 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
-from hilrt.timing import Recent
-from hilrt.verdict import verdict
+from hilrt.reliability.verdict import verdict
+from hilrt.session.adjust import present_number
+from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.histogram import Recent
 
 if TYPE_CHECKING:
     from hilrt.master import Master
-    from hilrt.step_state import StepInput
+    from hilrt.step.step_state import StepInput
 
 PERIOD_NS = 200_000_000
 #: How often a session whose loop does not run says that it is there, s.

@@ -9,7 +9,7 @@ import sys
 import zmq
 from rich.console import Console
 
-from hilrt.arming import owns_terminal
+from hilrt.bench.arming import owns_terminal
 from hilrt.monitor.commands import CommandClient
 from hilrt.monitor.launch import TOKEN_VARIABLE
 from hilrt.monitor.panel import MAX_EVENTS, event_line

@@ -17,16 +17,16 @@ import msgspec
 import numpy as np
 
 import hilrt
+from hilrt.config.session_file import SessionFile
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.errors import RecordError
-from hilrt.host import host_report
 from hilrt.link import Link, Ports
-from hilrt.plan import Plan
 from hilrt.record.messages import Attachment
 from hilrt.record.snapshot import jacobians_in_use
-from hilrt.session_file import SessionFile
 from hilrt.solver import Floats, Port, Sample
-from hilrt.step_state import StepState
+from hilrt.step.plan import Plan
+from hilrt.step.step_state import StepState
+from hilrt.timing.host import host_report
 
 #: Names of the attachments.
 REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"

@@ -139,7 +139,7 @@ class Log(Mapping[str, Floats]):
         try:
             return self._where[name]
         except KeyError:
-            from hilrt.tables import nearest
+            from hilrt.config.from_toml import nearest
 
             hint = nearest(name, self.names)
             raise KeyError(f"{self.path}: no signal {name!r}{hint}") from None

@@ -22,7 +22,7 @@ from hilrt.coupling import correct_model
 from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.errors import RecordError
 from hilrt.solver import Floats
-from hilrt.step_state import StepState
+from hilrt.step.step_state import StepState
 
 #: What the state only tells others.
 OUTGOING = frozenset({("Monitor", "changes")})

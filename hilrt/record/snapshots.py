@@ -7,7 +7,7 @@ import msgspec
 from hilrt.record.feed import Feed
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.snapshot import encode_state
-from hilrt.step_state import StepState
+from hilrt.step.step_state import StepState
 
 #: Session time between two snapshots, ns.
 EVERY_NS = 1_000_000_000

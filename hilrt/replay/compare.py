@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.signals import CIRCUMSTANCES
+from hilrt.record.signals import CIRCUMSTANCES
 from hilrt.solver import Floats
 
 #: Relative tolerance where another build makes the replay; of each signal's largest value so far.

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt.config import Session, SubsystemOptions
+from hilrt.config.session_file import SessionFile, load_session
+from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.errors import HilrtError, RecordError
-from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Arrival, Link
-from hilrt.network import Network, build_network
-from hilrt.plan import Plan, build_plan
 from hilrt.record.facts import Facts, read_facts
-from hilrt.session_file import SessionFile, load_session
 from hilrt.solver import Floats, Sample
-from hilrt.step_state import StepState, start
+from hilrt.step.plan import Plan, build_plan
+from hilrt.step.step_state import StepState, start
+from hilrt.tables.network import Network, build_network
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
-from hilrt.network import Network
 from hilrt.record.messages import ASIDES, Signal
 from hilrt.record.reader import Aside, Block, LogStream
+from hilrt.record.signals import CUT_SIGNALS, PEER_CUT_SIGNALS
 from hilrt.replay.rebuild import Recorded, read_recorded
-from hilrt.signals import CUT_SIGNALS, PEER_CUT_SIGNALS
 from hilrt.solver import Floats
-from hilrt.step_state import StepInput
+from hilrt.step.step_state import StepInput
+from hilrt.tables.network import Network
 
 
 class Chunk(NamedTuple):

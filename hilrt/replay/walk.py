@@ -10,17 +10,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.adjust import set_number
-from hilrt.plan import Plan
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.reader import Aside
+from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
 from hilrt.replay.rebuild import Numerics, rebuild
 from hilrt.replay.source import Chunk, Cuts, Steps
-from hilrt.signals import RowWriter, build_topics
+from hilrt.session.adjust import set_number
 from hilrt.solver import Floats
-from hilrt.step import assess, macro_step
-from hilrt.step_state import StepState
+from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.plan import Plan
+from hilrt.step.step_state import StepState
 
 
 def signal_names(plan: Plan) -> list[str]:

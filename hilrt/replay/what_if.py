@@ -20,17 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import ConfigError
-from hilrt.plan import Plan
 from hilrt.record.messages import Attachment, Begin, End
 from hilrt.record.reader import find_log
+from hilrt.record.signals import build_topics
 from hilrt.record.writer import Recording
+from hilrt.reliability.verdict import verdict
 from hilrt.replay.compare import decisions, shared
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.source import Chunk, Steps
 from hilrt.replay.walk import Gap, Walk, signal_names
-from hilrt.signals import build_topics
 from hilrt.solver import Floats
-from hilrt.verdict import verdict
+from hilrt.step.plan import Plan
 
 #: What every report of a counterfactual replay begins with.
 CAVEAT = (

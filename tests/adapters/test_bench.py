@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hilrt.config.from_toml import build
+from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import PortsError
-from hilrt.tables import build
-from hilrt.units import UNSTATED
 from hilrt_adapters.bench import Bench, BenchOptions, read_bench
 
 DBC = """VERSION ""

@@ -9,8 +9,8 @@ import cantools
 import msgspec
 import pytest
 
-from hilrt.disturb import Disturbance, Event, ScenarioFile
-from hilrt.emulate import make_bench
+from hilrt.bench.disturb import Disturbance, Event, ScenarioFile
+from hilrt.bench.emulate import make_bench
 from hilrt.errors import ConfigError
 from hilrt_adapters.bench_on_bus import BenchOnBus
 from hilrt_adapters.can import find_signal

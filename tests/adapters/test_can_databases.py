@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from hilrt.config.from_toml import build
+from hilrt.config.units import conversion
 from hilrt.errors import ConfigError
-from hilrt.tables import build
-from hilrt.units import conversion
 from hilrt_adapters.bench import BenchOptions, read_bench
 from hilrt_adapters.can import find_signal, load_database
 from hilrt_adapters.can_codec import codec

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from hilrt import solver_process
-from hilrt.check import check_file
+from hilrt.check.check import check_file
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.fmu.command import load_fmu
+from hilrt.hosting import solver_process
 from hilrt_adapters.fmu import FmuLink, Options
 from tests.adapters.link_contract import arrivals
 from tests.fmu.build import mass, needs_compiler

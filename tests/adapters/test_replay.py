@@ -13,6 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt import load_log
+from hilrt.config.from_toml import build
+from hilrt.config.session_file import load_session
+from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import PortsError
 from hilrt.logs.export_file import export_file
@@ -20,12 +23,9 @@ from hilrt.logs.import_file import import_file
 from hilrt.logs.log_writer import LogWriter
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, Channel
-from hilrt.run import RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
 from hilrt.solver import Sample
-from hilrt.tables import build
-from hilrt.units import UNSTATED
 from hilrt_adapters.recording import Track
 from hilrt_adapters.replay import ReplayLink, ReplayOptions
 

@@ -5,16 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt import Port, wire
+from hilrt import Port
 from hilrt.errors import HilrtError, PeerLost, SolverError
-from hilrt.hosting import HostedSolver
-from hilrt.hub import Hub
-from hilrt.keys import VARIABLE, Doorkeeper, make_keys
-from hilrt.peer import MASTER_SILENCE_S, Peer
-from hilrt.solver_process import MasterGone, serve
-from hilrt.transport import local
-from hilrt.transport.local import LocalDoor, LocalLine
-from hilrt.transport.zeromq import Dealer, Router
+from hilrt.exchange import wire
+from hilrt.exchange.hub import Hub
+from hilrt.exchange.keys import VARIABLE, Doorkeeper, make_keys
+from hilrt.exchange.peer import MASTER_SILENCE_S, Peer
+from hilrt.exchange.transport import local
+from hilrt.exchange.transport.local import LocalDoor, LocalLine
+from hilrt.exchange.transport.zeromq import Dealer, Router
+from hilrt.hosting.solver_process import MasterGone, serve
+from hilrt.hosting.user_solver import HostedSolver
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
 

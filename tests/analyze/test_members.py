@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.members import Member, find_members, matrices
-from hilrt.config import JacobianOptions, SubsystemOptions
+from hilrt.config.session_file import load_session
+from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.hosting import HostedSolver
+from hilrt.hosting.user_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1
-from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial, Port, Sample
 
 PORTS = Ports((Port("force"),), (Port("x"), Port("v", start=2.0)))

@@ -15,18 +15,18 @@ from hilrt.analyze.members import Member, find_members
 from hilrt.analyze.propagation import Scheme, at_once
 from hilrt.analyze.stability import Scheme as PaperScheme
 from hilrt.analyze.stability import propagation_matrix, spectral_radius, trajectory
+from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
-from hilrt.hosting import HostedSolver
-from hilrt.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.hosting.user_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.models.two_mass_rotational import Side1, Side2
-from hilrt.plan import build_plan
-from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
-from hilrt.step_state import start
+from hilrt.step.plan import build_plan
+from hilrt.step.step_state import start
 from tests.stepping import Stepping, make_session
 
 BENCH = Path(__file__).parents[2] / "bench_configs"

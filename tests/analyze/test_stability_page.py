@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hilrt.analyze.stability_page import edges, shade, write_page
 from hilrt.analyze.stability_study import Axis, Map
-from hilrt.cli import app
+from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from tests.analyze.test_stability_table import STUDY
 

@@ -19,8 +19,8 @@ from hilrt.analyze.stability_study import (
     study,
     verdict,
 )
+from hilrt.config.session_file import SessionFile, load_session
 from hilrt.errors import ConfigError
-from hilrt.session_file import SessionFile, load_session
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "mbcorr_stability.json"

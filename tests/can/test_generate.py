@@ -13,8 +13,8 @@ from cantools.database.can import Database, Message
 from typer.testing import CliRunner
 
 from hilrt.can.generate import CHOOSE, choices, generate
-from hilrt.check import check_file
-from hilrt.cli_can import can_app
+from hilrt.check.check import check_file
+from hilrt.cli.can_commands import can_app
 from hilrt.errors import ConfigError
 from hilrt_adapters.can import find_signal
 

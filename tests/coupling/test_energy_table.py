@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilrt.jacobians import find_feedthrough
+from hilrt.exchange.jacobians import find_feedthrough
+from hilrt.exchange.probe import probe_jacobian
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.probe import probe_jacobian
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 from tests.stepping import MemoryLink, Stepping, make_session
 from tests.two_mass_reference import simulate

@@ -17,7 +17,7 @@ from hilrt.coupling.extrapolate import (
     usable_degrees,
 )
 from hilrt.coupling.polynomial import evaluate
-from hilrt.network import Connections
+from hilrt.tables.network import Connections
 
 ALL = np.array([True])
 

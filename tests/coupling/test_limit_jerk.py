@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
+from hilrt.bench.set_points import Limits
 from hilrt.coupling.limit import limit_jerk
-from hilrt.guardian import NS, BenchView, Guardian, GuardSettings, State
-from hilrt.set_points import Limits
 from hilrt_adapters.bench import MASTER_SHARE
 
 H = 0.01

@@ -12,12 +12,12 @@ from scipy.linalg import expm
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.model_corrector import ModelCorrector
 from hilrt.coupling.trust import Reason
-from hilrt.jacobians import find_model_corrector
+from hilrt.exchange.jacobians import find_model_corrector
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass_chain import two_mass_chain
-from hilrt.plan import build_plan
 from hilrt.solver import InputPolynomial, Sample
-from hilrt.step_state import start
+from hilrt.step.plan import build_plan
+from hilrt.step.step_state import start
 from tests.stepping import MemoryLink, Stepping, make_session
 
 H = 2e-4  # s

@@ -7,8 +7,8 @@ from hilrt.coupling.power_bond import (
     transmitted_power,
 )
 from hilrt.link import Ports
-from hilrt.network import Bonds
 from hilrt.solver import Port
+from hilrt.tables.network import Bonds
 from tests.stepping import make_network
 
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from lxml import etree
 
-from hilrt import wire
 from hilrt.errors import ConfigError, SolverError
+from hilrt.exchange import wire
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
 from hilrt.fmu.instance import MESSAGES
 from hilrt.fmu.solver import FmuSolver
-from hilrt.hosting import HostedSolver
-from hilrt.log_relay import LogRelay
-from hilrt.solver_process import serve
+from hilrt.hosting.log_relay import LogRelay
+from hilrt.hosting.solver_process import serve
+from hilrt.hosting.user_solver import HostedSolver
 from tests.fmu.build import clocked, description, mass, needs_compiler
 from tests.fmu.test_clocks import EVERY
-from tests.test_solver_process import FakePeer
+from tests.hosting.test_solver_process import FakePeer
 
 HELD = {"F": 0.0}
 

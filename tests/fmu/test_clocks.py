@@ -9,13 +9,13 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
-from hilrt.check import check
+from hilrt.check.check import check
+from hilrt.config.session_file import load_session
 from hilrt.errors import SolverError
 from hilrt.fmu.clocks import Schedule
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import page
 from hilrt.fmu.solver import FmuSolver
-from hilrt.session_file import load_session
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import clocked, mass, needs_compiler
 from tests.fmu.test_events import BALL, HEIGHT, IMPACT, RESTITUTION, G, height, toml

@@ -8,12 +8,12 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
-from hilrt.check import check_file
+from hilrt.check.check import check_file
 from hilrt.fmu.solver import FmuSolver
 from hilrt.solver import InputPolynomial, Port
+from tests.exchange.test_event_points import Integral
 from tests.fmu.build import mass, needs_compiler
 from tests.stepping import Recorded, Stepping
-from tests.test_event_points import Integral
 
 G, HEIGHT, RESTITUTION = 9.81, 1.0, 0.8
 IMPACT = math.sqrt(2 * HEIGHT / G)

@@ -5,7 +5,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from hilrt.cli import app
+from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.info import capabilities, page

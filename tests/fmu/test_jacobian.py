@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hilrt.hosting import HostedSolver
-from hilrt.probe import probe_jacobian
+from hilrt.exchange.probe import probe_jacobian
+from hilrt.hosting.user_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import description, needs_compiler
 from tests.fmu.driving import HELD, STEP, made

@@ -10,9 +10,9 @@ from hilrt import RunOptions, compiled_step
 from hilrt.compiled_step import CompiledSteps
 from hilrt.fmu.solver import FmuSolver
 from hilrt.master import Master
+from hilrt.record.signals import CIRCUMSTANCES
 from hilrt.replay.replay import replay
-from hilrt.signals import CIRCUMSTANCES
-from hilrt.timeline import STAGES
+from hilrt.timing.timeline import STAGES
 from hilrt.warm_up import warm_up
 from tests.fmu.build import mass, needs_compiler
 from tests.fmu.driving import trace
@@ -98,7 +98,7 @@ def run(folder, *, path=None, record=True, **how):
 
 
 def step_by_step(monkeypatch):
-    monkeypatch.setattr("hilrt.session.can_leap", lambda *_: False)
+    monkeypatch.setattr("hilrt.session.session.can_leap", lambda *_: False)
 
 
 def assert_same(one, other):

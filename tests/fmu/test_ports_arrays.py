@@ -2,7 +2,7 @@
 
 import pytest
 
-from hilrt.check import check_file
+from hilrt.check.check import check_file
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.ports import select
 from tests.fmu.build import description, mass, needs_compiler

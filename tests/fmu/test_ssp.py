@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from hilrt.check import check_file
+from hilrt.check.check import check_file
 from hilrt.errors import ConfigError
 from hilrt.fmu.ssp import read_ssp
 from hilrt.fmu.ssp_session import import_ssp

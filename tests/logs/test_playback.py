@@ -5,12 +5,12 @@ import can
 import numpy as np
 import pytest
 
-from hilrt import realtime
-from hilrt.clock import VirtualClock
 from hilrt.errors import ConfigError
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, play, play_on_bus
 from hilrt.logs.source_can import from_message
+from hilrt.timing import realtime
+from hilrt.timing.clock import VirtualClock
 from tests.logs.made import frame_log, session_log, some_frames
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

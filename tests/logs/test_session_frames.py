@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from hilrt import load_log
-from hilrt.clock import VirtualClock
 from hilrt.logs.contents import read_contents
 from hilrt.logs.cut import cut
 from hilrt.logs.export_file import export_file
@@ -23,6 +22,7 @@ from hilrt.logs.source_can import from_message
 from hilrt.record.frame_batch import Pass, RawFrame, encode
 from hilrt.record.messages import Begin, End
 from hilrt.record.recording import Recording
+from hilrt.timing.clock import VirtualClock
 from tests.logs.made import EPOCH_NS, TOPICS
 
 MS = 1_000_000

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from hilrt.config.session_file import load_session
 from hilrt.models.nonlinear_coupling import NonlinearCoupling
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.record.reader import load_log
-from hilrt.run import RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
 from hilrt.solver import Floats, InputPolynomial
 
 SESSION = Path(__file__).parents[2] / "bench_configs" / "nonlinear_coupling.toml"

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hilrt.config import MonitorTable
+from hilrt.config.structs import MonitorTable
 from hilrt.monitor.launch import TOKEN_VARIABLE, Monitoring
 from hilrt.monitor.relay import SETTINGS_VARIABLE, Settings
 from tests.stepping import make_session

@@ -5,15 +5,15 @@ import asyncio
 import numpy as np
 import pytest
 
-from hilrt.adjust import set_number
-from hilrt.clock import VirtualClock
 from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import NullFeed
-from hilrt.signals import build_topics
+from hilrt.record.signals import build_topics
+from hilrt.reliability.verdict import verdict
+from hilrt.session.adjust import set_number
 from hilrt.solver import Port
-from hilrt.verdict import verdict
+from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
 
 MS = 1_000_000

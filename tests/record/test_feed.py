@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import zmq
 
-from hilrt.journal import Journal
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record import feed as feed_module
 from hilrt.record.feed import BATCH_BYTES, Feed, NullFeed, Signal, Topic
 from hilrt.record.messages import BATCH, ROWS, Begin, End, Event, decode
+from hilrt.session.event_log import Journal
 
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
 

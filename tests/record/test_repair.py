@@ -7,7 +7,7 @@ import pytest
 from mcap.reader import make_reader
 from typer.testing import CliRunner
 
-from hilrt.cli import app
+from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from hilrt.record.messages import ASIDE, SNAPSHOTS, Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import LogStream, load_log

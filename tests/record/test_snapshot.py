@@ -7,8 +7,8 @@ import pytest
 
 from hilrt.errors import RecordError
 from hilrt.record.snapshot import decode_state, differences, encode_state, restore_state
-from hilrt.step_state import StepInput, StepState, start
-from tests.test_signals import two_mass
+from hilrt.step.step_state import StepInput, StepState, start
+from tests.record.test_signals import two_mass
 
 
 def stepped(duration):
@@ -61,7 +61,9 @@ def test_a_snapshot_of_another_session_is_refused():
 
 
 def test_every_field_of_a_step_input_is_recorded():
-    """A new field needs a column (hilrt/signals.py) and its way back (hilrt/replay/source.py)."""
+    """A new field needs a column (hilrt/record/signals.py) and its way back
+    (hilrt/replay/source.py).
+    """
     assert {field.name for field in dataclasses.fields(StepInput)} == {
         "tick", "t", "elapsed", "y", "t_valid", "fresh", "y_mid", "dy", "realised", "busy",
         "late", "due", "reached", "covered", "clock_error", "has_middle", "regular", "apply",

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from hilrt import registry
-from hilrt.assembly import build_numerics, initialize
-from hilrt.check_record import build_trigger
-from hilrt.jacobians import JacobianKeeper
+from hilrt.check.check_record import build_trigger
+from hilrt.config.session_file import SessionFile, load_session
+from hilrt.exchange.jacobians import JacobianKeeper
 from hilrt.link import Ports
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import NullFeed
 from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
+from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshots import Snapshots
 from hilrt.record.writer import Recording
-from hilrt.session_file import SessionFile, load_session
-from hilrt.signals import RowWriter, build_topics
+from hilrt.session.assembly import build_numerics, initialize
 from hilrt.solver import Floats, InputPolynomial, Sample
-from hilrt.step import assess, macro_step
+from hilrt.step.macro_step import assess, macro_step
 from tests.stepping import MemoryLink
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hilrt.adjust import set_number
-from hilrt.cli import app
+from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record import gate, mcap_writer, snapshots
@@ -17,6 +16,7 @@ from hilrt.record.writer import Recording
 from hilrt.replay import replay as replay_module
 from hilrt.replay.replay import replay
 from hilrt.replay.show import as_json, describe
+from hilrt.session.adjust import set_number
 from tests.replay import recording_tools
 from tests.replay.recording_tools import record_file
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hilrt.cli import app
+from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
 from hilrt.replay.show import describe_what_if, what_if_as_json

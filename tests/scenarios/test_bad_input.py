@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pytest
 
-from hilrt.cli import main
+from hilrt.cli.main import main
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 ENGINE = CONFIGS / "engine_in_the_loop.toml"

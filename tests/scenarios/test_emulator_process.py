@@ -15,7 +15,7 @@ from typing import Any
 import cantools
 import pytest
 
-from hilrt.emulate import Ending
+from hilrt.bench.emulate import Ending
 from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.can_frame import Frame
 

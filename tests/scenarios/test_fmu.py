@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import hilrt
-from hilrt.run import RunOptions
+from hilrt.session.run import RunOptions
 from hilrt.solver import Port
+from tests.exchange.test_event_points import Integral
 from tests.fmu.build import mass, needs_compiler, oscillator
 from tests.scenarios.sessions import LINUX
-from tests.test_event_points import Integral
 
 SESSION = """
 [session]

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hilrt.check import check_file
+from hilrt.check.check import check_file
 from tests.fmu.build import mass, needs_compiler
 from tests.scenarios.sessions import (
     LINUX,

@@ -2,11 +2,11 @@
 
 import pytest
 
+from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
-from hilrt.keys import make_keys
-from hilrt.run import RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt.exchange.keys import make_keys
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
 from tests.two_masses import CONNECTIONS
 
 SESSION = """

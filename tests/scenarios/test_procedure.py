@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from hilrt import load_log
-from hilrt.run import RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt.config.session_file import load_session
+from hilrt.session.run import RunOptions
+from hilrt.session.session import run_session
 
 ROOT = Path(__file__).parent.parent.parent
 STEPS = """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 import hilrt
-from hilrt.run import RunOptions
+from hilrt.session.run import RunOptions
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 Floats = NDArray[np.float64]

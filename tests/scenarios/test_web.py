@@ -177,7 +177,7 @@ PATIENCE = (
 def patient_bench(listener: Listener) -> Iterator[None]:
     """An emulated engine bench that waits for its demands for longer than others do."""
     code = "import hilrt.models.bench_sequence as s; s.DEMAND_TIMEOUT_S = 10.0; "
-    code += "from hilrt.cli import main; main()"
+    code += "from hilrt.cli.main import main; main()"
     command = [
         sys.executable,
         "-c",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.record.reader import Log, load_log
-from hilrt.run import Result, RunOptions
-from hilrt.session import run_session
-from hilrt.session_file import load_session
+from hilrt.session.run import Result, RunOptions
+from hilrt.session.session import run_session
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 

@@ -1,0 +1,295 @@
+"""What goes wrong on an emulated bench: when, for how long, to which messages. No I/O.
+
+The emulated bench becomes a test instrument: the same seed gives the same disturbances, so a
+defence that failed once can be tried again. A scenario is a TOML file::
+
+    seed = 7
+    [[events]]
+    at = 2.0                 # s after the bench's start
+    for = 0.5                # s; left out: for ever
+    kind = "loss"
+    messages = ["EngineFast"]
+    share = 0.2
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from hilrt.config.from_toml import build, nearest
+from hilrt.config.structs import NonNegative, Positive, Table
+from hilrt.errors import ConfigError
+from hilrt_adapters.can_frame import Frame
+
+#: Kinds that change values, and therefore need `signals`.
+VALUE_KINDS = ("stuck", "noise", "offset")
+#: Keys that say something of some kinds only, and of which.
+_KINDS_OF = {
+    "messages": (
+        *("latency", "loss", "silent", "frozen_counter", "counter_jump", "damage"),
+        *VALUE_KINDS,
+    ),
+    "signals": VALUE_KINDS,
+    "delay": ("latency",),
+    "jitter": ("latency",),
+    "share": ("loss", "counter_jump", "damage"),
+    "burst": ("loss", "counter_jump", "damage"),
+    "value": ("noise", "offset"),
+}
+#: What a kind does nothing without: one of the keys, and how to say so.
+_NEEDED = {
+    "latency": (("delay", "jitter"), "give how long frames are held back, s"),
+    "noise": (("value",), "give the standard deviation, in the signals' units"),
+    "offset": (("value",), "give what is added, in the signals' units"),
+}
+
+
+class Event(Table, kw_only=True, rename={"duration": "for"}):
+    """``[[events]]``: one disturbance."""
+
+    #: Start, s after the bench's.
+    at: NonNegative
+    kind: Literal[
+        "latency",
+        "loss",
+        "silent",
+        "stuck",
+        "noise",
+        "offset",
+        "frozen_counter",
+        "counter_jump",
+        "damage",
+        "bus_off",
+        "dead",
+        "die",
+    ]
+    #: Length, s; left out: for ever.
+    duration: Positive | None = None
+    #: Messages that are affected; empty: all that the bench sends.
+    messages: list[str] = msgspec.field(default_factory=list)
+    #: Signals that are affected, with "stuck", "noise" and "offset".
+    signals: list[str] = msgspec.field(default_factory=list)
+    #: "latency": how long a frame is held back, s, and by how much that varies, s.
+    delay: NonNegative = 0.0
+    jitter: NonNegative = 0.0
+    #: "loss", "damage", "counter_jump": share of the frames that it happens to …
+    share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 1.0
+    #: … and how many in a row.
+    burst: Annotated[int, msgspec.Meta(ge=1)] = 1
+    #: "noise": standard deviation; "offset": what is added; in the signals' units.
+    value: float = 0.0
+
+
+#: With the values of keys that are not given.
+_PLAIN = Event(at=0.0, kind="silent")
+
+
+class ScenarioFile(Table):
+    """The whole file."""
+
+    seed: int = 0
+    events: list[Event] = msgspec.field(default_factory=list)
+
+
+def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFile:
+    """Read and check a scenario.
+
+    Parameters
+    ----------
+    path : Path
+    sends : mapping of str to iterable of str
+        Messages that the bench sends, with their signals.
+
+    Raises
+    ------
+    ConfigError
+        With every problem, each naming file, event and remedy.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}; give its path") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: is no TOML: {error}") from None
+    problems: list[str] = []
+    scenario = build(ScenarioFile, data, "", problems)
+    if scenario is None or problems:
+        raise ConfigError([f"{path.name}: {problem}" for problem in problems])
+    for i, event in enumerate(scenario.events):
+        label = f"{path.name}: [[events]] {i + 1} ({event.kind} at {event.at:g} s)"
+        problems += [f"{label} {problem}" for problem in _problems(event, sends)]
+    if problems:
+        raise ConfigError(problems)
+    return scenario
+
+
+def _problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+    """What makes an event void, each with key and remedy: one that does nothing proves nothing."""
+    problems = [
+        f"messages: the bench sends no {name!r}{nearest(name, sends)}"
+        for name in event.messages
+        if name not in sends
+    ]
+    problems += [
+        f"{key}: has no effect with the kind {event.kind!r}; remove it"
+        for key, kinds in _KINDS_OF.items()
+        if event.kind not in kinds and getattr(event, key) != getattr(_PLAIN, key)
+    ]
+    if event.kind in VALUE_KINDS:
+        problems += _signal_problems(event, sends)
+    keys, remedy = _NEEDED.get(event.kind, ((), ""))
+    if keys and not any(getattr(event, key) for key in keys):
+        problems.append(f"{keys[0]}: is missing or 0; {remedy}")
+    problems += [
+        f"{key} = {number}: is no finite number; correct the value"
+        for key in ("at", "delay", "jitter", "value")
+        if (number := getattr(event, key)) is not None and not math.isfinite(number)
+    ]
+    return problems
+
+
+def _signal_problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+    """Signals that no affected message has, and messages that have none of the signals."""
+    if not event.signals:
+        return ["signals: is missing; name the signals that are affected"]
+    affected = {name: set(sends[name]) for name in event.messages or sends if name in sends}
+    if not affected:
+        return []  # said already
+    there = set().union(*affected.values())
+    problems = []
+    for name in event.signals:
+        others = [message for message, signals in sends.items() if name in signals]
+        who = ", ".join(affected) if event.messages else "what the bench sends"
+        if others and name not in there:
+            problems.append(
+                f"signals: {name!r} is in {others[0]}, not in {who}; correct 'messages'"
+            )
+        elif name not in there:
+            problems.append(f"signals: no {name!r} in {who}{nearest(name, there)}")
+    if not problems:
+        problems += [
+            f"messages: {message} has none of the signals; leave it out"
+            for message, signals in affected.items()
+            if event.messages and signals.isdisjoint(event.signals)
+        ]
+    return problems
+
+
+class Disturbance:
+    """What a scenario does to the frames of a bench.
+
+    Parameters
+    ----------
+    scenario : ScenarioFile
+    """
+
+    def __init__(self, scenario: ScenarioFile) -> None:
+        self._events = scenario.events
+        self._random = random.Random(scenario.seed)
+        self._stuck: dict[tuple[int, str], float] = {}
+        self._left: dict[tuple[int, str], int] = {}  # of a burst, by event and message
+        self._held: list[tuple[float, int, Frame]] = []
+        self._count = 0
+
+    def _now(self, now: float, *kinds: str) -> list[tuple[int, Event]]:
+        return [
+            (i, event)
+            for i, event in enumerate(self._events)
+            if event.kind in kinds
+            and event.at <= now
+            and (event.duration is None or now < event.at + event.duration)
+        ]
+
+    def _of(self, message: str, now: float, *kinds: str) -> list[tuple[int, Event]]:
+        return [
+            (i, event)
+            for i, event in self._now(now, *kinds)
+            if not event.messages or message in event.messages
+        ]
+
+    def dies(self, now: float) -> bool:
+        """Whether the process ends without a word at `now` [s]."""
+        return bool(self._now(now, "die"))
+
+    def dead(self, now: float) -> bool:
+        """Whether the bench is without power: it does nothing, and starts anew afterwards."""
+        return bool(self._now(now, "dead"))
+
+    def off(self, now: float) -> bool:
+        """Whether the bench is off the bus: it lives, but neither sends nor hears."""
+        return bool(self._now(now, "bus_off"))
+
+    def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
+        """Values of a message as the disturbed sensors give them."""
+        for i, event in self._of(message, now, *VALUE_KINDS):
+            for name in event.signals:
+                if name not in values:
+                    continue
+                if event.kind == "stuck":
+                    values[name] = self._stuck.setdefault((i, name), values[name])
+                elif event.kind == "noise":
+                    values[name] += self._random.gauss(0.0, event.value)
+                else:
+                    values[name] += event.value
+        return values
+
+    def counter_step(self, message: str, now: float) -> int:
+        """By how much the counter goes on after a frame: 1 where nothing is wrong."""
+        if self._of(message, now, "frozen_counter"):
+            return 0
+        return 1 + sum(
+            self._strikes(i, e, message) for i, e in self._of(message, now, "counter_jump")
+        )
+
+    def lost(self, message: str, now: float) -> bool:
+        """Whether a frame is not sent at all."""
+        if self._of(message, now, "silent"):
+            return True
+        return sum(self._strikes(i, e, message) for i, e in self._of(message, now, "loss")) > 0
+
+    def damaged(self, message: str, frame: Frame, now: float) -> Frame:
+        """The frame, with a bit flipped where it is damaged."""
+        for i, event in self._of(message, now, "damage"):
+            if self._strikes(i, event, message) and frame.data:
+                bit = self._random.randrange(8 * len(frame.data))
+                word = int.from_bytes(frame.data, "little") ^ 1 << bit
+                frame = frame._replace(data=word.to_bytes(len(frame.data), "little"))
+        return frame
+
+    def hold(self, message: str, frame: Frame, now: float) -> bool:
+        """Keep the frame back if there is latency now; whether that was done."""
+        events = self._of(message, now, "latency")
+        if not events:
+            return False
+        wait = sum(e.delay + e.jitter * self._random.uniform(-1.0, 1.0) for _, e in events)
+        self._count += 1  # frames that are due together keep their order
+        heapq.heappush(self._held, (now + max(0.0, wait), self._count, frame))
+        return True
+
+    def released(self, now: float) -> list[Frame]:
+        """Frames whose latency is over."""
+        frames = []
+        while self._held and self._held[0][0] <= now:
+            frames.append(heapq.heappop(self._held)[2])
+        return frames
+
+    def _strikes(self, i: int, event: Event, message: str) -> bool:
+        """Whether it happens to this frame: at random, and then `burst` times in a row."""
+        left = self._left.get((i, message), 0)
+        if left > 0:
+            self._left[i, message] = left - 1
+            return True
+        # The share is of all frames, so bursts begin more rarely.
+        start = event.share / (event.burst - event.share * (event.burst - 1))
+        if self._random.random() >= start:
+            return False
+        self._left[i, message] = event.burst - 1
+        return True

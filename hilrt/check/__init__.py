@@ -1,0 +1,1 @@
+"""What `hilrt check` says about a session file before anything starts."""

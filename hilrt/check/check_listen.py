@@ -1,0 +1,74 @@
+"""Checks of who may connect to the master: its address, and the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from hilrt.config.problems import Findings
+from hilrt.config.session_file import SessionFile
+from hilrt.errors import ConfigError
+from hilrt.exchange.addresses import is_port
+from hilrt.exchange.keys import MASTER, is_local, read_key
+
+
+def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
+    """``master.listen``, ``keys`` and ``insecure``.
+
+    Parameters
+    ----------
+    session : SessionFile
+    remote : collection of str
+        Subsystems that connect to the master.
+    """
+    master = session.tables.master
+    if not _is_address(master.listen):
+        remedy = 'write it as tcp://ADDRESS:PORT, for example "tcp://127.0.0.1:5555", or ipc://PATH'
+        findings.error("master", "listen", master.listen, "is no address", remedy)
+    if master.keys is not None:
+        _check_keys(session, remote, findings)
+        if master.insecure:
+            findings.warn("master", "insecure", True, "has no meaning with keys", "leave it out")
+    elif _is_address(master.listen) and not is_local(master.listen):
+        if master.insecure:
+            findings.warn("master", "insecure", True, unguarded(master.listen), "set keys")
+        else:
+            findings.error(
+                "master",
+                "listen",
+                master.listen,
+                "can be reached by other machines, and anybody there could take part",
+                "set keys (`hilrt keys` makes them), or insecure = true on a network of your own",
+            )
+
+
+def _is_address(listen: str) -> bool:
+    """Whether it has the form of a ZeroMQ endpoint; whether it is this machine's, binding tells."""
+    transport, _, address = listen.partition("://")
+    if transport != "tcp":
+        return transport in ("ipc", "inproc") and bool(address)
+    host, _, port = address.rpartition(":")
+    return bool(host) and (port == "*" or (is_port(port)))
+
+
+def unguarded(listen: str) -> str:
+    """What is said at every start of a session that lets anybody in."""
+    return f"anybody who reaches {listen} can take part in this session and move its benches"
+
+
+def _check_keys(session: SessionFile, remote: Collection[str], findings: Findings) -> None:
+    assert session.tables.master.keys is not None
+    folder = session.folder / session.tables.master.keys
+    wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
+    if remote and any(session.tables.subsystems[name].spawn for name in remote):
+        wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
+    for path in wanted:
+        try:
+            read_key(path)
+        except ConfigError as error:
+            findings.error(
+                "master",
+                "keys",
+                session.tables.master.keys,
+                str(error).partition("; ")[0],
+                str(error).partition("; ")[2],
+            )

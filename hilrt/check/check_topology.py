@@ -1,0 +1,337 @@
+"""Checks of connections, power bonds and algebraic loops."""
+
+from __future__ import annotations
+
+import graphlib
+import math
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
+from hilrt.config.problems import Findings
+from hilrt.config.structs import Bond, Connection, Session
+from hilrt.coupling.mu import bond_mu
+from hilrt.errors import ConfigError
+from hilrt.link import Ports
+from hilrt.solver import Port
+from hilrt.tables.network import build_network
+
+Direction = Literal["output", "input"]
+
+
+class Place(NamedTuple):
+    """``subsystem.port``; `port` is None where only its name is known."""
+
+    subsystem: str
+    name: str
+    port: Port | None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The session with the ports as far as they are known.
+
+    Attributes
+    ----------
+    ports : dict of str to Ports or None
+    physical : set of str
+        The benches.
+    refused : set of str
+        Subsystems that have problems of their own; those of their limits have been said.
+    unclear : set of str
+        Ports, ``subsystem.port``, of which only the name is known.
+    """
+
+    tables: Session
+    ports: dict[str, Ports | None]
+    physical: set[str]
+    refused: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+
+    def find(
+        self, text: str, direction: Direction, table: str, key: str, findings: Findings
+    ) -> Place | None:
+        """Subsystem and port of ``subsystem.port``; None, and an error, if there is no such."""
+        subsystem, dot, name = text.partition(".")
+        if not dot or not name:
+            findings.error(table, key, text, "names no port", "write it as subsystem.port")
+            return None
+        if subsystem not in self.ports:
+            findings.error(
+                table,
+                key,
+                text,
+                f"there is no subsystem {subsystem!r}{nearest(subsystem, self.ports)}",
+                "",
+            )
+            return None
+        known = self.ports[subsystem]
+        if known is None:
+            return Place(subsystem, name, None)
+        inputs = {port.name: port for port in known.inputs}
+        outputs = {port.name: port for port in known.outputs}
+        wanted, other = (outputs, inputs) if direction == "output" else (inputs, outputs)
+        if name in wanted:
+            return Place(subsystem, name, None if text in self.unclear else wanted[name])
+        if name in other:
+            opposite = "input" if direction == "output" else "output"
+            message = f"{name!r} is not an {direction} of {subsystem!r}, but an {opposite}"
+        else:
+            message = f"{subsystem!r} has no {direction} {name!r}{nearest(name, wanted)}"
+        findings.error(table, key, text, message, "")
+        return None
+
+
+def check_connections(topology: Topology, findings: Findings) -> None:
+    """Both ends exist, and their sizes and units fit."""
+    seen: dict[tuple[str, str], int] = {}
+    for i, connection in enumerate(topology.tables.connections):
+        table = f"connections.{i}"
+        ends = (connection.source, connection.target)
+        source = topology.find(connection.source, "output", table, "from", findings)
+        target = topology.find(connection.target, "input", table, "to", findings)
+        if ends in seen:
+            findings.warn(
+                table,
+                "to",
+                connection.target,
+                f"connections.{seen[ends]} has the same ends, and the two add up",
+                "remove one, or say it with one gain",
+            )
+        seen.setdefault(ends, i)
+        for key, value in (("gain", connection.gain), ("offset", connection.offset)):
+            if not math.isfinite(value):
+                findings.error(table, key, value, "is not a finite number", "correct it")
+        if connection.gain == 0.0:
+            findings.warn(table, "gain", 0.0, "the connection carries nothing", "remove it")
+        if source and target and source.port and target.port:
+            _check_fit(connection, source.port, target.port, table, findings)
+
+
+def _check_fit(
+    connection: Connection, source: Port, target: Port, table: str, findings: Findings
+) -> None:
+    if source.size != target.size:
+        findings.error(
+            table,
+            "to",
+            connection.target,
+            f"has {target.size} elements, but {connection.source!r} has {source.size}",
+            "connect ports of one size",
+        )
+    try:
+        units.conversion(source.unit, target.unit)
+    except ConfigError as error:
+        findings.error(
+            table, "to", connection.target, f"from {connection.source!r}: {error}", "check the ends"
+        )
+
+
+def check_bonds(topology: Topology, findings: Findings) -> None:
+    """Every bond joins an effort and a flow to a power, and its correction acts where it may."""
+    seen: set[str] = set()
+    for i, bond in enumerate(topology.tables.bonds):
+        table = f"bonds.{bond.name or i}"
+        if bond.name in seen:
+            findings.error(table, "name", bond.name, "another bond has that name", "rename one")
+        seen.add(bond.name)
+        flow = topology.find(bond.flow, "output", table, "flow", findings)
+        fits = [_check_effort(topology, bond, name, flow, table, findings) for name in bond.efforts]
+        if len(set(bond.efforts)) < len(bond.efforts):
+            findings.error(table, "effort", bond.effort, "names an output twice", "remove one")
+        elif flow is not None and all(fits):
+            _check_correction(bond, flow.subsystem in topology.physical, table, findings)
+
+
+def _check_effort(
+    topology: Topology, bond: Bond, name: str, flow: Place | None, table: str, findings: Findings
+) -> bool:
+    """One output of a bond's effort with the bond's flow; False where the two make no bond."""
+    effort = topology.find(name, "output", table, "effort", findings)
+    if effort is None or flow is None:
+        return False
+    if effort.subsystem == flow.subsystem:
+        findings.error(
+            table,
+            "flow",
+            bond.flow,
+            f"comes from {flow.subsystem!r} like the effort",
+            "a bond joins two subsystems: name the output of the other one",
+        )
+        return False
+    _check_partner(topology, name, flow.subsystem, table, "effort", findings)
+    _check_partner(topology, bond.flow, effort.subsystem, table, "flow", findings)
+    if effort.port and flow.port:
+        _check_power(bond, effort.port, flow.port, table, findings)
+    return True
+
+
+def _check_partner(
+    topology: Topology, source: str, subsystem: str, table: str, key: str, findings: Findings
+) -> None:
+    """One connection of gain +1 from a bond's output to the bond's other subsystem."""
+    found = [
+        (i, connection)
+        for i, connection in enumerate(topology.tables.connections)
+        if connection.source == source and connection.target.partition(".")[0] == subsystem
+    ]
+    if len(found) != 1:
+        findings.error(
+            table,
+            key,
+            source,
+            f"is connected to {len(found)} inputs of the bond's other subsystem {subsystem!r}",
+            f'give it exactly one [[connections]] entry, to = "{subsystem}.…"',
+        )
+        return
+    i, connection = found[0]
+    for name, value, needed in (("gain", connection.gain, 1.0), ("offset", connection.offset, 0.0)):
+        if value != needed:
+            findings.error(
+                f"connections.{i}",
+                name,
+                value,
+                f"the connection carries the {key} of {table}, so its {name} must be {needed:g}",
+                "turn the sign or scale in the model, so that effort times flow is power into the "
+                "flow's side",
+            )
+
+
+def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Findings) -> None:
+    if effort.size != flow.size:
+        findings.error(
+            table,
+            "flow",
+            bond.flow,
+            f"has {flow.size} elements, the effort has {effort.size}",
+            "bond ports of one size",
+        )
+    if units.UNSTATED in (effort.unit, flow.unit):
+        findings.warn(
+            table,
+            "",
+            None,
+            "a unit is not stated, so the product is taken for watts",
+            "state the units in the database or the model",
+        )
+        return
+    try:
+        if not units.is_power(effort.unit, flow.unit):
+            findings.error(
+                table,
+                "flow",
+                bond.flow,
+                f"{effort.unit!r} of the effort times {flow.unit!r} of the flow is not a power",
+                "bond a pair such as N*m and rad/s, N and m/s, V and A, Pa and m^3/s",
+            )
+    except ConfigError as error:
+        findings.error(table, "", None, str(error), "")
+
+
+def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings) -> None:
+    correction = bond.correction
+    if correction.method == "none":
+        return
+    table += ".correction"
+    if not on_bench:
+        return
+    if correction.method != "energy":
+        findings.error(
+            table,
+            "method",
+            correction.method,
+            f"would act on the physical bench of {bond.flow!r} without a bound of its own",
+            'only method = "energy" has caps; use it, or correct the virtual side',
+        )
+    elif not correction.permit_on_bench:
+        findings.error(
+            table,
+            "method",
+            correction.method,
+            f"the corrected effort would act on the physical bench of {bond.flow!r}",
+            "put the correction on a bond whose flow is virtual, or set permit_on_bench = true "
+            "and cap_abs",
+        )
+    elif correction.cap_abs is None:
+        findings.error(
+            table,
+            "cap_abs",
+            None,
+            "is missing; a correction that acts on a bench needs an absolute bound",
+            "add it, in the effort's unit",
+        )
+
+
+def check_mu(topology: Topology, findings: Findings) -> None:
+    """Which μ each energy correction will use, and why; needs a topology without errors."""
+    bonds = topology.tables.bonds
+    wanted = [b for b, bond in enumerate(bonds) if bond.correction.method == "energy"]
+    ports = {name: known for name, known in topology.ports.items() if known is not None}
+    if not wanted or any(problem.level == "error" for problem in findings.problems):
+        return
+    if len(ports) < len(topology.ports):
+        for b in wanted:
+            table = f"bonds.{bonds[b].name}.correction"
+            findings.info(table, "mu is settled when all subsystems have told their ports")
+        return
+    try:
+        network = build_network(ports, topology.tables)
+    except ConfigError as error:
+        for line in error.problems:
+            findings.line(line)
+        return
+    physical = np.array([name in topology.physical for name in network.subsystems])
+    for b in wanted:
+        table = f"bonds.{bonds[b].name}.correction"
+        mu = bond_mu(network, b, physical)
+        if mu.value is None:
+            message = (
+                f"is not given and not known ({mu.why}), so the correction only runs in shadow"
+            )
+            findings.warn(table, "mu", None, message, "set mu")
+        else:
+            findings.info(table, f"uses mu = {mu.value:g}: {mu.why}")
+
+
+def check_loops(topology: Topology, findings: Findings) -> None:
+    """Outputs that depend on each other without a state between."""
+    through: dict[str, set[str]] = {}  # an output to the inputs that it depends on directly
+    for subsystem, ports in topology.ports.items():
+        if ports is None:
+            continue
+        inputs = {port.name for port in ports.inputs}
+        for port in ports.outputs:
+            for name in port.feedthrough:
+                if name not in inputs:
+                    findings.error(
+                        f"subsystems.{subsystem}",
+                        "",
+                        None,
+                        f"output {port.name!r} has a feedthrough from {name!r}, which is no input"
+                        f"{nearest(name, inputs)}",
+                        "correct the model's ports",
+                    )
+            through[f"{subsystem}.{port.name}"] = {f"{subsystem}.{n}" for n in port.feedthrough}
+    graph = {
+        output: {c.source for c in topology.tables.connections if c.target in needed}
+        for output, needed in through.items()
+    }
+    while True:
+        try:
+            graphlib.TopologicalSorter(graph).prepare()
+        except graphlib.CycleError as error:
+            cycle: list[str] = error.args[1]  # first and last are the same; each feeds the next
+            findings.warn(
+                "connections",
+                "",
+                None,
+                f"algebraic loop {' -> '.join(cycle)}: no state lies between",
+                "its start values are found by iteration, and afterwards each step is late by one; "
+                "break it with a state or a filter",
+            )
+            graph[cycle[1]].discard(cycle[0])  # and look for the next one
+        else:
+            return

@@ -1,0 +1,116 @@
+"""``hilrt schema``: JSON Schema of the session file, for editors.
+
+Made from the same structs that read the file. What an adapter adds to its ``[subsystems.NAME]``
+table is asked for by the value of ``adapter``; adapters of other packages have theirs, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hilrt import registry
+from hilrt.config import structs as config
+from hilrt.errors import ConfigError
+
+_ATTRIBUTE = re.compile(r"^\s+(\w+)\s*:(?!:)")
+
+
+def session_schema() -> dict[str, Any]:
+    """Schema (draft 2020-12) of a session file."""
+    options = {}
+    for name in registry.names():
+        try:
+            options[name] = registry.link_class(name).Options
+        except ConfigError:  # it needs a package that is not installed: its keys stay unknown
+            continue
+    types: list[type[msgspec.Struct]] = [config.Session, *dict.fromkeys(options.values())]
+    schemas, components = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
+    references = dict(zip(types, (schema["$ref"] for schema in schemas), strict=True))
+    structs = {name: struct for struct in _structs(types) for name in _names(struct, components)}
+    for name, component in components.items():
+        component.setdefault("additionalProperties", False)
+        _describe(component, structs.get(name))
+    session = components[references[config.Session].rpartition("/")[2]]
+    session["properties"]["subsystems"] = {
+        "type": "object",
+        "description": "One table for each subsystem.",
+        "minProperties": 1,
+        "additionalProperties": {
+            "type": "object",
+            "required": ["adapter"],
+            "properties": {"adapter": {"type": "string", "examples": sorted(registry.names())}},
+            "allOf": [
+                {
+                    "if": {"properties": {"adapter": {"const": name}}},
+                    "then": {"$ref": references[struct]},
+                }
+                for name, struct in options.items()
+            ],
+        },
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "hilrt session",
+        "$ref": references[config.Session],
+        "$defs": components,
+    }
+
+
+def _structs(types: Sequence[type]) -> list[type]:
+    """The given structs and all inside them."""
+    found: list[type] = []
+
+    def look(hint: Any) -> None:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint not in found:
+            found.append(hint)
+            for field in msgspec.structs.fields(hint):
+                look(field.type)
+        for part in getattr(hint, "__args__", ()):
+            look(part)
+
+    for each in types:
+        look(each)
+    return found
+
+
+def _names(struct: type, components: dict[str, Any]) -> list[str]:
+    """Under which name a struct is among the components: its own, or with its module."""
+    full = f"{struct.__module__}.{struct.__qualname__}"
+    wanted = {struct.__name__, full, full.replace(".", "_")}
+    return [name for name in components if name in wanted]
+
+
+def _describe(component: dict[str, Any], struct: type | None) -> None:
+    """Give the properties the comments that stand beside the fields."""
+    if struct is None:
+        return
+    for base in reversed(struct.__mro__):
+        if not (issubclass(base, msgspec.Struct) and base.__module__ != "msgspec"):
+            continue
+        for name, text in field_comments(base).items():
+            if name in component.get("properties", {}) and text:
+                component["properties"][name].setdefault("description", text)
+
+
+def field_comments(struct: type) -> dict[str, str]:
+    """Texts of the ``#:`` comments before or behind the fields of a class, by field."""
+    try:
+        lines = inspect.getsource(struct).splitlines()
+    except (OSError, TypeError):
+        return {}
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in lines:
+        code, mark, comment = line.partition("#:")
+        if mark and not code.strip():
+            above.append(comment.strip())
+            continue
+        if match := _ATTRIBUTE.match(code):
+            found[match[1]] = " ".join([*above, comment.strip()] if mark else above)
+        above = []
+    return found

@@ -1,0 +1,188 @@
+"""Reading a session file: TOML to the tables of `hilrt.config.structs`, all problems named at
+once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hilrt import registry
+from hilrt.config.from_toml import salvage
+from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
+from hilrt.errors import ConfigError
+
+#: In place of required entries with a problem, so that the rest of the file can be looked at.
+_STAND_INS: dict[str, Any] = {
+    "session.name": "session",
+    "session.duration": MAX_STEP_S,
+    "master.step": 1e-3,
+}
+
+
+#: Lists of tables: a key is set in an entry that the file has.
+_LISTS = frozenset({"connections", "bonds", "alarms", "start", "match", "stop"})
+
+
+class SessionFile(msgspec.Struct, frozen=True):
+    """A session with where it came from.
+
+    Attributes
+    ----------
+    tables : Session
+        The typed tables, overrides applied.
+    path : Path
+        The file; relative paths in it start at `folder`.
+    text : str
+        The file as read.
+    overrides : tuple of str
+        ``table.key=value`` as given.
+    """
+
+    tables: Session
+    path: Path
+    text: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Folder that relative paths in the file start from."""
+        return self.path.parent
+
+
+def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile:
+    """Read a session file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The TOML file.
+    overrides : iterable of str
+        ``table.key=value`` items, the value in TOML (a bare word is taken as a string).
+
+    Raises
+    ------
+    ConfigError
+        With every problem of the file at once.
+    """
+    draft = read_session(path, overrides)
+    if draft.problems:
+        raise ConfigError([f"{draft.session.path.name}: {problem}" for problem in draft.problems])
+    return draft.session
+
+
+class Draft(NamedTuple):
+    """What could be understood of a session file.
+
+    Attributes
+    ----------
+    session : SessionFile
+        Entries with a problem are left out, or have their default.
+    problems : list of str
+        One line each; empty for a file that can be used.
+    broken : frozenset of str
+        Subsystems that are in the file but not in `session`.
+    """
+
+    session: SessionFile
+    problems: list[str]
+    broken: frozenset[str]
+
+
+def read_session(path: str | Path, overrides: Iterable[str] = ()) -> Draft:
+    """Read a session file as far as it goes, so that `hilrt check` can look at the rest of it.
+
+    Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all.
+    """
+    path = Path(path).resolve()
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors start a file with a mark
+        raw = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
+    overrides = tuple(overrides)
+    problems: list[str] = []
+    for item in overrides:
+        try:
+            _apply_override(raw, item)
+        except ConfigError as error:
+            problems += error.problems
+    tables = _build_session(raw, problems)
+    subsystems = raw.get("subsystems")
+    named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
+    return Draft(
+        SessionFile(tables, path, text, overrides), problems, named - tables.subsystems.keys()
+    )
+
+
+def _apply_override(raw: dict[str, Any], item: str) -> None:
+    key, equals, text = item.partition("=")
+    *parents, last = key.split(".")
+    if not equals or not parents:
+        raise ConfigError(f"--set {item}: write it as table.key=value")
+    table: Any = raw
+    if parents[0] in _LISTS and parents[0] not in raw:
+        raise ConfigError(f"--set {item}: the file has no [[{parents[0]}]] to set a key in")
+    for name in parents:
+        table = _descend(table, name, item)
+    if not isinstance(table, dict):
+        raise ConfigError(f"--set {item}: {parents[-1]!r} is not a table; name a key inside it")
+    try:
+        table[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = text  # a bare word: a string without its quotes
+
+
+def _descend(table: Any, name: str, item: str) -> Any:
+    if isinstance(table, dict):
+        return table.setdefault(name, {})
+    if isinstance(table, list):  # [[bonds]] by name, [[connections]] by position
+        for i, entry in enumerate(table):
+            if str(i) == name or (isinstance(entry, dict) and entry.get("name") == name):
+                return entry
+    raise ConfigError(f"--set {item}: there is no table {name!r} to set a key in")
+
+
+def _build_session(raw: dict[str, Any], problems: list[str]) -> Session:
+    subsystems = raw.get("subsystems", {})
+    built: dict[str, SubsystemOptions] = {}
+    if not isinstance(subsystems, dict):
+        problems.append(
+            f"[subsystems]: is {subsystems!r}; write a [subsystems.NAME] table for each"
+        )
+    elif not subsystems:
+        problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
+    else:
+        for name, table in subsystems.items():
+            options = _build_subsystem(name, table, problems)
+            if options is not None:
+                built[name] = options
+    session = salvage(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
+    assert session is not None  # every required table has a stand-in
+    session.subsystems = built
+    return session
+
+
+def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOptions | None:
+    where = f"subsystems.{name}"
+    if "." in name or ":" in name:
+        problems.append(f"[{where}]: a subsystem's name cannot contain '.' or ':'; rename it")
+    adapter = table.get("adapter") if isinstance(table, dict) else None
+    if not isinstance(adapter, str):
+        found = ": is missing" if adapter is None else f" = {adapter!r}: is no name"
+        problems.append(f"[{where}] adapter{found}; choose one of {', '.join(registry.names())}")
+        return None
+    try:
+        link_class = registry.link_class(adapter)
+    except ConfigError as error:
+        problems.append(f"[{where}] adapter = {adapter!r}: {error}")
+        return None
+    return salvage(link_class.Options, table, where, problems)

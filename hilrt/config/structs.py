@@ -1,0 +1,365 @@
+"""The tables of a session file as typed structs: the documentation of its keys.
+
+Adapters add theirs by subclassing `SubsystemOptions`; `hilrt.config.session_file` reads a file
+into them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Literal
+
+import msgspec
+
+MAX_ORDER = 5
+MAX_STEP_S = 100.0
+
+#: An infinite timeout or limit would be a protection that never acts.
+FINITE = msgspec.Meta(le=sys.float_info.max)
+Positive = Annotated[float, msgspec.Meta(gt=0.0), FINITE]
+NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
+Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
+
+
+class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Base of every table of the session file."""
+
+
+class SessionTable(Table):
+    """``[session]``"""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    duration: Positive  #: s
+    pace: Literal["realtime", "asap"] | Positive = "realtime"
+    arm: Literal["auto", "manual"] = "auto"
+
+
+class Extrapolation(Table):
+    """How an input is continued over the next macro step."""
+
+    order: Order = 1
+    source: Literal["lagrange", "taylor"] = "lagrange"
+
+
+class StepControl(Table):
+    """``[master.step_control]``; METHODS sections 6 and 7.
+
+    "pi" keeps the largest defect at `tolerance`; "local" the estimated error of the inputs below
+    ``atol + rtol |u|``; "ecco" the power residual of every bond below that share of its power.
+    """
+
+    method: Literal["fixed", "pi", "local", "ecco"] = "fixed"
+    tolerance: Positive = 1.0
+    #: First step [s]; default: ``master.step``.
+    initial: Positive | None = None
+    #: Bounds of the step, s.
+    minimum: Positive = 1e-9
+    maximum: Positive = MAX_STEP_S
+    #: With `atol`, `rtol` the defect of a port is divided by ``atol + rtol |y|``. `atol` is one
+    #: number or a table by port, ``{ "left.x" = 1e-6, "*.v" = 1e-3 }``; with "ecco" it is in J.
+    #: With a fixed step they only set what raises the flag ``error_estimate``.
+    atol: NonNegative | dict[str, NonNegative] | None = None
+    rtol: NonNegative | None = None
+    #: "local": factor on the error, 2 to 6 (default 6); "ecco": on the step (default 0.95).
+    safety: Positive | None = None
+
+
+class OrderControl(Table):
+    """``[master.order_control]``: order of the connections that give none of their own."""
+
+    method: Literal["fixed", "derivatives"] = "fixed"
+    minimum: Order = 0
+    maximum: Order = 4
+    initial: Order = 1
+
+
+class Pacing(Table):
+    """``[master.pacing]``: how ticks are met on the wall clock."""
+
+    #: Busy-wait before a tick [µs]; "auto" measures the host.
+    spin: Literal["auto"] | NonNegative = "auto"
+    #: Make the macro step shortly before each tick; it stands if nothing more arrives. For a master
+    #: with a processor of its own.
+    draft: bool = False
+    #: What arrives later than this before a tick counts for the next one [µs]; "auto": what a draft
+    #: takes.
+    latch: Literal["auto"] | NonNegative = 0.0
+    #: Processors for the master; the processes it starts get the others.
+    affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
+    #: Priority under SCHED_FIFO; 0: an ordinary process.
+    priority: Annotated[int, msgspec.Meta(ge=0, le=99)] = 0
+    #: Keep the master's memory from being paged out.
+    lock_memory: bool = False
+    #: Keep the processors out of idle states that take long to wake up from.
+    awake: bool = False
+    #: Have code and data of the subsystems' processes at the same addresses, not at random ones.
+    same_layout: bool = False
+    #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
+    overrun: Literal["skip", "stretch", "stop"] = "skip"
+
+
+class MasterTable(Table):
+    """``[master]``"""
+
+    step: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_STEP_S)]  #: macro step, s
+    listen: str = "tcp://127.0.0.1:*"
+    #: Folder of the keys that subsystems must have to connect (`hilrt keys`).
+    keys: str | None = None
+    #: Allows a `listen` that other machines can reach without keys.
+    insecure: bool = False
+    extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
+    step_control: StepControl = msgspec.field(default_factory=StepControl)
+    order_control: OrderControl = msgspec.field(default_factory=OrderControl)
+    pacing: Pacing = msgspec.field(default_factory=Pacing)
+    #: Share of the step in which all inputs must be on the wire.
+    dispatch_deadline: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.2
+    #: How long subsystems may take to connect and initialize, s.
+    connect_timeout: Positive = 20.0
+    #: How long a stepped solver may take for one step when the pace is "asap", s.
+    step_timeout: Positive = 60.0
+    #: How long arming a bench may take, s.
+    arm_timeout: Positive = 15.0
+
+
+class Late(Table):
+    """``late``: what is used while a subsystem's samples are missing."""
+
+    #: "predict" takes the identified model where it foretells better than extrapolation.
+    policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
+    #: Consecutive ticks without a sample after which the session goes safe.
+    max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
+    #: What a solver that was late gets: one step over all that it missed, or one after another.
+    steps: Literal["merged", "catch_up"] = "merged"
+    #: Whether a solver that was lost may come back while the session runs.
+    rejoin: bool = False
+
+
+class InputOptions(Table):
+    """``[subsystems.NAME.inputs]``: narrows what the subsystem says of its input."""
+
+    min: float | None = None
+    max: float | None = None
+    max_rate: Positive | None = None
+    max_jerk: Positive | None = None
+    safe: float | None = None
+    start: float | None = None
+
+
+Matrix = list[list[float]]
+
+
+class JacobianOptions(Table):
+    """``jacobian``: where a subsystem's interface Jacobians come from (docs/methods.md).
+
+    "solver" asks the solver, "probe" tries it out (it must be able to restore its state), "given"
+    takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" learns while the session runs,
+    starting from what is given here, if anything.
+    """
+
+    source: Literal["solver", "probe", "given", "identify"]
+    A: Matrix | None = None
+    B: Matrix | None = None
+    C: Matrix | None = None
+    D: Matrix | None = None
+    #: Γ_0, Γ_1, … of the session's macro step, each outputs × inputs.
+    gamma: list[Matrix] | None = None
+    #: Past outputs and inputs in the regression.
+    lags_y: Annotated[int, msgspec.Meta(ge=1)] = 2
+    lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
+    #: Steps after which a sample has lost most of its weight.
+    memory: Positive | None = None
+    #: Solver or probe, as fast as possible: macro steps between two looks whether the Jacobian
+    #: still predicts; it is asked for anew where it does not. 0: never.
+    refresh: Annotated[int, msgspec.Meta(ge=0)] = 0
+    #: Excitation of the inputs, relative to their running scale.
+    dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
+
+
+class SubsystemOptions(Table):
+    """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""
+
+    adapter: str
+    #: Command that starts the subsystem's process; ``--connect`` and ``--name`` are appended.
+    spawn: list[str] | None = None
+    late: Late = msgspec.field(default_factory=Late)
+    #: Communicates every that many macro steps.
+    every: Annotated[int, msgspec.Meta(ge=1)] = 1
+    jacobian: JacobianOptions | None = None
+    inputs: dict[str, InputOptions] = {}
+
+
+class Connection(Table):
+    """``[[connections]]``: ``to += gain * from + offset``; units of one dimension convert."""
+
+    source: str = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
+    gain: float = 1.0
+    offset: float = 0.0
+    order: Order | None = None
+
+
+class Correction(Table):
+    """``correction`` of a bond; METHODS section 3."""
+
+    method: Literal["none", "energy", "feedthrough", "model"] = "none"
+    residual: Literal["sent", "held"] = "sent"
+    #: Share of the residual that is fed back. Default: derived where it is known, for two linear
+    #: subsystems with their inputs held (`hilrt check` says which); otherwise shadow.
+    mu: NonNegative | None = None
+    nu: NonNegative = 0.0
+    #: Bound of the correction relative to the effort, and absolute in the effort's unit.
+    cap: NonNegative = 0.1
+    cap_abs: NonNegative | None = None
+    #: Allows a correction that acts on a physical bench; needs `cap_abs`.
+    permit_on_bench: bool = False
+    #: Method "model": share of the accumulated input error made up in the next step; 0 for
+    #: subsystems that take one explicit integration step per macro step.
+    alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
+
+
+class Bond(Table):
+    """``[[bonds]]``: an effort and a flow that carry power between two subsystems."""
+
+    name: str
+    #: One output, or several that a summing junction adds up: one correction acts on the sum.
+    effort: str | Annotated[list[str], msgspec.Meta(min_length=1)]
+    flow: str
+    correction: Correction = msgspec.field(default_factory=Correction)
+
+    @property
+    def efforts(self) -> list[str]:
+        """The outputs whose sum is the effort."""
+        return [self.effort] if isinstance(self.effort, str) else self.effort
+
+
+class Reliability(Table):
+    """``[reliability]``: thresholds relative to each signal's own scale; METHODS section 9."""
+
+    #: RMS connection defect over the running scale of the signal.
+    connection_defect: Positive = 0.1
+    output_defect: Positive = 0.1
+    #: Power residual over the bond's running transmitted power.
+    power_residual: Positive = 0.2
+    #: Energy that the interface has made, over the energy that the bond has carried.
+    energy_drift: Positive = 0.1
+    #: Tracking error power over the bond's running transmitted power.
+    tracking: Positive = 0.5
+    #: Uncertainty of a bench's clock over its communication step.
+    clock: Positive = 0.5
+    #: Session time before which the thresholds relative to a scale do not count: a motion from
+    #: rest starts with a scale of nothing, s.
+    warm_up: NonNegative = 0.05
+    #: Time constant of the running scales, s.
+    scale_time: Positive = 2.0
+    #: How long a cause must stay below half its threshold before its flag clears, s.
+    clear_time: NonNegative = 0.05
+
+
+class Alarm(Table):
+    """``[[alarms]]``: limits on a measured value, and what happens when one is crossed."""
+
+    #: Output that is watched, ``subsystem.port``.
+    signal: str
+    name: str = ""
+    min: float | None = None
+    max: float | None = None
+    max_rate: Positive | None = None
+    #: How long the value must be outside without a break, s.
+    delay: NonNegative = 0.0
+    action: Literal["log", "degrade", "stop", "safe"] = "log"
+
+
+class Step(Table):
+    """``[[start]]``, ``[[stop]]``: one step of a sequence; ramps first, then the wait."""
+
+    name: str = ""
+    #: Set-points of benches, ``{ "bench.input" = value }``, at each input's ``max_rate``.
+    ramp: dict[str, float] = {}
+    #: Output that must be from `min` to `max` for `hold` before the next step, s.
+    wait: str | None = None
+    min: float | None = None
+    max: float | None = None
+    hold: NonNegative = 0.0
+    timeout: Positive = 30.0
+
+
+class Match(Table):
+    """``[[match]]``: the benches' side brought to the virtual side before the first tick."""
+
+    #: Measured output of a bench.
+    signal: str
+    #: Output of the virtual side that it must agree with, or a number.
+    to: str | float
+    tolerance: Positive
+    hold: NonNegative = 0.2
+    timeout: Positive = 20.0
+
+
+class TriggerTable(Table):
+    """``[[record.trigger]]``: something around which the session is recorded; one of the four."""
+
+    #: Flag of the reliability; triggers as long as it is up.
+    flag: str | None = None
+    #: Recorded signal; triggers as long as it is beyond `above` or `below`.
+    signal: str | None = None
+    above: float | None = None
+    below: float | None = None
+    #: Name of an alarm; triggers as long as it is active.
+    alarm: str | None = None
+    #: Cause of an event, such as "mark".
+    event: str | None = None
+
+
+class RecordTable(Table):
+    """``[record]``: what of a session goes into its log."""
+
+    #: Record only around these; empty: everything.
+    trigger: list[TriggerTable] = []
+    #: Time before and after a trigger that is recorded, s.
+    before: NonNegative = 5.0
+    after: NonNegative = 5.0
+    #: Write report.html when the session has ended; `hilrt report` makes it later, too.
+    report: bool = True
+
+
+class Adjustable(Table):
+    """``[monitor.adjust]``: bounds within which a number may be changed while the session runs."""
+
+    min: float
+    max: float
+
+
+class MonitorTable(Table):
+    """``[monitor]``: who may watch a session from where, and what they may do (docs/monitor.md)."""
+
+    #: Where the telemetry stream is published for others; left out: for this machine's page only.
+    listen: str | None = None
+    #: Where operators' commands are taken from others; left out: from this machine's page only.
+    commands: str | None = None
+    #: Address and port of the web page.
+    page: str = "127.0.0.1:5006"
+    #: Where Foxglove and Lichtblick may connect; left out: nowhere.
+    foxglove: str | None = None
+    #: Messages per second of the decimated signals.
+    rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
+    #: What a token opens; empty: nothing, all views are read-only.
+    control: list[str] = []
+    #: What ``adjust`` may set: ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``reliability.KEY``.
+    adjust: dict[str, Adjustable] = {}
+
+
+class Session(Table):
+    """A whole session file."""
+
+    session: SessionTable
+    master: MasterTable
+    subsystems: dict[str, SubsystemOptions]
+    connections: list[Connection] = []
+    bonds: list[Bond] = []
+    alarms: list[Alarm] = []
+    start: list[Step] = []
+    match: list[Match] = []
+    stop: list[Step] = []
+    reliability: Reliability = msgspec.field(default_factory=Reliability)
+    monitor: MonitorTable = msgspec.field(default_factory=MonitorTable)
+    record: RecordTable = msgspec.field(default_factory=RecordTable)

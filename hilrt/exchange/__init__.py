@@ -1,0 +1,3 @@
+"""Samples and inputs between the master and its subsystems: channels, wire protocol, peers,
+keys.
+"""

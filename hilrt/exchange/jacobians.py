@@ -1,0 +1,236 @@
+"""Where the corrections of outputs get their Jacobians from, before a session starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hilrt.config.structs import JacobianOptions, Session
+from hilrt.coupling.correct_feedthrough import Feedthrough, build_feedthrough
+from hilrt.coupling.identify import dither
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.coupling.model_corrector import (
+    Identified,
+    ModelCorrector,
+    build_model_corrector,
+    connection_orders,
+)
+from hilrt.coupling.regression import Settings
+from hilrt.errors import ConfigError
+from hilrt.exchange.probe import INSTANT_S, PERTURBATION
+from hilrt.link import Link
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
+
+#: A step this much shorter than the session's leaves only the direct feedthrough.
+INSTANT = 1e-6
+
+
+def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
+    """Subsystems on the effort and on the flow side of the bonds corrected by `method`."""
+    bonds, owner = network.bonds, network.outputs.owner
+    chosen = [
+        i for i, b in enumerate(bonds.of_element) if bonds.tables[b].correction.method == method
+    ]
+    efforts = np.flatnonzero(network.corrected_efforts(method))
+    return {int(owner[i]) for i in efforts}, {int(owner[bonds.flow[i]]) for i in chosen}
+
+
+async def find_feedthrough(
+    network: Network, tables: Session, links: Sequence[Link], u0: Floats
+) -> Feedthrough | None:
+    """Feedthrough correction of the session's bonds; None if no bond asks for it.
+
+    Raises
+    ------
+    ConfigError
+        If a subsystem's D is neither given nor to be had from it.
+    """
+    efforts, _ = bond_sides(network, "feedthrough")
+    if not efforts:
+        return None
+    D = np.zeros((len(network.outputs), len(network.inputs)))
+    for s in sorted(efforts):
+        rows, columns = network.outputs.slices[s], network.inputs.slices[s]
+        D[rows, columns] = await _feedthrough_of(links[s], tables, u0[columns], _shape(network, s))
+    D[~network.corrected_efforts("feedthrough")] = 0.0
+    try:
+        return build_feedthrough(D, network.L)
+    except ValueError as error:
+        raise ConfigError(f"[[bonds]] method = 'feedthrough': {error}; correct one side") from None
+
+
+async def _feedthrough_of(
+    link: Link, tables: Session, u0: Floats, shape: tuple[int, int]
+) -> Floats:
+    options = tables.subsystems[link.name].jacobian
+    where = f"[subsystems.{link.name}.jacobian]"
+    if options is not None and options.D is not None:
+        return _matrix(options.D, shape, f"{where} D")
+    source = "probe" if options is None or options.source != "solver" else "solver"
+    # Below what solvers know for an instant, however long the session's step is.
+    instant = min(INSTANT * tables.master.step, 0.1 * INSTANT_S)
+    gamma = await link.jacobian(source, 0.0, instant, 0, u0)
+    if gamma is None:
+        raise ConfigError(
+            f"{where}: bond correction 'feedthrough' needs D, and the solver neither knows it nor "
+            "can be probed: it cannot restore its state, or takes steps of one length only; give D "
+            "here"
+        )
+    D: Floats = gamma[0]
+    return D
+
+
+async def find_model_corrector(
+    network: Network, tables: Session, links: Sequence[Link], u0: Floats, y0: Floats
+) -> ModelCorrector | None:
+    """Model-based corrector of the session's bonds; None if no bond asks for it."""
+    members = set().union(*bond_sides(network, "model"))
+    if not members:
+        return None
+    order = int(connection_orders(network).max(initial=0))
+    h = tables.master.step
+    given: dict[int, Floats] = {}
+    identified: list[Identified] = []
+    for s in sorted(members):
+        options = tables.subsystems[links[s].name].jacobian
+        if options is None:
+            continue
+        part = _given(options, network, s, h, order)
+        if options.source == "identify":
+            settings = Settings(
+                order=order, lags_y=options.lags_y, lags_u=options.lags_u, memory=options.memory
+            )
+            identified.append(Identified(s, settings, part, options.dither))
+        elif options.source == "given":
+            given[s] = _required(part, links[s].name, "gives neither A, B, C, D nor gamma")
+        else:
+            inputs = u0[network.inputs.slices[s]]
+            part = await links[s].jacobian(options.source, 0.0, h, order, inputs)
+            reason = {"solver": "the solver knows none", "probe": "it cannot restore its state"}
+            given[s] = _required(part, links[s].name, reason[options.source])
+    if not given and not identified:
+        names = ", ".join(links[s].name for s in sorted(members))
+        raise ConfigError(
+            f"[[bonds]] method = 'model': no Jacobian for {names}; "
+            "add [subsystems.NAME.jacobian] with a source"
+        )
+    methods = [b.correction for b in tables.bonds if b.correction.method == "model"]
+    keep = ~network.corrected_efforts("energy") & ~network.corrected_efforts("feedthrough")
+    alpha = min(correction.alpha for correction in methods)
+    return build_model_corrector(network, given, identified, keep, alpha, h, y0)
+
+
+def _required(gamma: Floats | None, name: str, reason: str) -> Floats:
+    if gamma is None:
+        raise ConfigError(
+            f"[subsystems.{name}.jacobian]: there is no Jacobian: {reason}; choose another source"
+        )
+    return gamma
+
+
+def _given(
+    options: JacobianOptions, network: Network, s: int, h: float, order: int
+) -> Floats | None:
+    """Γ from the session file's matrices or list; None if it has none."""
+    where = f"[subsystems.{network.subsystems[s]}.jacobian]"
+    shape = _shape(network, s)
+    if options.gamma is not None:
+        if len(options.gamma) <= order:
+            raise ConfigError(
+                f"{where} gamma: has {len(options.gamma)} matrices; order {order} needs {order + 1}"
+            )
+        parts = [_matrix(g, shape, f"{where} gamma") for g in options.gamma[: order + 1]]
+        return np.array(parts)
+    if options.A is None or options.B is None or options.C is None:
+        return None
+    try:
+        subsystem = LinearSubsystem(
+            A=np.array(options.A),
+            B=np.array(options.B),
+            C=np.array(options.C),
+            D=np.zeros(shape) if options.D is None else np.array(options.D),
+        )
+        return _matrix_stack(subsystem.jacobian(h, order), shape)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}; the subsystem has shape {shape}") from None
+
+
+def _matrix_stack(gamma: Floats, shape: tuple[int, int]) -> Floats:
+    if gamma.shape[1:] != shape:
+        raise ValueError(f"A, B, C, D give Jacobians of shape {gamma.shape[1:]}")
+    return gamma
+
+
+def _matrix(rows: Sequence[Sequence[float]], shape: tuple[int, int], where: str) -> Floats:
+    try:
+        matrix = np.array(rows, dtype=np.float64)
+    except ValueError:
+        matrix = np.zeros(0)
+    if matrix.shape != shape:
+        raise ConfigError(f"{where}: has the shape {matrix.shape}; outputs × inputs is {shape}")
+    return matrix
+
+
+def _shape(network: Network, s: int) -> tuple[int, int]:
+    rows, columns = network.outputs.slices[s], network.inputs.slices[s]
+    return rows.stop - rows.start, columns.stop - columns.start
+
+
+class JacobianKeeper:
+    """Keeps Jacobians while they predict, and asks for new ones when they do not.
+
+    The test is the one paper 002 suggests in its conclusion, on the subsystem itself: how the
+    outputs answer to one change of the inputs is compared with what Γ says of it.
+
+    Parameters
+    ----------
+    network, tables, links
+        The session's.
+    model : ModelCorrector
+
+    Attributes
+    ----------
+    checks, refreshed : int
+        Looks, and Jacobians replaced.
+    """
+
+    #: Share of the answer by which the prediction may be off.
+    TOLERANCE = 0.02
+
+    def __init__(
+        self, network: Network, tables: Session, links: Sequence[Link], model: ModelCorrector
+    ) -> None:
+        self.network, self.links, self.model = network, links, model
+        self.checks = self.refreshed = 0
+        self._every = {}
+        # Nobody else is corrected, nor need it take steps of the session's length.
+        for s in sorted(set().union(*bond_sides(network, "model"))):
+            option = tables.subsystems[links[s].name].jacobian
+            if option is not None and option.refresh and option.source in ("solver", "probe"):
+                self._every[s] = (option.refresh, option.source)
+
+    def due(self, tick: int) -> list[int]:
+        """Subsystems to look at before the macro step `tick`."""
+        return [s for s, (every, _) in self._every.items() if tick and tick % every == 0]
+
+    async def look(self, tick: int, t: float, u: Floats) -> None:
+        """Check the subsystems that are due at `t` [s], around the inputs `u`, shape (nu,)."""
+        for s in self.due(tick):
+            self.checks += 1
+            rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
+            order, inputs = self.model.plan.order, u[columns]
+            direction = dither(tick, PERTURBATION * np.maximum(1.0, np.abs(inputs)), order)
+            answer = await self.links[s].response(t, self.model.h, inputs, direction)
+            if answer is not None:
+                known = self.model.gamma[:, rows, columns]
+                predicted = np.einsum("mij,mj->i", known, direction)
+                wrong = np.abs(answer - predicted)[self.model.keep[rows]]
+                if (wrong <= self.TOLERANCE * np.abs(answer).max()).all():
+                    continue
+            source = self._every[s][1]
+            gamma = await self.links[s].jacobian(source, t, self.model.h, order, inputs)
+            if gamma is not None:
+                self.model.replace(rows, columns, gamma)
+                self.refreshed += 1

@@ -1,0 +1,170 @@
+"""Who may connect: CURVE keys of the master and its peers, in a folder of small text files.
+
+``hilrt keys FOLDER NAME…`` makes a pair for the master and one for each NAME: ``NAME.key`` is the
+secret one and stays on the machine that uses it, ``NAME.pub`` is the public one. The master's
+machine has ``master.key`` and everybody's ``.pub``; a peer's machine has its ``.key`` and
+``master.pub``. With keys every message between them is encrypted, and nobody else is let in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils.monitor import recv_monitor_message
+
+from hilrt.errors import ConfigError
+from hilrt.exchange.addresses import is_loopback
+
+MASTER = "master"
+#: Folder of the keys for processes that a session starts, and for peers on other machines.
+VARIABLE = "HILRT_KEYS"
+_KEY = re.compile(r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")
+_NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+_EVENTS = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "unknown_key",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "no_key",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no_key",
+}
+#: Refused connections noted at once: whoever tries again and again costs no ticks.
+MAX_PER_LOOK = 20
+
+Socket = zmq.Socket[bytes]
+
+
+def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Make the pairs that are missing, the master's and one for each name.
+
+    Existing keys are left alone: to renew one, delete its two files. `ConfigError` if the folder
+    cannot be written or a name is none.
+    """
+    made = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in (MASTER, *names):
+            if not _NAME.match(name):
+                raise ConfigError(
+                    f"keys: {name!r} is no name of a subsystem; leave out '/' and ' '"
+                )
+            secret, public = folder / f"{name}.key", folder / f"{name}.pub"
+            if secret.exists() or public.exists():
+                continue
+            public_key, secret_key = zmq.curve_keypair()
+            # Made with its mode, so that nobody can read it in between.
+            descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secret_key + b"\n")
+            public.write_bytes(public_key + b"\n")
+            made += [secret, public]
+    except OSError as error:
+        raise ConfigError(f"{folder}: keys cannot be written: {error.strerror}") from None
+    return made
+
+
+def read_key(path: Path) -> bytes:
+    """Key in a file; `ConfigError` if there is none, or anybody may read a secret one."""
+    try:
+        key = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not a key"
+        raise ConfigError(
+            f"{path}: {reason}; `hilrt keys {path.parent} {path.stem}` makes a pair"
+        ) from None
+    if not _KEY.match(key):
+        raise ConfigError(f"{path}: is not a CURVE key of 40 characters; make a new pair")
+    if path.suffix == ".key" and os.name == "posix" and path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path}: may be read by others; chmod 600 {path}")
+    return key.encode()
+
+
+class PeerKeys(NamedTuple):
+    """What a peer needs: its own pair and the master's public key."""
+
+    public: bytes
+    secret: bytes
+    master: bytes
+
+    def use(self, socket: Socket) -> None:
+        """Encrypt the connections that `socket` makes from now on."""
+        socket.curve_publickey = self.public
+        socket.curve_secretkey = self.secret
+        socket.curve_serverkey = self.master
+
+
+def peer_keys(name: str) -> PeerKeys | None:
+    """Keys of the peer `name` in the folder that the environment names; None if it names none."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None
+    secret = read_key(Path(folder) / f"{name}.key")
+    return PeerKeys(zmq.curve_public(secret), secret, read_key(Path(folder) / f"{MASTER}.pub"))
+
+
+class Doorkeeper:
+    """The master's side: lets known keys in, and counts who else tried.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``master.key`` and the ``.pub`` of every peer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._secret = read_key(folder / f"{MASTER}.key")
+        self.known = {
+            read_key(path) for path in sorted(folder.glob("*.pub")) if path.stem != MASTER
+        }
+        if not self.known:
+            raise ConfigError(f"{folder}: has no peer's .pub; `hilrt keys {folder} NAME` makes one")
+        self._authenticator: ThreadAuthenticator | None = None
+        self._monitor: Socket | None = None
+        self._socket: Socket | None = None
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Whether a peer with this public key may connect."""
+        return key in self.known
+
+    def guard(self, context: zmq.Context[Socket], socket: Socket) -> None:
+        """Let only known keys connect to `socket`, which is not bound yet."""
+        self._authenticator = ThreadAuthenticator(context)
+        self._authenticator.start()
+        self._authenticator.configure_curve_callback("*", self)
+        socket.curve_server = True
+        socket.curve_secretkey = self._secret
+        self._socket = socket
+        self._monitor = socket.get_monitor_socket(sum(_EVENTS))
+
+    def refused(self) -> list[str]:
+        """Kinds of the connections refused since the last call: ``unknown_key``, ``no_key``."""
+        found: list[str] = []
+        while self._monitor is not None and len(found) < MAX_PER_LOOK and self._monitor.poll(0):
+            event = int(recv_monitor_message(self._monitor)["event"])
+            if event in _EVENTS:
+                found.append(_EVENTS[event])
+        return found
+
+    def close(self) -> None:
+        """End the authentication; before the context is."""
+        if self._socket is not None:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.disable_monitor()
+        if self._monitor is not None:
+            self._monitor.close(linger=0)  # or the context would wait for it
+            self._monitor = None
+        if self._authenticator is not None:
+            self._authenticator.stop()
+            self._authenticator = None
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether only this machine can reach a ZeroMQ endpoint."""
+    transport, _, address = endpoint.partition("://")
+    if transport != "tcp":
+        return transport in ("ipc", "inproc")
+    return is_loopback(address.rpartition(":")[0])  # not so *, an interface, a host's name

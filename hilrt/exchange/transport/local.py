@@ -1,0 +1,216 @@
+"""The transport within a machine (Linux): Unix sockets that keep messages apart (SOCK_SEQPACKET).
+
+A ZeroMQ socket has a thread of its own for its input and output, so a message wakes three threads
+one after the other; here it wakes the one that waits for it. Where processors are fewer than
+processes that is most of the time that an exchange takes.
+
+Beside the endpoint that a hub binds it listens under the same name in the abstract namespace, which
+reaches as far as the loopback interface does. A peer of the same user that is given the endpoint
+tries this way first and takes the other if nobody is there: nothing has to be configured.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+from hilrt.errors import ProtocolError
+from hilrt.exchange.transport.base import Door, Line
+from hilrt.exchange.wire import MAX_MESSAGE_BYTES
+
+#: Asked of the kernel for each connection and direction; it gives what its own limit allows.
+QUEUE_BYTES = 1 << 20
+#: Peers with larger messages than this use the other transport: a message must fit in the queue.
+MAX_BYTES = 100_000
+#: Connections at once, known peers and others.
+MAX_CONNECTIONS = 256
+_BACKLOG = 64
+_ROOT = 0
+# What is cut off to that length is seen to be too large when it is decoded.
+_BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
+_NOWAIT = getattr(socket, "MSG_DONTWAIT", 0)
+_SEND = _NOWAIT | int(getattr(socket, "MSG_NOSIGNAL", 0))
+
+
+def available() -> bool:
+    """Whether this system has the transport."""
+    return sys.platform == "linux"
+
+
+class LocalDoor(Door):
+    """The master's end; a connection's key is its socket.
+
+    Parameters
+    ----------
+    address : str
+        The endpoint of the other transport, by which peers find this one.
+
+    Raises
+    ------
+    OSError
+        If another process has that name already.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._listener.bind(_name(address))
+        except OSError:
+            self._listener.close()
+            raise
+        self._listener.listen(_BACKLOG)
+        self._listener.setblocking(False)
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener, select.EPOLLIN)
+        self._connections: dict[int, socket.socket] = {}
+        self._buffer = bytearray(_BUFFER_BYTES)
+
+    def fileno(self) -> int:
+        """See `Door.fileno`; readable as long as there is something to take."""
+        return self._epoll.fileno()
+
+    def waiting(self) -> bool:
+        """See `Door.waiting`."""
+        return bool(self._epoll.poll(0, 1))
+
+    def take(self) -> Iterator[tuple[socket.socket, bytes | Exception]]:
+        """See `Door.take`: connections take turns."""
+        while ready := self._epoll.poll(0):
+            for fd, _ in ready:
+                connection = self._connections.get(fd)
+                if connection is None:
+                    yield from self._accept()
+                elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
+                    if isinstance(message, BrokenPipeError):
+                        self._forget(connection)
+                    yield connection, message
+
+    def send(self, key: socket.socket, data: bytes) -> None:
+        """See `Door.send`."""
+        if key.fileno() < 0:
+            raise BrokenPipeError
+        _send(key, data)
+
+    def close(self, linger_ms: int) -> None:
+        """See `Door.close`; what was sent can be received after it."""
+        self._epoll.close()
+        self._listener.close()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _accept(self) -> Iterator[tuple[socket.socket, ProtocolError]]:
+        """Take a new connection in, or tell why it was refused."""
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it has given up already
+            return
+        if len(self._connections) >= MAX_CONNECTIONS:
+            refused = f"more than {MAX_CONNECTIONS} connections"
+        elif not _is_trusted(connection):
+            refused = "a process of another user"
+        else:
+            _make_room(connection)
+            self._epoll.register(connection, select.EPOLLIN)
+            self._connections[connection.fileno()] = connection
+            return
+        connection.close()
+        yield connection, ProtocolError(refused, "rejected")
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._epoll.unregister(connection)
+        del self._connections[connection.fileno()]
+        connection.close()
+
+
+class LocalLine(Line):
+    """A peer's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self.pollable: int = connection.fileno()
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._timeout_ms = 0
+
+    def receive(self, timeout_ms: int) -> bytes | None:
+        """See `Line.receive`."""
+        if timeout_ms and timeout_ms != self._timeout_ms:
+            whole, rest = divmod(timeout_ms, 1000)
+            patience = struct.pack("@ll", whole, rest * 1000)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+            self._timeout_ms = timeout_ms
+        message = _receive(self._socket, self._buffer, 0 if timeout_ms else _NOWAIT)
+        if isinstance(message, BrokenPipeError):
+            self.broken = True
+            return None
+        return message
+
+    def send(self, data: bytes) -> None:
+        """See `Line.send`."""
+        _send(self._socket, data)
+
+    def close(self, linger_ms: int) -> None:
+        """See `Line.close`; what was sent can be received after it."""
+        self._socket.close()
+
+
+def connect(address: str) -> LocalLine | None:
+    """A line to the hub with this endpoint, if it is one of the same machine and user."""
+    if not available():
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.setblocking(False)
+        connection.connect(_name(address))
+        if not _is_trusted(connection):
+            raise PermissionError
+        connection.setblocking(True)
+        _make_room(connection)
+    except OSError:
+        connection.close()
+        return None
+    return LocalLine(connection)
+
+
+def _name(address: str) -> bytes:
+    return b"\0hilrt " + address.encode()
+
+
+def _is_trusted(connection: socket.socket) -> bool:
+    """Whether the other end is this user's, or root's: abstract names have no permissions."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", data)
+    return user in (os.geteuid(), _ROOT)
+
+
+def _make_room(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE_BYTES)
+
+
+def _send(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.send(data, _SEND)
+    except ConnectionResetError:
+        raise BrokenPipeError from None
+
+
+def _receive(
+    connection: socket.socket, buffer: bytearray, flags: int
+) -> bytes | BrokenPipeError | None:
+    """The next message; None if there is none, the error if the connection is closed."""
+    while True:
+        try:
+            size = connection.recv_into(buffer, 0, flags)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            continue  # told once, before what was sent until then
+        except OSError as error:
+            return BrokenPipeError(error.errno, error.strerror)
+        if size == 0:
+            return BrokenPipeError("the connection closed")
+        return bytes(memoryview(buffer)[:size])

@@ -1,0 +1,254 @@
+"""``hilrt solver MODULE:CLASS`` or ``MODEL.fmu``: the process that hosts a solver for a master.
+
+One thread: wait for a message, step the solver, answer. ZeroMQ sockets belong to one thread, so
+nothing is sent while the solver computes; the master does not count that as silence, and what the
+master sent meanwhile is read before its own silence is judged.
+
+The process ends when the master says so, when the master is silent or gone, on SIGTERM and when
+its parent ends; Ctrl-C is left to the master. `Solver.stop` is called on every one of these.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+import threading
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any
+
+from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
+from hilrt.exchange import wire
+from hilrt.exchange.peer import Peer
+from hilrt.hosting.log_relay import LogRelay
+from hilrt.hosting.user_solver import HostedSolver, load_solver
+from hilrt.solver import Sample, Solver
+from hilrt.timing import host
+
+__all__ = ["load_solver", "main", "parse_params", "serve"]
+
+log = logging.getLogger("hilrt.solver")
+
+#: How long the master may take to answer the hello, s.
+CONNECT_TIMEOUT_S = 30.0
+
+EXIT_OK = 0
+EXIT_SOLVER = 1
+EXIT_CONFIG = 2
+EXIT_MASTER = 3
+EXIT_TERMINATED = 128 + int(signal.SIGTERM)
+
+
+class Terminated(BaseException):
+    """SIGTERM; not an `Exception`, so that a solver's own handlers let it through."""
+
+
+class MasterGone(Exception):
+    """The master is silent or reported an error."""
+
+
+def main(
+    target: str,
+    connect: str,
+    name: str,
+    params: Mapping[str, str],
+    options: Mapping[str, str] = MappingProxyType({}),
+) -> int:
+    """Host a solver until the session ends.
+
+    Parameters
+    ----------
+    target : str
+        ``"module:Class"``; the current folder is searched first. Or the path of an FMU.
+    connect : str
+        The master's address.
+    name : str
+        The subsystem's name in the session file.
+    params : mapping of str
+        Keyword arguments of the class, or parameters of the FMU, as written on the command line.
+    options : mapping of str, optional
+        Keys of ``adapter = "fmu"``; only for an FMU.
+
+    Returns
+    -------
+    int
+        Exit status: 0 stopped by the master, 1 the solver failed, 2 wrong arguments, 3 the master
+        is lost or did not accept the solver or its ports, 143 SIGTERM.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, _on_sigterm)
+    host.die_with_parent()
+    try:
+        solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
+        return _host(solver, connect, name)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        return EXIT_CONFIG
+    except Terminated:
+        return EXIT_TERMINATED
+
+
+def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solver:
+    """Solver class or FMU."""
+    if target.lower().endswith(".fmu"):
+        from hilrt.fmu.command import load_fmu  # FMPy is an extra
+
+        return load_fmu(target, params, options)
+    if options:
+        raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
+    return load_solver(target, params, Path.cwd())
+
+
+def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
+    """Values of command-line parameters: TOML, or the text itself where it is not TOML."""
+    values: dict[str, Any] = {}
+    for key, text in params.items():
+        try:
+            parsed = tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError:
+            parsed = {}
+        # More than one key: the text held a line break and is no single value.
+        values[key] = parsed["value"] if parsed.keys() == {"value"} else text
+    return values
+
+
+def _host(solver: HostedSolver, connect: str, name: str) -> int:
+    offers = [("events", solver.solver.tells_events), ("go_back", solver.can_go_back)]
+    capabilities = [word for word, there in offers if there]
+    peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
+    reason = "the solver process ends"
+    relay = LogRelay()
+    logging.getLogger("hilrt").addHandler(relay)
+    try:
+        peer.connect(CONNECT_TIMEOUT_S)
+        reason = serve(peer, solver, relay)
+        if solver.initialized:
+            return EXIT_OK
+        print(f"error: the session did not begin: {reason}", file=sys.stderr)
+        return EXIT_MASTER
+    except SolverError as error:
+        reason = str(error)
+        print(f"error: {reason}", file=sys.stderr)
+        return EXIT_SOLVER
+    except ConfigError:
+        raise
+    except (MasterGone, HilrtError) as error:
+        reason = str(error)
+        print(f"error: {reason}", file=sys.stderr)
+        return EXIT_MASTER
+    except Terminated:
+        reason = "SIGTERM"
+        peer.send(wire.Error(text="the solver process received SIGTERM", leaving=True))
+        return EXIT_TERMINATED
+    finally:
+        logging.getLogger("hilrt").removeHandler(relay)
+        solver.stop(reason)
+        peer.close()
+
+
+def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> str:
+    """Step the solver as the master says, until it says stop.
+
+    Parameters
+    ----------
+    peer : Peer
+        Connected.
+    solver : HostedSolver
+        Not yet initialized.
+    relay : LogRelay, optional
+        Warnings for the session's log: they are told when nobody waits for an answer, once a
+        second, and before the end.
+
+    Returns
+    -------
+    str
+        The master's reason to stop.
+
+    Raises
+    ------
+    SolverError
+        If the solver failed; the master has been told.
+    MasterGone
+        If the master is silent for too long or reported an error.
+    """
+    n_inputs, relay = solver.n_inputs, relay or LogRelay()
+    while True:
+        messages = peer.wait(peer.heartbeat_s)
+        for message in messages:
+            try:
+                if isinstance(message, wire.Advance):
+                    received_ns = peer.heard_ns
+                    u = wire.unpack(message.coefficients, -1, n_inputs)
+                    solver.keeps = message.keep
+                    sample = solver.advance(message.t, message.h, u)
+                    peer.send(_advanced(message.tick, sample, received_ns))
+                elif isinstance(message, wire.Stop):
+                    # Released before the answer: after it the process may be killed.
+                    solver.stop(message.reason)
+                    relay.tell(peer)
+                    peer.send(wire.Stopped())
+                    return message.reason
+                elif isinstance(message, wire.Initialize):
+                    _initialize(peer, solver, message)
+                elif isinstance(message, wire.GoBack):
+                    peer.send(_advanced(message.tick, solver.go_back(message.h)))
+                elif isinstance(message, wire.Probe):
+                    _probe(peer, solver, message)
+                elif isinstance(message, wire.Error):
+                    raise MasterGone(f"the master reported an error: {message.text}")
+                elif isinstance(message, wire.Reject):
+                    raise MasterGone(f"the master does not take it back: {message.reason}")
+                elif not isinstance(message, wire.Heartbeat):
+                    peer.unexpected(message)
+            except ProtocolError as error:
+                peer.malformed(str(error))
+            except SolverError as error:
+                relay.tell(peer)
+                peer.send(wire.Error(text=str(error)))
+                raise
+        if relay.is_due:
+            relay.tell(peer)
+        if not messages and (lost := peer.master_lost()) is not None:
+            raise MasterGone(lost)
+
+
+def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:
+    sample = solver.initialize(message.t0, wire.unpack(message.u0, solver.n_inputs))
+    # What exists now lives as long as the process: the collector need not look at it at each step.
+    gc.collect()
+    gc.freeze()
+    peer.send(wire.Initialized(y=wire.pack(sample.y)))
+
+
+def _probe(peer: Peer, solver: HostedSolver, message: wire.Probe) -> None:
+    u = wire.unpack(message.u, solver.n_inputs)
+    if message.direction is None:
+        answer = solver.jacobian(message.source, message.t, message.h, message.order, u)
+    else:
+        direction = wire.unpack(message.direction, message.order + 1, solver.n_inputs)
+        answer = solver.response(message.t, message.h, u, direction)
+    peer.send(wire.Probed(gamma=None if answer is None else wire.pack(answer)))
+
+
+def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
+    return wire.Advanced(
+        tick=tick,
+        y=wire.pack(sample.y),
+        dy=None if sample.dy is None else wire.pack(sample.dy),
+        y_mid=None if sample.y_mid is None else wire.pack(sample.y_mid),
+        compute_us=sample.compute_us,
+        received_ns=received_ns,
+        event_t=sample.event_t,
+    )
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the way out
+    raise Terminated

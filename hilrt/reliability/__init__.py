@@ -1,0 +1,1 @@
+"""How far results can be trusted: alarms, flags, measures and the verdict."""

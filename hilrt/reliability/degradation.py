@@ -1,0 +1,57 @@
+"""Whether a session is degraded: samples of a bench stay away, or an alarm says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from hilrt.reliability.alarms import AlarmPlan
+from hilrt.reliability.flags import FlagChange
+
+#: How long nothing may speak for it before the session is no longer degraded.
+RECOVER_NS = 1_000_000_000
+
+
+class Degradation:
+    """Follows the flags that degrade a session.
+
+    Parameters
+    ----------
+    benches : collection of str
+        Subsystems whose late samples count.
+    alarms : AlarmPlan
+
+    Attributes
+    ----------
+    on_change : callable, optional
+        Told whether the session is degraded from now on, and why.
+    """
+
+    def __init__(self, benches: Collection[str], alarms: AlarmPlan) -> None:
+        self.on_change: Callable[[bool, str], None] | None = None
+        self._benches, self._alarms = benches, alarms
+        self._reasons: set[str] = set()
+        self._degraded = False
+        self._calm_since = 0
+
+    def note(self, change: FlagChange) -> None:
+        """Take in a flag that was raised or cleared."""
+        if change.cause == "sample_late" and change.where in self._benches:
+            reason = f"samples of {change.where} are late"
+        elif change.cause == "alarm" and self._alarms.degrades(change.where):
+            reason = f"alarm {change.where}"
+        else:
+            return
+        if change.raised:
+            self._reasons.add(reason)
+        else:
+            self._reasons.discard(reason)
+
+    def look(self, t_ns: int) -> None:
+        """How it is at session time `t_ns`, ns; once per tick."""
+        if self._reasons:
+            self._calm_since = t_ns
+        waiting = self._degraded and t_ns - self._calm_since < RECOVER_NS
+        degraded = bool(self._reasons) or waiting
+        if degraded != self._degraded and self.on_change is not None:
+            self._degraded = degraded
+            self.on_change(degraded, "; ".join(sorted(self._reasons)) or "all is back")

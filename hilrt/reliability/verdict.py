@@ -1,0 +1,52 @@
+"""What a session's flags come to in the end: how far its results can be trusted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hilrt.reliability.flags import CAUSES, Monitor
+
+#: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
+MISSED_SHARE = 0.2
+
+
+class Verdict(NamedTuple):
+    """``good``, ``degraded`` or ``unreliable``, and why."""
+
+    word: str
+    reasons: list[str]
+
+
+def verdict(
+    monitor: Monitor, time_s: float, fault: str | None, missed: int = 0, steps: int = 0
+) -> Verdict:
+    """How far the session's results can be trusted, from the time spent under each cause.
+
+    Parameters
+    ----------
+    monitor : Monitor
+        Flags at the end of the session.
+    time_s : float
+        Session time, s.
+    fault : str or None
+        Why the session ended early, if it did by a fault.
+    missed, steps : int
+        Ticks missed, in real time, and steps made.
+    """
+    word, reasons = "good", []
+    if fault:
+        word, reasons = "unreliable", [f"ended by a fault: {fault}"]
+    for cause, seconds in zip(monitor.checks.causes, monitor.seconds, strict=True):
+        share = seconds / time_s if time_s > 0 else 0.0
+        limits = CAUSES[cause]
+        if share <= limits.degraded:
+            continue
+        reasons.append(f"{cause}: {limits.text}, {share:.1%} of the time")
+        if share > limits.unreliable:
+            word = "unreliable"
+        elif word == "good":
+            word = "degraded"
+    if missed > MISSED_SHARE * max(steps, 1):
+        word = "unreliable"
+        reasons.append(f"deadline_missed: {missed} ticks in {steps} steps, with the skipped")
+    return Verdict(word, reasons)

@@ -1,0 +1,119 @@
+"""From opened links to the numerics: initialize the subsystems, build plan, state and exchange."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hilrt.config.structs import Session
+from hilrt.errors import ConfigError
+from hilrt.exchange.exchange import Exchange
+from hilrt.exchange.initial_loop import close_loop
+from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.link import Link, Ports
+from hilrt.solver import Floats, Sample
+from hilrt.step.plan import Plan, build_plan
+from hilrt.step.step_state import StepState, start
+from hilrt.tables.network import Network, build_network
+
+
+class Initialized(NamedTuple):
+    """The session at its first communication point: `u0` (nu,), and a sample per subsystem."""
+
+    network: Network
+    samples: list[Sample]
+    u0: Floats
+
+
+async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
+    """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
+
+    Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
+    When the announced ports do not fit the session, every subsystem is told so, and ends.
+    """
+    ports = {link.name: Ports(tuple(link.inputs), tuple(link.outputs)) for link in links}
+    try:
+        network = build_network(ports, tables)
+    except ConfigError as error:
+        reason = f"the ports do not fit the session: {error}"
+        await asyncio.gather(*(link.stop(reason) for link in links))
+        raise
+    u0, y0 = network.u_start.copy(), np.zeros(len(network.outputs))
+    for part, port in network.outputs.ports.values():
+        y0[part] = port.start
+    samples: dict[int, Sample] = {}
+    for s in network.initialization_order():
+        _couple(network, y0, u0)
+        samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
+        y0[network.outputs.slices[s]] = samples[s].y
+    _couple(network, y0, u0)
+    if network.loop_members():
+        await _close_loop(links, network, samples, y0, u0)
+    return Initialized(network, [samples[s] for s in range(len(links))], u0)
+
+
+async def _close_loop(
+    links: Sequence[Link], network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats
+) -> None:
+    """Initialize the members of feedthrough loops again until outputs and inputs agree.
+
+    Those that nobody can ask twice (benches) stay as they are.
+    """
+    members = [s for s in network.loop_members() if not links[s].physical]
+    owned = np.isin(network.inputs.owner, members) & network.connected
+    unknown = np.flatnonzero(owned)
+    if not len(unknown):
+        return
+
+    async def evaluate(u: Floats) -> Floats:
+        u0[unknown] = u
+        for s in members:
+            samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
+            y0[network.outputs.slices[s]] = samples[s].y
+        coupled = u0.copy()
+        _couple(network, y0, coupled)
+        return coupled[unknown]
+
+    names = [network.inputs.names[i] for i in unknown]
+    u0[unknown] = await close_loop(evaluate, u0[unknown], names)
+    _couple(network, y0, u0)
+
+
+def _couple(network: Network, y0: Floats, u0: Floats) -> None:
+    """Set the connected inputs from the outputs, within their bounds."""
+    coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
+    np.copyto(u0, coupled, where=network.connected)
+
+
+class Numerics(NamedTuple):
+    """What the master steps."""
+
+    plan: Plan
+    state: StepState
+    exchange: Exchange
+
+
+async def build_numerics(
+    links: Sequence[Link], tables: Session, initialized: Initialized, shadow: bool
+) -> Numerics:
+    """Plan, state before the first tick, and exchange; Jacobians are asked for where needed."""
+    network, samples, u0 = initialized
+    physical = np.array([link.physical for link in links], dtype=bool)
+    lead = np.array([link.actuation_delay for link in links])
+    y0 = np.concatenate([sample.y for sample in samples])
+    feedthrough = await find_feedthrough(network, tables, links, u0)
+    model = await find_model_corrector(network, tables, links, u0, y0)
+    plan = build_plan(network, tables, physical, lead, shadow, feedthrough)
+    exchange = Exchange(
+        network,
+        links,
+        plan.step,
+        [options.late.max_misses for options in tables.subsystems.values()],
+        derivatives=plan.rows - 1 if plan.taylor else 0,
+        catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
+    )
+    exchange.start(0.0, samples)
+    return Numerics(plan, start(plan, 0.0, y0, u0, model), exchange)

@@ -1,0 +1,134 @@
+"""What an operator may ask of a running session, and what the session does about it.
+
+Commands arrive between two ticks (hilrt/monitor/commands.py); each is an event in the log with who
+asked and what was done, also when it was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hilrt.config.structs import Session as SessionTables
+from hilrt.monitor.commands import Command, Reply
+from hilrt.session.adjust import set_number
+from hilrt.session.event_log import Journal, State
+
+if TYPE_CHECKING:
+    from hilrt.master import Master
+
+#: States in which the master's loop runs.
+LOOPING = (State.RUNNING, State.DEGRADED)
+
+
+class Operator:
+    """Carries commands out.
+
+    Parameters
+    ----------
+    journal : Journal
+        Knows the session's state, and notes what was asked.
+    tables : Session
+        The session file: what may be adjusted.
+
+    Attributes
+    ----------
+    arm, end : asyncio.Event
+        Set when an operator arms the benches, and when one ends a session that is held safe.
+    held : bool
+        Whether an operator brought the session to its safe state: it waits there for `end`.
+    in_stop_sequence : bool
+        Whether the benches are in ``[[stop]]``, which `safe` and `stop` cut short.
+    master : Master or None
+        Set from the first tick on.
+    """
+
+    def __init__(self, journal: Journal, tables: SessionTables) -> None:
+        self.journal = journal
+        self.adjustable = tables.monitor.adjust
+        self.arm, self.end = asyncio.Event(), asyncio.Event()
+        self.waits_for_arming = False
+        self.held = self.in_stop_sequence = False
+        self.master: Master | None = None
+        #: Ends a session that has not started to tick.
+        self.interrupt: Callable[[str], None] = lambda reason: None
+
+    def obey(self, command: Command) -> Reply:
+        """Carry out a command and note it."""
+        if command.action == "refused":  # told by the relay
+            self.journal.note("warning", "operator", command.text, "wrong_token")
+            return Reply(True, "noted")
+        reply = self._carry_out(command)
+        done = reply.text if reply.ok else f"not done: {reply.text}"
+        if command.action in ("mark", "acknowledge"):
+            text = f"{command.who}: {done}"
+        else:
+            text = f"{command.who} asked for {command.action}: {done}"
+        cause = command.action if command.action in ("mark", "acknowledge") else "operator"
+        self.journal.note("info" if reply.ok else "warning", "operator", text, cause)
+        return reply
+
+    def refused(self, command: Command) -> None:
+        """Note a command without the session's key: it did not come from our own processes."""
+        text = f"a command {command.action} without the session's key was refused"
+        self.journal.note("warning", "operator", text, "operator")
+
+    def _carry_out(self, command: Command) -> Reply:
+        if command.action == "mark":
+            return Reply(True, command.text or "mark")
+        if command.action == "acknowledge":
+            return Reply(True, f"acknowledged event {command.value:.0f}: {command.text}")
+        if command.action == "arm":
+            return self._arm()
+        if command.action == "shadow":
+            return self._shadow(command.value != 0.0)
+        if command.action == "adjust":
+            return self._adjust(command.text, command.value)
+        return self._end_loop(command)
+
+    def _arm(self) -> Reply:
+        if not self.waits_for_arming:
+            return Reply(False, f"nothing waits to be armed; the session is {self.journal.state}")
+        self.arm.set()
+        return Reply(True, "arming the benches")
+
+    def _end_loop(self, command: Command) -> Reply:
+        """``safe`` and ``stop``."""
+        reason = f"{command.action} by {command.who}"
+        hold = command.action == "safe"
+        looping = self.journal.state in LOOPING or self.in_stop_sequence
+        if self.master is not None and looping:
+            self.held = hold
+            self.master.request_stop(reason)
+            return Reply(True, "benches run their safe profile")
+        if self.held and not hold:
+            self.end.set()
+            return Reply(True, "ending the session")
+        if self.held:
+            return Reply(False, "the session is safe already; stop ends it")
+        if self.master is not None:
+            return Reply(False, f"the session is ending already; it is {self.journal.state}")
+        self.interrupt(reason)
+        return Reply(True, f"ending the session before its first tick ({self.journal.state})")
+
+    def _shadow(self, on: bool) -> Reply:
+        if self.master is None:
+            return Reply(False, f"corrections act only while it runs; it is {self.journal.state}")
+        if self.master.plan.shadow:
+            return Reply(False, "this run computes corrections and applies none (--shadow)")
+        self.master.exchange.given.apply = not on
+        return Reply(True, "corrections off" if on else "corrections act again")
+
+    def _adjust(self, what: str, value: float) -> Reply:
+        bounds = self.adjustable.get(what)
+        if bounds is None:
+            known = ", ".join(self.adjustable) or "nothing"
+            return Reply(False, f"{what}: may not be adjusted; [monitor.adjust] lists {known}")
+        if not bounds.min <= value <= bounds.max:
+            return Reply(False, f"{what} = {value:g} is outside {bounds.min:g} … {bounds.max:g}")
+        if self.master is None:
+            return Reply(False, f"only while it runs; it is {self.journal.state}")
+        before = set_number(self.master.plan, what, value)
+        self.master.snapshots.adjusted(self.master.progress.t_ns, what, value)
+        return Reply(True, f"{what} = {value:g}, was {before:g}")

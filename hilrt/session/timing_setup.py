@@ -1,0 +1,120 @@
+"""A session's place on the host: processors, clock, and the wait before a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hilrt.before_tick import BeforeTick
+from hilrt.config.structs import Pacing
+from hilrt.draft import Draft
+from hilrt.session.assembly import Numerics
+from hilrt.timing.clock import MAX_SPIN_NS, WallClock, measure_spin_ns
+from hilrt.timing.host import (
+    available_cpus,
+    move_other_threads,
+    other_cpus,
+    run_in_leftover_time,
+    set_affinity,
+)
+from hilrt.timing.realtime import enter_real_time, leave_real_time
+from hilrt.timing.scheduler_slice import take_short_turns, take_usual_turns
+
+#: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
+LONGEST_SPIN = 0.7
+#: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
+LONGEST_SPIN_REAL_TIME = 0.3
+#: Share of the macro step to wake early for a draft; the same with a real-time priority.
+DRAFT_SHARE = 0.45
+DRAFT_SHARE_REAL_TIME = 0.25
+
+
+class Pacemaker:
+    """``[master.pacing]`` put into effect, and undone.
+
+    Parameters
+    ----------
+    pacing : Pacing
+    step : float
+        Base macro step, s.
+    real_time : bool
+        Without it there is no clock.
+
+    Attributes
+    ----------
+    cpus_for_children : list of int
+        Processors that the master leaves to the processes it starts.
+    clock : WallClock or None
+        Made by `take_place`.
+    """
+
+    def __init__(self, pacing: Pacing, step: float, real_time: bool) -> None:
+        self.cpus_for_children = other_cpus(pacing.affinity)
+        self.clock: WallClock | None = None
+        self._pacing, self._step, self._real_time = pacing, step, real_time
+        self._allowed = available_cpus()
+
+    def shorten_turns(self) -> None:
+        """Nobody here waits long for a processor; to be called before processes are started."""
+        if self._real_time:
+            take_short_turns()
+
+    async def take_place(self) -> list[str]:
+        """Go to the master's processors and measure their timer; what did not take effect."""
+        problem = set_affinity(self._pacing.affinity)
+        if self._pacing.affinity:
+            move_other_threads(self.cpus_for_children)
+        if self._real_time:
+            self.clock = await self._make_clock()
+        return [problem] if problem else []
+
+    async def _make_clock(self) -> WallClock:
+        if self._pacing.spin != "auto":
+            return WallClock(round(self._pacing.spin * 1e3))
+        share = LONGEST_SPIN_REAL_TIME if self._pacing.priority else LONGEST_SPIN
+        longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
+        return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
+
+    def prepare_ticks(self, numerics: Numerics, in_leftover_time: Iterable[int]) -> Draft | None:
+        """Use the wait before a tick, and keep processes that can wait from delaying one.
+
+        Parameters
+        ----------
+        numerics : Numerics
+        in_leftover_time : iterable of int
+            Processes that get only what nobody else wants.
+
+        Returns
+        -------
+        Draft or None
+            Not with a model corrector, which is too much to copy.
+        """
+        if self.clock is None:
+            return None
+        for pid in in_leftover_time:
+            run_in_leftover_time(pid, self.cpus_for_children)
+        plan, state, exchange = numerics
+        wanted = self._pacing.draft and state.model is None
+        draft = Draft(plan, state, exchange) if wanted else None
+        share = DRAFT_SHARE_REAL_TIME if self._pacing.priority else DRAFT_SHARE
+        latch = self._pacing.latch
+        latch_ns = None if latch == "auto" else round(latch * 1e3)
+        BeforeTick(self.clock, exchange, draft, round(share * self._step * 1e9), latch_ns)
+        return draft
+
+    def enter_real_time(self) -> list[str]:
+        """Priority and memory; what this host refuses."""
+        if self.clock is None:
+            return []
+        awake_s = (self.clock.spin_ns + self.clock.early_ns) * 1e-9
+        return enter_real_time(self._pacing, awake_s / self._step)
+
+    def release(self) -> None:
+        """Give everything back: whoever ran the session may go on."""
+        if self.clock is not None:
+            self.clock.close()
+            leave_real_time()
+        if self._real_time:
+            take_usual_turns()
+        if self._pacing.affinity:
+            set_affinity(self._allowed)
+            move_other_threads(self._allowed)

@@ -1,0 +1,1 @@
+"""The macro step: its plan, its state, and the order of the stages."""

@@ -1,0 +1,1 @@
+"""Ports, connections and power bonds as tables of indices and gains."""

@@ -1,0 +1,207 @@
+"""Power bonds as flat index arrays: efforts and flows, and the inputs they are connected to.
+
+A bond's effort may be the sum that a summing junction makes of several outputs; then one residual
+and one correction belong to the sum (METHODS section 3; paper 001, section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.config import units
+from hilrt.config.structs import Bond, Session
+from hilrt.errors import ConfigError
+from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    from hilrt.tables.network import Connections, Side
+
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Bonds:
+    """Power bonds, element by element; arrays of shape (ne,) unless stated.
+
+    `effort`, `flow` index outputs; `effort_input`, `flow_input` the inputs they are connected to;
+    `effort_gain`, `flow_gain` convert from the output's to the input's unit; `watt` converts the
+    product of the outputs' units to W; `first` (nb,) is each bond's first element.
+    `every` (nb,) is the number of base steps between its communication points (slower side).
+
+    Where one bond's effort is the sum of several outputs, `effort` has the first of them, and
+    `more` the others, with `more_of` the element that each adds to, both of shape (nm,); their flow
+    arrives at all of them as at the first. `others`, shape (nc, 2 ne), is what connections carry to
+    the effort inputs and then the flow inputs without belonging to the bond.
+    """
+
+    tables: list[Bond]
+    effort: Ints
+    flow: Ints
+    effort_input: Ints
+    flow_input: Ints
+    effort_gain: Floats
+    flow_gain: Floats
+    watt: Floats
+    first: Ints
+    of_element: Ints
+    every: Ints
+    more: Ints
+    more_of: Ints
+    others: Floats
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def efforts(self, y: Floats) -> Floats:
+        """Effort of each element in the outputs `y` (ny,), shape (ne,)."""
+        e: Floats = y[self.effort]
+        if len(self.more):
+            np.add.at(e, self.more_of, y[self.more])
+        return e
+
+    @cached_property
+    def inputs(self) -> Ints:
+        """Effort inputs and then flow inputs, shape (2 ne,)."""
+        return np.concatenate((self.effort_input, self.flow_input))
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether any bond's input is a junction that takes something else, too."""
+        return bool(self.others.any())
+
+
+def span(part: slice) -> range:
+    """The indices in a slice that has a start and a stop."""
+    return range(part.start, part.stop)
+
+
+def build_bonds(
+    tables: Session,
+    outputs: Side,
+    inputs: Side,
+    connections: Connections,
+    L: Floats,
+    every: Ints,
+) -> Bonds:
+    """Find every bond's ports and connections; `ConfigError` names the one that does not fit."""
+    columns: dict[str, list[float]] = {
+        key: [] for key in ("effort", "flow", "ein", "fin", "eg", "fg", "watt", "bond")
+    }
+    first: list[int] = []
+    bond_every: list[int] = []
+    more: list[int] = []
+    more_of: list[int] = []
+    for b, table in enumerate(tables.bonds):
+        where = f"[bonds.{table.name}]"
+        effort, e_port = outputs.find(table.efforts[0], f"{where} effort")
+        flow, f_port = outputs.find(table.flow, f"{where} flow")
+        if e_port.size != f_port.size:
+            raise ConfigError(f"{where}: effort has {e_port.size} elements, flow {f_port.size}")
+        watt = units.power_factor(e_port.unit, f_port.unit)
+        first.append(len(columns["bond"]))
+        e_owner, f_owner = outputs.owner[effort.start], outputs.owner[flow.start]
+        bond_every.append(int(max(every[e_owner], every[f_owner])))
+        start = len(columns["bond"])
+        for e, f in zip(span(effort), span(flow), strict=True):
+            e_in = _partner(L, inputs, e, f_owner, f"{where} effort = {table.efforts[0]!r}")
+            f_in = _partner(L, inputs, f, e_owner, f"{where} flow = {table.flow!r}")
+            values = (e, f, e_in, f_in, L[e_in, e], L[f_in, f], watt, b)
+            for key, value in zip(columns, values, strict=True):
+                columns[key].append(value)
+        for name in table.efforts[1:]:
+            part = _summand(name, table, outputs, inputs, connections, L, every)
+            more += part
+            more_of += range(start, start + e_port.size)
+    index = {
+        key: np.array(columns[key], dtype=np.intp)
+        for key in ("effort", "flow", "ein", "fin", "bond")
+    }
+    return Bonds(
+        tables=list(tables.bonds),
+        effort=index["effort"],
+        flow=index["flow"],
+        effort_input=index["ein"],
+        flow_input=index["fin"],
+        effort_gain=np.array(columns["eg"], dtype=np.float64),
+        flow_gain=np.array(columns["fg"], dtype=np.float64),
+        watt=np.array(columns["watt"], dtype=np.float64),
+        first=np.array(first, dtype=np.intp),
+        of_element=index["bond"],
+        every=np.array(bond_every, dtype=np.intp),
+        more=np.array(more, dtype=np.intp),
+        more_of=np.array(more_of, dtype=np.intp),
+        others=_others(connections, index, more, more_of, len(outputs)),
+    )
+
+
+def _summand(
+    name: str,
+    table: Bond,
+    outputs: Side,
+    inputs: Side,
+    connections: Connections,
+    L: Floats,
+    every: Ints,
+) -> Sequence[int]:
+    """Elements of a further effort of a bond: must act and be acted on like the first."""
+    where = f"[bonds.{table.name}] effort = {name!r}"
+    like = f"the first effort {table.efforts[0]!r}"
+    (part, port), (lead, lead_port) = outputs.find(name, where), outputs.find(table.efforts[0], "")
+    flow, _ = outputs.find(table.flow, where)
+    if (port.size, port.unit) != (lead_port.size, lead_port.unit):
+        raise ConfigError(f"{where}: needs the size and the unit of {like}")
+    owner, f_owner = outputs.owner[part.start], outputs.owner[flow.start]
+    if every[owner] != every[outputs.owner[lead.start]]:
+        raise ConfigError(f"{where}: needs the same `every` as {like}")
+    for e, e0, f in zip(span(part), span(lead), span(flow), strict=True):
+        if _partner(L, inputs, e, f_owner, where) != _partner(L, inputs, e0, f_owner, where):
+            raise ConfigError(f"{where}: is not connected to the same input as {like}")
+        ways = [
+            (L[to, f], connections.order_of(f, to))
+            for to in (
+                _partner(L, inputs, f, owner, f"{where} flow = {table.flow!r}"),
+                _partner(L, inputs, f, outputs.owner[e0], f"{where} flow = {table.flow!r}"),
+            )
+        ]
+        if ways[0] != ways[1]:
+            raise ConfigError(
+                f"{where}: its flow {table.flow!r} does not arrive in the same unit and order "
+                f"as at {like}; make the [[connections]] alike"
+            )
+    return span(part)
+
+
+def _others(
+    connections: Connections,
+    index: Mapping[str, Ints],
+    more: Sequence[int],
+    more_of: Sequence[int],
+    ny: int,
+) -> Floats:
+    """Gains (nc, 2 ne) of what arrives at a bond's inputs without belonging to it."""
+    ne = len(index["effort"])
+    target = connections.targets()
+    own = np.zeros((ny, 2 * ne), dtype=bool)
+    own[index["effort"], np.arange(ne)] = True
+    own[np.array(more, dtype=np.intp), np.array(more_of, dtype=np.intp)] = True
+    own[index["flow"], ne + np.arange(ne)] = True
+    arrives = target[:, None] == np.concatenate((index["ein"], index["fin"]))[None, :]
+    others: Floats = np.where(arrives & ~own[connections.source], connections.gain[:, None], 0.0)
+    return others
+
+
+def _partner(L: Floats, inputs: Side, output: int, subsystem: np.intp, where: str) -> int:
+    """The input of the bond's other subsystem that this output is connected to."""
+    candidates = np.flatnonzero((L[:, output] != 0) & (inputs.owner == subsystem))
+    if len(candidates) != 1:
+        raise ConfigError(
+            f"{where}: is connected to {len(candidates)} inputs of the bond's other subsystem; "
+            "a power bond needs exactly one [[connections]] entry each way"
+        )
+    return int(candidates[0])

@@ -1,0 +1,311 @@
+"""Ports, connections and power bonds as flat index arrays.
+
+All coupling variables of a session stand in two flat vectors, the outputs `y` (ny,) and the inputs
+`u` (nu,), stacked over the subsystems in the order of the session file; ``u = L y + offset``
+(METHODS section 1). Everything the macro step needs to know of the topology is here, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import InputOptions, Session
+from hilrt.errors import ConfigError
+from hilrt.link import Ports
+from hilrt.solver import Floats, Port
+from hilrt.tables.bonds import Bonds as Bonds
+from hilrt.tables.bonds import build_bonds, span
+
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Side:
+    """All inputs or all outputs: names ``subsystem.port`` of the scalar channels, in flat order.
+
+    Attributes
+    ----------
+    names, units : list of str, length n
+    owner : ndarray of int, shape (n,)
+        Index of the subsystem that each channel belongs to.
+    slices : list of slice, one per subsystem
+    ports : dict
+        ``subsystem.port`` to the slice of its channels and the port.
+    """
+
+    names: list[str]
+    units: list[str]
+    owner: Ints
+    slices: list[slice]
+    ports: dict[str, tuple[slice, Port]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str, where: str) -> tuple[slice, Port]:
+        """Slice and port of ``subsystem.port``; `ConfigError` with the nearest names."""
+        if name not in self.ports:
+            raise ConfigError(f"{where}: there is no port {name!r}{nearest(name, self.ports)}")
+        return self.ports[name]
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Scalar connections, sorted by the input they act on; arrays of shape (nc,).
+
+    `gain` includes the unit conversion. `free` marks those without an order of their own in the
+    session file. `first` holds the position of the first connection of
+    every connected input (for ``np.add.reduceat``), `target` the inputs in the same order.
+    """
+
+    source: Ints
+    gain: Floats
+    order: Ints
+    free: Bools
+    taylor: Bools
+    first: Ints
+    target: Ints
+
+    def targets(self) -> Ints:
+        """Input that each connection acts on, shape (nc,)."""
+        counts = np.diff(np.append(self.first, len(self.source)))
+        return np.repeat(self.target, counts)
+
+    def order_of(self, output: int, to: int) -> int:
+        """Order of the connection from an output to an input."""
+        return int(self.order[(self.source == output) & (self.targets() == to)][0])
+
+
+@dataclass(frozen=True)
+class Network:
+    """The session's topology. `every` (n,): base steps between communication points."""
+
+    subsystems: list[str]
+    every: Ints
+    outputs: Side
+    inputs: Side
+    connections: Connections
+    bonds: Bonds
+    L: Floats
+    offset: Floats
+    u_start: Floats
+    u_min: Floats
+    u_max: Floats
+    u_rate: Floats
+    u_jerk: Floats
+    connected: Bools
+    feedthrough: Bools  #: (ny, nu): the output depends directly on that input
+
+    def initialization_order(self) -> list[int]:
+        """Subsystems so that an output with feedthrough follows what it depends on.
+
+        Members of a feedthrough loop come last, in the order of the session file; they start from
+        their ports' start values and are iterated from there (`hilrt.session.assembly`).
+        """
+        n = len(self.subsystems)
+        needs = np.zeros((n, n), dtype=bool)  # needs[a, b]: a's outputs need b's outputs
+        for i, j in zip(*np.nonzero(self._through()), strict=True):
+            needs[self.outputs.owner[i], self.outputs.owner[j]] = True
+        order: list[int] = []
+        while len(order) < n:
+            ready = [
+                s for s in range(n) if s not in order and not (needs[s] & ~_mask(order, n)).any()
+            ]
+            order += ready or [s for s in range(n) if s not in order]
+        return order
+
+    def loop_members(self) -> list[int]:
+        """Subsystems with outputs that depend on themselves without a state between."""
+        reach = self._through()
+        for _ in range(len(reach).bit_length()):  # paths of twice the length in each round
+            reach = reach | (reach.astype(float) @ reach > 0)
+        looped = self.outputs.owner[np.diag(reach)]
+        return [s for s in range(len(self.subsystems)) if s in looped]
+
+    def corrected_efforts(self, method: str) -> Bools:
+        """Outputs that are efforts of bonds corrected by `method`, shape (ny,)."""
+        mask = np.zeros(len(self.outputs), dtype=bool)
+        bonds = self.bonds
+        outputs = np.concatenate((bonds.effort, bonds.more))
+        elements = np.concatenate((np.arange(len(bonds.effort)), bonds.more_of))
+        for output, bond in zip(outputs, bonds.of_element[elements], strict=True):
+            mask[output] |= bonds.tables[bond].correction.method == method
+        return mask
+
+    def _through(self) -> Bools:
+        """Whether an output needs another one directly, shape (ny, ny)."""
+        through: Bools = (self.feedthrough @ (self.L != 0)).astype(bool)
+        return through
+
+
+def _mask(indices: list[int], n: int) -> Bools:
+    mask = np.zeros(n, dtype=bool)
+    mask[indices] = True
+    return mask
+
+
+def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
+    """Flatten a session's topology.
+
+    Parameters
+    ----------
+    ports : mapping of str to Ports
+        The ports of each subsystem, in the order of the session file.
+    tables : Session
+        The session file.
+
+    Raises
+    ------
+    ConfigError
+        Naming the connection or bond that does not fit the ports.
+    """
+    subsystems = list(ports)
+    outputs = _side(subsystems, {name: p.outputs for name, p in ports.items()})
+    inputs = _side(
+        subsystems,
+        {
+            name: _narrowed(name, p.inputs, tables.subsystems[name].inputs)
+            for name, p in ports.items()
+        },
+    )
+    every = np.array([tables.subsystems[name].every for name in subsystems], dtype=np.intp)
+    connections, L, offset = _connections(tables, outputs, inputs)
+    bonds = build_bonds(tables, outputs, inputs, connections, L, every)
+    flat = [port for _, port in inputs.ports.values() for _ in range(port.size)]
+    connected = np.zeros(len(inputs), dtype=bool)
+    connected[connections.target] = True
+    return Network(
+        subsystems=subsystems,
+        every=every,
+        outputs=outputs,
+        inputs=inputs,
+        connections=connections,
+        bonds=bonds,
+        L=L,
+        offset=offset,
+        u_start=np.array([p.start for p in flat], dtype=np.float64),
+        u_min=np.array([p.min for p in flat], dtype=np.float64),
+        u_max=np.array([p.max for p in flat], dtype=np.float64),
+        u_rate=np.array([p.max_rate for p in flat], dtype=np.float64),
+        u_jerk=np.array([p.max_jerk for p in flat], dtype=np.float64),
+        connected=connected,
+        feedthrough=_feedthrough(outputs, inputs),
+    )
+
+
+def _narrowed(
+    subsystem: str, ports: tuple[Port, ...], options: Mapping[str, InputOptions]
+) -> tuple[Port, ...]:
+    known = {port.name for port in ports}
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"[subsystems.{subsystem}.inputs.{name}]: there is no such input"
+                f"{nearest(name, known)}"
+            )
+    try:
+        return tuple(narrow(port, options.get(port.name)) for port in ports)
+    except ValueError as error:
+        raise ConfigError(
+            f"[subsystems.{subsystem}.inputs] {error}, the session file's and the subsystem's own "
+            "bounds taken together; change min or max"
+        ) from None
+
+
+def narrow(port: Port, options: InputOptions | None) -> Port:
+    """An input port with the session file's bounds and start value put in."""
+    if options is None:
+        return port
+    low = port.min if options.min is None else max(port.min, options.min)
+    high = port.max if options.max is None else min(port.max, options.max)
+    start = port.start if options.start is None else options.start
+    return Port(
+        name=port.name,
+        unit=port.unit,
+        start=min(max(start, low), high),
+        min=low,
+        max=high,
+        max_rate=min(port.max_rate, options.max_rate or port.max_rate),
+        max_jerk=min(port.max_jerk, options.max_jerk or port.max_jerk),
+        safe=port.safe if options.safe is None else options.safe,
+        size=port.size,
+        description=port.description,
+    )
+
+
+def _side(subsystems: list[str], ports: Mapping[str, tuple[Port, ...]]) -> Side:
+    names: list[str] = []
+    unit_of: list[str] = []
+    owner: list[int] = []
+    slices: list[slice] = []
+    by_name: dict[str, tuple[slice, Port]] = {}
+    for s, subsystem in enumerate(subsystems):
+        start = len(names)
+        for port in ports[subsystem]:
+            channels = [f"{subsystem}.{channel}" for channel in port.channels()]
+            by_name[f"{subsystem}.{port.name}"] = (slice(len(names), len(names) + port.size), port)
+            names += channels
+            unit_of += [port.unit] * port.size
+            owner += [s] * port.size
+        slices.append(slice(start, len(names)))
+    return Side(names, unit_of, np.array(owner, dtype=np.intp), slices, by_name)
+
+
+def _connections(
+    tables: Session, outputs: Side, inputs: Side
+) -> tuple[Connections, Floats, Floats]:
+    default = tables.master.extrapolation
+    rows: list[tuple[int, int, float, int, bool]] = []
+    L = np.zeros((len(inputs), len(outputs)))
+    offset = np.zeros(len(inputs))
+    for i, table in enumerate(tables.connections):
+        where = f"[connections.{i}] {table.source} -> {table.target}"
+        source, out_port = outputs.find(table.source, where)
+        target, in_port = inputs.find(table.target, where)
+        if out_port.size != in_port.size:
+            raise ConfigError(
+                f"{where}: {out_port.size} elements do not fit {in_port.size}; connect equal sizes"
+            )
+        try:
+            factor, shift = units.conversion(out_port.unit, in_port.unit)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        order = default.order if table.order is None else table.order
+        for a, b in zip(span(source), span(target), strict=True):
+            rows.append((b, a, table.gain * factor, order, table.order is None))
+            L[b, a] += table.gain * factor
+            offset[b] += table.gain * shift + table.offset
+    rows.sort(key=lambda row: row[0])
+    target_of = np.array([row[0] for row in rows], dtype=np.intp)
+    inputs_used, first = np.unique(target_of, return_index=True)
+    return (
+        Connections(
+            source=np.array([row[1] for row in rows], dtype=np.intp),
+            gain=np.array([row[2] for row in rows], dtype=np.float64),
+            order=np.array([row[3] for row in rows], dtype=np.intp),
+            free=np.array([row[4] for row in rows], dtype=bool),
+            taylor=np.full(len(rows), default.source == "taylor"),
+            first=first.astype(np.intp),
+            target=inputs_used,
+        ),
+        L,
+        offset,
+    )
+
+
+def _feedthrough(outputs: Side, inputs: Side) -> Bools:
+    matrix = np.zeros((len(outputs), len(inputs)), dtype=bool)
+    for name, (part, port) in outputs.ports.items():
+        subsystem = name.rpartition(".")[0]
+        for dependency in port.feedthrough:
+            where = f"output {name!r} feedthrough = {dependency!r}"
+            columns, _ = inputs.find(f"{subsystem}.{dependency}", where)
+            matrix[part, columns] = True
+    return matrix

@@ -1,0 +1,391 @@
+"""``hilrt doctor``: what this host can do for a session in real time, line by line.
+
+Each line has a value, a grade (good, poor, bad) and, unless it is good, a remedy. Everything is
+looked up or measured for a second or two; nothing of the host is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from hilrt.solver import Floats
+from hilrt.timing.clock import WallClock, monotonic_ns
+from hilrt.timing.host import available_cpus
+from hilrt.timing.processor_time import stolen_s
+from hilrt.timing.realtime import throttle_share
+
+Grade = Literal["good", "poor", "bad"]
+#: Number of wake-ups and of round trips that are measured.
+WAKES, TRIPS = 300, 300
+INTERVAL_NS = 1_000_000
+
+
+class Line(NamedTuple):
+    """One line of the report: what was looked at, what was found, and what to do about it."""
+
+    what: str
+    found: str
+    grade: Grade
+    remedy: str = ""
+
+
+class Host:
+    """Where the kernel tells about itself; a test gives folders of its own.
+
+    Parameters
+    ----------
+    root : Path
+        Root of the file system with ``proc`` and ``sys``.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.root = root
+
+    def read(self, path: str) -> str | None:
+        """Text of a file, stripped; None where there is none."""
+        try:
+            return (self.root / path).read_text().strip()
+        except OSError:
+            return None
+
+
+def grade(value: float, good: float, poor: float) -> Grade:
+    """Grade of a value of which less is better."""
+    return "good" if value <= good else "poor" if value <= poor else "bad"
+
+
+# -- looked up -----------------------------------------------------------------------------------
+
+
+def system_line() -> Line:
+    """Operating system and processors."""
+    cpus = available_cpus()
+    found = f"{platform.system()} {platform.release()}, {len(cpus)} processors for this process"
+    if sys.platform != "linux":
+        return Line("system", found, "poor", "run on Linux: pinning and priority need it")
+    if len(cpus) < 2:
+        return Line("system", found, "bad", "give it at least two: one for the master alone")
+    return Line("system", found, "good")
+
+
+def preemption_line(host: Host) -> Line:
+    """How soon the kernel lets a process run that wakes up."""
+    if host.read("sys/kernel/realtime") == "1":
+        return Line("kernel preemption", "PREEMPT_RT", "good")
+    version = host.read("proc/version") or platform.version()
+    chosen = host.read("sys/kernel/debug/sched/preempt") or ""
+    model = chosen.partition("(")[2].partition(")")[0]
+    if not model:
+        model = next(
+            (
+                word.lower()
+                for word in ("PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT")
+                if word in version
+            ),
+            "not told: probably none or voluntary",
+        )
+    remedy = "boot with preempt=full, or a PREEMPT_RT kernel; pinning and spinning help without"
+    graded: Grade = "good" if model in ("full", "preempt", "preempt_rt") else "poor"
+    return Line("kernel preemption", model, graded, "" if graded == "good" else remedy)
+
+
+def clock_line(host: Host) -> Line:
+    """What the kernel reads the time from, and what reading it costs."""
+    source = host.read("sys/devices/system/clocksource/clocksource0/current_clocksource")
+    begun = time.perf_counter_ns()
+    for _ in range(1000):
+        monotonic_ns()
+    cost = (time.perf_counter_ns() - begun) / 1000
+    found = f"{source or 'unknown'}, {cost:.0f} ns per reading"
+    graded = grade(cost, 200, 1000)
+    remedy = "choose tsc (or the hypervisor's clock) as clock source; hpet and acpi_pm are slow"
+    return Line("clock source", found, graded, "" if graded == "good" else remedy)
+
+
+def governor_line(host: Host) -> Line:
+    """Whether processors slow down between ticks."""
+    found = [
+        host.read(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
+        for cpu in available_cpus()
+    ]
+    names = sorted({name for name in found if name is not None})
+    if not names:
+        return Line("frequency governor", "not told (virtual machine or fixed frequency)", "good")
+    if names == ["performance"]:
+        return Line("frequency governor", "performance", "good")
+    remedy = "cpupower frequency-set -g performance"
+    return Line("frequency governor", ", ".join(names), "poor", remedy)
+
+
+def limit_lines(host: Host) -> list[Line]:
+    """Whether priority and locked memory are permitted, and the kernel's throttling."""
+    if sys.platform != "linux":
+        return []
+    import resource
+
+    rtprio = resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
+    memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    capable = int(_status(host, "CapEff") or "0", 16)
+    nice, lock = bool(capable >> 23 & 1), bool(capable >> 14 & 1)
+    lines = []
+    allowed = nice or rtprio != 0
+    found = "permitted by CAP_SYS_NICE" if nice else f"rtprio limit {_limit(rtprio)}"
+    remedy = "give the user an rtprio limit in /etc/security/limits.d, for pacing.priority"
+    lines.append(
+        Line("real-time priority", found, *(("good", "") if allowed else ("poor", remedy)))
+    )
+    allowed = lock or memlock == resource.RLIM_INFINITY
+    found = "permitted by CAP_IPC_LOCK" if lock else f"memlock limit {_limit(memlock)}"
+    remedy = "set the user's memlock limit to unlimited, for pacing.lock_memory"
+    lines.append(Line("locked memory", found, *(("good", "") if allowed else ("poor", remedy))))
+    device = host.root / "dev/cpu_dma_latency"
+    allowed = os.access(device, os.W_OK)
+    remedy = f"let the user write {device} (a udev rule), for pacing.awake"
+    found = "permitted" if allowed else "not permitted"
+    graded: Grade = "good" if allowed else "poor"
+    lines.append(Line("processors kept awake", found, graded, "" if allowed else remedy))
+    share = throttle_share(host.root / "proc/sys/kernel")
+    if share is not None:
+        remedy = "keep spin plus computing time below it, or sysctl kernel.sched_rt_runtime_us=-1"
+        low = share < 0.9
+        lines.append(
+            Line(
+                "real-time throttling",
+                "none" if share == 1.0 else f"at {share:.0%} of the time",
+                "poor" if low else "good",
+                remedy if low else "",
+            )
+        )
+    return lines
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == -1 or value > 2**60 else str(value)
+
+
+def _status(host: Host, key: str) -> str | None:
+    for line in (host.read("proc/self/status") or "").splitlines():
+        if line.startswith(f"{key}:"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def timer_line() -> Line:
+    """Which timer wakes the master."""
+    found = "timerfd" if sys.platform == "linux" else "the event loop's own"
+    resolution = time.get_clock_info("monotonic").resolution
+    text = f"{found}, clock resolution {resolution * 1e9:.0f} ns"
+    if sys.platform == "linux":
+        return Line("timer", text, "good")
+    return Line("timer", text, "poor", "run on Linux; elsewhere take a longer step and pacing.spin")
+
+
+# -- measured ------------------------------------------------------------------------------------
+
+
+def wake_lines() -> list[Line]:
+    """Lateness of wake-ups 1 ms apart: the timer alone, and with a spin over the last stretch."""
+    plain = asyncio.run(_wake(0))
+    spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
+    spun = asyncio.run(_wake(spin_ns))
+    p99, p99_spun = np.quantile(plain, 0.99) * 1e-3, np.quantile(spun, 0.99) * 1e-3
+    remedy = "pin the master (pacing.affinity), take a performance governor, close what else runs"
+    graded, graded_spun = grade(p99, 100, 500), grade(p99_spun, 20, 200)
+    more = f"{remedy}; real-time priority"
+    return [
+        Line("wake-up by timer", _spread(plain), graded, "" if graded == "good" else remedy),
+        Line(
+            f"wake-up with {spin_ns / 1000:.0f} us of spin",
+            _spread(spun),
+            graded_spun,
+            "" if graded_spun == "good" else more,
+        ),
+    ]
+
+
+async def _wake(spin_ns: int) -> Floats:
+    clock = WallClock(spin_ns)
+    lateness = np.empty(WAKES)
+    try:
+        target = clock.now_ns()
+        for k in range(WAKES):
+            target = max(target + INTERVAL_NS, clock.now_ns() + INTERVAL_NS // 2)
+            lateness[k] = await clock.sleep_until(target) - target
+    finally:
+        clock.close()
+    return lateness
+
+
+def loopback_line() -> Line:
+    """A message to another thread of this process and back, by TCP on the loopback."""
+    remedy = "look for a firewall or a filter on the loopback interface, and for other load"
+    try:
+        trips = _round_trips(_tcp_pair, lambda s, d: s.sendall(d), lambda s: s.recv(64))
+    except OSError as error:
+        return Line("loopback round trip", f"fails: {error.strerror}", "bad", remedy)
+    graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
+    return Line("loopback round trip", _spread(trips), graded, "" if graded == "good" else remedy)
+
+
+def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname(), timeout=2.0)
+        far, _ = server.accept()
+    for end in (near, far):
+        end.settimeout(2.0)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return near, far
+
+
+def _round_trips(
+    pair: Callable[[], tuple[socket.socket, socket.socket]],
+    send: Callable[[socket.socket, bytes], None],
+    receive: Callable[[socket.socket], bytes],
+) -> Floats:
+    import threading
+
+    near, far = pair()
+
+    def echo() -> None:
+        try:
+            while data := receive(far):
+                send(far, data)
+        except OSError:
+            return
+
+    thread = threading.Thread(target=echo, daemon=True)
+    thread.start()
+    trips = np.empty(TRIPS)
+    try:
+        for k in range(TRIPS):
+            begun = monotonic_ns()
+            send(near, b"x" * 16)
+            receive(near)
+            trips[k] = monotonic_ns() - begun
+    finally:
+        near.close()
+        thread.join(timeout=3.0)
+        far.close()
+    return trips
+
+
+def can_line(host: Host) -> Line:
+    """CAN interfaces, and the way of a frame to another socket on the first that is up."""
+    names = sorted(
+        path.parent.name
+        for path in (host.root / "sys/class/net").glob("*/type")
+        if (host.read(f"sys/class/net/{path.parent.name}/type") or "") == "280"
+    )
+    if not names:
+        remedy = (
+            "for a SocketCAN bench: load the driver and bring the interface up (ip link set can0 "
+            "up type can bitrate 500000); emulated benches need none"
+        )
+        return Line("CAN", "no SocketCAN interface", "poor", remedy)
+    up = [n for n in names if int(host.read(f"sys/class/net/{n}/flags") or "0", 16) & 1]
+    if not up:
+        return Line("CAN", f"{', '.join(names)}: down", "poor", f"ip link set {names[0]} up")
+    virtual = [name for name in up if name.startswith("vcan")]
+    if not virtual:  # a frame on a real bus could move a bench
+        return Line("CAN", f"{', '.join(up)}: up, not measured (nothing is sent to a bus)", "good")
+    try:
+        trips = _can_trips(virtual[0])
+    except OSError as error:
+        return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "look at the interface")
+    graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
+    remedy = "" if graded == "good" else "close what else runs"
+    return Line("CAN", f"{virtual[0]}: {_spread(trips)}", graded, remedy)
+
+
+def _can_trips(name: str) -> Floats:
+    """From one raw CAN socket to another on a virtual interface, ns."""
+    if sys.platform != "linux":
+        raise OSError(0, "only Linux has SocketCAN")
+    frame = (0x7FF).to_bytes(4, "little") + bytes([8, 0, 0, 0]) + bytes(8)
+    with (
+        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as near,
+        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as far,
+    ):
+        for end in (near, far):
+            end.bind((name,))
+            end.settimeout(1.0)
+        trips = np.empty(TRIPS)
+        for k in range(TRIPS):
+            begun = monotonic_ns()
+            near.send(frame)
+            far.recv(16)
+            trips[k] = monotonic_ns() - begun
+    return trips
+
+
+def load_line() -> Line:
+    """What else runs."""
+    if not hasattr(os, "getloadavg"):
+        return Line("load", "not told", "good")
+    load, cpus = os.getloadavg()[0], len(available_cpus())
+    graded = grade(load / cpus, 0.5, 1.0)
+    remedy = "" if graded == "good" else "close what else runs; the measurements below suffer, too"
+    return Line("load", f"{load:.1f} on {cpus} processors", graded, remedy)
+
+
+def stolen_line(host: Host) -> Line:
+    """What the host of a virtual machine takes for others."""
+    uptime, cpus = host.read("proc/uptime"), available_cpus()
+    stolen = stolen_s(host.read("proc/stat") or "", cpus)
+    if stolen is None or not uptime:
+        return Line("stolen time", "not told", "good")
+    share = 100 * stolen / max(float(uptime.split()[0]), 1.0)
+    graded = grade(share, 0.01, 0.1)
+    remedy = (
+        "" if graded == "good" else "give this virtual machine processors of its own, or do without"
+    )
+    return Line(
+        "stolen time", f"{share:.2f} % since the start, by the machine's host", graded, remedy
+    )
+
+
+def _spread(ns: Floats) -> str:
+    p50, p99, most = (float(v) * 1e-3 for v in (*np.quantile(ns, (0.5, 0.99)), ns.max()))
+    return f"{p50:.1f} us (p99 {p99:.0f}, max {most:.0f})"
+
+
+# -- the report ----------------------------------------------------------------------------------
+
+
+def examine(host: Host | None = None) -> list[Line]:
+    """All lines; takes a second or two."""
+    host = host or Host()
+    return [
+        system_line(),
+        preemption_line(host),
+        clock_line(host),
+        governor_line(host),
+        *limit_lines(host),
+        timer_line(),
+        load_line(),
+        stolen_line(host),
+        *wake_lines(),
+        loopback_line(),
+        can_line(host),
+    ]
+
+
+def as_text(lines: Sequence[Line]) -> str:
+    """The report as people read it: remedies below the lines that need one."""
+    width = max(len(line.what) for line in lines)
+    rows = []
+    for line in lines:
+        rows.append(f"{line.grade:5} {line.what:{width}}  {line.found}")
+        if line.remedy:
+            rows.append(f"{'':6}{'':{width}}  -> {line.remedy}")
+    return "\n".join(rows)

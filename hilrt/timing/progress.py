@@ -1,0 +1,76 @@
+"""What the master's loop has counted so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.timing.histogram import Distribution
+from hilrt.timing.slack import SlackBudget
+from hilrt.timing.timeline import Timeline
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the loop counted.
+
+    Attributes
+    ----------
+    steps : int
+        Macro steps completed.
+    t_ns : int
+        Session time of the last communication point, ns.
+    missed : int
+        Ticks whose inputs were not all dispatched within the deadline, those skipped included.
+    stretched_ns : int
+        By how much session time was held back to shift the grid, on the clock, ns.
+    lateness, compute : Distribution
+        Tick to dispatch complete (real time only), and cut to dispatch complete.
+    timeline : Timeline
+        Where the time went, and who was late.
+    learning : SlackBudget
+        Time for identification.
+    first_h, min_h, max_h : int
+        Macro step sizes, ns.
+    """
+
+    steps: int = 0
+    t_ns: int = 0
+    missed: int = 0
+    lateness: Distribution = field(default_factory=Distribution)
+    compute: Distribution = field(default_factory=Distribution)
+    timeline: Timeline = field(default_factory=Timeline)
+    learning: SlackBudget = field(default_factory=SlackBudget)
+    stretched_ns: int = 0
+    first_h: int = 0
+    min_h: int = 0
+    max_h: int = 0
+
+    def count_step(self, h_ns: int) -> None:
+        """Count one completed macro step of size `h_ns`."""
+        if self.steps == 0:
+            self.first_h = self.min_h = self.max_h = h_ns
+        self.steps += 1
+        if h_ns < self.min_h:
+            self.min_h = h_ns
+        elif h_ns > self.max_h:
+            self.max_h = h_ns
+
+    def count_run(self, t_ns: int, h_ns: int, parts_ns: NDArray[np.int64]) -> None:
+        """Count macro steps made in one call, the first of which has begun.
+
+        Parameters
+        ----------
+        t_ns, h_ns : int
+            Session time of the first communication point, and size of the steps, ns.
+        parts_ns : ndarray of int, shape (n, 3)
+            Of each: time for the cut and for the macro step, ns, and what is not looked at here.
+        """
+        more = len(parts_ns) - 1
+        if more:
+            self.count_step(h_ns)
+            self.steps += more - 1
+        self.t_ns = t_ns + more * h_ns
+        self.compute.add_all(parts_ns[:, 0] + parts_ns[:, 1])

@@ -1,0 +1,209 @@
+"""Timeline of every tick on the wall clock: where its time went, and who made it late.
+
+    target ── wake ──▸ begun ── cut ──▸ ── macro_step ──▸ ── dispatch ──▸ done ── slack ──▸ rested
+
+A tick is missed when `done` is later than its deadline. The part that took most of the time since
+the target is named as the cause; a wake-up is late either because the slack of the tick before
+reached beyond the target, or because the host did not run the master.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.histogram import Distribution, Quantiles
+
+#: Parts of a tick, in their order.
+STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
+#: Slowest ticks that are kept whole.
+KEPT: Final = 10
+#: Why a tick was missed, in words.
+WHY: Final = {
+    "wake": "the host woke the master late",
+    "previous": "the tick before and its slack took too long",
+    "cut": "taking in samples took too long",
+    "macro_step": "the macro step took too long",
+    "dispatch": "handing over the inputs took too long",
+    "skipped": "ticks that had wholly passed",
+}
+
+
+@dataclass(slots=True)
+class Marks:
+    """Clock readings of a tick, ns; without a clock the target is when it began."""
+
+    target: int = 0
+    begun: int = 0
+    cut: int = 0
+    stepped: int = 0
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SlowTick:
+    """One of the slowest ticks.
+
+    Attributes
+    ----------
+    tick, t : int, float
+        Its number and session time, s.
+    lateness_us : float
+        Target to dispatch complete, µs.
+    wake_us, cut_us, macro_step_us, dispatch_us, slack_us : float
+        Its parts, µs; the slack is that of the tick before.
+    cause : str
+        The part that took most, a key of `WHY`.
+    late : list of str
+        Subsystems whose samples were late at it.
+    """
+
+    tick: int
+    t: float
+    lateness_us: float
+    wake_us: float
+    cut_us: float
+    macro_step_us: float
+    dispatch_us: float
+    slack_us: float
+    cause: str
+    late: list[str]
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What is kept of all ticks, at a constant cost per tick and in constant memory.
+
+    Attributes
+    ----------
+    stages : dict
+        Distribution of each of `STAGES`.
+    causes : Counter
+        Missed ticks by cause, keys of `WHY`.
+    slack_ns, rested_ns : int
+        Slack of the newest tick, and when it ended, ns.
+    """
+
+    stages: dict[str, Distribution] = field(
+        default_factory=lambda: {stage: Distribution() for stage in STAGES}
+    )
+    causes: Counter[str] = field(default_factory=Counter)
+    slack_ns: int = 0
+    rested_ns: int = 0
+    _parts_ns: tuple[int, ...] = (0,) * len(STAGES)
+    _critical: tuple[Distribution, ...] = ()
+    _slowest: list[tuple[int, int, SlowTick]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._critical = tuple(self.stages[stage] for stage in STAGES[:-1])
+
+    @property
+    def parts_us(self) -> tuple[float, ...]:
+        """Of the newest tick, in the order of `STAGES`; the slack is that of the tick before."""
+        return tuple([part * 1e-3 for part in self._parts_ns])
+
+    def add(
+        self,
+        tick: int,
+        t: float,
+        marks: Marks,
+        missed: bool,
+        late: Callable[[], list[str]],
+    ) -> None:
+        """Enter a tick whose inputs are on the wire.
+
+        Parameters
+        ----------
+        tick, t : int, float
+            Its number and session time, s.
+        marks : Marks
+        missed : bool
+            Whether it missed its deadline.
+        late : callable
+            Gives the subsystems whose samples were late; asked where the tick is kept.
+        """
+        target, begun, cut, stepped = marks.target, marks.begun, marks.cut, marks.stepped
+        wake, taken, step, sent = self._critical
+        parts = (max(begun - target, 0), cut - begun, stepped - cut, marks.done - stepped)
+        wake.add(parts[0])
+        taken.add(parts[1])
+        step.add(parts[2])
+        sent.add(parts[3])
+        lateness = marks.done - target
+        self._parts_ns = (*parts, self.slack_ns)
+        slow = len(self._slowest) < KEPT or lateness > self._slowest[0][0]
+        if not (missed or slow):
+            return
+        longest = max(range(4), key=parts.__getitem__)
+        cause = STAGES[longest]
+        if cause == "wake" and self.rested_ns > target:
+            cause = "previous"
+        if missed:
+            self.causes[cause] += 1
+        if slow:
+            self._keep(tick, t, lateness, cause, late())
+
+    def add_run(
+        self, tick: int, t_ns: int, h_ns: int, parts_ns: NDArray[np.int64], slack_ns: int
+    ) -> None:
+        """Enter ticks made in one call: none is late or missed, none has inputs to hand over.
+
+        Parameters
+        ----------
+        tick, t_ns, h_ns : int
+            Number and session time of the first one, and length of each step, ns.
+        parts_ns : ndarray of int, shape (n, 3)
+            Time for the cut, for the macro step, and for the slack of the tick before, ns.
+        slack_ns : int
+            Slack of the last one, ns.
+        """
+        wake, taken, step, sent = self._critical
+        cut, stepped, slack = parts_ns.T
+        nothing = np.zeros(len(cut), dtype=np.int64)
+        wake.add_all(nothing)
+        taken.add_all(cut)
+        step.add_all(stepped)
+        sent.add_all(nothing)
+        self.stages["slack"].add_all(np.append(slack[1:], slack_ns))
+        self.slack_ns, self.rested_ns = slack_ns, monotonic_ns()
+        lateness = cut + stepped
+        for i in np.argsort(lateness)[-KEPT:].tolist():
+            if len(self._slowest) < KEPT or lateness[i] > self._slowest[0][0]:
+                parts = (0, int(cut[i]), int(stepped[i]), 0)
+                self._parts_ns = (*parts, int(slack[i]))
+                cause = STAGES[max(range(4), key=parts.__getitem__)]
+                self._keep(tick + i, (t_ns + i * h_ns) * 1e-9, int(lateness[i]), cause, [])
+
+    def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
+        """Keep the newest tick among the slowest."""
+        wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us
+        kept = SlowTick(
+            tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late
+        )
+        push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
+        push(self._slowest, (lateness, tick, kept))
+
+    def rest(self, done_ns: int, now_ns: int) -> None:
+        """The slack of the tick dispatched at `done_ns` ends at `now_ns`."""
+        self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
+        self.stages["slack"].add(self.slack_ns)
+
+    def skip(self, ticks: int) -> None:
+        """Count ticks that passed while the master was busy."""
+        if ticks:
+            self.causes["skipped"] += ticks
+
+    def quantiles(self) -> dict[str, Quantiles]:
+        """Of each stage, µs."""
+        return {stage: times.quantiles() for stage, times in self.stages.items()}
+
+    def slowest(self) -> list[dict[str, Any]]:
+        """The slowest ticks, slowest first."""
+        return [asdict(entry) for _, _, entry in sorted(self._slowest, reverse=True)]

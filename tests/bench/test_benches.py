@@ -1,0 +1,224 @@
+"""Benches after the last tick: the stop sequence, and what cuts it short."""
+
+import asyncio
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from hilrt.bench import procedure
+from hilrt.bench.benches import Benches
+from hilrt.config.structs import Alarm, Step
+from hilrt.link import Ports
+from hilrt.master import End
+from hilrt.monitor.status import StatusPublisher
+from hilrt.reliability.alarms import AlarmState, build_alarms
+from hilrt.session.assembly import Numerics
+from hilrt.session.event_log import Journal, State
+from hilrt.session.operation import Operator
+from hilrt.session.run import Result
+from hilrt.session.session import Session
+from hilrt.solver import Port
+from tests.stepping import make_network
+
+BENCH = Ports((Port("demand", "rad/s", max=200.0),), (Port("speed", "rad/s"),))
+NEVER = Step(wait="bench.speed", min=1000.0, timeout=600.0)
+
+
+class Bench:
+    """Stands still at 50 rad/s; notes what it is told."""
+
+    physical = True
+
+    def __init__(self, name="bench"):
+        self.name = name
+        self.told = []
+        self.latest = np.array([50.0])
+        self.unrest = ""
+        self.looks = 0
+        self.on_look = lambda: None
+
+    async def arm(self, u):
+        self.told.append(("arm", *u.tolist()))
+
+    async def safe(self, reason):
+        self.told.append(("safe", reason))
+
+    async def stop(self, reason):
+        self.told.append(("stop", reason))
+
+    def poll(self):
+        self.looks += 1
+        self.on_look()
+        return ()
+
+
+class Loop:
+    """What is left of the master after its last tick."""
+
+    stop_requested = ""
+
+    def request_stop(self, reason):
+        self.stop_requested = self.stop_requested or reason
+
+    def stopping(self):
+        return bool(self.stop_requested)
+
+
+@pytest.fixture
+def ending(monkeypatch):
+    """A session whose loop has ended, made of fake benches: function that brings it down."""
+    monkeypatch.setattr(procedure, "LOOK_S", 0.0)
+
+    def make(*benches, steps=(), alarms=(), sent=(40.0,)):
+        network, _ = make_network({bench.name: BENCH for bench in benches})
+        plan = build_alarms(network, list(alarms), 1e-3)
+        tables = SimpleNamespace(
+            stop=list(steps),
+            master=SimpleNamespace(arm_timeout=30.0),
+            monitor=SimpleNamespace(adjust={}),
+        )
+        session = Session.__new__(Session)
+        publisher = StatusPublisher(None, "s", 1.0)
+        session.journal = Journal(publisher)
+        session.operator = Operator(session.journal, tables)
+        session.benches = Benches(
+            list(benches), tables, session.journal, publisher, session.operator
+        )
+        session.benches.armed = list(benches)
+        session.result, session.interrupted, session._closing = Result(None), "", False
+        session._ends = {}
+        session.journal.state = State.RUNNING
+        session.master = session.operator.master = Loop()
+        state = SimpleNamespace(
+            y=np.full(len(benches), 50.0),
+            sent=np.array([sent]),
+            alarms=AlarmState.start(len(plan)),
+        )
+        session.numerics = Numerics(
+            SimpleNamespace(network=network, alarms=plan),
+            state,
+            SimpleNamespace(absences=SimpleNamespace(reports=lambda: [])),
+        )
+        return session
+
+    return make
+
+
+async def bring_down(session, end=End.FINISHED):
+    async with asyncio.timeout(60.0):
+        return await session._bring_down(session.numerics, session.master, end, None, "")
+
+
+async def test_a_stop_sequence_then_the_safe_profile(ending):
+    bench = Bench()
+    session = ending(bench, steps=[Step(ramp={"bench.demand": 10.0})])
+    assert await bring_down(session) is None
+    assert bench.told[-2:] == [("arm", 10.0), ("stop", "session finished")]
+    assert (session.journal.state, session.result.exit_status) == (State.STOPPED, 0)
+
+
+UNREST = "bench two was NOT brought to rest: its gateway did not answer"
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interrupted):
+    benches = [Bench("one"), Bench("two")]
+    benches[1].unrest = "its gateway did not answer"
+    session = ending(*benches)
+    if interrupted:
+        session._interrupt("Ctrl-C", None)
+    assert await bring_down(session, End.INTERRUPTED if interrupted else End.FINISHED) == UNREST
+    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)
+    assert session.result.fault == UNREST
+
+
+async def test_after_a_fault_it_is_told_beside_that(ending):
+    benches = [Bench("one"), Bench("two")]
+    benches[1].unrest = "its gateway did not answer"
+    session = ending(*benches)
+    fault = await session._bring_down(session.numerics, session.master, None, "one is lost", "one")
+    assert (fault, session.result.fault) == ("one is lost", "one is lost")
+    assert session.result.warnings == [UNREST]
+
+
+async def test_benches_hold_their_set_points_before_the_first_stop_step(ending):
+    """A gateway that is not told to wait takes the end of the ticks for that of the master."""
+    benches = [Bench("one"), Bench("two")]
+    steps = [Step(wait="one.speed", max=60.0), Step(ramp={"two.demand": 10.0})]
+    session = ending(*benches, steps=steps, sent=(40.0, 30.0))
+    assert await bring_down(session) is None
+    assert [bench.told[0] for bench in benches] == [("arm", 40.0), ("arm", 30.0)]
+    assert benches[1].told[1:] == [("arm", 10.0), ("stop", "session finished")]
+
+
+async def test_a_signal_in_the_stop_sequence_brings_the_safe_profile_at_once(ending):
+    bench = Bench()
+    session = ending(bench, steps=[NEVER])
+    states = []
+    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    session.journal.publisher.announce = lambda state, cause: states.append(state)
+    assert await bring_down(session) is None
+    assert bench.told[-1] == ("stop", "Ctrl-C")
+    assert states[-2:] == ["SAFE", "STOPPED"]
+    assert (session.result.exit_status, session.result.warnings) == (130, [])
+    assert not session.operator.in_stop_sequence
+
+
+async def test_the_operators_safe_in_the_stop_sequence_holds_the_session(ending):
+    bench = Bench()
+    session = ending(bench, steps=[NEVER])
+    command = SimpleNamespace(action="safe", who="Ada", text="")
+    bench.on_look = lambda: bench.looks == 5 and session.operator.obey(command)
+    session.operator.end.set()  # and is ended by them later
+    await bring_down(session)
+    assert bench.told[-2][0] == "safe"
+    assert bench.told[-1][0] == "stop"
+    assert session.result.exit_status == 130
+
+
+def alarm(**values):
+    return Alarm(signal="bench.speed", action="stop", **values)
+
+
+async def test_an_alarm_in_the_stop_sequence_brings_the_safe_profile(ending):
+    """Also one that could have ended the session; its loop did not see it."""
+    bench = Bench()
+    session = ending(bench, steps=[NEVER], alarms=[alarm(max=60.0), alarm(min=-1.0)])
+
+    def runs_away():
+        bench.latest = np.array([50.0 if bench.looks < 5 else 70.0])
+
+    bench.on_look = runs_away
+    assert await bring_down(session) is None
+    assert bench.told[-1][0] == "stop"
+    (warning,) = session.result.warnings
+    assert warning == "stop sequence: alarm: bench.speed above 60 (70)"
+
+
+async def test_an_alarm_that_is_active_does_not_keep_the_stop_sequence_from_running(ending):
+    bench = Bench()
+    steps = [Step(ramp={"bench.demand": 10.0}), NEVER]
+    session = ending(bench, steps=steps, alarms=[alarm(max=40.0), alarm(max=60.0)])
+    session.numerics.state.alarms.active[0] = True
+    session.numerics.state.alarms.level = 2
+
+    def runs_away():
+        bench.latest = np.array([50.0 if bench.told[-1:] != [("arm", 10.0)] else 70.0])
+
+    bench.on_look = runs_away
+    assert await bring_down(session, End.ALARMED) == "alarm: bench.speed above 40"
+    assert ("arm", 10.0) in bench.told
+    (warning,) = session.result.warnings
+    assert "bench.speed above 60 (70)" in warning
+    assert "above 40" not in warning
+
+
+async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
+    bench = Bench()
+    session = ending(bench, steps=[NEVER], alarms=[alarm(max=40.0)])
+    session.numerics.state.alarms.active[:] = True
+    session.numerics.state.alarms.level = 2
+    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
+    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)

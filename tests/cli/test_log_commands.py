@@ -1,0 +1,94 @@
+"""The commands on logs: what they print, and that bad input is exit status 2 and one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hilrt.cli import main as cli
+from tests.logs.made import frame_log, session_log, some_frames
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(lambda: cli.app([str(a) for a in arguments]))
+    out, err = capsys.readouterr()
+    code = ended.value.code
+    return (0 if code is None else int(code)), out, err
+
+
+def test_look_into_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session_log(tmp_path, 300)
+    code, out, _ = call(capsys, "log", "info", tmp_path)  # the run's folder
+    assert code == 0
+    assert "session      drive" in out
+    code, out, _ = call(capsys, "log", "info", tmp_path, "--json")
+    assert json.loads(out)["topics"][0]["name"] == "outputs"
+    code, out, _ = call(capsys, "log", "ls", tmp_path, "*.speed")
+    assert out == "engine.speed\trad/s\toutputs\n"
+    arguments = ("--from", 0.1, "--every", 10, "--head", 2)
+    code, out, _ = call(capsys, "log", "cat", tmp_path, "engine.torque", *arguments)
+    assert [line.partition(",")[0] for line in out.splitlines()] == [
+        "time [s]",
+        "0.100000000",
+        "0.110000000",
+    ]
+    code, out, _ = call(capsys, "log", "cat", tmp_path, "--events", "--from", 1)
+    assert json.loads(out)["cause"] == "alarm"
+
+
+def test_frames_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = some_frames(3)
+    code, out, _ = call(capsys, "log", "cat", frame_log(tmp_path / "a.mcap", frames), "--frames")
+    assert code == 0
+    first, second, third = out.splitlines()
+    assert first.startswith(f"0.000000000 0 {frames[0].identifier:03X} [{frames[0].dlc}]")
+    assert f" {frames[1].identifier:08X} " in second
+    assert third.endswith("sent")
+
+
+def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = session_log(tmp_path, 300)
+    code, out, _ = call(capsys, "export", log, "--to", "csv", "--signal", "engine.*")
+    assert (code, out) == (0, f"300 rows of 2 signals in {tmp_path / 'session.csv'}\n")
+    back = tmp_path / "back.mcap"
+    code, out, _ = call(capsys, "import", tmp_path / "session.csv", "--out", back)
+    assert (code, out) == (0, f"300 rows of 2 signals in {back}\n")
+    code, out, _ = call(capsys, "log", "cut", back, "--until", 0.1, "--out", tmp_path / "p.mcap")
+    assert (code, out) == (0, f"101 messages in {tmp_path / 'p.mcap'}\n")
+    code, out, _ = call(capsys, "log", "merge", back, log, "--out", tmp_path / "m.mcap")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["log", "info", "none"], "there is no log"),
+        (["log", "info", "text.mcap"], "is not an MCAP file"),
+        (["log", "ls", "session.mcap", "engin.torque"], "did you mean 'engine.torque'"),
+        (["log", "cat", "session.mcap", "x*"], "no signal 'x*'"),
+        (["log", "cut", "session.mcap", "--out", "session.mcap"], "exists already"),
+        (["export", "session.mcap", "--to", "xls"], "is no format; there is mf4"),
+        (["import", "none.blf", "--out", "x.mcap"], "there is no such file"),
+        (["play", "session.mcap", "--bus", "virtual"], "write it as interface=…"),
+        (["play", "session.mcap", "--bus", "interface=virtual"], "no CAN frames to play"),
+        (["play", "session.mcap", "--bus", "interface=virtual", "--id", "x"], "write it as 0x123"),
+        (["play", "session.mcap", "--bus", "interface=virtual", "--speed", "0"], "positive"),
+        (["report", "none"], "there is no log"),
+        (["compare", "session.mcap", "text.mcap"], "is not an MCAP file"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    session_log(tmp_path, 20)
+    (tmp_path / "text.mcap").write_text("hello")
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err

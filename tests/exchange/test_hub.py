@@ -1,0 +1,500 @@
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import zmq
+
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.exchange import hub as hub_module
+from hilrt.exchange import wire
+from hilrt.exchange.hub import Hub
+from hilrt.exchange.unused_messages import STRANGER
+from hilrt_adapters.zeromq import Options, ZeroMQLink
+
+DEADLINE_S = 10.0
+SECOND = 1_000_000_000
+
+
+class ManualClock:
+    """Stands still until a test moves it."""
+
+    def __init__(self):
+        self.ns = 100 * SECOND
+
+    def __call__(self):
+        return self.ns
+
+
+class Dealer:
+    """A bare connection to the hub, which can send anything."""
+
+    def __init__(self, hub):
+        self.hub = hub
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.rcvhwm = 1
+        self.socket.connect(hub.address)
+
+    def send(self, message):
+        self.socket.send(wire.encode(message))
+
+    def hello(self, name="model", **changes):
+        fields = {
+            "version": wire.PROTOCOL_VERSION,
+            "role": "solver",
+            "name": name,
+            "inputs": [wire.PortInfo(name="u")],
+            "outputs": [wire.PortInfo(name="y")],
+        }
+        self.send(wire.Hello(**{**fields, **changes}))
+
+    def receive(self, kind):
+        """The next message of a kind; others before it are skipped."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            self.hub.drain()
+            if self.socket.poll(1):
+                message = wire.decode_from_master(self.socket.recv())
+                if isinstance(message, kind):
+                    return message
+        raise AssertionError(f"no {kind.__name__}")
+
+    def close(self):
+        self.socket.close()
+        self.context.term()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def hub(clock):
+    hub = Hub("demo", connect_timeout=DEADLINE_S, clock=clock)
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def dealers(hub):
+    """Makes connections and closes them."""
+    with contextlib.ExitStack() as made:
+        yield lambda: made.enter_context(contextlib.closing(Dealer(hub)))
+
+
+def add_link(hub, name="model"):
+    link = ZeroMQLink(name, Options(adapter="zeromq"), Path())
+    hub.add(link)
+    return link
+
+
+@pytest.fixture
+def link(hub):
+    return add_link(hub)
+
+
+@pytest.fixture
+def dealer(link, dealers):
+    """The accepted connection of `link`."""
+    dealer = dealers()
+    dealer.hello()
+    dealer.receive(wire.Welcome)
+    return dealer
+
+
+def drain_until(hub, condition):
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        hub.drain()
+        time.sleep(0.001)
+
+
+# --- address --------------------------------------------------------------------------------------
+
+
+def test_a_free_port_is_taken_and_told(hub):
+    assert hub.address.startswith("tcp://127.0.0.1:")
+    assert int(hub.address.rpartition(":")[2]) > 0
+
+
+def test_an_address_that_cannot_be_bound_is_named_with_the_remedy(hub):
+    with pytest.raises(ConfigError, match=r"\[master\] listen = 'tcp://127.0.0.1:\d+'.*choose"):
+        Hub("second", hub.address)
+
+
+# --- handshake ------------------------------------------------------------------------------------
+
+
+async def test_hello_is_welcomed_and_tells_the_ports(hub, link, dealers):
+    dealer = dealers()
+    dealer.hello()
+    await link.open()
+    assert dealer.receive(wire.Welcome) == wire.Welcome(session="demo", heartbeat_s=0.2)
+    assert [port.name for port in link.inputs + link.outputs] == ["u", "y"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "modell"}, "no remote subsystem is called 'modell'; the session has: model"),
+        ({"version": 2}, "protocol version 2 is not 1"),
+        ({"role": "gateway"}, "to be a solver, not a gateway"),
+        ({"outputs": [wire.PortInfo(name="y", size=0)]}, "size is 0"),
+        ({"inputs": [wire.PortInfo(name="u")] * 2}, "twice"),
+    ],
+)
+def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(hub, link, dealers, changes, reason):
+    dealer = dealers()
+    dealer.hello(**changes)
+    assert reason in dealer.receive(wire.Reject).reason
+    assert link.key is None
+    assert sum(n for (_, kind), n in hub.counters.items() if kind == "rejected") == 1
+    dealer.hello()  # the right one is welcome still
+    dealer.receive(wire.Welcome)
+
+
+def test_a_second_connection_under_a_name_is_rejected_and_the_first_stays(hub, dealer, dealers):
+    second = dealers()
+    second.hello()
+    assert "already connected" in second.receive(wire.Reject).reason
+    assert hub.counters["model", "rejected"] == 1
+    dealer.send(wire.Heartbeat(sent_ns=5))
+    assert dealer.receive(wire.Heartbeat)
+
+
+async def test_nobody_connects(link):
+    link.hub.connect_timeout = 0.02
+    with pytest.raises(
+        PeerLost, match=r"no connection within 0.02 s.*hilrt solver MODULE:CLASS --connect tcp"
+    ):
+        await link.open()
+
+
+async def refusal(hub, link):
+    hub.connect_timeout = 0.02
+    with pytest.raises(PeerLost) as lost:
+        await link.open()
+    assert "no connection within 0.02 s; " in lost.value.reason
+    assert "hilrt solver MODULE:CLASS" in lost.value.reason
+    return lost.value.reason
+
+
+async def test_who_waits_in_vain_says_why_the_hello_was_rejected(hub, link, dealers, clock):
+    dealer = dealers()
+    dealer.hello(outputs=[wire.PortInfo(name="y", size=0)])
+    dealer.receive(wire.Reject)
+    clock.ns += 3 * SECOND
+    assert "its hello was rejected 3.0 s ago: outputs: " in await refusal(hub, link)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "reason"),
+    [
+        ({"type": "hello", "version": 1}, "malformed", "missing required field"),
+        ({"type": "stopped"}, "unknown_sender", "Stopped before a hello"),
+        (
+            {"type": "hello", "version": 1, "role": "solver", "name": "modell"}
+            | {"inputs": [], "outputs": []},
+            "rejected",
+            "no remote subsystem is called 'modell'",
+        ),
+    ],
+)
+async def test_who_waits_in_vain_says_who_else_was_refused(
+    hub, link, dealers, message, kind, reason
+):
+    dealers().socket.send(msgspec.msgpack.encode(message))
+    drain_until(hub, lambda: hub.counters[STRANGER, kind])
+    said = await refusal(hub, link)
+    assert "a connection was refused 0.0 s ago: " in said
+    assert reason in said
+
+
+# --- what is dropped ------------------------------------------------------------------------------
+
+GARBAGE = {
+    "not msgpack": ([b"\xc1\xff"], "malformed"),
+    "empty": ([b""], "malformed"),
+    "unknown type": ([msgspec.msgpack.encode({"type": "save"})], "unknown_type"),
+    "type of another kind": ([msgspec.msgpack.encode({"type": 3})], "malformed"),
+    "missing field": ([msgspec.msgpack.encode({"type": "advanced"})], "malformed"),
+    "two frames": ([wire.encode(wire.Stopped()), b"more"], "malformed"),
+    "many frames": ([b"a"] * 5, "malformed"),
+    "too large": ([b"x" * (wire.MAX_MESSAGE_BYTES + 1)], "oversized"),
+    "wrong time": ([wire.encode(wire.Stopped())], "unexpected"),
+    "second hello": (
+        [wire.encode(wire.Hello(version=1, role="solver", name="model", inputs=[], outputs=[]))],
+        "unexpected",
+    ),
+    "unasked answer": ([wire.encode(wire.Heartbeat(sent_ns=1, echo_ns=77))], "unexpected"),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_is_counted_logged_once_and_dropped(hub, link, dealer, caplog, what):
+    frames, kind = GARBAGE[what]
+    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
+        for _ in range(3):
+            dealer.socket.send_multipart(frames)
+        drain_until(hub, lambda: hub.counters["model", kind] == 3)
+    assert len(caplog.records) == 1
+    assert "'model'" in caplog.text
+    dealer.send(wire.Event(level="info", cause="x", text="still heard"))
+    drain_until(hub, lambda: link.events)
+
+
+def test_each_kind_is_logged_once_and_counted_as_dropped_not_as_lost(hub, link, dealer, caplog):
+    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
+        for _ in range(2):
+            dealer.socket.send(msgspec.msgpack.encode({"type": "save"}))
+            dealer.send(wire.Event(level="info", cause="x", text="between"))
+            dealer.socket.send(msgspec.msgpack.encode({"type": "advanced"}))
+        drain_until(hub, lambda: hub.counters["model", "malformed"] == 2)
+    assert [record.args[1] for record in caplog.records] == ["unknown_type", "malformed"]
+    assert "Invalid value 'save'" in caplog.text
+    assert "missing required field `tick`" in caplog.text
+    assert (link.dropped, link.lost) == (4, 0)
+
+
+def test_strangers_are_counted_and_not_heard(hub, link, dealers, caplog):
+    stranger = dealers()
+    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
+        for _ in range(2):
+            stranger.send(wire.Advanced(tick=0, y=b""))
+            stranger.socket.send(b"\xc1")
+        drain_until(hub, lambda: hub.counters[STRANGER, "unknown_sender"] == 2)
+        drain_until(hub, lambda: hub.counters[STRANGER, "malformed"] == 2)
+    assert len(caplog.records) == 2
+    assert link.key is None
+
+
+def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeypatch):
+    monkeypatch.setattr(hub_module, "MAX_PER_DRAIN", 10)
+    for i in range(35):
+        dealer.send(wire.Event(level="info", cause="x", text=str(i)))
+    drains = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(link.events) < 35 and time.monotonic() < deadline:
+        before = len(link.events)
+        hub.drain()
+        drains.append(len(link.events) - before)
+    assert max(drains) <= 10
+    assert [event.text for event in link.events] == [str(i) for i in range(35)]
+
+
+def test_the_inbox_keeps_the_newest(hub, link, dealer, monkeypatch):
+    monkeypatch.setattr("hilrt.exchange.remote_link.INBOX", 5)
+    for tick in range(8):
+        link.dispatch(tick, 0.0, 0.1, np.zeros((1, 1)))
+        dealer.receive(wire.Advance)
+        dealer.send(wire.Advanced(tick=tick, y=wire.pack(np.ones(1))))
+        drain_until(hub, lambda: not link.computing)
+    assert [arrival.tick for arrival in link.poll()] == [3, 4, 5, 6, 7]
+    assert hub.counters["model", "inbox_full"] == link.lost == 3
+
+
+# --- sending --------------------------------------------------------------------------------------
+
+
+def test_dispatch_sends_the_polynomial(link, dealer):
+    link.dispatch(7, 0.25, 0.5, np.array([[1.0], [2.0]]))
+    message = dealer.receive(wire.Advance)
+    assert (message.tick, message.t, message.h) == (7, 0.25, 0.5)
+    assert wire.unpack(message.coefficients, -1, 1).tolist() == [[1.0], [2.0]]
+
+
+def test_what_does_not_fit_the_queue_is_lost_and_counted_never_waited_for(hub, link, dealer):
+    text = "x" * 20_000
+    sent = [link.send(wire.Stop(reason=text)) for _ in range(5000)]  # more than any buffer holds
+    assert not all(sent)
+    assert hub.counters["model", "send_lost"] == sent.count(False) == link.lost
+
+
+def test_a_connection_that_closes_is_noticed_when_sending(hub, link, dealer):
+    dealer.socket.close()
+    deadline = time.monotonic() + DEADLINE_S
+    while link.send(wire.Heartbeat(sent_ns=1)):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    with pytest.raises(PeerLost, match="connection closed"):
+        link.poll()
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+async def test_a_request_returns_the_answer(link, dealer):
+    task = asyncio.create_task(link.initialize(0.5, np.array([3.0])))
+    await asyncio.sleep(0)
+    message = dealer.receive(wire.Initialize)
+    assert (message.t0, message.u0) == (0.5, wire.pack(np.array([3.0])))
+    dealer.send(wire.Initialized(y=wire.pack(np.array([4.0]))))
+    assert (await task).y.tolist() == [4.0]
+
+
+async def test_an_answer_in_time_is_needed(link, dealer):
+    link.hub.connect_timeout = 0.02
+    with pytest.raises(PeerLost, match=r"no answer to Initialize within 0.02 s"):
+        await link.initialize(0.0, np.zeros(1))
+    assert not link.computing
+
+
+async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, dealer, clock):
+    for sent, why in (("initialised", "value 'initialised'"), ("initialized", "field `y`")):
+        dealer.socket.send(msgspec.msgpack.encode({"type": sent}))
+        # Whoever sends an unknown type goes on in vain, but it explains less than a broken answer.
+        dealer.socket.send(msgspec.msgpack.encode({"type": "initialised"}))
+        dropped = link.dropped
+        drain_until(hub, lambda before=dropped: link.dropped == before + 2)
+        clock.ns += SECOND // 2
+        expected = f"no answer to Stop within 0.02 s; .* dropped came 0.5 s ago: .*{why}.*; see its"
+        with pytest.raises(PeerLost, match=expected):
+            await link.request(wire.Stop(reason=""), wire.Stopped, 0.02)
+
+
+async def test_an_answer_of_the_wrong_size_is_a_lost_peer(link, dealer):
+    dealer.send(wire.Initialized(y=wire.pack(np.zeros(2))))
+    with pytest.raises(PeerLost, match="unusable: array of 16 bytes"):
+        await link.initialize(0.0, np.zeros(1))
+
+
+@pytest.mark.parametrize("how", ["error", "gone"])
+async def test_a_peer_that_goes_during_a_request_ends_it_at_once(link, dealer, how):
+    if how == "error":
+        dealer.send(wire.Error(text="no licence"))
+    else:
+        asyncio.get_running_loop().call_soon(link.gone, "ended with status 1: no licence")
+    with pytest.raises(PeerLost, match="no licence"):
+        await asyncio.wait_for(link.initialize(0.0, np.zeros(1)), DEADLINE_S / 2)
+
+
+async def test_two_links_wait_at_the_same_time(hub, link, dealer, dealers):
+    other_link, other = add_link(hub, "other"), dealers()
+    other.hello("other")
+    await other_link.open()
+    tasks = [asyncio.create_task(x.initialize(0.0, np.zeros(1))) for x in (link, other_link)]
+    for peer, value in ((other, 2.0), (dealer, 1.0)):
+        await asyncio.sleep(0)
+        peer.receive(wire.Initialize)
+        peer.send(wire.Initialized(y=wire.pack(np.array([value]))))
+    assert [sample.y.tolist() for sample in await asyncio.gather(*tasks)] == [[1.0], [2.0]]
+
+
+def test_the_first_reason_is_kept(link, dealer):
+    link.gone("first")
+    link.gone("second")
+    with pytest.raises(PeerLost, match="first"):
+        link.poll()
+
+
+# --- heartbeats and clocks ------------------------------------------------------------------------
+
+
+def test_a_question_is_answered_with_the_masters_clock(dealer, clock):
+    dealer.send(wire.Heartbeat(sent_ns=42))
+    while (beat := dealer.receive(wire.Heartbeat)).echo_ns == 0:
+        pass
+    assert beat == wire.Heartbeat(sent_ns=clock.ns, echo_ns=42)
+
+
+def test_the_hub_asks_once_per_heartbeat_and_measures_the_offset(hub, link, dealer, clock):
+    clock.ns += SECOND // 5 + 1
+    while (beat := dealer.receive(wire.Heartbeat)).sent_ns < clock.ns:
+        pass  # one of the beginning, if the hello was there before the first look
+    assert beat == wire.Heartbeat(sent_ns=clock.ns)
+    dealer.send(wire.Heartbeat(sent_ns=beat.sent_ns + 5 * SECOND, echo_ns=beat.sent_ns))
+    drain_until(hub, lambda: link.clock.round_trip_ns is not None)
+    assert link.clock.offset_ns == 5 * SECOND
+
+
+def silence(hub, clock, seconds):
+    """Let time pass in pieces, so that the hub does not believe that it was held up itself."""
+    for _ in range(round(seconds / 0.1)):
+        clock.ns += SECOND // 10
+        hub.drain()
+
+
+def test_silence_for_ten_heartbeats_is_a_lost_peer(hub, link, dealer, clock):
+    silence(hub, clock, 1.9)
+    assert list(link.poll()) == []
+    silence(hub, clock, 0.4)
+    with pytest.raises(PeerLost, match=r"silent for 2\.\d s"):
+        link.poll()
+
+
+def test_a_message_ends_the_silence(hub, link, dealer, clock):
+    silence(hub, clock, 1.9)
+    dealer.send(wire.Event(level="info", cause="x", text=""))
+    drain_until(hub, lambda: link.events)
+    silence(hub, clock, 1.9)
+    assert list(link.poll()) == []
+
+
+def test_silence_does_not_count_while_a_solver_computes(hub, link, dealer, clock):
+    link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
+    silence(hub, clock, 30)
+    assert list(link.poll()) == []
+    dealer.receive(wire.Advance)
+    dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
+    drain_until(hub, lambda: not link.computing)
+    silence(hub, clock, 2.3)
+    with pytest.raises(PeerLost, match="silent"):
+        link.poll()
+
+
+def test_a_hub_that_was_held_up_itself_first_listens(hub, link, dealer, clock):
+    clock.ns += 60 * SECOND  # the process was stopped
+    hub.drain()
+    assert list(link.poll()) == []
+    silence(hub, clock, 0.7)
+    with pytest.raises(PeerLost, match="silent"):
+        link.poll()
+
+
+async def test_heartbeats_go_on_while_nobody_polls(link, dealers):
+    hub = Hub("real clock", heartbeat_s=0.01)
+    link = add_link(hub)
+    dealer = Dealer(hub)
+    try:
+        dealer.hello()
+        await link.open()
+        count = 0
+        deadline = time.monotonic() + DEADLINE_S
+        while count < 30 and time.monotonic() < deadline:  # more than the questions at the start
+            await asyncio.sleep(0.005)
+            while dealer.socket.poll(0):
+                count += isinstance(wire.decode_from_master(dealer.socket.recv()), wire.Heartbeat)
+            dealer.send(wire.Event(level="info", cause="x", text=""))
+        assert count >= 30
+    finally:
+        dealer.close()
+        hub.close()
+
+
+# --- time and end ---------------------------------------------------------------------------------
+
+
+def test_arrivals_carry_session_time(hub, link, dealer, clock):
+    hub.epoch_ns = clock.ns - 3 * SECOND
+    assert hub.session_time() == 3.0
+    link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
+    dealer.receive(wire.Advance)
+    dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
+    drain_until(hub, lambda: not link.computing)
+    assert link.poll()[0].t_arrived == 3.0
+
+
+def test_after_close_nothing_raises(hub, link, dealer):
+    hub.close()
+    hub.close()
+    hub.drain()
+    assert not link.send(wire.Stop(reason="too late"))
+    assert list(link.poll()) == []

@@ -1,0 +1,60 @@
+"""Probed Jacobians against matrices whose Jacobians are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hilrt.hosting.user_solver import HostedSolver
+from hilrt.models.linear import Linear
+from hilrt.models.two_mass import Mass1
+from hilrt.solver import Sample, Solver
+
+H = 2e-4
+
+
+def paper_side() -> Linear:
+    """Mass 2 of paper 002's oscillator: displacement and velocity in, force out."""
+    return Linear(
+        A=[[0.0, 1.0], [-1.02e6, -50.2]],
+        B=[[0.0, 0.0], [2e4, 50.0]],
+        C=[[2e5, 500.0]],
+        D=[[-2e5, -500.0]],
+        x0=[0.6, 0.1],
+    )
+
+
+@pytest.mark.parametrize("order", [0, 1, 3])
+def test_probe_finds_the_matrices_jacobians(order: int) -> None:
+    solver = paper_side()
+    hosted = HostedSolver(solver)
+    before = solver.save_state()
+    probed = hosted.jacobian("probe", 0.0, H, order, np.array([0.3, -2.0]))
+    known = hosted.jacobian("solver", 0.0, H, order, np.zeros(2))
+    assert probed is not None
+    assert known is not None
+    np.testing.assert_allclose(probed, known, rtol=1e-6, atol=1e-4)
+    np.testing.assert_array_equal(solver.save_state(), before)
+
+
+def test_an_instant_step_leaves_the_feedthrough() -> None:
+    """METHODS section 3: D of case 1 is −kc for the displacement and 0 for the velocity."""
+    gamma = HostedSolver(Mass1(kc=100.0)).jacobian("probe", 0.0, 1e-9, 0, np.zeros(2))
+    assert gamma is not None
+    np.testing.assert_allclose(gamma[0, 0], [-100.0, 0.0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_solver_that_cannot_go_back_has_no_probed_jacobian() -> None:
+    class Forward(Solver):
+        inputs = ()
+        outputs = ()
+
+        def initialize(self, t0, u0):  # type: ignore[no-untyped-def]
+            return Sample(np.zeros(0))
+
+        def advance(self, t, h, u):  # type: ignore[no-untyped-def]
+            return Sample(np.zeros(0))
+
+    hosted = HostedSolver(Forward())
+    assert hosted.jacobian("probe", 0.0, H, 0, np.zeros(0)) is None
+    assert hosted.jacobian("solver", 0.0, H, 0, np.zeros(0)) is None

@@ -1,0 +1,208 @@
+"""What operators' commands do, and that each is noted, also when it is refused."""
+
+import time
+from datetime import datetime
+from types import SimpleNamespace
+
+import pytest
+
+from hilrt.config.problems import Findings
+from hilrt.config.structs import Adjustable, MonitorTable, Reliability
+from hilrt.monitor.commands import Command
+from hilrt.monitor.status import StatusPublisher
+from hilrt.session.adjust import check_monitor, set_number
+from hilrt.session.event_log import Journal, State
+from hilrt.session.operation import Operator
+
+
+class Events:
+    def __init__(self):
+        self.notes = []
+
+    def event(self, t_ns, level, cause, source, text):
+        self.notes.append((level, cause, source, text))
+
+
+@pytest.fixture
+def operator():
+    monitor = MonitorTable(adjust={"reliability.power_residual": Adjustable(min=0.1, max=0.5)})
+    journal = Journal(StatusPublisher(None, "s", 1.0))
+    made = Operator(journal, SimpleNamespace(monitor=monitor))
+    made.events = Events()
+    journal.open(made.events, lambda: 5)
+    return made
+
+
+def running(operator, shadow=False):
+    stops = []
+    operator.journal.state = State.RUNNING
+    operator.master = SimpleNamespace(
+        request_stop=stops.append,
+        plan=SimpleNamespace(shadow=shadow, reliability=Reliability()),
+        snapshots=SimpleNamespace(adjusted=lambda t_ns, what, value: None),
+        progress=SimpleNamespace(t_ns=5),
+        exchange=SimpleNamespace(given=SimpleNamespace(apply=True)),
+    )
+    return stops
+
+
+def obey(operator, action, **values):
+    return operator.obey(Command(action=action, who="Ada", **values))
+
+
+def test_note_goes_into_the_log_with_who(operator):
+    assert obey(operator, "mark", text="knock").ok
+    assert operator.events.notes == [("info", "mark", "operator", "Ada: knock")]
+
+
+def test_arming_only_when_something_waits(operator):
+    assert not obey(operator, "arm").ok
+    operator.waits_for_arming = True
+    assert obey(operator, "arm").ok
+    assert operator.arm.is_set()
+    assert [note[0] for note in operator.events.notes] == ["warning", "info"]
+
+
+def test_safe_holds_and_stop_ends(operator):
+    stops = running(operator)
+    assert obey(operator, "safe").ok
+    assert (operator.held, stops) == (True, ["safe by Ada"])
+    operator.journal.state = State.SAFE
+    assert not obey(operator, "safe").ok
+    assert obey(operator, "stop").ok
+    assert operator.end.is_set()
+
+
+def test_stop_does_not_hold(operator):
+    stops = running(operator)
+    assert obey(operator, "stop").ok
+    assert (operator.held, stops) == (False, ["stop by Ada"])
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.SAFE])
+def test_safe_and_stop_cut_the_stop_sequence_short(operator, state):
+    """After the last tick the state is still that of the loop, or SAFE because of an alarm."""
+    stops = running(operator)
+    operator.journal.state, operator.in_stop_sequence = state, True
+    assert obey(operator, "stop").text == "benches run their safe profile"
+    assert (operator.held, stops) == (False, ["stop by Ada"])
+    assert obey(operator, "safe").ok
+    assert operator.held
+
+
+def test_nothing_is_promised_to_who_asks_after_a_fault(operator):
+    stops = running(operator)
+    operator.journal.state = State.SAFE
+    assert not obey(operator, "safe").ok
+    assert "ending already" in obey(operator, "stop").text
+    assert (operator.held, stops) == (False, [])
+
+
+def test_stop_before_the_first_tick(operator):
+    reasons = []
+    operator.interrupt = reasons.append
+    assert obey(operator, "stop").ok
+    assert reasons == ["stop by Ada"]
+
+
+def test_shadow_switches_corrections(operator):
+    assert not obey(operator, "shadow", value=1.0).ok  # nothing runs yet
+    running(operator)
+    assert obey(operator, "shadow", value=1.0).ok
+    assert operator.master.exchange.given.apply is False
+    assert obey(operator, "shadow", value=0.0).ok
+    assert operator.master.exchange.given.apply is True
+    running(operator, shadow=True)
+    assert "--shadow" in obey(operator, "shadow", value=0.0).text
+
+
+def test_numbers_change_only_within_bounds(operator):
+    running(operator)
+    limits = operator.master.plan.reliability
+    assert obey(operator, "adjust", text="reliability.power_residual", value=0.3).ok
+    assert limits.power_residual == 0.3
+    for name, value in (
+        ("reliability.power_residual", 0.6),
+        ("reliability.power_residual", float("nan")),
+        ("reliability.tracking", 0.3),
+        ("__class__", 1.0),
+    ):
+        assert not obey(operator, "adjust", text=name, value=value).ok
+    assert limits.power_residual == 0.3
+    assert "was 0.2" in operator.events.notes[0][3]
+
+
+def test_command_without_the_key_is_noted(operator):
+    operator.refused(Command(action="stop", who="Eve"))
+    assert operator.events.notes[0][0] == "warning"
+
+
+def test_wrong_tokens_are_a_warning_and_no_note_of_the_operators(operator):
+    operator.obey(Command(action="refused", who="relay", text="a command was refused"))
+    (note,) = operator.events.notes
+    assert note == ("warning", "wrong_token", "operator", "a command was refused")
+
+
+def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path):
+    journal = Journal(StatusPublisher(None, "s", 1.0))
+    operator = Operator(journal, SimpleNamespace(monitor=MonitorTable()))
+    path = tmp_path / "events.txt"
+    assert journal.keep(path) == []
+    assert not path.exists()  # nothing to tell
+    obey(operator, "stop")
+    assert journal.keep(path) == []
+    (line,) = path.read_text(encoding="utf-8").splitlines()
+    when, _, what = line.partition(" ")
+    assert abs(datetime.fromisoformat(when).timestamp() - time.time()) < 60.0
+    assert "Ada asked for stop" in what
+    journal.open(Events(), lambda: 5)
+    assert journal.keep(tmp_path / "other.txt") == []
+    assert not (tmp_path / "other.txt").exists()  # the log has it
+
+
+def test_cap_of_a_bond_is_set_in_place():
+    energy = SimpleNamespace(cap=[0.1, 0.2])
+    tables = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+    network = SimpleNamespace(bonds=SimpleNamespace(tables=tables))
+    plan = SimpleNamespace(energy=energy, network=network)
+    assert set_number(plan, "bonds.b.cap", 0.05) == 0.2
+    assert energy.cap == [0.1, 0.05]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (MonitorTable(control=["fly"]), "is no command"),
+        (MonitorTable(adjust={"bonds.x.cap": Adjustable(min=0, max=1)}), "cannot be adjusted"),
+        (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is no range"),
+        (MonitorTable(adjust={"reliability.tracking": Adjustable(min=0, max=1)}), "flag"),
+        (MonitorTable(foxglove="8765"), "write it as ADDRESS:PORT"),
+        (MonitorTable(listen="bench-pc"), '"tcp://0.0.0.0:5570"'),
+        (MonitorTable(listen="tcp://bench-pc:5570"), "names no address of this machine"),
+        (MonitorTable(listen="tcp://0.0.0.0:65536"), "a port up to 65535"),
+        (MonitorTable(commands="tcp://0.0.0.0"), '"tcp://0.0.0.0:5571"'),
+        (MonitorTable(listen="tcp://*:5570", commands="tcp://*:5570"), "different ports"),
+        (MonitorTable(page="bench-pc"), "write it as ADDRESS:PORT"),
+        (MonitorTable(page="127.0.0.1:70000"), "a port up to 65535"),
+    ],
+)
+def test_check_names_what_cannot_be(table, words):
+    findings = Findings()
+    check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
+    (problem,) = findings.problems
+    assert words in str(problem)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        MonitorTable(),
+        MonitorTable(listen="tcp://0.0.0.0:5570", commands="tcp://*:5571", page="5006"),
+        MonitorTable(listen="tcp://127.0.0.1:*", commands="tcp://127.0.0.1:*", page="pc:5006"),
+        MonitorTable(listen="tcp://[::1]:5570"),
+    ],
+)
+def test_check_takes_addresses_that_can_be(table):
+    findings = Findings()
+    check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
+    assert findings.problems == []

@@ -1,0 +1,295 @@
+"""Children with real, tiny processes: they start, are watched, and none is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hilrt.errors import ConfigError
+from hilrt.session import spawn
+from hilrt.session.spawn import Children
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+SLEEP = "import time; time.sleep(60)"
+RANDOMIZE = Path("/proc/sys/kernel/randomize_va_space")
+HOST_RANDOMIZES = RANDOMIZE.exists() and RANDOMIZE.read_text().strip() != "0"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print('ready', flush=True); time.sleep(60)"
+)
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+async def until(condition, seconds=20.0):
+    """Poll a condition that another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.01)
+
+
+def state(pid):
+    """Letter of a process's state in /proc; X when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
+def ended(pid):
+    """Whether a process is gone; a zombie that nobody reaps counts."""
+    return state(pid) in "XZ"
+
+
+@pytest.fixture
+async def children(tmp_path):
+    exits = []
+    children = Children(tmp_path / "logs", lambda name, code: exits.append((name, code)))
+    children.exits = exits
+    yield children
+    children.kill_all()
+    await children.wait(10)
+
+
+async def test_exit_is_reported_once_with_status_and_output(children):
+    code = "import sys; print('to stdout'); print('why it failed', file=sys.stderr); sys.exit(3)"
+    child = children.start("plant", python(code))
+    await until(lambda: children.exits)
+    assert children.exits == [("plant", 3)]
+    assert child.returncode == 3
+    assert child.describe_exit() == "ended with status 3"
+    assert child.tail() == "to stdout\nwhy it failed"
+    assert child.tail(lines=1) == "why it failed"
+    assert child.log == children.log_dir / "plant.log"
+    assert await children.stop_all(1) == []
+    assert children.exits == [("plant", 3)]
+
+
+async def test_a_killed_child_is_described_by_its_signal(children):
+    child = children.start("plant", python(SLEEP))
+    assert child.describe_exit() == "is running"
+    os.kill(child.pid, signal.SIGKILL)
+    await until(lambda: children.exits)
+    assert child.describe_exit() == "was ended by SIGKILL"
+
+
+async def test_stop_all_ends_children_by_sigterm(children):
+    for name in ("a", "b", "c"):
+        children.start(name, python(SLEEP))
+    assert children.running() == ["a", "b", "c"]
+    assert await children.stop_all(20) == []
+    assert children.running() == []
+    assert sorted(children.exits) == [(name, -signal.SIGTERM) for name in ("a", "b", "c")]
+
+
+async def test_some_are_stopped_and_others_go_on(children):
+    children.start("a", python(SLEEP))
+    children.start("b", python(SLEEP))
+    assert await children.stop(20, ["a"]) == []
+    assert children.running() == ["b"]
+    assert await children.wait(0.05) == ["b"]
+
+
+async def test_a_child_that_ignores_sigterm_is_killed_and_reported(children):
+    child = children.start("deaf", python(STUBBORN))
+    await until(lambda: child.tail() == "ready")
+    (line,) = await children.stop_all(0.1)
+    assert line == "deaf: did not end within 0.1 s of SIGTERM; it was killed"
+    assert child.returncode == -signal.SIGKILL
+
+
+@linux
+async def test_a_stopped_child_is_killed_too(children):
+    child = children.start("frozen", python(SLEEP))
+    os.kill(child.pid, signal.SIGSTOP)
+    await until(lambda: state(child.pid) == "T")
+    (line,) = await children.stop_all(0.1)
+    assert "it was killed" in line
+
+
+@linux
+async def test_what_a_child_started_ends_with_it(children):
+    code = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}])\n"
+        "print(child.pid, flush=True)"  # and ends, leaving its child behind
+    )
+    child = children.start("shell", python(code))
+    await until(lambda: children.exits)
+    orphan = int(child.tail())
+    assert not ended(orphan)
+    await children.stop_all(20)
+    await until(lambda: ended(orphan))
+
+
+async def test_cancelling_stop_kills_at_once(children):
+    child = children.start("deaf", python(STUBBORN))
+    await until(lambda: child.tail() == "ready")
+    task = asyncio.create_task(children.stop_all(3600))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(child.gone)
+    assert child.returncode == -signal.SIGKILL
+
+
+@posix
+async def test_each_child_leads_a_group_and_has_no_terminal_input(children):
+    code = "import os, sys; print(os.getsid(0), os.getpgrp(), repr(sys.stdin.read()))"
+    child = children.start("plant", python(code))
+    await until(lambda: children.exits)
+    assert child.tail() == f"{child.pid} {child.pid} ''"
+    assert child.pid != os.getpgrp()
+
+
+@linux
+async def test_affinity_niceness_environment_and_folder(children, tmp_path):
+    cpu = min(os.sched_getaffinity(0))
+    code = (
+        "import os; print(os.sched_getaffinity(0), os.nice(0), os.environ['HILRT_X'], os.getcwd())"
+    )
+    children.start(
+        "plant", python(code), cwd=tmp_path, affinity=[cpu], nice=5, env={"HILRT_X": "y"}
+    )
+    await until(lambda: children.exits)
+    assert children["plant"].tail() == f"{{{cpu}}} {os.nice(0) + 5} y {tmp_path}"
+
+
+@linux
+async def test_layout_of_memory_is_the_same_only_on_request(children):
+    code = "print([line.split('-')[0] for line in open('/proc/self/maps')])"
+    for name, same in (("a", True), ("b", True), ("c", False)):
+        children.start(name, python(code), same_layout=same)
+    assert not await children.wait(20)
+    first, second, random = (children[name].tail() for name in "abc")
+    assert first == second
+    assert random != first or not HOST_RANDOMIZES
+
+
+@linux
+async def test_impossible_affinity_is_said_and_the_child_runs(children):
+    child = children.start("plant", python("print('runs')"), affinity=[1000])
+    await until(lambda: children.exits)
+    assert child.returncode == 0
+    assert "affinity 1000 is ignored" in child.tail()
+
+
+async def test_a_name_may_be_started_again(children):
+    children.start("plant", python("print(1)"))
+    await until(lambda: len(children.exits) == 1)
+    second = children.start("plant", python("print(2)"))
+    await until(lambda: len(children.exits) == 2)
+    assert children["plant"] is second
+    assert second.tail() == "1\n2"
+    with pytest.raises(KeyError):
+        children["other"]
+
+
+async def test_output_to_the_terminal_leaves_no_log(children, capfd):
+    child = children.start("view", python("print('drawn')"), inherit_terminal=True)
+    await until(lambda: children.exits)
+    assert capfd.readouterr().out == "drawn\n"
+    assert child.tail() == ""
+
+
+async def test_names_that_are_no_file_names(children):
+    child = children.start("../../etc/x y", python("print(1)"))
+    assert child.log.parent == children.log_dir
+    await children.wait(20)
+
+
+@linux
+async def test_ctrl_c_while_a_child_starts_is_for_the_master_alone(children, monkeypatch):
+    """A terminal sends it to the master's whole group, which a child leaves a moment too late."""
+    held, start = [], subprocess.Popen
+
+    def popen(*args, **kwargs):
+        held.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    children.start("a", python("import signal; signal.raise_signal(signal.SIGINT)"))
+    assert signal.SIGINT in held[0]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    await children.wait(20)
+    assert children.exits == [("a", -signal.SIGINT)]  # its own it gets
+
+
+@linux
+def test_the_launcher_drops_the_ctrl_c_that_was_held_back():
+    command = [sys.executable, "-I", "-S", str(spawn._LAUNCH), "0", "0", "", "0", "random"]
+    command += python("import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))")
+    pending = (
+        "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]);"
+        "os.kill(os.getpid(), signal.SIGINT); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    done = subprocess.run([*python(pending), *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "set()", "")
+
+
+def test_hilrt_is_this_interpreters():
+    command = spawn.resolve("plant", ["hilrt", "solver", "m:C"])
+    assert command == [sys.executable, "-m", "hilrt", "solver", "m:C"]
+
+
+def test_a_relative_program_starts_from_the_folder(tmp_path):
+    program = tmp_path / "bin" / "plant"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert spawn.resolve("plant", ["bin/plant", "-v"], tmp_path) == [str(program), "-v"]
+
+
+@pytest.mark.parametrize("argv", [["no-such-program-anywhere", "--x"], ["./missing"], []])
+async def test_a_missing_command_names_subsystem_and_command(children, argv, tmp_path):
+    with pytest.raises(ConfigError, match=r"\[subsystems\.plant\] spawn") as caught:
+        children.start("plant", argv, cwd=tmp_path)
+    assert repr(argv) in str(caught.value)
+    assert list(children) == []
+
+
+async def test_a_missing_folder_is_a_config_error(children, tmp_path):
+    with pytest.raises(ConfigError, match="missing"):
+        children.start("plant", python(SLEEP), cwd=tmp_path / "missing")
+
+
+MASTER = """
+import asyncio, sys
+from hilrt.session.spawn import Children
+
+async def main():
+    children = Children(sys.argv[1])
+    for name in ("solver", "foreign"):
+        argv = [sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"]
+        child = children.start(name, argv if name == "solver" else ["sleep", "60"])
+        print(child.pid, flush=True)
+    while children["solver"].tail() != "up":
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@linux
+async def test_kill_9_of_the_master_leaves_no_child(tmp_path):
+    with subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", MASTER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as master:
+        assert master.stdout is not None
+        pids = [int(master.stdout.readline()) for _ in range(2)]
+        assert master.stdout.readline() == "ready\n"
+        assert not any(ended(pid) for pid in pids)
+        master.kill()
+    await until(lambda: all(ended(pid) for pid in pids))

@@ -1,0 +1,129 @@
+"""Priority, memory and the kernel's throttling."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from hilrt.config.structs import Pacing
+from hilrt.timing import realtime
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a Linux call")
+
+
+def run_python(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_nothing_is_done_that_was_not_asked_for():
+    before = os.sched_getscheduler(0) if sys.platform == "linux" else None
+    assert realtime.enter_real_time(Pacing(), 0.99) == []
+    assert realtime.set_priority(0) is None
+    if before is not None:
+        assert os.sched_getscheduler(0) == before
+
+
+@linux
+def test_priority_takes_effect_or_says_how_to_get_it():
+    done = run_python(
+        "import os, subprocess, sys; from hilrt import realtime\n"
+        "from hilrt.config.structs import Pacing\n"
+        "said = [p for p in realtime.enter_real_time(Pacing(priority=7), 0.1)]\n"
+        "if said:\n"
+        "    assert 'rtprio' in said[0] or 'ignored' in said[0], said\n"
+        "else:\n"
+        "    assert os.sched_getparam(0).sched_priority == 7\n"
+        "    child = 'import os; print(os.sched_getscheduler(0))'\n"
+        "    out = subprocess.run([sys.executable, '-c', child], capture_output=True, text=True)\n"
+        "    assert int(out.stdout) == os.SCHED_OTHER, 'children inherit it'\n"
+        "    realtime.leave_real_time()\n"
+        "    assert os.sched_getscheduler(0) == os.SCHED_OTHER\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@linux
+def test_priority_without_permission_is_a_warning(monkeypatch):
+    def refuse(*args):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    said = realtime.set_priority(50)
+    assert said is not None
+    assert "priority 50 is ignored" in said
+    assert "rtprio" in said
+
+
+@linux
+def test_memory_is_locked_or_the_limit_is_named():
+    done = run_python(
+        "import re; from hilrt import realtime\n"
+        "said = realtime.lock_memory()\n"
+        "kb = int(re.search(r'VmLck:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "assert (kb > 0) == (said is None), (kb, said)\n"
+        "assert said is None or 'memlock' in said\n"
+        "realtime.leave_real_time()\n"
+        "kb = int(re.search(r'VmLck:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+        "assert kb == 0\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("runtime", "period", "share"),
+    [("950000", "1000000", 0.95), ("-1", "1000000", 1.0), ("x", "1", None)],
+)
+def test_throttle_share(tmp_path, runtime, period, share):
+    (tmp_path / "sched_rt_runtime_us").write_text(f"{runtime}\n")
+    (tmp_path / "sched_rt_period_us").write_text(f"{period}\n")
+    assert realtime.throttle_share(tmp_path) == share
+
+
+def test_throttle_share_is_unknown_without_the_files(tmp_path):
+    assert realtime.throttle_share(tmp_path / "none") is None
+
+
+def test_throttling_is_announced_before_it_happens():
+    assert realtime.throttle_warning(0.5, 0.95) is None
+    assert realtime.throttle_warning(0.9, None) is None
+    said = realtime.throttle_warning(0.9, 0.95)
+    assert said is not None
+    assert "90%" in said
+    assert "95%" in said
+
+
+@linux
+def test_processors_are_kept_awake_for_as_long_as_wanted(tmp_path):
+    device = tmp_path / "cpu_dma_latency"
+    device.write_bytes(b"\xff\xff\xff\x7f")
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with realtime.awake(True, device) as problem:
+        assert problem is None
+        assert device.read_bytes() == bytes(4)
+        assert len(os.listdir("/proc/self/fd")) == descriptors + 1
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # closed: the request ends with it
+
+
+@linux
+def test_awake_without_permission_is_a_warning(tmp_path):
+    with realtime.awake(True, tmp_path / "none") as problem:
+        assert problem is not None
+        assert "pacing.awake" in problem
+
+
+def test_awake_is_not_asked_for_unless_wanted(tmp_path):
+    with realtime.awake(False, tmp_path / "none") as problem:
+        assert problem is None
+
+
+@linux
+@pytest.mark.skipif(
+    not os.access("/dev/cpu_dma_latency", os.W_OK), reason="needs the right to write the device"
+)
+def test_the_kernel_takes_the_request():
+    with open("/dev/cpu_dma_latency", "rb") as reader, realtime.awake(True) as problem:
+        assert problem is None
+        assert reader.read(4) == bytes(4)

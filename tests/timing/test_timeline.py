@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+
+from hilrt.timing.timeline import KEPT, STAGES, WHY, Marks, Timeline
+
+US = 1000
+
+
+def add(timeline, tick, *parts, target=None, missed=False, late=()):
+    """A tick whose wake, cut, macro step and dispatch took these µs; returns when it was done."""
+    marks = [tick * 1000 * US if target is None else target]
+    for part in parts:
+        marks.append(marks[-1] + part * US)
+    timeline.add(tick, tick * 1e-3, Marks(*marks), missed, lambda: list(late))
+    return marks[-1]
+
+
+@pytest.mark.parametrize("longest", range(4))
+def test_the_longest_part_is_named_as_the_cause(longest):
+    timeline = Timeline()
+    parts = [10, 10, 10, 10]
+    parts[longest] = 300
+    add(timeline, 1, *parts, missed=True)
+    assert timeline.causes == {STAGES[longest]: 1}
+    assert STAGES[longest] in WHY
+
+
+def test_a_late_wake_up_after_a_long_slack_is_the_slacks_fault():
+    timeline = Timeline()
+    done = add(timeline, 0, 1, 1, 1, 1)
+    timeline.rest(done, 1200 * US)  # 200 µs beyond the next grid point
+    add(timeline, 1, 250, 10, 20, 30, missed=True)
+    done = add(timeline, 2, 1, 1, 1, 1)
+    timeline.rest(done, 2500 * US)
+    add(timeline, 3, 250, 10, 20, 30, missed=True)
+    assert timeline.causes == {"previous": 1, "wake": 1}
+
+
+def test_the_slowest_ticks_are_kept_whole_and_in_order():
+    timeline = Timeline()
+    for tick in range(100):
+        late = ("vehicle",) if tick == 41 else ()
+        add(timeline, tick, 1, 2, 500 if tick == 41 else tick % 37, 4, late=late)
+    slowest = timeline.slowest()
+    assert len(slowest) == KEPT
+    worst = slowest[0]
+    assert (worst["tick"], worst["late"], worst["cause"]) == (41, ["vehicle"], "macro_step")
+    assert worst["t"] == pytest.approx(0.041)
+    assert worst["lateness_us"] == pytest.approx(507.0)
+    parts = [worst[f"{stage}_us"] for stage in STAGES]
+    assert parts == pytest.approx([1.0, 2.0, 500.0, 4.0, 0.0])
+    lateness = [entry["lateness_us"] for entry in slowest]
+    assert lateness == sorted(lateness, reverse=True)
+    assert lateness[1:] == pytest.approx([43, 43, 42, 42, 41, 41, 40, 40, 39])
+
+
+def test_a_run_of_ticks_is_entered_as_one_by_one():
+    """None of them waits for a target, or has anything to hand over."""
+    parts = np.random.default_rng(1).integers(1, 60, (100, 3)) * US
+    parts[41, 1] = 500 * US
+    one, other = Timeline(), Timeline()
+    for tick in range(100):
+        if tick:
+            one.rest(0, int(parts[tick, 2]))
+        add(one, tick, 0, *(int(part) // US for part in parts[tick, :2]), 0)
+    one.rest(0, 33 * US)
+    parts[0, 2] = 0  # there was no tick before
+    for first in range(0, 100, 20):
+        some = parts[first : first + 20]
+        after = int(parts[first + 20, 2]) if first < 80 else 33 * US
+        other.add_run(first, first * 1_000_000, 1_000_000, some, after)
+    assert [s.counts for s in one.stages.values()] == [s.counts for s in other.stages.values()]
+    assert one.slack_ns == other.slack_ns
+    kept = [[tick | {"t": round(tick["t"], 9)} for tick in t.slowest()] for t in (one, other)]
+    assert [tick["lateness_us"] for tick in kept[0]] == [tick["lateness_us"] for tick in kept[1]]
+    assert kept[0][0] == kept[1][0]
+    assert kept[0][0]["cause"] == "macro_step"
+
+
+def test_parts_are_counted_and_add_up_to_the_lateness():
+    timeline = Timeline()
+    done = add(timeline, 0, 5, 20, 60, 40)
+    timeline.rest(done, done + 200 * US)
+    assert {stage: times.n for stage, times in timeline.stages.items()} == dict.fromkeys(STAGES, 1)
+    assert timeline.quantiles()["slack"]["max"] == pytest.approx(200.0)
+    assert timeline.parts_us == pytest.approx((5.0, 20.0, 60.0, 40.0, 0.0))
+    add(timeline, 1, 5, 20, 60, 40)
+    assert timeline.parts_us[-1] == pytest.approx(200.0)
+
+
+def test_skipped_ticks_have_a_cause_of_their_own():
+    timeline = Timeline()
+    timeline.skip(0)
+    assert not timeline.causes
+    timeline.skip(3)
+    assert timeline.causes == {"skipped": 3}
