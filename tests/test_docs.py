@@ -11,6 +11,10 @@ import pytest
 import typer.main
 
 from hilrt import registry
+from hilrt.bench.bench_table import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt.can.bus_faults import BusFaults
+from hilrt.can.message_options import MessageOptions
+from hilrt.can.protection import Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
 from hilrt.config import structs as config
@@ -20,10 +24,6 @@ from hilrt.reliability.flags import CAUSES
 from hilrt.session.event_log import State
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
-from hilrt_adapters.bench import BenchInput, BenchOptions, Enable, SafeProfile
-from hilrt_adapters.can_faults import BusFaults
-from hilrt_adapters.can_options import MessageOptions
-from hilrt_adapters.can_protect import Protection
 from hilrt_adapters.fmu import Options as FmuOptions
 from hilrt_adapters.inprocess import Options as InProcessOptions
 from hilrt_adapters.replay import ReplayOptions

@@ -12,11 +12,11 @@ import random
 import numpy as np
 import pytest
 
+from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
 from hilrt.bench.set_points import Limits
 from hilrt.link import Arrival
 from hilrt.solver import Floats, InputPolynomial, Port, Sample
-from hilrt_adapters.bench import MASTER_SHARE
 from tests.stepping import MemoryLink, Stepping
 from tests.tip_in import ACTUATION_DELAY_S, Bench, Car
 

@@ -41,13 +41,13 @@ from bench_session import SESSION, run
 from can.interfaces.udp_multicast.utils import pack_message
 from cantools.database.can import Database
 
+from hilrt.can.bus import CanBus, open_bus
+from hilrt.can.codec import codec
+from hilrt.can.database import find_signal
+from hilrt.can.receiver import REASONS, Receiver
 from hilrt.config.session_file import load_session
 from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
-from hilrt_adapters.can import find_signal
-from hilrt_adapters.can_bus import CanBus, open_bus
-from hilrt_adapters.can_codec import codec
-from hilrt_adapters.can_receive import REASONS, Receiver
 
 CHANNEL = "239.74.163.30"
 #: python-can's, where a bus names none.

@@ -18,8 +18,8 @@ from typing import Any
 
 from cantools.database.can import Message, Signal
 
-from hilrt_adapters.can import load_database
-from hilrt_adapters.can_codec import codec
+from hilrt.can.codec import codec
+from hilrt.can.database import load_database
 
 ROOT = Path(__file__).resolve().parents[1]
 DATABASES = [

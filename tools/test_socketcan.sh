@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 guest=${RUN_IN_GUEST:-../shared/tools/run-in-guest.sh}
-tests=(tests/adapters/test_can_socketcan.py tests/scenarios/test_socketcan.py)
+tests=(tests/can/test_socketcan.py tests/scenarios/test_socketcan.py)
 if [ ! -e /sys/class/net/vcan0 ]; then
   modprobe vcan 2>/dev/null && ip link add dev vcan0 type vcan 2>/dev/null &&
     ip link set vcan0 up || true

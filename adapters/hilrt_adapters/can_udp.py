@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
 from hilrt_adapters import udp_filter
-from hilrt_adapters.can_frame import ERROR, EXTENDED, REMOTE, Frame
 
 _DATAGRAM_BYTES = 4096
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from hilrt.bench.bench_table import BenchInput, BenchOptions, read_bench
 from hilrt.bench.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
+from hilrt.can.bus_keys import doubtful_keys
+from hilrt.can.receiver import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.exchange.remote_link import RemoteLink
@@ -29,9 +32,6 @@ from hilrt.exchange.wire import (
 )
 from hilrt.link import Arrival, Command, Ports, PortsError
 from hilrt.solver import Floats, Sample
-from hilrt_adapters.bench import BenchInput, BenchOptions, read_bench
-from hilrt_adapters.can_bus_keys import doubtful_keys
-from hilrt_adapters.can_receive import REASONS
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile

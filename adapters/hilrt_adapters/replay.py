@@ -11,14 +11,14 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
+from hilrt.can.database import SignalRef, find_signal, load_database
 from hilrt.config.structs import NonNegative, SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import Arrival, Link, Ports, PortsError
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Sample
-from hilrt_adapters.can import SignalRef, find_signal, load_database
-from hilrt_adapters.recording import (
+from hilrt_adapters.recorded_tracks import (
     Recording,
     Track,
     check_frames,

@@ -24,10 +24,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.structs import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
-from hilrt_adapters.can_frame import Frame
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")

@@ -1,7 +1,7 @@
 """``hilrt emulate``: a test bench that is not there, on a CAN bus and on the wall clock.
 
 Nobody steps it: like a real bench it runs by itself, takes set-points when they come, and publishes
-measurements. The physics is in `hilrt.models`, its frames in `hilrt_adapters.bench_on_bus`; here
+measurements. The physics is in `hilrt.models`, its frames in `hilrt.bench.bench_on_bus`; here
 are the registry, the loop and the way the process ends. It does not vanish under a gateway that is
 running its safe profile: asked to end, it goes on until enable is withdrawn (see `Ending`).
 """
@@ -20,16 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hilrt.bench.bench_on_bus import COUNTER, BenchOnBus, EmulatedBench
 from hilrt.bench.disturb import Disturbance, ScenarioFile, load_scenario
+from hilrt.can.bus import open_bus
+from hilrt.can.message_options import MessageOptions
+from hilrt.can.sender_conflicts import refuse_company
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
-from hilrt_adapters.bench_on_bus import COUNTER, BenchOnBus, EmulatedBench
-from hilrt_adapters.can_bus import open_bus
-from hilrt_adapters.can_company import refuse_company
-from hilrt_adapters.can_options import MessageOptions
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.

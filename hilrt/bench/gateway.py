@@ -20,18 +20,18 @@ import can
 import zmq
 from zmq.backend import zmq_poll
 
+from hilrt.bench.bench_table import Bench
 from hilrt.bench.guardian import DRIVING, NS, SILENT, BenchView, Guardian, Notice, State
+from hilrt.can.bus import CanBus
+from hilrt.can.bus_faults import BusWatch
+from hilrt.can.frame import Frame
+from hilrt.can.receiver import Receiver
+from hilrt.can.sender import Sender
 from hilrt.errors import ProtocolError
 from hilrt.exchange import wire
 from hilrt.exchange.peer import Peer
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.timing.host import parent_alive
-from hilrt_adapters.bench import Bench
-from hilrt_adapters.can_bus import CanBus
-from hilrt_adapters.can_faults import BusWatch
-from hilrt_adapters.can_frame import Frame
-from hilrt_adapters.can_receive import Receiver
-from hilrt_adapters.can_send import Sender
 
 #: Longest sleep: signals, the parent's end and silence are noticed at least that often, ms.
 MAX_WAIT_MS = 20

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
 from hilrt.bench.gateway import Gateway
+from hilrt.can.bus import CanBus, open_bus
+from hilrt.can.sender_conflicts import refuse_company
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError
@@ -20,9 +23,6 @@ from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt.timing.host import die_with_parent, freeze_gc
 from hilrt.timing.scheduler_slice import take_short_turns
-from hilrt_adapters.bench import Bench, BenchOptions, read_bench
-from hilrt_adapters.can_bus import CanBus, open_bus
-from hilrt_adapters.can_company import refuse_company
 
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10

@@ -13,9 +13,9 @@ import typer
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
-    from hilrt.can.watch import BusWatcher
-    from hilrt_adapters.can_bus import CanBus
-    from hilrt_adapters.can_frame import Frame
+    from hilrt.can.bus import CanBus
+    from hilrt.can.frame import Frame
+    from hilrt.can.tools.bus_watcher import BusWatcher
 
 can_app = typer.Typer(help="Watch, measure and use a CAN bus.", no_args_is_help=True)
 
@@ -41,7 +41,7 @@ def bus_arguments(text: str) -> dict[str, Any]:
 
 @contextmanager
 def _opened(bus: str) -> Iterator[CanBus]:
-    from hilrt_adapters.can_bus import open_bus
+    from hilrt.can.bus import open_bus
 
     try:
         opened = open_bus(bus_arguments(bus), [], f"--bus {bus}")
@@ -59,8 +59,8 @@ def _opened(bus: str) -> Iterator[CanBus]:
 
 
 def _watcher(database: Path | None) -> BusWatcher:
-    from hilrt.can.watch import BusWatcher
-    from hilrt_adapters.can import load_database
+    from hilrt.can.database import load_database
+    from hilrt.can.tools.bus_watcher import BusWatcher
 
     if database is None:
         return BusWatcher()
@@ -95,7 +95,7 @@ def sniff(
     from rich.console import Console
     from rich.live import Live
 
-    from hilrt.can.show import live_table, signals_text
+    from hilrt.can.tools.watch_table import live_table, signals_text
 
     watcher = _watcher(database)
     console = Console()
@@ -129,7 +129,7 @@ def stats(
     """Count frames and measure cycle times, losses and the bus load."""
     from rich.console import Console
 
-    from hilrt.can.show import stats_table
+    from hilrt.can.tools.watch_table import stats_table
 
     watcher = _watcher(database)
     begun = time.monotonic()
@@ -158,7 +158,7 @@ def send(
     cycle: Annotated[float, typer.Option(help="pause between two, s", min=0.0)] = 0.1,
 ) -> None:
     """Send a frame, raw or by its message's name; signals left out have their start values."""
-    from hilrt.can.send import frame_of
+    from hilrt.can.tools.typed_frame import frame_of
 
     frame = frame_of(what, database)
     with _opened(bus) as opened:
@@ -189,8 +189,8 @@ def generate(
     ] = None,
 ) -> None:
     """Write a session file for a bench: messages and signals listed, choices marked."""
-    from hilrt.can.generate import CHOOSE, choices
-    from hilrt.can.generate import generate as text_of
+    from hilrt.can.tools.session_draft import CHOOSE, choices
+    from hilrt.can.tools.session_draft import generate as text_of
 
     if session.exists():
         raise ConfigError(f"{session}: exists already; give another name")

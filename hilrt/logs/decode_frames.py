@@ -10,14 +10,14 @@ import numpy as np
 from cantools.database import DecodeError
 from cantools.database.can import Message
 
+from hilrt.can.codec import codec
+from hilrt.can.database import load_database
+from hilrt.can.id_table import carries
 from hilrt.logs.columns import columns_of
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, Channel
-from hilrt_adapters.can import load_database
-from hilrt_adapters.can_codec import codec
-from hilrt_adapters.recording import carries
 
 #: Frames of this time become one block of each message, ns.
 WINDOW_NS = 1_000_000_000

@@ -211,8 +211,8 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], boo
     try:
         import can
 
+        from hilrt.can.bus import check_bus
         from hilrt.logs.source_can import to_message
-        from hilrt_adapters.can_bus import check_bus
     except ImportError as error:
         raise ConfigError(f"--bus: needs {error.name}; install hilrt[can]") from None
     problems = check_bus(arguments, "--bus")

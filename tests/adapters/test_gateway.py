@@ -17,15 +17,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from hilrt.bench.bench_table import BenchOptions, read_bench
 from hilrt.bench.gateway import Gateway
+from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.exchange import wire
 from hilrt.exchange.hub import Hub
 from hilrt.exchange.peer import Peer
-from hilrt_adapters.bench import BenchOptions, read_bench
-from hilrt_adapters.can_bus import open_bus
 from hilrt_adapters.gateway import GatewayLink
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from hilrt.record.reader import Block, Channel
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.solver import Sample
-from hilrt_adapters.recording import Track
+from hilrt_adapters.recorded_tracks import Track
 from hilrt_adapters.replay import ReplayLink, ReplayOptions
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -9,11 +9,11 @@ from typing import Any
 import cantools
 import pytest
 
+from hilrt.bench.bench_on_bus import BenchOnBus
 from hilrt.bench.disturb import Disturbance, load_scenario
 from hilrt.bench.emulate import make_bench
+from hilrt.can.frame import Frame
 from hilrt.errors import ConfigError
-from hilrt_adapters.bench_on_bus import BenchOnBus
-from hilrt_adapters.can_frame import Frame
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 PLAIN = cantools.database.load_file(DATABASE)

@@ -11,11 +11,11 @@ import cantools
 import pytest
 
 from hilrt.bench import emulate
+from hilrt.bench.bench_on_bus import BenchOnBus
 from hilrt.bench.emulate import CYCLE_NS, Ending, Fault, run_loop
+from hilrt.can.frame import EXTENDED, REMOTE, Frame
+from hilrt.can.message_options import MessageOptions
 from hilrt.errors import ConfigError
-from hilrt_adapters.bench_on_bus import BenchOnBus
-from hilrt_adapters.can_frame import EXTENDED, REMOTE, Frame
-from hilrt_adapters.can_options import MessageOptions
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)

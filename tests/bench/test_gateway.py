@@ -18,13 +18,13 @@ import pytest
 
 from hilrt.bench import gateway as module
 from hilrt.bench import gateway_process
+from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
 from hilrt.bench.gateway import Gateway
 from hilrt.bench.guardian import NS, SILENCE_FACTOR, State
+from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.exchange import wire
 from hilrt.record import frame_batch
-from hilrt_adapters.bench import Bench, BenchOptions, read_bench
-from hilrt_adapters.can_frame import ERROR, Frame
 
 MS = NS // 1000
 DBC = """VERSION ""

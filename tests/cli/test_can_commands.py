@@ -11,9 +11,9 @@ import can
 import pytest
 from typer.testing import CliRunner
 
+from hilrt.can.bus import CanBus
 from hilrt.cli.can_commands import bus_arguments, can_app
 from hilrt.errors import ConfigError
-from hilrt_adapters.can_bus import CanBus
 
 DATABASE = str(Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc")
 CHANNEL = "239.74.163.12"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
 from hilrt.bench.set_points import Limits
 from hilrt.coupling.limit import limit_jerk
-from hilrt_adapters.bench import MASTER_SHARE
 
 H = 0.01
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import cantools
 
-from hilrt_adapters.bench_on_bus import EmulatedBench
+from hilrt.bench.bench_on_bus import EmulatedBench
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 

@@ -16,8 +16,8 @@ import cantools
 import pytest
 
 from hilrt.bench.emulate import Ending
-from hilrt_adapters.can_bus import open_bus
-from hilrt_adapters.can_frame import Frame
+from hilrt.can.bus import open_bus
+from hilrt.can.frame import Frame
 
 DATABASE = Path(__file__).parents[2] / "bench_configs" / "engine_bench.dbc"
 MESSAGES = cantools.database.load_file(DATABASE)

@@ -1,0 +1,367 @@
+"""An emulated bench on a CAN bus: its frames, coded by the database; no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import can
+import cantools
+from cantools.database.can import Message
+
+from hilrt.can.codec import bits, codec
+from hilrt.can.database import load_database
+from hilrt.can.frame import Frame, can_id_of
+from hilrt.can.id_table import IdTable
+from hilrt.can.message_options import MessageOptions, counter_of, protection_of
+from hilrt.can.protection import Guarded
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError
+
+#: What the benches call the counter of a message, whatever its database does.
+COUNTER = "Alive"
+
+
+class Disturbance(Protocol):
+    """What a scenario does to the bench; see `hilrt.bench.disturb`."""
+
+    def dead(self, now: float) -> bool:
+        """Whether the bench is without power."""
+        ...
+
+    def off(self, now: float) -> bool:
+        """Whether it neither sends nor hears."""
+        ...
+
+    def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
+        """Values as the disturbed sensors give them."""
+        ...
+
+    def counter_step(self, message: str, now: float) -> int:
+        """By how much the counter goes on after a frame."""
+        ...
+
+    def damaged(self, message: str, frame: Frame, now: float) -> Frame:
+        """The frame, perhaps damaged."""
+        ...
+
+    def lost(self, message: str, now: float) -> bool:
+        """Whether the frame is not sent at all."""
+        ...
+
+    def hold(self, message: str, frame: Frame, now: float) -> bool:
+        """Keep the frame back for later; whether that was done."""
+        ...
+
+    def released(self, now: float) -> list[Frame]:
+        """Frames that were kept back until now."""
+        ...
+
+
+class EmulatedBench(Protocol):
+    """What an emulated bench offers; time comes from outside, so that tests own it."""
+
+    #: Messages it listens to, with the signals it reads.
+    receives: Mapping[str, tuple[str, ...]]
+    #: Messages it sends, with the number of cycles between two of them.
+    sends: Mapping[str, int]
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asks the bench to be enabled."""
+        ...
+
+    def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
+        """Take the signals of a message received by `now` [s], before the cycle that ends then."""
+        ...
+
+    def advance(self, now: float) -> None:
+        """One control cycle, ending at `now` [s]."""
+        ...
+
+    def measure(self, message: str) -> dict[str, float]:
+        """Signals of a message to send, without the counter `Alive`."""
+        ...
+
+
+class _Layout(NamedTuple):
+    """A message of the bench in the database: its signals, and what shows that it is whole and new.
+
+    Parameters
+    ----------
+    message : Message
+    signals : tuple of str
+        Those of the bench, without the counter.
+    counter : str, optional
+        The counter, where it is a signal of the message.
+    guard : Guarded, optional
+        Its protection.
+    """
+
+    message: Message
+    signals: tuple[str, ...]
+    counter: str | None
+    guard: Guarded | None
+
+    @property
+    def header_counter(self) -> Callable[[bytes], int] | None:
+        """Reads the counter, where it is in the protection's header."""
+        return self.guard.counter if self.guard else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Signals to code: those of the bench, then the counter."""
+        return (*self.signals, self.counter) if self.counter else self.signals
+
+
+def _lay_out(
+    message: Message, signals: Iterable[str], options: MessageOptions, alive: str
+) -> _Layout:
+    """Layout of a message; `ConfigError` if its protection does not fit it."""
+    guard = protection_of(options, message)
+    counter = None if guard and guard.counter else counter_of(options, message, alive)
+    return _Layout(message, tuple(s for s in signals if s != COUNTER), counter, guard)
+
+
+def _missing(layout: _Layout, watched: bool) -> list[str]:
+    """What the bench needs of a message and the database does not have; `watched`: its counter."""
+    name = layout.message.name
+    there = [signal.name for signal in layout.message.signals]
+    problems = [
+        f"message {name} has no signal {s!r}{nearest(s, there)}"
+        for s in layout.signals
+        if s not in there
+    ]
+    if watched and layout.counter is None and layout.header_counter is None:
+        problems.append(
+            f"message {name} has no counter, which the bench watches; name its signal in "
+            f"messages.{name}.counter, or in alive for all messages"
+        )
+    return problems
+
+
+def _misplaced(layout: _Layout, published: bool) -> list[str]:
+    """Signals that the protection would overwrite, or, if published, that nobody would fill."""
+    message = layout.message
+    header = layout.guard.header if layout.guard else 0
+    problems = []
+    for signal in message.signals:
+        place = bits(message, signal)
+        if signal.name in layout.names:
+            if place & header:
+                problems.append(
+                    f"message {message.name}: signal {signal.name!r} lies where its protection "
+                    "writes; move the one or the other"
+                )
+        elif published and (not place or place & ~header):
+            problems.append(
+                f"message {message.name} has a signal {signal.name!r} that the bench does not "
+                f"send; remove it, name it in messages.{message.name}.protection if it is a "
+                "checksum, or use the bench's own database"
+            )
+    return problems
+
+
+def _read_layouts(
+    bench: EmulatedBench, database: Path, options: Mapping[str, MessageOptions], alive: str
+) -> dict[str, _Layout]:
+    """Layouts of all messages of a bench, by name; `ConfigError` with every problem."""
+    messages = {m.name: m for m in load_database(database, "database").messages}
+    wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
+    layouts: dict[str, _Layout] = {}
+    problems: list[str] = []
+    for name, signals in wanted.items():
+        if name not in messages:
+            problems.append(f"{database.name}: no message {name!r}{nearest(name, messages)}")
+            continue
+        given = options.get(name) or MessageOptions()
+        try:
+            layout = layouts[name] = _lay_out(messages[name], signals, given, alive)
+        except ConfigError as error:
+            problems += error.problems
+            continue
+        found = _missing(layout, COUNTER in signals) + _misplaced(layout, name in bench.sends)
+        problems += [f"{database.name}: {problem}" for problem in found]
+    if problems:
+        raise ConfigError(problems)
+    return layouts
+
+
+class _Incoming:
+    """One message that is taken."""
+
+    def __init__(self, layout: _Layout) -> None:
+        self.name = layout.message.name
+        self.signals = (*layout.signals, COUNTER) if layout.counter else layout.signals
+        self.decode = codec(layout.message, layout.names).decode
+        self.check = layout.guard.check if layout.guard else None
+        self._header_counter = layout.header_counter
+
+    def values(self, data: bytes) -> dict[str, float]:
+        values = dict(zip(self.signals, self.decode(data), strict=True))
+        if self._header_counter:
+            values[COUNTER] = self._header_counter(data)
+        return values  # type: ignore[return-value]
+
+
+class _Outgoing:
+    """One message that is sent: its coding, counter, protection and period."""
+
+    def __init__(self, layout: _Layout, every: int) -> None:
+        self.message = layout.message
+        self.every = every
+        self.can_id = can_id_of(layout.message)
+        self.encode = codec(layout.message, layout.names).encode
+        self._protect = layout.guard.protect if layout.guard else None
+        self._counts = layout.counter is not None
+        self.counter = 0
+        self._modulus = layout.guard.modulus if layout.guard else 1
+        if layout.counter:
+            self._modulus = 1 << layout.message.get_signal_by_name(layout.counter).length
+
+    def frame(self, measured: Mapping[str, float], step: int = 1) -> Frame:
+        """Frame of the measured values; the counter goes on by `step` afterwards."""
+        values = list(measured.values())
+        if self._counts:
+            values.append(self.counter)
+        data = self.encode(values)
+        if self._protect:
+            data = self._protect(data, self.counter)
+        self.counter = (self.counter + step) % self._modulus
+        return Frame(self.can_id, data)
+
+
+class BenchOnBus:
+    """A bench with its frames coded by a CAN database.
+
+    Parameters
+    ----------
+    bench : EmulatedBench
+    database : Path
+        CAN database with every message that the bench sends and receives.
+    disturbance : Disturbance, optional
+        What goes wrong on purpose.
+    again : callable, optional
+        Makes the bench anew, for when it has been without power.
+    options : mapping of str to MessageOptions, optional
+        Counters and protection of single messages, by name, as the gateway has them.
+    alive : str
+        Name of the counter signal looked for in each message.
+
+    Attributes
+    ----------
+    silent : bool
+        Publishes nothing any more.
+    heard_at : float
+        When a demand last came, s.
+    received, sent, bad_frames, checksum_errors, send_errors : int
+        Frames counted; those with a wrong checksum count as none received.
+
+    Raises
+    ------
+    ConfigError
+        If the database cannot be read, lacks a message or signal of the bench, or has no room for a
+        protection.
+    """
+
+    def __init__(
+        self,
+        bench: EmulatedBench,
+        database: Path,
+        disturbance: Disturbance | None = None,
+        again: Callable[[], EmulatedBench] | None = None,
+        options: Mapping[str, MessageOptions] | None = None,
+        alive: str = COUNTER,
+    ) -> None:
+        self.bench = bench
+        self.disturbance = disturbance
+        self._again = again
+        self._dead = False
+        self._drain: Callable[[], Iterable[Frame]] = tuple
+        self._transmit: Callable[[Frame], None] = lambda frame: None
+        self.silent = False
+        self.heard_at = -math.inf
+        self.received = self.sent = self.send_errors = 0
+        self.bad_frames = self.checksum_errors = 0
+        self._cycle = 0
+        layouts = _read_layouts(bench, database, options or {}, alive)
+        self.demands = [layouts[name].message for name in bench.receives]
+        self.published = [layouts[name].message for name in bench.sends]
+        self._incoming = IdTable(
+            (layouts[name].message, _Incoming(layouts[name])) for name in bench.receives
+        )
+        self._outgoing = [_Outgoing(layouts[name], every) for name, every in bench.sends.items()]
+
+    def attach(self, drain: Callable[[], Iterable[Frame]], send: Callable[[Frame], None]) -> None:
+        """Say where frames come from, without blocking, and where they go."""
+        self._drain = drain
+        self._transmit = send
+
+    def cycle(self, now: float) -> None:
+        """Take what has come, integrate one cycle up to `now` [s], publish."""
+        disturbance = self.disturbance
+        if disturbance is not None and not self._powered(disturbance, now):
+            return
+        off = disturbance is not None and disturbance.off(now)
+        for frame in self._drain():
+            incoming = self._incoming.find(frame.can_id)
+            if incoming is not None and not off:
+                self._take(incoming, frame, now)
+        self.bench.advance(now)
+        if not self.silent and not off:
+            for outgoing in self._outgoing:
+                if self._cycle % outgoing.every == 0:
+                    if disturbance is None:
+                        self._transmit_frame(
+                            outgoing.frame(self.bench.measure(outgoing.message.name))
+                        )
+                    else:
+                        self._disturbed(disturbance, outgoing, now)
+            for frame in disturbance.released(now) if disturbance is not None else ():
+                self._transmit_frame(frame)
+        self._cycle += 1
+
+    def _powered(self, disturbance: Disturbance, now: float) -> bool:
+        """Whether the bench has power; when it comes back, the bench starts anew."""
+        if disturbance.dead(now):
+            self._dead = True
+            for _ in self._drain():
+                pass
+            return False
+        if self._dead:
+            self._dead = False
+            if self._again is not None:
+                self.bench = self._again()
+            for outgoing in self._outgoing:
+                outgoing.counter = 0
+        return True
+
+    def _disturbed(self, disturbance: Disturbance, outgoing: _Outgoing, now: float) -> None:
+        name = outgoing.message.name
+        values = disturbance.measured(name, self.bench.measure(name), now)
+        frame = outgoing.frame(values, disturbance.counter_step(name, now))
+        frame = disturbance.damaged(name, frame, now)
+        if not disturbance.lost(name, now) and not disturbance.hold(name, frame, now):
+            self._transmit_frame(frame)
+
+    def _take(self, incoming: _Incoming, frame: Frame, now: float) -> None:
+        if incoming.check and not incoming.check(frame.data):
+            self.checksum_errors += 1
+            return
+        try:
+            values = incoming.values(frame.data)
+        except (cantools.database.DecodeError, ValueError):
+            self.bad_frames += 1
+            return
+        self.received += 1
+        self.heard_at = now
+        self.bench.receive(incoming.name, values, now)
+
+    def _transmit_frame(self, frame: Frame) -> None:
+        try:
+            self._transmit(frame)
+            self.sent += 1
+        except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
+            self.send_errors += 1

@@ -1,0 +1,388 @@
+"""The table of a bench on CAN: its keys, its checks, and what they come to with the database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from cantools.database.can import Message
+
+from hilrt.bench.check_signals import (
+    check_contents,
+    check_directions,
+    check_frames,
+    check_range,
+)
+from hilrt.bench.guardian import GuardSettings
+from hilrt.bench.set_points import Limits
+from hilrt.can.bus import check_bus
+from hilrt.can.bus_faults import BusFaults
+from hilrt.can.database import SignalRef, find_signal, inward, load_database
+from hilrt.can.message_options import MessageOptions, check_messages
+from hilrt.config.from_toml import nearest
+from hilrt.config.structs import InputOptions, NonNegative, Positive, SubsystemOptions, Table
+from hilrt.config.units import UNSTATED, conversion
+from hilrt.errors import ConfigError
+from hilrt.link import Ports, PortsError
+from hilrt.solver import Port
+
+#: Share of `max_jerk` that the master keeps to. What it sends arrives with jitter and gaps. With
+#: less in hand the gateway would limit it again, and lag once more behind it: a loop through both
+#: limits swings where it would not with either (tests/test_jerk_in_the_loop.py).
+MASTER_SHARE = 0.5
+
+
+class Enable(Table, kw_only=True):
+    """``enable``: how the bench is asked to run, and how it confirms."""
+
+    #: Signal (``Message.Signal``) that carries the request, 1 or 0.
+    request: str
+    #: Signal that the bench confirms with; without it the bench is taken at its word.
+    state: str | None = None
+    #: How long the bench may take to confirm, s.
+    timeout: Positive = 5.0
+
+
+class SafeProfile(Table):
+    """``safe_profile``: how the bench is brought down."""
+
+    #: Inputs in the order in which they go to their safe values; those left out follow.
+    order: list[str] = msgspec.field(default_factory=list)
+    #: How long one input is waited for before the next one starts, s.
+    step_timeout: Positive = 2.0
+
+
+class BenchInput(InputOptions, kw_only=True):
+    """An input of a bench; `min`, `max`, `max_rate` and `safe` are required."""
+
+    #: Signal (``Message.Signal``) that carries the set-point.
+    signal: str
+    #: Output that measures what the bench made of it.
+    realised: str | None = None
+
+
+class BenchOptions(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` with ``adapter = "can"``."""
+
+    #: Arguments of python-can's `Bus`: ``interface``, ``channel``, …
+    bus: dict[str, Any]
+    #: CAN database, relative to the session file.
+    database: str
+    #: Output ports: ``name = "Message.Signal"``.
+    outputs: dict[str, str]
+    #: Input ports, a table each.
+    inputs: dict[str, BenchInput]  # type: ignore[assignment]
+    #: Age of the newest set-points at which the gateway runs the safe profile, s.
+    master_timeout: Positive = 0.05
+    #: Silence of the master that brings the safe profile on while no set-points are due, s;
+    #: default: ten of its heartbeats.
+    idle_timeout: Positive | None = None
+    #: Age of the bench's newest frame at which it counts as silent, s.
+    bench_timeout: Positive = 0.02
+    enable: Enable | None = None
+    #: Time from sending a set-point to its effect; the master sends what is due by then, s.
+    actuation_delay: NonNegative = 0.0
+    safe_profile: SafeProfile = msgspec.field(default_factory=SafeProfile)
+    #: Emulated bench that `hilrt run` starts; leave it out on a real one.
+    emulator: str | None = None
+    #: What goes wrong on the emulated bench, a TOML file relative to the session file.
+    scenario: str | None = None
+    #: Name of the counter signal that is looked for in every message.
+    alive: str = "Alive"
+    #: What to do about faults of the bus.
+    bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
+    #: What is particular about single messages, a table each.
+    messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
+    #: Record the frames on the bus beside the decoded values.
+    record_frames: bool = True
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A bench's table, checked against its database.
+
+    Attributes
+    ----------
+    inputs, outputs : dict of str to SignalRef
+        Signals of the ports, in their order.
+    request, state : SignalRef or None
+        The enable handshake.
+    ports : Ports
+    limits : Limits
+        Bounds that the set-points' resolution cannot round out of.
+    order : tuple of int
+        Inputs in the order of the safe profile.
+    """
+
+    options: BenchOptions
+    inputs: dict[str, SignalRef]
+    outputs: dict[str, SignalRef]
+    request: SignalRef | None
+    state: SignalRef | None
+    ports: Ports
+    limits: Limits
+    order: tuple[int, ...]
+    _realised: tuple[tuple[int, int, float, float], ...]
+
+    @property
+    def received(self) -> list[Message]:
+        """Messages that the bench sends, as far as they are used."""
+        refs = [*self.outputs.values(), *([self.state] if self.state else [])]
+        return list({ref.message.name: ref.message for ref in refs}.values())
+
+    @property
+    def driven(self) -> list[Message]:
+        """Messages that the gateway sends to the bench."""
+        refs = [*self.inputs.values(), *([self.request] if self.request else [])]
+        return list({ref.message.name: ref.message for ref in refs}.values())
+
+    def realised(self, y: Sequence[float]) -> list[float]:
+        """What the bench made of each input, from the values of the outputs.
+
+        In the inputs' units; NaN where that is not measured.
+        """
+        values = [math.nan] * len(self.inputs)
+        for i, j, factor, offset in self._realised:
+            values[i] = factor * y[j] + offset
+        return values
+
+    def guard_settings(self, idle_timeout: float) -> GuardSettings:
+        """Settings of the guardian; `idle_timeout` [s] bounds the master's silence while idle."""
+        enable = self.options.enable
+        return GuardSettings(
+            order=self.order,
+            step_timeout=self.options.safe_profile.step_timeout,
+            master_timeout=self.options.master_timeout,
+            idle_timeout=idle_timeout,
+            enable_timeout=enable.timeout if enable else 0.0,
+            enable_text=(enable.state if enable else None) or "the enable state",
+        )
+
+
+def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
+    """Check a bench's table against its database.
+
+    Raises
+    ------
+    PortsError
+        With every problem found, each naming table, key, value and remedy.
+    """
+    table = f"[subsystems.{name}]"
+    problems = check_bus(options.bus, f"{table} bus")
+    signals = _find_signals(name, options, folder, problems)
+    inputs, outputs = _found(signals.inputs), _found(signals.outputs)
+    for port, entry in options.inputs.items():
+        label = f"[subsystems.{name}.inputs.{port}]"
+        problems += _check_input(entry, inputs.get(port), options, label)
+    problems += _check_signals(table, options, signals)
+    problems += _check_order(table, options)
+    if not options.outputs:
+        problems.append(f"{table} outputs: is empty; name at least one signal to measure")
+    realised = _realised(name, options, inputs, outputs, problems)
+    if problems:
+        unclear = {*signals.inputs, *signals.outputs} - {*inputs, *outputs}
+        raise PortsError(problems, _bare_ports(signals), unclear)
+    order = [*options.safe_profile.order]
+    order += [port for port in inputs if port not in order]
+    return Bench(
+        options=options,
+        inputs=inputs,
+        outputs=outputs,
+        request=signals.request,
+        state=signals.state,
+        ports=_ports(options, inputs, outputs),
+        limits=_limits(options, inputs),
+        order=tuple(list(inputs).index(port) for port in order),
+        _realised=tuple(realised),
+    )
+
+
+class _Signals(NamedTuple):
+    """What the table names, found in the database; None what is not there.
+
+    `complete` says that everything was found.
+    """
+
+    inputs: dict[str, SignalRef | None]
+    outputs: dict[str, SignalRef | None]
+    request: SignalRef | None
+    state: SignalRef | None
+    complete: bool
+
+
+def _found(refs: Mapping[str, SignalRef | None]) -> dict[str, SignalRef]:
+    return {port: ref for port, ref in refs.items() if ref is not None}
+
+
+def _find_signals(name: str, options: BenchOptions, folder: Path, problems: list[str]) -> _Signals:
+    table, before = f"[subsystems.{name}]", len(problems)
+    database = None
+    try:
+        database = load_database(folder / options.database, f"{table} database")
+    except ConfigError as error:
+        problems += error.problems
+
+    def find(ref: str, label: str) -> SignalRef | None:
+        try:
+            return find_signal(database, ref, label) if database else None
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return None
+
+    outputs = {port: find(ref, f"{table} outputs.{port}") for port, ref in options.outputs.items()}
+    inputs = {
+        port: find(entry.signal, f"[subsystems.{name}.inputs.{port}] signal")
+        for port, entry in options.inputs.items()
+    }
+    enable = options.enable
+    request = find(enable.request, f"{table} enable.request") if enable else None
+    state = find(enable.state, f"{table} enable.state") if enable and enable.state else None
+    return _Signals(inputs, outputs, request, state, len(problems) == before)
+
+
+def _check_input(
+    entry: BenchInput, signal: SignalRef | None, options: BenchOptions, label: str
+) -> list[str]:
+    problems = _check_limits(entry, label)
+    if entry.realised is not None and entry.realised not in options.outputs:
+        known = nearest(entry.realised, options.outputs)
+        problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
+    if signal is not None and not problems:
+        problems += check_range(signal, entry.min, entry.max, label)
+    return problems
+
+
+def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list[str]:
+    """The signals that were found, among each other and in the frames that carry them."""
+    driven = [(f"inputs.{port}.signal", ref) for port, ref in _found(signals.inputs).items()]
+    driven += [("enable.request", signals.request)] if signals.request else []
+    received = [*_found(signals.outputs).values(), *([signals.state] if signals.state else [])]
+    problems = check_directions(table, driven, received)
+    if signals.complete:
+        messages = [ref.message for _, ref in driven], [ref.message for ref in received]
+        wrong = check_messages(table, options.messages, *messages)
+        problems += wrong or check_contents(table, options.messages, options.inputs, driven)
+    return problems + check_frames(table, [*(ref for _, ref in driven), *received], options.bus)
+
+
+def _check_limits(entry: BenchInput, label: str) -> list[str]:
+    problems = []
+    for key in ("min", "max", "max_rate", "safe"):
+        value = getattr(entry, key)
+        if value is None:
+            problems.append(
+                f"{label} {key}: is missing; a bench input needs min, max, max_rate and safe,"
+                " in the signal's unit"
+            )
+        elif not math.isfinite(value):
+            problems.append(f"{label} {key} = {value}: must be finite on a bench")
+    if problems:
+        return problems
+    assert entry.min is not None and entry.max is not None  # noqa: PT018 - checked above
+    if not entry.min < entry.max:
+        return [f"{label} min = {entry.min}: must be below max = {entry.max}"]
+    for key in ("safe", "start"):
+        value = getattr(entry, key)
+        if value is not None and not entry.min <= value <= entry.max:
+            problems.append(
+                f"{label} {key} = {value}: must lie between min = {entry.min} and max = {entry.max}"
+            )
+    return problems
+
+
+def _check_order(table: str, options: BenchOptions) -> list[str]:
+    order = options.safe_profile.order
+    problems = []
+    for port in order:
+        if port not in options.inputs:
+            known = nearest(port, options.inputs)
+            problems.append(f"{table} safe_profile.order: {port!r} is no input{known}")
+    if len(set(order)) < len(order):
+        problems.append(f"{table} safe_profile.order = {order}: names an input twice")
+    return problems
+
+
+def _realised(
+    name: str,
+    options: BenchOptions,
+    inputs: dict[str, SignalRef],
+    outputs: dict[str, SignalRef],
+    problems: list[str],
+) -> list[tuple[int, int, float, float]]:
+    """Input, output, and the conversion between their units."""
+    entries = []
+    for i, (port, entry) in enumerate(options.inputs.items()):
+        if entry.realised not in outputs or port not in inputs:
+            continue
+        try:
+            factor, offset = conversion(outputs[entry.realised].unit, inputs[port].unit)
+        except ConfigError as error:
+            problems.append(
+                f"[subsystems.{name}.inputs.{port}] realised = {entry.realised!r}: {error}"
+            )
+            continue
+        entries.append((i, list(outputs).index(entry.realised), factor, offset))
+    return entries
+
+
+def _bare_ports(signals: _Signals) -> Ports:
+    """Ports of a table with problems: names, and units where the signal is known."""
+    return Ports(
+        *(
+            tuple(Port(name, UNSTATED if ref is None else ref.unit) for name, ref in refs.items())
+            for refs in (signals.inputs, signals.outputs)
+        )
+    )
+
+
+def _ports(
+    options: BenchOptions, inputs: dict[str, SignalRef], outputs: dict[str, SignalRef]
+) -> Ports:
+    def port(name: str, ref: SignalRef) -> Port:
+        entry = options.inputs[name]
+        assert entry.safe is not None
+        assert entry.min is not None
+        assert entry.max is not None
+        assert entry.max_rate is not None
+        return Port(
+            name=name,
+            unit=ref.unit,
+            start=entry.safe if entry.start is None else entry.start,
+            min=entry.min,
+            max=entry.max,
+            max_rate=entry.max_rate,
+            max_jerk=math.inf if entry.max_jerk is None else MASTER_SHARE * entry.max_jerk,
+            safe=entry.safe,
+            description=ref.signal.comment or "",
+        )
+
+    return Ports(
+        inputs=tuple(port(name, ref) for name, ref in inputs.items()),
+        outputs=tuple(
+            Port(name=name, unit=ref.unit, description=ref.signal.comment or "")
+            for name, ref in outputs.items()
+        ),
+    )
+
+
+def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> Limits:
+    entries = list(options.inputs.values())
+    bounds = [
+        inward(ref.signal, entry.min or 0.0, entry.max or 0.0)
+        for entry, ref in zip(entries, inputs.values(), strict=True)
+    ]
+    return Limits(
+        names=tuple(inputs),
+        minimum=[float(low) for low, _ in bounds],
+        maximum=[float(high) for _, high in bounds],
+        max_rate=[float(entry.max_rate or 0.0) for entry in entries],
+        safe=[
+            min(max(float(entry.safe or 0.0), low), high)
+            for entry, (low, high) in zip(entries, bounds, strict=True)
+        ],
+        max_jerk=[math.inf if entry.max_jerk is None else entry.max_jerk for entry in entries],
+    )

@@ -1,0 +1,153 @@
+"""Whether a bench's signals can carry what its table asks of them, and in which frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hilrt.can.codec import bits, fits, selectors
+from hilrt.can.database import SignalRef, representable
+from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
+from hilrt.can.id_table import is_j1939
+from hilrt.can.message_options import MessageOptions, protection_of
+from hilrt.config.structs import InputOptions
+
+#: Key in the table, and what it drives.
+Driven = tuple[str, SignalRef]
+
+
+def check_range(ref: SignalRef, low: float | None, high: float | None, label: str) -> list[str]:
+    """Whether a signal's bits can carry the limits, and the database permits them."""
+    assert low is not None and high is not None  # noqa: PT018 - checked before
+    signal, name = ref.signal, f"{ref.message.name}.{ref.signal.name}"
+    carried = representable(signal)
+    if not _within(low, high, *carried):
+        return [
+            f"{label} min = {low}, max = {high}: signal {name} carries only"
+            f" {carried[0]:g} to {carried[1]:g}; narrow the limits"
+        ]
+    # Many databases say [0|0] where nobody has thought of limits.
+    least = -math.inf if signal.minimum is None else float(signal.minimum)
+    most = math.inf if signal.maximum is None else float(signal.maximum)
+    if least < most and not _within(low, high, least, most):
+        return [
+            f"{label} min = {low}, max = {high}: the database limits signal {name} to"
+            f" {least:g} to {most:g}; narrow the limits, or correct the database if the bench"
+            " takes more"
+        ]
+    return []
+
+
+def _within(low: float, high: float, least: float, most: float) -> bool:
+    slack = 1e-6 * (most - least) if math.isfinite(most - least) else 0.0
+    return least - slack <= low and high <= most + slack
+
+
+def check_directions(
+    table: str, driven: Sequence[Driven], received: Iterable[SignalRef]
+) -> list[str]:
+    """Each signal driven once, nothing both sent and received, no set-point under another's."""
+    problems = []
+    seen: dict[str, str] = {}
+    for key, ref in driven:
+        text = f"{ref.message.name}.{ref.signal.name}"
+        if text in seen:
+            problems.append(f"{table} {key} = {text!r}: is driven by {seen[text]} too; choose one")
+        seen[text] = key
+    for key, ref in driven:
+        above = f"{ref.message.name}.{ref.signal.multiplexer_signal}"
+        if above in seen:
+            problems.append(
+                f"{table} {seen[above]} = {above!r}: says which frames carry {key}; leave it out,"
+                " it is sent as each frame needs it"
+            )
+    both = {ref.message.name for _, ref in driven} & {ref.message.name for ref in received}
+    for name in sorted(both):
+        problems.append(
+            f"{table}: message {name} is sent by the gateway and received from the bench;"
+            " take outputs and enable.state from messages that the bench sends"
+        )
+    return problems
+
+
+def check_frames(table: str, refs: Sequence[SignalRef], bus: Mapping[str, Any]) -> list[str]:
+    """Messages must fit into one frame of the bus, and their multiplexers into the messages."""
+    messages = {ref.message.name: ref.message for ref in refs}
+    problems = []
+    for name, message in sorted(messages.items()):
+        text = f"{table}: message {name} has {message.length} bytes"
+        if message.length > CLASSIC_BYTES and is_j1939(message) and not message.is_fd:
+            problems.append(
+                f"{text}; several frames of a transport protocol would carry it, one frame carries"
+                f" {CLASSIC_BYTES}; such messages are not supported"
+            )
+        elif message.length > FD_BYTES:
+            problems.append(
+                f"{text}; a frame of CAN FD carries {FD_BYTES}; correct the database, or leave"
+                " the message out"
+            )
+        elif message.length > CLASSIC_BYTES and not message.is_fd:
+            problems.append(
+                f"{text} and the database does not call it CAN FD, which would carry it; a frame"
+                f" without CAN FD carries {CLASSIC_BYTES}; correct the database"
+            )
+    fd = sorted(name for name, message in messages.items() if message.is_fd)
+    if fd and not bus.get("fd"):
+        problems.append(f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus")
+    return problems + _check_multiplexers(table, refs)
+
+
+def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
+    """No frame carries what is selected by a multiplexer that lies beyond its message."""
+    problems = []
+    for message, signal in refs:
+        for switch, _ in selectors(message, signal):
+            if not fits(message, message.get_signal_by_name(switch)):
+                problems.append(
+                    f"{table}: {message.name}.{signal.name} is only in frames that the multiplexer"
+                    f" {switch} selects, which goes beyond the message's {message.length} bytes;"
+                    " correct the database"
+                )
+    return problems
+
+
+def check_contents(
+    table: str,
+    options: Mapping[str, MessageOptions],
+    limits: Mapping[str, InputOptions],
+    driven: Sequence[Driven],
+) -> list[str]:
+    """Fixed and last values within their bounds, and no signal where a protection writes."""
+    problems = []
+    for name, message in {ref.message.name: ref.message for _, ref in driven}.items():
+        entry = options.get(name)
+        if entry is None:
+            continue
+        label = f"{table} messages.{name}"
+        keys = {ref.signal.name: key for key, ref in driven if ref.message.name == name}
+        ports = {s: key.split(".")[1] for s, key in keys.items()}  # inputs.PORT.signal
+        sent = {
+            **dict.fromkeys(entry.values, "values"),
+            **dict.fromkeys(entry.last, "last"),
+            **keys,
+        }
+        guard = protection_of(entry, message)
+        if guard is not None:
+            problems += [
+                f"{label} protection: writes over the bits of signal {signal}, which {key} sends;"
+                " correct offset or method, or leave the signal out"
+                for signal, key in sent.items()
+                if guard.header & bits(message, message.get_signal_by_name(signal))
+            ]
+        for key, values in (("values", entry.values), ("last", entry.last)):
+            for signal, value in values.items():
+                low, high = representable(message.get_signal_by_name(signal))
+                given = limits.get(ports.get(signal, ""))
+                low = low if given is None or given.min is None else given.min
+                high = high if given is None or given.max is None else given.max
+                if not low <= value <= high:
+                    problems.append(
+                        f"{label} {key}.{signal} = {value}: must lie between {low:g} and {high:g}"
+                    )
+    return problems

@@ -1,0 +1,347 @@
+"""The CAN bus itself: opened from a table, waited for by its file descriptor, drained."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+
+import can
+from can.interfaces.udp_multicast import UdpMulticastBus
+from cantools.database.can import Message
+
+from hilrt.can.bus_keys import unknown_keys
+from hilrt.can.frame import Frame, from_message, to_message
+from hilrt.can.id_table import IdTable
+from hilrt.can.socketcan import SocketCanFrames
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError
+from hilrt_adapters.can_udp import UdpFrames
+
+#: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
+DRAIN_LIMIT = 256
+#: A frame that does not leave the machine within this is given up, s.
+SEND_TIMEOUT = 0.001
+#: Receive buffer asked of the kernel: the default loses frames in bursts without an error.
+RECEIVE_BUFFER_BYTES = 4 << 20
+#: An interface counts as gone after so many readings in a row that failed.
+GONE_AFTER = 5
+#: A bus that is being opened is waited for so long at the end, s.
+CLOSE_TIMEOUT = 5.0
+#: Beyond the system's limit, for those who may.
+_SO_RCVBUFFORCE = 33
+
+
+class Direct(Protocol):
+    """Frames past python-can, for the interfaces that are used most."""
+
+    errors: int
+    #: The interface is down or gone, as the newest reading or sending said.
+    down: bool
+    #: It is gone: this socket will not come back.
+    gone: bool
+
+    def drain(self, limit: int) -> list[Frame]:
+        """At most `limit` frames that have arrived; never blocks."""
+        ...
+
+    def send(self, frame: Frame) -> None:
+        """Send without waiting; `OSError` if it does not leave."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds; the bus stays open."""
+        ...
+
+
+class CanBus:
+    """A python-can bus that can be waited for and drained.
+
+    `fileno` is readable when `drain` has something: the bus's own descriptor, or that of a reader
+    thread for interfaces without one.
+
+    Parameters
+    ----------
+    bus : can.BusABC
+    direct : callable, optional
+        Makes what reads and sends instead of the bus, from a file descriptor.
+    again : callable, optional
+        Opens the bus another time, for when its interface has been away.
+    """
+
+    def __init__(
+        self,
+        bus: can.BusABC,
+        direct: Callable[[int], Direct] | None = None,
+        again: Callable[[], can.BusABC] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._make_direct = direct
+        self._direct = direct(bus.fileno()) if direct else None
+        self._again = again
+        self._failures = 0  # readings in a row
+        self._errors = 0
+        self._queue: deque[Frame] = deque()
+        self._thread: threading.Thread | None = None
+        self._opening: threading.Thread | None = None
+        self._fresh: can.BusABC | None = None
+        self._away = False  # nothing is open: it was closed in order to be opened again
+        self._closing = threading.Event()
+        try:
+            self._fd = bus.fileno()
+        except NotImplementedError:
+            self._fd = -1
+        if self._fd >= 0:
+            if direct is None:
+                self._fd = os.dup(self._fd)  # it outlives the bus, see `revive`
+            _enlarge_buffer(self._fd)
+        else:
+            self._wake, self._signal = socket.socketpair()
+            self._wake.setblocking(False)
+            self._signal.setblocking(False)
+            self._fd = self._wake.fileno()
+            self._thread = threading.Thread(target=self._read, name="can reader", daemon=True)
+            self._thread.start()
+
+    def fileno(self) -> int:
+        """File descriptor that is readable when there are frames."""
+        return self._fd
+
+    @property
+    def system_clock(self) -> bool:
+        """Whether the frames' times are of this machine's clock, and not a device's."""
+        return self._direct is not None
+
+    @property
+    def down(self) -> bool:
+        """Whether the interface is down or gone, as the newest reading or sending said."""
+        return self._direct.down if self._direct is not None else self._failures >= GONE_AFTER
+
+    def revive(self) -> bool:
+        """Open the bus again if its interface was gone; whether that succeeded.
+
+        The file descriptor stays the same number, so that those who wait for it need not know.
+        """
+        direct, make, again = self._direct, self._make_direct, self._again
+        if direct is None and again is not None and self.down:
+            return self._reopen(again)
+        if direct is None or not direct.gone or make is None or again is None:
+            return False
+        try:
+            fresh = again()
+        except (can.CanError, OSError):
+            return False
+        os.dup2(fresh.fileno(), self._fd)
+        fresh.shutdown()
+        self._errors += direct.errors
+        direct.close()
+        self._direct = make(self._fd)
+        _enlarge_buffer(self._fd)
+        return True
+
+    def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
+        """In a thread: some interfaces take seconds to open."""
+        self._away = True
+        if self._opening is None:
+
+            def open_again(old: can.BusABC) -> None:
+                with suppress(Exception):  # whatever is left of it
+                    old.shutdown()
+                with suppress(Exception):  # not back yet
+                    self._fresh = again()
+
+            self._opening = threading.Thread(target=open_again, args=(self._bus,), daemon=True)
+            self._opening.start()
+        if self._opening.is_alive():
+            return False
+        self._opening, fresh, self._fresh = None, self._fresh, None
+        if fresh is None:
+            return False
+        if self._thread is None:
+            os.dup2(fresh.fileno(), self._fd)
+        self._bus, self._failures, self._away = fresh, 0, False
+        return True
+
+    @property
+    def errors(self) -> int:
+        """Readings that failed, and datagrams that were no frames."""
+        return self._errors + (self._direct.errors if self._direct else 0)
+
+    def drain(self) -> list[Frame]:
+        """Frames that have arrived, at most `DRAIN_LIMIT`; never blocks."""
+        if self._direct is not None:
+            return self._direct.drain(DRAIN_LIMIT)
+        frames: list[Frame] = []
+        if self._thread is not None:
+            with suppress(BlockingIOError):
+                self._wake.recv(DRAIN_LIMIT)
+            while self._queue and len(frames) < DRAIN_LIMIT:
+                frames.append(self._queue.popleft())
+            if self._queue:
+                self._notify()
+            return frames
+        for _ in range(0 if self._away else DRAIN_LIMIT):
+            try:
+                frame = self._bus.recv(timeout=0)
+            except (can.CanError, OSError, ValueError) as error:
+                # one bad datagram is no reason to stop: the rest at the next call
+                self._failed(error)
+                break
+            self._failures = 0
+            if frame is None:
+                break
+            frames.append(from_message(frame))
+        return frames
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame; raises `can.CanError` or `OSError` if it does not leave."""
+        if self._direct is not None:
+            self._direct.send(frame)
+        elif self._away:
+            raise OSError(errno.ENODEV, "the interface is gone")
+        else:
+            self._bus.send(to_message(frame), timeout=SEND_TIMEOUT)
+
+    def close(self) -> None:
+        """Release the bus."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(1.0)
+            self._wake.close()
+            self._signal.close()
+        if self._opening is not None:
+            self._opening.join(CLOSE_TIMEOUT)
+        if self._direct is not None:
+            self._direct.close()
+        elif self._thread is None:
+            os.close(self._fd)
+        with suppress(can.CanError, OSError):  # there may be nothing left to talk to
+            (self._fresh or self._bus).shutdown()
+
+    def _read(self) -> None:
+        while not self._closing.is_set():
+            if self._away:
+                self._closing.wait(0.01)
+                continue
+            try:
+                frame = self._bus.recv(timeout=0.05)
+            except (can.CanError, OSError, ValueError) as error:
+                self._failed(error)
+                self._closing.wait(0.01)
+                continue
+            self._failures = 0
+            if frame is not None:
+                self._queue.append(from_message(frame))
+                self._notify()
+
+    def _failed(self, error: Exception) -> None:
+        self._errors += 1
+        self._failures += not isinstance(error, ValueError)  # that is what a frame said
+
+    def _notify(self) -> None:
+        with suppress(OSError):  # full: it is readable already
+            self._signal.send(b"\0")
+
+
+def _enlarge_buffer(fd: int) -> None:
+    with suppress(OSError):  # not a socket, or not allowed
+        duplicate = os.dup(fd)
+        try:
+            same = socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            raise
+        with same:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            if sys.platform == "linux":
+                same.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
+
+
+def check_bus(arguments: Mapping[str, Any], label: str) -> list[str]:
+    """Problems of a ``bus`` table that show without opening it."""
+    interface = arguments.get("interface")
+    known = sorted(str(name) for name in can.VALID_INTERFACES)
+    if interface is None:
+        return [f"{label}: 'interface' is missing; for example interface = \"socketcan\""]
+    if interface not in known:
+        return [
+            f"{label}: python-can has no interface {interface!r}{nearest(str(interface), known)}"
+        ]
+    return unknown_keys(arguments, label)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, NameError):  # python-can's way to miss the vendor's library
+        return f"the library of the interface's vendor is not installed ({error})"
+    return str(error) or type(error).__name__
+
+
+def _hear_own_group_only(fd: int) -> None:
+    """Keep other groups on the same port out; Linux gives a socket all groups anybody joined."""
+    if sys.platform != "linux":
+        return
+    with socket.socket(fileno=os.dup(fd)) as same:
+        ipv6 = same.family == socket.AF_INET6
+        level, option = (socket.IPPROTO_IPV6, 29) if ipv6 else (socket.IPPROTO_IP, 49)
+        same.setsockopt(level, option, 0)  # IPV6_MULTICAST_ALL, IP_MULTICAST_ALL
+
+
+def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: str) -> CanBus:
+    """Open a bus and listen to the given messages.
+
+    Parameters
+    ----------
+    arguments : mapping
+        Arguments of `can.Bus`. ``udp_multicast`` gets ``hop_limit = 0`` unless it is given, so that
+        its frames stay on this machine.
+    receive : sequence of Message
+        Messages to listen to; others may be dropped early. Empty: all of them.
+    label : str
+        Table and key that name the bus, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be opened, with the reason and a remedy.
+    """
+    problems = check_bus(arguments, label)
+    if problems:
+        raise ConfigError(problems)
+    arguments = dict(arguments)
+    if arguments["interface"] == "udp_multicast":
+        arguments.setdefault("hop_limit", 0)
+    table = IdTable((message, message) for message in receive)
+    if arguments["interface"] == "socketcan" and receive:
+        # Only where the kernel filters: python-can's own filter would make `recv` return None,
+        # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
+        arguments["can_filters"] = table.filters()
+    try:
+        bus = can.Bus(ignore_config=True, **arguments)
+    except Exception as error:  # the drivers behind the interfaces raise all kinds
+        cause = str(error.__cause__ or "")
+        cause = f" ({cause})" if cause and cause not in str(error) else ""  # often said already
+        shown = {key: value for key, value in arguments.items() if key != "can_filters"}
+        raise ConfigError(
+            f"{label}: the bus {shown!r} cannot be opened: {_reason(error)}{cause}; "
+            "check interface and channel, the cable or network, and that the interface is up"
+        ) from None
+    direct: Callable[[int], Direct] | None = None
+    if arguments["interface"] == "udp_multicast":
+        _hear_own_group_only(bus.fileno())
+    if UdpFrames.available(arguments["interface"]):
+        group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
+        hops = int(arguments["hop_limit"])
+        direct = partial(UdpFrames, group=group, hop_limit=hops)
+        if receive:
+            kept = [(entry["can_id"], entry["can_mask"]) for entry in table.filters()]
+            direct = partial(direct, wanted=table.find, identifiers=kept)
+    elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
+        direct = SocketCanFrames
+    return CanBus(bus, direct, partial(can.Bus, ignore_config=True, **arguments))

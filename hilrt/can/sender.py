@@ -1,0 +1,186 @@
+"""Set-points and the enable request to frames, each message at its own times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cantools.database.can import Message, Signal
+
+from hilrt.can.codec import carried, codec, selection, start_values
+from hilrt.can.database import SignalRef
+from hilrt.can.frame import Frame, can_id_of
+from hilrt.can.message_options import MessageOptions, counter_of, protection_of
+from hilrt.errors import ConfigError
+
+
+class _Sent:
+    """One message that is sent; of a multiplexed one, one of its forms."""
+
+    def __init__(
+        self, message: Message, alive: str, options: MessageOptions, fixed: Mapping[str, int]
+    ) -> None:
+        self.message = message
+        self.can_id = can_id_of(message)
+        self.fd = bool(message.is_fd)
+        self.fixed = fixed
+        self.inputs: list[tuple[int, str]] = []
+        self.request: str | None = None
+        start = start_values(message)
+        given = {**{name: start[name] for name in options.last}, **options.values}
+        self.values = {n: v for n, v in given.items() if carried(message, n, fixed)}
+        self.last = options.last
+        self.mode = options.send
+        self.cycle_ns = int(1e9 * (options.cycle or (message.cycle_time or 0) / 1e3))
+        self.phase_ns = int(1e9 * options.phase)
+        self.due_ns = 0
+        self.before: bytes | None = None  # content without counter, with "change"
+        guard = protection_of(options, message)
+        self.protect = guard.protect if guard else None
+        self.alive = None if guard and guard.counter else counter_of(options, message, alive)
+        self.modulus = guard.modulus if guard else 1
+        if self.alive:
+            self.modulus = 1 << message.get_signal_by_name(self.alive).length
+        self.counter = 0
+
+    def compile(self) -> None:
+        """Choose the codec when all driven signals are known: inputs, request, values, counter."""
+        names = [name for _, name in self.inputs]
+        names += [self.request] if self.request else []
+        self.constants = [v for name, v in self.values.items() if name not in names]
+        names += [name for name in self.values if name not in names]
+        names += [self.alive] if self.alive else []
+        self.names = names
+        self.codec = codec(self.message, names, self.fixed)
+        self.indices = [i for i, _ in self.inputs]
+
+    def frame(self, u: Sequence[float], enable: bool, last: bool = False) -> Frame:
+        """Frame for the inputs `u`; with `last`, its signals that have a last value have that."""
+        values = [u[i] for i in self.indices]
+        if self.request:
+            values.append(float(enable))
+        values += self.constants
+        if self.alive:
+            values.append(float(self.counter))
+        if last:
+            values = [self.last.get(n, v) for n, v in zip(self.names, values, strict=True)]
+        data = self.codec.encode(values)
+        if self.protect:
+            data = self.protect(data, self.counter)
+        self.counter = (self.counter + 1) % self.modulus
+        return Frame(self.can_id, data, 0, self.fd)
+
+    def content(self, u: Sequence[float], enable: bool) -> bytes:
+        """What the frame says, without counter and checksum."""
+        values = [u[i] for i in self.indices]
+        if self.request:
+            values.append(float(enable))
+        values += self.constants
+        if self.alive:
+            values.append(0.0)
+        return self.codec.encode(values)
+
+
+class Sender:
+    """Set-points and the enable request to frames.
+
+    Parameters
+    ----------
+    inputs : sequence of SignalRef
+        Signals of the input ports, in their order.
+    request : SignalRef, optional
+        The signal that carries the enable request.
+    alive : str
+        Name of the counter signal looked for in each message.
+    options : mapping of str to MessageOptions, optional
+        What is particular about single messages, by name.
+
+    Raises
+    ------
+    ConfigError
+        For a message that cannot be sent: a container of others.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[SignalRef],
+        request: SignalRef | None,
+        alive: str,
+        options: Mapping[str, MessageOptions] | None = None,
+    ) -> None:
+        self._sent: dict[tuple[str, tuple[tuple[str, int], ...]], _Sent] = {}
+        particular = options or {}
+
+        def entry(message: Message, signal: Signal) -> _Sent:
+            if message.is_container:
+                raise ConfigError(f"message {message.name} contains others; such are not sent")
+            fixed = selection(message, signal)
+            key = (message.name, tuple(sorted(fixed.items())))
+            if key not in self._sent:
+                given = particular.get(message.name) or MessageOptions()
+                self._sent[key] = _Sent(message, alive, given, fixed)
+            return self._sent[key]
+
+        for i, ref in enumerate(inputs):
+            entry(ref.message, ref.signal).inputs.append((i, ref.signal.name))
+        if request is not None:
+            entry(request.message, request.signal).request = request.signal.name
+        for made in self._sent.values():
+            made.compile()
+        self._entries = list(self._sent.values())
+        self._own_times = [made for made in self._entries if made.mode != "tick"]
+        self._enable: bool | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that are sent."""
+        return list({made.message.name: made.message for made in self._entries}.values())
+
+    def frames(self, u: Sequence[float], enable: bool) -> list[Frame]:
+        """One frame of every message for the inputs `u`, in their order and units."""
+        self._enable = enable
+        return [made.frame(u, enable) for made in self._entries]
+
+    def due(self, now: int, u: Sequence[float], enable: bool, new: bool) -> list[Frame]:
+        """Frames to send at `now` [ns]: with new set-points, and those whose time has come.
+
+        A change of the enable request goes out at once in every message.
+        """
+        if enable != self._enable:
+            for made in self._own_times:
+                made.due_ns, made.before = _next(made, now), None
+            return self.frames(u, enable)
+        if not self._own_times:
+            return self.frames(u, enable) if new else []
+        frames = []
+        for made in self._entries:
+            if made.mode == "tick":
+                ready = new
+            elif made.mode == "cyclic":
+                ready = now >= made.due_ns
+            else:
+                content = made.content(u, enable)
+                ready = content != made.before or (made.cycle_ns > 0 and now >= made.due_ns)
+                made.before = content
+            if ready:
+                made.due_ns = _next(made, now)
+                frames.append(made.frame(u, enable))
+        return frames
+
+    def wait_ns(self, now: int) -> float:
+        """Time until the next message with times of its own, ns; infinite if there is none."""
+        dues = [made.due_ns for made in self._own_times if made.cycle_ns]
+        return max(0, min(dues) - now) if dues else math.inf
+
+    def last(self, u: Sequence[float]) -> list[Frame]:
+        """The one frame that messages with a defined last content end with."""
+        return [made.frame(u, False, last=True) for made in self._entries if made.last]
+
+
+def _next(made: _Sent, now: int) -> int:
+    """When a message is due again: on its grid if it is cyclic, else after a cycle's pause."""
+    if not made.cycle_ns:
+        return now
+    if made.mode == "cyclic":
+        return ((now - made.phase_ns) // made.cycle_ns + 1) * made.cycle_ns + made.phase_ns
+    return now + made.cycle_ns

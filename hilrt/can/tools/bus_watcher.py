@@ -1,0 +1,189 @@
+"""What is on a bus: a row per identifier, decoded by a database where there is one. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from cantools.database.can import Message, Signal
+
+from hilrt.can.codec import codec
+from hilrt.can.frame import ERROR, EXTENDED, Frame
+from hilrt.can.id_table import IdTable
+from hilrt.can.receiver import MessageStats
+from hilrt.can.tools.database_faults import fault, reason
+
+#: Bits of a classic frame beside data, identifier included; stuffing adds up to a fifth.
+_OVERHEAD_BITS = 47
+_OVERHEAD_BITS_EXTENDED = 67
+_STUFFING = 1.1
+
+
+@dataclass
+class Row:
+    """One identifier on the bus.
+
+    Attributes
+    ----------
+    frame : Frame
+        The newest.
+    stats : MessageStats
+        Cycle times, and losses where the message has the counter.
+    values : dict of str to str
+        Signals of the newest frame, with units; empty where the database does not know it.
+    undecodable : bool
+        The newest frame is not what the database says of it.
+    bad_values : int
+        Values so far that are no finite number, or of a signal that the database describes wrongly.
+    bits : float
+        On the wire so far, about.
+    """
+
+    name: str
+    frame: Frame
+    stats: MessageStats = field(default_factory=MessageStats)
+    values: dict[str, str] = field(default_factory=dict)
+    undecodable: bool = False
+    bad_values: int = 0
+    bits: float = 0.0
+    counter: int | None = None
+
+
+class _Decoder:
+    """A message's signals as text.
+
+    Attributes
+    ----------
+    problem : str
+        Why nothing of the message can be decoded; else empty.
+    """
+
+    def __init__(self, message: Message, alive: str) -> None:
+        self.name = message.name
+        self.signals = message.signals
+        self.sound = [not fault(message, signal) for signal in message.signals]
+        self.problem = ""
+        names = [signal.name for signal in message.signals]
+        self.decode: Callable[[bytes], Sequence[float | None]] = lambda data: [None] * len(names)
+        try:
+            if names:
+                self.decode = codec(message, names).decode
+        except Exception as error:  # what a database's mistakes lead to is of all kinds
+            self.problem = reason(message, error)
+        counted = alive in names and self.sound[names.index(alive)]
+        self.alive = names.index(alive) if counted else None
+        self.modulus = 1 << message.get_signal_by_name(alive).length if counted else 1
+
+    def texts(self, values: Iterable[float | None]) -> tuple[dict[str, str], int]:
+        """Values with their units, and how many of them are bad."""
+        found, bad = {}, 0
+        for signal, sound, value in zip(self.signals, self.sound, values, strict=True):
+            if not sound:
+                found[signal.name] = "-"
+                bad += 1
+            elif value is not None:
+                found[signal.name] = _text(signal, value)
+                bad += not math.isfinite(value)
+        return found, bad
+
+    def count(self, values: Sequence[float | None]) -> int | None:
+        """The counter; None where the frame has none."""
+        value = None if self.alive is None else values[self.alive]
+        if self.alive is None or value is None or not math.isfinite(value):
+            return None
+        return _raw(self.signals[self.alive], value) % self.modulus
+
+
+def _raw(signal: Signal, value: float) -> int:
+    return round((value - signal.offset) / signal.scale)
+
+
+def _text(signal: Signal, value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)  # nan, inf, -inf
+    choice = signal.choices.get(_raw(signal, value)) if signal.choices else None
+    unit = f" {signal.unit}" if signal.unit else ""
+    return str(choice) if choice is not None else f"{value:.6g}{unit}"
+
+
+class BusWatcher:
+    """Rows of everything that has been seen.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        Of a database; empty: frames are shown as bytes.
+    alive : str
+        Name of the counter signal, for losses.
+
+    Attributes
+    ----------
+    rows : dict of int to Row
+        By `Frame.can_id`, in the order of the identifiers' first appearance.
+    error_frames, undecodable : int
+    problems : list of str
+        A line for each message of the database that cannot be decoded; its frames are shown as
+        bytes.
+    """
+
+    def __init__(self, messages: Iterable[Message] = (), alive: str = "Alive") -> None:
+        self.rows: dict[int, Row] = {}
+        self.error_frames = self.undecodable = 0
+        made = [(m, _Decoder(m, alive)) for m in messages if not m.is_container]
+        self.problems = [
+            f"message {decoder.name} cannot be decoded, it is shown as bytes: {decoder.problem}; "
+            "correct the database"
+            for _, decoder in made
+            if decoder.problem
+        ]
+        self._find = IdTable(made).find
+
+    def take(self, frames: Iterable[Frame], now_ns: int) -> None:
+        """Add frames; those without a time of their own count as received at `now_ns`."""
+        for frame in frames:
+            if frame.can_id & ERROR:
+                self.error_frames += 1
+                continue
+            decoder = self._find(frame.can_id)
+            row = self.rows.get(frame.can_id)
+            if row is None:
+                name = decoder.name if decoder else ""
+                row = self.rows[frame.can_id] = Row(name, frame)
+            row.frame = frame
+            row.stats.seen(frame.t_ns or now_ns)
+            overhead = _OVERHEAD_BITS_EXTENDED if frame.can_id & EXTENDED else _OVERHEAD_BITS
+            row.bits += _STUFFING * (overhead + 8 * len(frame.data))
+            if decoder and not decoder.problem:
+                self._decode(row, decoder, frame)
+
+    def _decode(self, row: Row, decoder: _Decoder, frame: Frame) -> None:
+        row.values = {}  # not those of an older frame beside this one's bytes
+        try:
+            values = decoder.decode(frame.data)
+            row.values, bad = decoder.texts(values)
+            count = decoder.count(values)
+        except Exception:  # one frame, whatever is wrong with it, must not end the view
+            self.undecodable += 1
+            row.stats.decode_errors += 1
+            row.undecodable = True
+            return
+        row.undecodable = False
+        row.bad_values += bad
+        if count is None:
+            return
+        if row.counter is not None:
+            ahead = (count - row.counter) % decoder.modulus
+            row.stats.repeated += ahead == 0
+            row.stats.lost += max(0, ahead - 1)
+        row.counter = count
+
+    def load(self, seconds: float, bit_rate: float) -> float:
+        """Share of the bus's time that is taken, about."""
+        return (
+            sum(row.bits for row in self.rows.values()) / (seconds * bit_rate) if seconds else 0.0
+        )
+
+    def sorted(self) -> list[Row]:
+        """Rows by identifier, standard ones first."""
+        return [self.rows[can_id] for can_id in sorted(self.rows)]

@@ -1,0 +1,314 @@
+"""Lines of a session file about the messages of a CAN database and their signals."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+
+from cantools.database.can import Database, Message, Signal
+from cantools.database.utils import start_bit
+
+from hilrt.can.database import find_signal, representable
+from hilrt.can.frame import can_id_of
+from hilrt.config.from_toml import TO_CHOOSE
+from hilrt.errors import ConfigError
+
+#: Stands where a person has to decide; `hilrt check` names every one that is left.
+CHOOSE = f'"{TO_CHOOSE}"'
+#: The counter that the gateway looks for by itself.
+ALIVE = "Alive"
+#: So many meanings of an enumeration, or values of a multiplexer, are told.
+MAX_TOLD = 8
+
+
+class PortLines:
+    """Lines about messages and their signals, each port with a name of its own."""
+
+    def __init__(self, base: Database) -> None:
+        self._defects = {
+            (message, signal.name): _defect(rivals, message, signal)
+            for message, rivals in _rivals(base.messages)
+            for signal in message.signals
+        }
+        self._taken: dict[str, set[str]] = {"input": set(), "output": set()}
+
+    def outputs(self, message: Message) -> list[Signal]:
+        """Signals that can be measured, without those that only protect the message."""
+        return [
+            signal
+            for signal in message.signals
+            if not _guard(signal) and not self._defects[message, signal.name]
+        ]
+
+    def inputs(self, message: Message) -> list[Signal]:
+        """Signals that can be set-points; the enable request is among them."""
+        return [
+            signal
+            for signal in message.signals
+            if not signal.is_multiplexer
+            and not _guard(signal)
+            and not self._defects[message, signal.name]
+        ]
+
+    def enable(self, sent: Iterable[Message], measured: Iterable[Message]) -> list[str]:
+        """Request and state of the handshake by their names; what is not found is left out."""
+        requests = [(m, s) for m in sent for s in self.inputs(m) if _enables(s)]
+        states = [(m, s) for m in measured for s in self.outputs(m) if _enables(s)]
+        if not requests:
+            return []
+        message, request = requests[0]
+        found = [f"{message.name}.{request.name}"]
+        if states:  # several: the one that is called most like the request
+            like = SequenceMatcher(b=request.name.lower())
+
+            def likeness(state: tuple[Message, Signal]) -> float:
+                like.set_seq1(state[1].name.lower())
+                return like.ratio()
+
+            message, state = max(states, key=likeness)
+            found.append(f"{message.name}.{state.name}")
+        return found
+
+    def measured(self, message: Message, why: str = "") -> list[str]:
+        """A message of the bench; `why` tells the reason not to listen to it: all is a comment."""
+        lines = ["", remark(title(message) + (f": {why}" if why else ""))]
+        off = "# " if why else ""
+        table = f"messages.{toml_key(message.name)}"
+        if not message.cycle_time and message.signals:
+            hint = "s without a frame; the database tells no cycle time: several of them"
+            lines.append(f"{off}{table}.timeout = {CHOOSE}  # {hint}")
+        ports = self.outputs(message)
+        if any(signal.multiplexer_signal for signal in ports) and not why:
+            wait = "multiplexed: the session does not begin before each of these has come"
+            lines.append(remark(f"{wait}; comment out those that never do"))
+        for signal in message.signals:
+            notes = [signal.unit, _meanings(signal), _form(signal)]
+            if signal not in ports:
+                notes.append(self._defects[message, signal.name] or _why_no_output(signal))
+            mark = off if signal in ports else "# "
+            ref = toml_string(f"{message.name}.{signal.name}")
+            lines.append(
+                f"{mark}outputs.{self._name(message, signal, 'output')} = {ref}{_notes(notes)}"
+            )
+            lines += _checks(signal, table, off)
+        return lines
+
+    def sent(self, message: Message, enable: Sequence[str]) -> list[str]:
+        """What is particular about a message that is sent; its inputs are tables of their own."""
+        table = f"messages.{toml_key(message.name)}"
+        lines = ["", remark(title(message))]
+        if message.cycle_time:
+            lines.append(f'# {table}.send = "cyclic"  # left out: with every set-point')
+        driven = self.inputs(message)
+        guards: set[str] = set()
+        for signal in message.signals:
+            kind, name = _guard(signal), toml_string(signal.name)
+            first = kind not in guards and not signal.multiplexer_signal
+            if f"{message.name}.{signal.name}" in enable:
+                lines.append(remark(f"{signal.name} is the enable request, see above"))
+            elif signal in driven:
+                continue
+            elif defect := self._defects[message, signal.name]:
+                lines.append(remark(f"{signal.name} is not sent: {defect}"))
+            elif signal.is_multiplexer:
+                lines.append(remark(f"{signal.name} is set by the gateway: the multiplexer"))
+            elif signal.name == ALIVE:
+                lines.append(remark(f"{signal.name} is counted by the gateway"))
+            elif kind == "counter" and first and not any(s.name == ALIVE for s in message.signals):
+                lines.append(f'{table}.counter = {name}  # by its name: check it; "" for none')
+            elif kind == "checksum" and first and _is_byte(signal):
+                hint = "crc8_j1850, crc8_h2f, sum, xor; or e2e… with data_id: docs/can.md"
+                lines.append(f"{table}.protection = {_protection(signal)}  # {hint}")
+            else:
+                text = f"{signal.name} goes out as it starts: a {kind} by its name"
+                lines.append(
+                    remark(f"{text}; {table}.values gives it a value, .protection a method")
+                )
+            guards.add(kind)
+        return lines
+
+    def input(self, message: Message, signal: Signal) -> list[str]:
+        """Table of an input."""
+        low, high = _range(signal)
+        unit = _plain(signal.unit or "no unit")
+        return [
+            "",
+            f"[subsystems.bench.inputs.{self._name(message, signal, 'input')}]",
+            f"signal = {toml_string(f'{message.name}.{signal.name}')}{_notes([_meanings(signal)])}",
+            f"min = {low!r}  # {unit}: what the database allows; narrow it to your bench",
+            f"max = {high!r}",
+            f"max_rate = {CHOOSE}  # {unit} per s",
+            f"safe = {CHOOSE}  # {unit}: where the safe profile brings it",
+            f"start = {CHOOSE}  # {unit}; or leave it out and connect the input",
+            '# realised = "…"  # the output that measures what the bench made of it',
+        ]
+
+    def _name(self, message: Message, signal: Signal, kind: str) -> str:
+        """A port's name: the signal's, with the message's where that is taken, and a number."""
+        taken = self._taken[kind]
+        name = _snake(signal.name)
+        if name in taken:
+            name = f"{_snake(message.name)}_{name}"
+        numbered, number = name, 1
+        while numbered in taken:
+            number += 1
+            numbered = f"{name}_{number}"
+        taken.add(numbered)
+        return numbered
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+
+def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
+    """Every message in a database with those alone that could be taken for it.
+
+    Looking at all messages for every signal takes minutes with the database of a whole vehicle.
+    """
+    like: dict[object, list[Message]] = defaultdict(list)
+    for message in messages:
+        like[message.name].append(message)
+        like[can_id_of(message)].append(message)
+    for message in messages:
+        rivals = dict.fromkeys([*like[message.name], *like[can_id_of(message)]])
+        yield message, Database(list(rivals), strict=False)
+
+
+def _defect(rivals: Database, message: Message, signal: Signal) -> str:
+    """What is to be said against the signal, as `hilrt check` would; empty if nothing."""
+    if [other.name for other in message.signals].count(signal.name) > 1:
+        return "several signals of the message have this name, which cannot be told apart"
+    try:
+        find_signal(rivals, f"{message.name}.{signal.name}", "signal")
+    except ConfigError as error:
+        return str(error).partition(": ")[2]
+    return ""
+
+
+def _guard(signal: Signal) -> str:
+    """``"counter"`` or ``"checksum"`` where the name says that it only protects the message."""
+    name = signal.name.lower()
+    if signal.unit or signal.is_float:
+        return ""
+    if signal.length >= 4 and any(word in name for word in ("checksum", "chksum", "crc")):
+        return "checksum"
+    # Longer ones count something of the bench, such as an encoder's increments.
+    if signal.name == ALIVE or (
+        2 <= signal.length <= 8
+        and any(word in name for word in ("alive", "counter", "cntr", "rolling"))
+    ):
+        return "counter"
+    return ""
+
+
+def _why_no_output(signal: Signal) -> str:
+    if signal.name == ALIVE and not signal.multiplexer_signal:
+        return "the counter that the gateway checks"
+    return f"a {_guard(signal)} by its name"
+
+
+def _form(signal: Signal) -> str:
+    """Which frames carry a multiplexed signal; empty if all do."""
+    if not signal.multiplexer_signal:
+        return ""
+    values = _some(str(value) for value in sorted(signal.multiplexer_ids or ()))
+    return f"only in frames with {signal.multiplexer_signal} = {values}"
+
+
+def _checks(signal: Signal, table: str, off: str) -> list[str]:
+    """How the messages of the bench could be checked by the signal.
+
+    Comments: a signal that is no counter, in spite of its name, would look like a frozen sender.
+    """
+    if signal.name == ALIVE:
+        why = "is not in every frame" if signal.multiplexer_signal else "has one bit"
+        none = f'{off}{table}.counter = ""  # {ALIVE} {why}: no counter'
+        return [none] if signal.multiplexer_signal or signal.length == 1 else []
+    if signal.multiplexer_signal:  # frames without it could not be checked
+        return []
+    match _guard(signal):
+        case "counter":
+            name = toml_string(signal.name)
+            return [f"# {table}.counter = {name}  # a frame that repeats it is none"]
+        case "checksum":
+            return [f"# {table}.protection = {_protection(signal)}  # a damaged frame is none"]
+    return []
+
+
+def _enables(signal: Signal) -> bool:
+    return signal.length <= 2 and not signal.multiplexer_signal and "enable" in signal.name.lower()
+
+
+def _is_byte(signal: Signal) -> bool:
+    """Whether a signal fills one byte, as the plain checksums need it."""
+    return signal.length == 8 and start_bit(signal) % 8 == 0
+
+
+def _protection(signal: Signal) -> str:
+    return f"{{ method = {CHOOSE}, signal = {toml_string(signal.name)} }}"
+
+
+def _meanings(signal: Signal) -> str:
+    """What the values of an enumeration mean."""
+    return _some(f"{value} {meaning}" for value, meaning in (signal.choices or {}).items())
+
+
+def _range(signal: Signal) -> tuple[float, float]:
+    low, high = representable(signal)
+    if signal.minimum is not None and signal.maximum is not None:
+        given = max(low, float(signal.minimum)), min(high, float(signal.maximum))
+        if given[0] < given[1]:
+            low, high = given
+    return (low, high) if math.isfinite(high - low) else (-1e6, 1e6)
+
+
+# ---- text ----------------------------------------------------------------------------------------
+
+
+def title(message: Message) -> str:
+    """A message with its identifier and cycle time."""
+    cycle = f", every {message.cycle_time} ms" if message.cycle_time else ""
+    return f"{message.name} (0x{message.frame_id:X}{cycle})"
+
+
+def _plain(text: str) -> str:
+    """Somebody else's text on one line of a comment."""
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
+def _some(texts: Iterable[str]) -> str:
+    """The first of a list that may be long."""
+    told = list(texts)
+    return ", ".join(told[:MAX_TOLD]) + (", …" if len(told) > MAX_TOLD else "")
+
+
+def remark(text: str) -> str:
+    """A line of comment, whatever characters the database has in its names."""
+    return f"# {_plain(text)}"
+
+
+def _notes(texts: Iterable[str | None]) -> str:
+    text = "; ".join(_plain(text) for text in texts if text)
+    return f"  # {text}" if text else ""
+
+
+def toml_string(value: object) -> str:
+    """A string, number or boolean of TOML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_key(name: str) -> str:
+    """A key of TOML; names with a space or an umlaut need quotes."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_string(name)
+
+
+def _snake(name: str) -> str:
+    """A signal's name in small letters, digits and underscores."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain)
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_") or "signal"

@@ -1,0 +1,337 @@
+"""A starting session file from a CAN database: everything known is written, choices are marked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from cantools.database.can import Message
+
+from hilrt.can.database import load_database
+from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
+from hilrt.can.id_table import is_j1939
+from hilrt.can.tools.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError
+
+__all__ = ["CHOOSE", "choices", "generate"]
+
+#: Words in the name of a node that drives a bench.
+_GATEWAYS = ("gateway", "hil", "tester", "master", "automation", "host")
+
+
+def generate(
+    database: Path,
+    node: str | None,
+    bus: dict[str, object],
+    folder: Path,
+    *,
+    bench: Sequence[str] = (),
+    send: Sequence[str] = (),
+) -> str:
+    """Text of a session file with one bench.
+
+    Parameters
+    ----------
+    database : Path
+    node, bench, send
+        Who is who: see `_assign`.
+    bus : dict
+        Arguments of python-can's `Bus`.
+    folder : Path
+        Where the file will be; the database is named relative to it.
+    """
+    base = load_database(database, "--database")
+    roles = _assign(base.messages, node, bench, send, database.name)
+    ports = PortLines(base)
+    timed = any(message.cycle_time for message in roles.received)
+    measured = [m for m in roles.received if not _left_out(m, timed) and ports.outputs(m)]
+    sent = [m for m in roles.sent if not _unfit(m) and ports.inputs(m)]
+    if not measured:
+        raise ConfigError(
+            f"--bench: {', '.join(roles.bench) or database.name} has no message with a signal that "
+            "can be measured; name other nodes, or correct the database"
+        )
+    enable = ports.enable(sent, measured)
+    lines = [
+        *_head(database, roles),
+        *_bench(database, bus, folder, [*sent, *measured]),
+        *_timeouts(measured),
+        *_enable(enable),
+        "",
+        "# ---- measured ----",
+        *(line for message in measured for line in ports.measured(message)),
+        *_candidates(roles, measured, timed, ports),
+        *_sent(roles, sent, ports, enable),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def choices(text: str) -> int:
+    """How many choices a generated file leaves."""
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return sum(line.partition("  #")[0].count(f"= {CHOOSE}") for line in lines)
+
+
+# ---- the parts of the file -----------------------------------------------------------------------
+
+
+def _head(database: Path, roles: _Roles) -> list[str]:
+    place = f"in the place of {roles.node} (--node)" if roles.node else "in no node's place"
+    if not roles.sent:
+        place += ", and only listens: --send MESSAGE names what it is to send"
+    bench = f"is {', '.join(roles.bench)} (--bench)" if roles.bench else "is everybody else"
+    others = f"; other nodes: {', '.join(roles.others)}" if roles.others else ""
+    return [
+        remark(f"A session with the bench of {database.name}. hilrt is {place}."),
+        remark(f"The bench {bench}{others}."),
+        f"# Choose what is marked {CHOOSE}; uncomment the ports that you want; then: hilrt check",
+        "",
+        "[session]",
+        f"name = {json.dumps(_session_name(database.stem))}",
+        "duration = 10.0                      # s",
+        "",
+        "[master]",
+        "step = 0.01                          # s",
+        "",
+    ]
+
+
+def _bench(
+    database: Path, bus: dict[str, object], folder: Path, used: Sequence[Message]
+) -> list[str]:
+    try:
+        path = Path(os.path.relpath(database, folder))
+    except ValueError:  # on another drive
+        path = database.resolve()
+    if any(message.is_fd for message in used):
+        bus = {**bus, "fd": True}
+    entries = ", ".join(f"{toml_key(key)} = {toml_string(value)}" for key, value in bus.items())
+    return [
+        "[subsystems.bench]",
+        'adapter = "can"',
+        f"bus = {{ {entries} }}",
+        f"database = {toml_string(path.as_posix())}",
+    ]
+
+
+def _timeouts(measured: Sequence[Message]) -> list[str]:
+    """A bench counts as silent after some of the cycles of its fastest message."""
+    cycles = [1e-3 * message.cycle_time for message in measured if message.cycle_time]
+    seconds = max(0.02, 5 * min(cycles)) if cycles else 0.1
+    return [
+        f"{f'bench_timeout = {seconds:g}':36} # s without a fast frame",
+        "master_timeout = 0.1                 # s without a new set-point -> safe profile",
+        "actuation_delay = 0.0                # s; measure it on your bench",
+    ]
+
+
+def _enable(enable: Sequence[str]) -> list[str]:
+    """The handshake, as far as names give it away."""
+    if not enable:
+        return ['# enable = { request = "Message.Signal", state = "Message.Signal" }']
+    entries = zip(("request", "state"), enable, strict=False)
+    table = ", ".join(f"{key} = {toml_string(ref)}" for key, ref in entries)
+    return [f"enable = {{ {table} }}  # by its name: check it"]
+
+
+def _candidates(
+    roles: _Roles, measured: Sequence[Message], timed: bool, ports: PortLines
+) -> Iterable[str]:
+    """What could be measured, too, with the reason why it is not."""
+    left = [message for message in roles.received if message not in measured]
+    if left or roles.foreign:
+        yield from ("", "# ---- not measured: uncomment what you want ----")
+    for message in left:
+        yield from ports.measured(
+            message, _left_out(message, timed) or "none of its signals can be measured"
+        )
+    for message in roles.foreign:
+        owner = ", ".join(message.senders)
+        why = f"of {owner}, not of the bench (--bench)" if owner else "nobody is said to send it"
+        yield from ports.measured(message, _unfit(message) or why)
+
+
+def _sent(
+    roles: _Roles, sent: Sequence[Message], ports: PortLines, enable: Sequence[str]
+) -> Iterable[str]:
+    """What belongs to the messages of hilrt's own node, then their inputs."""
+    yield from ("", "# ---- sent ----")
+    for message in sent:
+        yield from ports.sent(message, enable)
+    for message in roles.sent:
+        if message not in sent:
+            why = _unfit(message) or "has no signal that can be a set-point"
+            yield from ("", remark(f"{title(message)} is not sent: {why}"))
+    if roles.unsent:
+        names = ", ".join(message.name for message in roles.unsent)
+        yield from ("", remark(f"{roles.node} sends these too, choose with --send: {names}"))
+    yield from ("", "[subsystems.bench.inputs]")
+    for message in sent:
+        for signal in ports.inputs(message):
+            if f"{message.name}.{signal.name}" not in enable:
+                yield from ports.input(message, signal)
+
+
+def _unfit(message: Message) -> str:
+    """Why a message as a whole cannot be used; empty if it can."""
+    if message.is_container:
+        inner = ", ".join(each.name for each in message.contained_messages)
+        return f"it contains other messages, which are not taken out of it: {inner}"
+    if not message.signals:
+        return "it has no signals"
+    if message.length > CLASSIC_BYTES and is_j1939(message):
+        return "it comes in several frames of a transport protocol, which is not supported"
+    if message.length > CLASSIC_BYTES and not message.is_fd:
+        frame = f"a frame of {CLASSIC_BYTES} bytes"
+        return f"it is longer than {frame}, and the database does not call it CAN FD"
+    if message.length > FD_BYTES:
+        return f"it is longer than a frame of CAN FD, {FD_BYTES} bytes"
+    return ""
+
+
+def _left_out(message: Message, timed: bool) -> str:
+    """Why a message of the bench is not listened to; empty if it is.
+
+    The gateway waits at the start for every message that it listens to. A database that has cycle
+    times, but none of this message, means one that comes when something happens.
+    """
+    rare = timed and not message.cycle_time
+    return _unfit(message) or ("without a cycle time, so it may never come" if rare else "")
+
+
+def _session_name(text: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in text)
+    return kept.lstrip("_.-") or "session"
+
+
+# ---- who is who ----------------------------------------------------------------------------------
+
+
+class _Roles(NamedTuple):
+    """The messages of a database by what a session does with them.
+
+    Parameters
+    ----------
+    node : str or None
+        The node in whose place hilrt is; None if it is in nobody's.
+    bench, others : tuple of str
+        Nodes that are measured, and those that are neither. `bench` is empty where the database
+        tells no nodes apart: then everything that hilrt does not send is measured.
+    sent, received : list of Message
+        Set-points, and measurements.
+    unsent : list of Message
+        Of hilrt's own node, but not chosen as set-points.
+    foreign : list of Message
+        Of other nodes, or of nobody.
+    """
+
+    node: str | None
+    bench: tuple[str, ...]
+    others: tuple[str, ...]
+    sent: list[Message]
+    received: list[Message]
+    unsent: list[Message]
+    foreign: list[Message]
+
+
+def _assign(
+    messages: Sequence[Message],
+    node: str | None,
+    bench: Sequence[str],
+    send: Sequence[str],
+    file: str,
+) -> _Roles:
+    """Give every message its role.
+
+    Parameters
+    ----------
+    messages : sequence of Message
+    node : str or None
+        ``--node``; None: the only one that is called like a gateway.
+    bench : sequence of str
+        ``--bench``; empty: the nodes that receive what `node` sends, or the only other one.
+    send : sequence of str
+        ``--send``, messages; empty: all of `node`.
+    file : str
+        The database's name, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If names are wrong, or the roles have to be chosen.
+    """
+    if not messages:
+        raise ConfigError(f"--database: {file} has no messages; give the one of the bench")
+    nodes = _senders(messages)
+    _known("--node", [node] if node else [], nodes, f"{file} has no such sender")
+    _known("--bench", bench, nodes, f"{file} has no such sender")
+    _known("--send", send, [m.name for m in messages], f"{file} has no such message")
+    if node in bench:
+        raise ConfigError(f"--bench {node}: hilrt is in its place (--node); name another one")
+    if node is None and not send:
+        node = _guess(nodes, bench, file)
+    of_node = [message for message in messages if node in message.senders]
+    sent = [message for message in messages if message.name in send] if send else of_node
+    rest = [message for message in messages if message not in sent]
+    if len(nodes) <= 1 and not bench:  # it does not tell who sends what
+        received = rest
+    else:
+        own = {node} if node else set(_senders(sent))
+        bench = bench or _driven(sent, [name for name in nodes if name not in own], file)
+        received = [message for message in rest if set(bench) & set(message.senders)]
+    if not received:
+        raise ConfigError(
+            f"--{'node' if node else 'send'}: all messages of {file} would be set-points and none "
+            "measured; name with --send those that hilrt sends, the others are measured then"
+        )
+    rest = [message for message in rest if message not in received]
+    return _Roles(
+        node=node,
+        bench=tuple(bench),
+        others=tuple(name for name in nodes if name != node and name not in bench) if bench else (),
+        sent=sent,
+        received=received,
+        unsent=[message for message in rest if message in of_node],
+        foreign=[message for message in rest if message not in of_node],
+    )
+
+
+def _senders(messages: Iterable[Message]) -> list[str]:
+    """Nodes that send something, in the order of the database."""
+    return list(dict.fromkeys(name for message in messages for name in message.senders))
+
+
+def _known(option: str, given: Sequence[str], known: Sequence[str], lack: str) -> None:
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"{option} {name}: {lack}{nearest(name, known)}")
+
+
+def _guess(nodes: Sequence[str], bench: Sequence[str], file: str) -> str | None:
+    """The node in whose place hilrt is; None where it only listens."""
+    free = [name for name in nodes if name not in bench]
+    found = [name for name in free if any(word in name.lower() for word in _GATEWAYS)]
+    if len(found) == 1:
+        return found[0]
+    if len(nodes) <= 1 or bench:
+        return None
+    raise ConfigError(
+        f"--node: {file} has messages of {', '.join(nodes)}; name the one in whose place hilrt is: "
+        "its messages are the set-points"
+    )
+
+
+def _driven(sent: Sequence[Message], nodes: Sequence[str], file: str) -> list[str]:
+    """The bench: what the set-points are for."""
+    receivers = {name for message in sent for s in message.signals for name in s.receivers}
+    found = [name for name in nodes if name in receivers]
+    if found or len(nodes) == 1:
+        return found or list(nodes)
+    raise ConfigError(
+        f"--bench: {file} does not say for whom the set-points are; name the nodes to measure, one "
+        f"--bench each; there is {', '.join(nodes) or 'no other one'}"
+    )

@@ -1,0 +1,87 @@
+"""Faults of the bus: when they come, when they go, and that each is told once."""
+
+from __future__ import annotations
+
+from hilrt.can.bus_faults import BusWatch
+from hilrt.can.frame import ERROR, Frame
+
+MS = 1_000_000
+
+
+def error(kind: int, detail: int = 0) -> Frame:
+    return Frame(ERROR | kind, bytes([0, detail, 0, 0, 0, 0, 0, 0]))
+
+
+def told(watch: BusWatch, now: int = 0, down: bool = False) -> list[tuple[str, bool]]:
+    return [(change.cause, change.raised) for change in watch.update(now, down)]
+
+
+def test_bus_off_and_restart() -> None:
+    watch = BusWatch()
+    watch.errors(0, [error(0x40), error(0x40)])
+    assert told(watch) == [("bus_off", True)]
+    assert told(watch) == []
+    watch.errors(0, [error(0x100)])
+    assert told(watch) == [("bus_off", False)]
+    watch.errors(0, [error(0x40)])
+    watch.heard(1)
+    assert told(watch) == [("bus_off", True), ("bus_off", False)]
+    assert watch.counters["bus_off"] == 2
+
+
+def test_error_passive_and_active_again() -> None:
+    watch = BusWatch()
+    watch.errors(0, [error(0x04, 0x20), error(0x04, 0x10)])
+    assert told(watch) == [("error_passive", True)]
+    watch.errors(0, [error(0x04, 0x40)])
+    assert told(watch) == [("error_passive", False)]
+
+
+def test_overflow_is_told_each_time() -> None:
+    watch = BusWatch()
+    watch.errors(0, [error(0x04, 0x01)])
+    assert told(watch) == [("overflow", True)]
+    assert watch.active == set()
+
+
+def test_many_error_frames_and_why() -> None:
+    watch = BusWatch()
+    for k in range(19):
+        watch.errors(k * MS, [error(0x88)])
+    assert told(watch, 19 * MS) == []
+    watch.errors(19 * MS, [error(0x20)])
+    (change,) = watch.update(20 * MS, False)
+    assert change.cause == "bus_errors"
+    assert "bit rate is probably wrong" in change.text
+    assert told(watch, 900 * MS) == []
+    assert told(watch, 1020 * MS) == [("bus_errors", False)]
+    watch.heard(1020 * MS)
+    watch.errors(1021 * MS, [error(0x88)] * 20)
+    (change,) = watch.update(1022 * MS, False)
+    assert "who else sends" in change.text
+
+
+def test_rare_error_frames_are_counted_only() -> None:
+    watch = BusWatch()
+    for k in range(100):
+        watch.errors(k * 100 * MS, [error(0x88)])
+        assert told(watch, k * 100 * MS) == []
+    assert watch.counters["error_frames"] == 100
+
+
+def test_the_interface_goes_and_comes() -> None:
+    watch = BusWatch()
+    assert told(watch, 0, True) == [("interface_down", True)]
+    assert told(watch, 1, True) == []
+    assert told(watch, 2, False) == [("interface_down", False)]
+
+
+def test_a_full_transmit_buffer_is_a_fault_after_a_while() -> None:
+    watch = BusWatch()
+    watch.sent(0, ok=False)
+    watch.sent(10 * MS, ok=True)
+    watch.sent(20 * MS, ok=False)
+    assert told(watch, 60 * MS) == []
+    assert told(watch, 71 * MS) == [("not_sent", True)]
+    watch.sent(80 * MS, ok=True)
+    assert told(watch, 81 * MS) == [("not_sent", False)]

@@ -1,0 +1,107 @@
+"""Databases in other formats than DBC, and signals that cannot be coded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hilrt.bench.bench_table import BenchOptions, read_bench
+from hilrt.can.codec import codec
+from hilrt.can.database import find_signal, load_database
+from hilrt.can.frame import Frame
+from hilrt.can.receiver import Receiver
+from hilrt.config.from_toml import build
+from hilrt.config.units import conversion
+from hilrt.errors import ConfigError
+from tests.can.test_tolerant_loading import GOOD, written
+
+DATA = Path(__file__).parents[1] / "data"
+#: Databases that say the same, and what each calls the demanded speed (short names of ARXML are
+#: unique within their package).
+FORMATS = [("kcd", "Speed"), ("sym", "Speed"), ("arxml", "SpeedDemand")]
+TABLE: dict[str, Any] = {
+    "adapter": "can",
+    "bus": {"interface": "virtual", "channel": "drive"},
+    "enable": {"request": "Demand.Enable", "state": "Status.Enabled"},
+    "outputs": {
+        "torque": "Status.Torque",
+        "speed": "Status.Speed",
+        "temperature": "Status.Temperature",
+    },
+    "inputs": {
+        "speed_demand": {
+            "realised": "speed",
+            "min": 0.0,
+            "max": 3000.0,
+            "max_rate": 1000.0,
+            "safe": 0.0,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(("suffix", "demand"), FORMATS)
+def test_ports_of_every_format(suffix: str, demand: str) -> None:
+    table = copy.deepcopy(TABLE)
+    table["database"] = f"drive.{suffix}"
+    table["inputs"]["speed_demand"]["signal"] = f"Demand.{demand}"
+    problems: list[str] = []
+    options = build(BenchOptions, table, "subsystems.motor", problems)
+    assert options is not None, problems
+    bench = read_bench("motor", options, DATA)
+    assert [(p.name, p.unit) for p in bench.ports.outputs] == [
+        ("torque", "N*m"),
+        ("speed", "rpm"),
+        ("temperature", "degC"),
+    ]
+    assert bench.ports.inputs[0].unit == "rpm"
+    assert conversion("rpm", "rad/s")[0] == pytest.approx(0.10472, rel=1e-4)
+    with pytest.raises(ConfigError, match="dimensions differ"):
+        conversion("N*m", "V")
+    # −1.5 N m, 600 rpm, 21.5 °C (big-endian), enabled
+    payload = bytes.fromhex("6aff b004 0267 01 00")
+    rx = Receiver(bench.outputs, bench.state, "Alive", 0.02)
+    assert rx.take([Frame(0x200, payload)])
+    assert rx.y == pytest.approx([-1.5, 600.0, 21.5])
+    assert rx.enabled
+    assert codec(bench.inputs["speed_demand"].message, [demand]).encode([600.0])[:2] == b"\xb0\x04"
+
+
+@pytest.mark.parametrize("suffix", ["kcd", "sym", "arxml"])
+def test_broken_files_of_every_format_are_named(suffix: str, tmp_path: Path) -> None:
+    whole = (DATA / f"drive.{suffix}").read_text(encoding="utf-8")
+    (tmp_path / f"cut.{suffix}").write_text(whole[: len(whole) // 2].replace("[", "[["))
+    with pytest.raises(ConfigError, match=rf"t: .*cut\.{suffix} is not a CAN database: ."):
+        load_database(tmp_path / f"cut.{suffix}", "t")
+
+
+# ---- signals that cannot be coded --------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("16|16@1-", "56|16@1-", "goes beyond the message's 8 bytes"),
+        ("16|16@1-", "56|16@0-", "goes beyond the message's 8 bytes"),
+        ("16|16@1- (0.1", "16|16@1- (0", "signal Torque of its message has the scale 0"),
+        ("BO_ 512 Slow", "BO_ 512 Fast", "has several messages Fast"),
+        ("BO_ 512 Slow", "BO_ 256 Slow", "Fast and Slow have the same identifier 0x100"),
+    ],
+)
+def test_signals_that_cannot_be_coded_are_named_when_they_are_used(
+    old: str, new: str, text: str, tmp_path: Path
+) -> None:
+    changed = GOOD.replace(old, new).replace("BA_ ", "//BA_ ") if "BO_" in old else GOOD
+    database = load_database(written(tmp_path, changed.replace(old, new)), "t")
+    name = "Fast.Temp" if "several" in text else "Fast.Torque"
+    with pytest.raises(ConfigError, match=rf"t = '{name}': .*{text}; correct the database"):
+        find_signal(database, name, "t")
+
+
+def test_overlapping_signals_are_read_each_for_itself(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD.replace("16|16@1-", "8|16@1-"))
+    database = load_database(path, "t")
+    message = find_signal(database, "Fast.Torque", "t").message
+    values = codec(message, ["Speed", "Torque"]).decode(bytes([0, 1, 2, 0, 0, 0, 0, 0]))
+    assert values == pytest.approx((25.6, 51.3))

@@ -1,0 +1,245 @@
+"""Real SocketCAN: frames, filters, times, and an interface that goes away. Needs vcan0.
+
+``make test-socketcan`` runs these, in an emulated kernel where this one has no CAN.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import cantools
+import pytest
+
+from hilrt.can.bus import CanBus, open_bus
+from hilrt.can.bus_faults import BUS_ERROR, BUS_OFF, CONTROLLER, RESTARTED, BusWatch
+from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt.can.receiver import Receiver
+from tests.can.small_database import REFS, STATE
+
+VCAN = Path("/sys/class/net/vcan0")
+pytestmark = pytest.mark.skipif(not VCAN.exists(), reason="no vcan0; see make test-socketcan")
+
+TABLE = {"interface": "socketcan", "channel": "vcan0"}
+DBC = 'VERSION ""\nBU_: B\nBO_ 256 Fast: 8 B\nBO_ 2147484160 Slow: 8 B\n'
+MESSAGES = cantools.database.load_string(DBC, "dbc").messages
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", "link", *words], check=True, timeout=30)
+
+
+@pytest.fixture
+def vcan() -> Iterator[None]:
+    """The interface as it was before."""
+    yield
+    if not VCAN.exists():
+        ip("add", "dev", "vcan0", "type", "vcan")
+    ip("set", "vcan0", "up")
+
+
+@pytest.fixture
+def pair(vcan: None) -> Iterator[tuple[CanBus, CanBus]]:
+    bus, other = open_bus({**TABLE, "fd": True}, [], "t"), open_bus({**TABLE, "fd": True}, [], "t")
+    yield bus, other
+    bus.close()
+    other.close()
+
+
+@pytest.fixture
+def stranger(vcan: None) -> Iterator[socket.socket]:
+    """A raw socket of somebody else: it may send what no interface of ours would."""
+    with socket.socket(socket.AF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as made:
+        made.bind(("vcan0",))
+        yield made
+
+
+def put(stranger: socket.socket, can_id: int, data: bytes = bytes(8)) -> None:
+    stranger.send(struct.pack("=IB3x8s", can_id, len(data), data))
+
+
+def drain(bus: CanBus, count: int, patience: float = 20.0) -> list[Frame]:
+    frames: list[Frame] = []
+    deadline = time.monotonic() + patience
+    while len(frames) < count and time.monotonic() < deadline:
+        select.select([bus.fileno()], [], [], 0.2)
+        frames += bus.drain()
+    return frames
+
+
+def test_frames_of_every_kind_come_as_they_were_sent(pair: tuple[CanBus, CanBus]) -> None:
+    bus, other = pair
+    sent = [
+        Frame(0x100, b""),
+        Frame(0x7FF, b"12345678"),
+        Frame(EXTENDED | 0x1FFFFFFF, b"\x01"),
+        Frame(0x123, bytes(range(64)), 0, True),
+        Frame(0x123, bytes(10), 0, True),  # filled up to 12
+    ]
+    for frame in sent:
+        other.send(frame)
+    got = drain(bus, len(sent))
+    assert [f._replace(t_ns=0) for f in got[:4]] == sent[:4]
+    assert got[4].data == bytes(12)
+    assert all(abs(time.time_ns() - f.t_ns) < 60e9 for f in got)
+    assert other.drain() == []  # own frames do not come back
+    assert bus.system_clock
+
+
+def test_the_kernel_drops_what_is_not_listened_to(vcan: None) -> None:
+    bus, other = open_bus(TABLE, MESSAGES, "t"), open_bus(TABLE, [], "t")
+    for can_id in (0x100, 0x101, 0x200, EXTENDED | 0x200, EXTENDED | 0x100):
+        other.send(Frame(can_id, b"x"))
+    assert [f.can_id for f in drain(bus, 2)] == [0x100, EXTENDED | 0x200]
+    assert bus.drain() == []
+    bus.close()
+    other.close()
+
+
+def test_a_burst_is_not_lost(pair: tuple[CanBus, CanBus]) -> None:
+    bus, other = pair
+    for k in range(1000):
+        other.send(Frame(0x100, k.to_bytes(2, "big")))
+    assert [int.from_bytes(f.data, "big") for f in drain(bus, 1000)] == list(range(1000))
+
+
+def test_an_interface_that_is_down_and_up_again(pair: tuple[CanBus, CanBus]) -> None:
+    bus, other = pair
+    ip("set", "vcan0", "down")
+    with pytest.raises(OSError, match=os.strerror(errno.ENETDOWN)):
+        other.send(Frame(0x100, b"x"))
+    assert other.down
+    drain(bus, 1, patience=1.0)
+    assert bus.down
+    ip("set", "vcan0", "up")
+    other.send(Frame(0x100, b"y"))  # the first one, although the socket still has an old error
+    assert not other.down
+    assert [f.data for f in drain(bus, 1)] == [b"y"]
+    assert not bus.down
+
+
+def test_an_interface_that_is_gone_and_back(pair: tuple[CanBus, CanBus]) -> None:
+    bus, other = pair
+    fd = bus.fileno()
+    ip("del", "vcan0")
+    for one in pair:
+        drain(one, 1, patience=1.0)
+        assert one.down
+        assert not one.revive()
+    ip("add", "dev", "vcan0", "type", "vcan")
+    ip("set", "vcan0", "up")
+    for one in pair:
+        assert one.revive()
+        assert not one.down
+    other.send(Frame(0x100, b"z"))
+    assert [f.data for f in drain(bus, 1)] == [b"z"]
+    assert bus.fileno() == fd
+
+
+def test_random_traffic_reaches_no_port_unchecked(
+    pair: tuple[CanBus, CanBus], stranger: socket.socket
+) -> None:
+    bus, _ = pair
+    noise = random.Random(13)
+    rx = Receiver({"speed": REFS["speed"], "temp": REFS["temp"]}, STATE, "Alive", 0.02)
+    good = {0x100, EXTENDED | 0x200}
+    for _ in range(40):
+        ids = [0x100, EXTENDED | 0x200, 0x200, REMOTE | 0x100, noise.getrandbits(11)]
+        ids += [EXTENDED | noise.getrandbits(29), ERROR | 1 << noise.randrange(9)]
+        sent = [
+            (noise.choice(ids), noise.randbytes(noise.choice((0, 3, 7, 8, 8)))) for _ in range(50)
+        ]
+        for can_id, data in sent:
+            put(stranger, can_id, data)
+        got = drain(bus, len(sent))
+        assert [(frame.can_id, frame.data) for frame in got] == sent
+        before, taken = list(rx.y), dict(rx.counters)
+        rx.take(got)
+        whole = sum(can_id in good and len(data) == 8 for can_id, data in sent)
+        short = sum(can_id in good and len(data) < 8 for can_id, data in sent)
+        assert rx.counters["decode_errors"] - taken["decode_errors"] == short
+        assert rx.counters["frames"] - taken["frames"] == whole + short
+        assert whole or [*map(str, rx.y)] == [*map(str, before)]
+    assert len(rx.error_frames) > 100
+    assert bus.errors == 0
+    assert -5242.88 <= rx.y[0] <= 5242.87  # what the signals' bits can say, never anything else
+    assert -40.0 <= rx.y[1] <= 215.0
+
+
+def error_frames(bus: CanBus, count: int) -> list[Frame]:
+    """As the receiver sorts them out."""
+    rx = Receiver({"speed": REFS["speed"]}, None, "Alive", 0.02)
+    rx.take(drain(bus, count))
+    assert rx.counters["frames"] == rx.counters["unknown"] == 0
+    return rx.error_frames
+
+
+def test_bus_off_and_restart_are_seen_beside_what_is_listened_to(stranger: socket.socket) -> None:
+    """Error frames come although the kernel filters by identifier."""
+    bus, watch = open_bus(TABLE, MESSAGES, "t"), BusWatch()
+    put(stranger, 0x101)  # filtered out
+    put(stranger, ERROR | CONTROLLER, bytes([0, 0x20, 0, 0, 0, 0, 0, 0]))
+    put(stranger, ERROR | BUS_OFF)
+    watch.errors(0, error_frames(bus, 2))
+    changes = watch.update(0, bus.down)
+    assert [(c.cause, c.raised) for c in changes] == [("error_passive", True), ("bus_off", True)]
+    put(stranger, ERROR | RESTARTED)
+    put(stranger, ERROR | CONTROLLER, bytes([0, 0x40, 0, 0, 0, 0, 0, 0]))
+    watch.errors(1, error_frames(bus, 2))
+    changes = watch.update(1, bus.down)
+    assert [(c.cause, c.raised) for c in changes] == [("bus_off", False), ("error_passive", False)]
+    assert not bus.down
+    assert bus.errors == 0
+    bus.close()
+
+
+def test_a_disturbed_bus_is_seen(stranger: socket.socket) -> None:
+    bus, watch = open_bus(TABLE, MESSAGES, "t"), BusWatch()
+    for _ in range(20):
+        put(stranger, ERROR | BUS_ERROR)
+    watch.errors(0, error_frames(bus, 20))
+    (change,) = watch.update(0, bus.down)
+    assert (change.cause, change.raised) == ("bus_errors", True)
+    assert watch.counters["error_frames"] == 20
+    bus.close()
+
+
+@pytest.fixture
+def slow_line(vcan: None) -> Iterator[None]:
+    """A line on which three frames wait for ever: nobody acknowledges."""
+    if not shutil.which("tc") or subprocess.run(["modprobe", "sch_netem"], timeout=60).returncode:
+        pytest.skip("no queue that holds frames back: needs tc and the kernel's sch_netem")
+    queue = ["tc", "qdisc", "add", "dev", "vcan0", "root", "netem", "delay", "200s", "limit", "3"]
+    subprocess.run(queue, check=True, timeout=60)
+    yield
+    subprocess.run(["tc", "qdisc", "del", "dev", "vcan0", "root"], check=False, timeout=60)
+
+
+def test_a_full_transmit_buffer(pair: tuple[CanBus, CanBus], slow_line: None) -> None:
+    bus, other = pair
+    for k in range(3):
+        bus.send(Frame(0x100, bytes([k])))
+    watch = BusWatch()
+    for now in (0, 60_000_000):
+        with pytest.raises(OSError, match=os.strerror(errno.ENOBUFS)):
+            bus.send(Frame(0x100, b"x"))
+        watch.sent(now, ok=False)
+    assert not bus.down  # full is not gone
+    assert [c.cause for c in watch.update(60_000_000, bus.down)] == ["not_sent"]
+    subprocess.run(["tc", "qdisc", "del", "dev", "vcan0", "root"], check=True, timeout=60)
+    bus.send(Frame(0x100, b"y"))
+    watch.sent(70_000_000, ok=True)
+    assert [(c.cause, c.raised) for c in watch.update(70_000_000, bus.down)] == [
+        ("not_sent", False)
+    ]
+    # The kernel shows the others on this machine what waits, but not what it did not take.
+    assert [f.data for f in drain(other, 4)] == [b"\0", b"\1", b"\2", b"y"]
