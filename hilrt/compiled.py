@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.extending import register_jitable
 
 from hilrt.kernel_cache import kernel_folder
 
@@ -28,29 +27,11 @@ def compiled(function: Kernel) -> Kernel:
     a division by zero gives infinity or NaN instead of an exception. What the function calls, and
     constants that it uses, stand in files that say they are compiled (`hilrt.kernel_cache`).
     """
-    return _compile(function)
-
-
-def compiled_loop(function: Kernel) -> Kernel:
-    """As `compiled`, for what runs as long as many steps: other threads run beside it."""
-    return _compile(function, nogil=True)
-
-
-def also_compiled(function: Kernel) -> Kernel:
-    """Let kernels call `function`, too, which in Python stays what it is.
-
-    There, what is an object in Python is a loan of it (`hilrt.lent`): the function may look at
-    attributes and call kernels, but give no attribute another array.
-    """
-    return register_jitable(function)
-
-
-def _compile(function: Kernel, **options: Any) -> Kernel:
     config: Any = numba.config
     users, file = config.CACHE_DIR, Path(function.__code__.co_filename)
     if file.is_file():  # not in a program that was packed into one file: that never changes
         config.CACHE_DIR = str(kernel_folder(file))  # looked at here, not at the first call
     try:
-        return cast(Kernel, numba.njit(cache=True, error_model="numpy", **options)(function))
+        return cast(Kernel, numba.njit(cache=True, error_model="numpy")(function))
     finally:
         config.CACHE_DIR = users

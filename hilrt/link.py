@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from hilrt.config.session_file import SessionFile
     from hilrt.config.structs import SubsystemOptions
-    from hilrt.fmu.fmi2_calls import Fmi2Calls
 
 
 class Ports(NamedTuple):
@@ -208,21 +207,6 @@ class Link(abc.ABC):
 
         Never blocks; `poll` has the answer. Only where `can_go_back`, and after `keep_states`.
         """
-        raise NotImplementedError
-
-    @property
-    def steps_in_c(self) -> bool:
-        """Whether a step is calls of C functions in this process, and nothing else."""
-        return False
-
-    def c_step(self) -> Fmi2Calls:
-        """These calls, after `initialize`; only where `steps_in_c`."""
-        raise NotImplementedError
-
-    def resume(
-        self, tick: int, t: float, h: float, coefficients: Floats, asked: int, status: int
-    ) -> Arrival:
-        """Make a step whose call number `asked` has returned `status`; `PeerLost` if it fails."""
         raise NotImplementedError
 
     def fileno(self) -> int | None:

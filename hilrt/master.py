@@ -19,7 +19,6 @@ from hilrt.errors import SessionFault
 from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.jacobians import JacobianKeeper
-from hilrt.leap import Leap
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
@@ -104,8 +103,6 @@ class Master:
         self.events: EventPoints | None = None
         if clock is None and EventPoints.possible(exchange, plan):
             self.events = EventPoints(exchange, plan)
-        #: Makes many steps in one call, where it can.
-        self.leap: Leap | None = None
         self.degradation = Degradation(exchange.benches, plan.alarms)
         #: Told by how much the grid was shifted, ns.
         self.on_stretched: Callable[[int], None] | None = None
@@ -121,12 +118,6 @@ class Master:
         one_rate = not plan.variable_step and bool(np.all(plan.network.every == 1))
         leaves_out = overrun == "skip" and one_rate
         self._ahead_ns = round((1 - LATEST_START) * self.step_ns / pace) - 1 if leaves_out else 0
-
-    @property
-    def t_ns(self) -> int:
-        """Session time of the communication point that the session stands at, ns."""
-        leap = self.leap
-        return self.progress.t_ns if leap is None else max(self.progress.t_ns, leap.t_ns)
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -177,9 +168,6 @@ class Master:
                 return End.INTERRUPTED
             marks.begun = marks.target = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
-            if self.leap is not None and (n := self._leap(t_ns, duration_ns, breathe_ns)):
-                tick, t_ns = tick + n, t_ns + n * self.step_ns
-                continue
             marks.cut = self._now()
             draft = self.draft if self.draft is not None and self.draft.stands(given) else None
             if draft is None:
@@ -317,19 +305,6 @@ class Master:
         self.exchange.run_local()  # what raises here has its step in the log
         if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.step_ns - late_ns) // 2)
-
-    def _leap(self, t_ns: int, duration_ns: int, until_ns: int) -> int:
-        """Macro steps from `t_ns` on in one call, and what follows from them; their number."""
-        assert self.leap is not None
-        steps = self.leap.run(t_ns, duration_ns, until_ns, self.progress)
-        if steps:
-            self._report_flags()
-            self.degradation.look(self.progress.t_ns)
-            self.publisher.update(self, self.exchange.given)
-            self.leap.hand_back()  # what an FMU has failed at is raised here
-            if self.collect_garbage is not None:
-                self.collect_garbage(self.step_ns // 2)
-        return steps
 
     def _assess(self, given: StepInput, marks: Marks, h_ns: int) -> None:
         """Judge the step; what is to be identified learns if that fits before the next tick."""

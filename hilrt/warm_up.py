@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.c_functions import clock_address
-from hilrt.compiled_step import Block, CompiledSteps, Pace
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling import correct_model, identify, regression, trust
@@ -22,14 +20,13 @@ from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
 from hilrt.exchange.peer_times import AnswerTimes
-from hilrt.fmu.fmi2_steps import build_steps
 from hilrt.link import Ports
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.reliability.measures import staying_shares
 from hilrt.solver import Port
 from hilrt.step.macro_step import assess, macro_step
-from hilrt.step.plan import Plan, build_plan
-from hilrt.step.step_state import StepInput, StepState, start
+from hilrt.step.plan import build_plan
+from hilrt.step.step_state import StepInput, start
 from hilrt.tables.network import build_network
 
 _TABLES: dict[str, Any] = {
@@ -55,20 +52,8 @@ class _Peers:
     age = compute_us = wire_us = np.zeros(2)
 
 
-def _load_leaps(plan: Plan, state: StepState, given: StepInput, n_signals: int) -> None:
-    net = plan.network
-    steps = CompiledSteps(
-        plan, state, given, _Peers(), build_steps([], net.inputs, net.outputs), clock_address()
-    )
-    times, parts_ns = np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64)
-    steps.run(Block(np.zeros((0, n_signals)), times, parts_ns), Pace(0, 1, 0, 0))
-
-
-def warm_up(leaps: bool = False) -> None:
-    """Run a few macro steps of a session that is not there.
-
-    With `leaps`, the loop that makes many in one call is made ready, too (`hilrt.leap`).
-    """
+def warm_up() -> None:
+    """Run a few macro steps of a session that is not there."""
     force, speed = (Port("force", "N"),), (Port("speed", "m/s"),)
     ports = {"a": Ports(speed, force), "b": Ports(force, speed)}
     problems: list[str] = []
@@ -91,8 +76,6 @@ def warm_up(leaps: bool = False) -> None:
         macro_step(plan, state, given)
         assess(plan, state, given)
         row.fill(state, given, _Peers(), plan.step, 0, 0)
-    if leaps and clock_address():
-        _load_leaps(plan, state, given, len(row.row))
     # What follows belongs to correctors and subsystems that this session has not.
     evaluate(state.flown, 0.0)
     shift(state.flown, 0.0)

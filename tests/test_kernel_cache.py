@@ -84,11 +84,3 @@ def test_constants_of_kernels_stand_where_a_change_is_noticed():
                 assert any(assigned.search(text) for text in texts), (function, name)
                 found += 1
     assert found > 10
-
-
-def test_the_compiled_step_is_that_of_all_its_stages():
-    package = Path(hilrt.__file__).parent
-    used = kernel_cache._sources(package / "compiled_step.py", package)
-    stages = ("step", "measures", "coupling/limit", "ramp", "coupling/power_bond")
-    for name in (*stages, "fmu/fmi2_steps", "fmu/fmi2_calls", "lent", "c_calls", "compiled"):
-        assert package / f"{name}.py" in used

@@ -6,18 +6,13 @@ it in a process of its own with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import msgspec
 
 from hilrt.config.structs import NonNegative, Positive, SubsystemOptions
-from hilrt.errors import SolverError
-from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.fmu.solver import FmuSolver
-from hilrt.link import Arrival
-from hilrt.solver import Floats
 from hilrt_adapters.inprocess import InProcessLink
 
 
@@ -69,30 +64,6 @@ class FmuLink(InProcessLink):
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
         """From the model description; the binary is loaded by `initialize`."""
         return load(cast(Options, options), folder)
-
-    @property
-    def steps_in_c(self) -> bool:
-        """Where setting inputs, stepping and reading outputs is all there is to a step."""
-        return self._fmu.steps_in_c
-
-    def c_step(self) -> Fmi2Calls:
-        """See `Link.c_step`."""
-        return self._fmu.c_step()
-
-    def resume(
-        self, tick: int, t: float, h: float, coefficients: Floats, asked: int, status: int
-    ) -> Arrival:
-        """See `Link.resume`."""
-        step = functools.partial(self._fmu.resume, asked=asked, status=status)
-        try:
-            sample = self._hosted.make(step, t, h, coefficients.copy())
-        except SolverError as error:
-            raise self._lose(error) from error
-        return Arrival(tick, sample, t + h)
-
-    @property
-    def _fmu(self) -> FmuSolver:
-        return cast(FmuSolver, self.solver)
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hilrt.compiled import also_compiled, compiled
+from hilrt.compiled import compiled
 from hilrt.coupling.power_bond import add_efforts, at_point, used_values
 from hilrt.solver import Floats
 from hilrt.tables.network import Bools, Ints
@@ -275,7 +275,6 @@ def correct_energy(
             effort[i] = correction[i] if acting[b] else 0.0
 
 
-@also_compiled
 def keep_ledger(state: EnergyState, corrected: Corrected) -> None:
     """Enter a communication point's energies into the ledger (in the slack)."""
     _keep_ledger(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.compiled import also_compiled, compiled
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 from hilrt.tables.network import Bools, Connections, Ints
 
@@ -115,7 +115,6 @@ def connection_polynomials(
             out[m, c] *= factorial
 
 
-@also_compiled
 def sum_at_inputs(connections: Connections, carried: Floats, base: Floats, out: Floats) -> Floats:
     """Input polynomials: gains applied and connections to one input added up.
 

@@ -368,29 +368,6 @@ class Exchange:
                 self._send_waiting()
                 self._parked[s].extend(self.links[s].poll())
 
-    def leap(self, t_ns: int, h_ns: int, steps: int, answers: Sequence[Arrival]) -> None:
-        """Take note of macro steps that were made in one call since the cut.
-
-        Parameters
-        ----------
-        t_ns, h_ns : int
-            Session time of the last one, and the length of each, ns.
-        steps : int
-        answers : sequence of Arrival
-            To the last one, of the first subsystems; the others have yet to answer.
-        """
-        self.taken += (steps - 1) * len(self.links)
-        self._next_ns = t_ns + h_ns
-        self._newest = [t_ns * 1e-9] * len(self.links)
-        self._busy = [True] * len(self.links)
-        self._answer_ns = [self._next_ns] * len(self.links)
-        for parked, answer in zip(self._parked, answers, strict=False):
-            parked.append(answer)
-
-    def park(self, s: int, answer: Arrival) -> None:
-        """Keep the answer of a subsystem for the next cut."""
-        self._parked[s].append(answer)
-
     def readmit(self) -> None:
         """Have solvers that came back initialize at the next communication point; never waits."""
         if not self._may_return:

@@ -18,8 +18,6 @@ from fmpy.fmi2 import (
     fmi2CallbackLoggerTYPE,
 )
 
-from hilrt.c_functions import address
-from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.fmu.instance import DISCARD, MAX_PARTS, OK, Experiment, FmuError, Inputs, Instance
 from hilrt.solver import Floats
 
@@ -133,32 +131,11 @@ class Instance2(Instance):
         """See `Instance.step`; FMI 2.0 tells no events."""
         self.set_at = t
         status = self._do_step(self.c, t, h, self._go_back)
-        if status != OK:
-            self.stepped(status, t, h, u)
-        return []
-
-    def stepped(self, status: int, t: float, h: float, u: Inputs) -> None:
-        """See `Instance.stepped`."""
         if status == DISCARD:
             self._after_discard(t, h, u)
-        else:
+        elif status != OK:
             self.check("fmi2DoStep", status)
-
-    def calls(self, offset: float) -> Fmi2Calls:
-        """See `Instance.calls`."""
-        lib, ins, outs = self.fmi.dll, self._ins.references, self._outs.references
-        return Fmi2Calls(
-            instance=self.c.value or 0,
-            set_reals=address(lib.fmi2SetReal),
-            inputs=ctypes.addressof(ins),
-            n_inputs=len(ins),
-            get_reals=address(lib.fmi2GetReal),
-            outputs=ctypes.addressof(outs),
-            n_outputs=len(outs),
-            do_step=address(lib.fmi2DoStep),
-            never_back=self._go_back,
-            offset=offset,
-        )
+        return []
 
     def _after_discard(self, t: float, h: float, u: Inputs) -> None:
         """Go on from where a discarded step got to, in parts where it got nowhere."""

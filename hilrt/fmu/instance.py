@@ -17,7 +17,6 @@ from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
 from hilrt.fmu.description import Fmu, flows
-from hilrt.fmu.fmi2_calls import Fmi2Calls
 from hilrt.fmu.unpacked import UnpackedFolder
 from hilrt.fmu.values import Values
 from hilrt.solver import Floats
@@ -255,14 +254,6 @@ class Instance(abc.ABC):
 
     def set_input_derivatives(self, derivatives: Floats) -> None:
         """FMI 2: set derivatives 1 … n of the continuous inputs, shape (n, n_inputs)."""
-        raise NotImplementedError
-
-    def stepped(self, status: int, t: float, h: float, u: Inputs) -> None:
-        """FMI 2: what follows from the answer to a step, as `step` begins it, that is not "ok"."""
-        raise NotImplementedError
-
-    def calls(self, offset: float) -> Fmi2Calls:
-        """FMI 2: the calls of a step whose inputs and outputs are all reals."""
         raise NotImplementedError
 
     def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -17,7 +17,6 @@ from hilrt.exchange.probe import INSTANT_S, probe_jacobian
 from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
-from hilrt.fmu.fmi2_calls import GET, SET, STEP, Fmi2Calls
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
 from hilrt.fmu.ports import select, size_of
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
@@ -207,37 +206,6 @@ class FmuSolver(Solver):
         if events:
             sample.event_t = events[0] - self._offset
         return sample
-
-    @property
-    def steps_in_c(self) -> bool:
-        """Whether a step is calls of C functions and nothing else."""
-        return (
-            self._plain
-            and self.fmu.major == 2
-            and not self._by_derivative
-            and all(variable.type == "Real" for variable, _ in self._ins + self._outs)
-        )
-
-    def c_step(self) -> Fmi2Calls:
-        """The calls that a step is, after `initialize`; only where `steps_in_c`."""
-        if self._instance is None:
-            raise SolverError("the FMU is not initialized")
-        return self._instance.calls(self._offset)
-
-    def resume(self, t: float, h: float, u: InputPolynomial, asked: int, status: int) -> Sample:
-        """As `advance`, from where the call `asked` of `c_step` has returned `status`."""
-        instance, start, held = self._ready(), t + self._offset, u.coefficients[0]
-        if asked == SET:
-            instance.check("fmi2SetReal", status)
-            instance.step(start, h, lambda _t: held)
-        elif asked == STEP:
-            instance.set_at = start
-            instance.stepped(status, start, h, lambda _t: held)
-        elif asked == GET:
-            instance.check("fmi2GetReal", status)
-        # Outputs that are no numbers are read again, for the host to find and name them.
-        self._time, self._last = t + h, u
-        return Sample(instance.read())
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
         """Inputs as a function of FMU time; what is not continuous keeps its value of the start."""

@@ -122,11 +122,6 @@ class Values:
         #: The one group where all are doubles, as they mostly are.
         self._doubles = only if only is not None and only.buffer.dtype == np.float64 else None
 
-    @property
-    def references(self) -> Any:
-        """Value references of all, where they are of one type."""
-        return self._groups[0].references if self._groups else (ctypes.c_uint * 0)()
-
     def read(self) -> Floats:
         """Present values, shape (size,)."""
         doubles = self._doubles

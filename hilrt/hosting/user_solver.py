@@ -13,7 +13,7 @@ import pkgutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -238,20 +238,10 @@ class HostedSolver:
         """
         if self.keeps:
             self._before = (self._save(t), t, coefficients)
-        return self.make(self.solver.advance, t, h, coefficients)
-
-    def make(
-        self,
-        step: Callable[[float, float, InputPolynomial], Sample],
-        t: float,
-        h: float,
-        coefficients: Floats,
-    ) -> Sample:
-        """As `advance`, by something else than the solver's own `advance`."""
         u = InputPolynomial(t, coefficients)
         start_ns = time.perf_counter_ns()
         try:
-            sample = step(t, h, u)
+            sample = self.solver.advance(t, h, u)
         except SolverError as error:
             raise SolverError(f"advance at t = {t:g} s: {error}") from error
         except Exception as error:

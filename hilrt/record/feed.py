@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import zmq
-from numpy.typing import NDArray
 
 from hilrt.record.messages import (
     ASIDE,
@@ -178,22 +177,6 @@ class Feed:
         if n + 1 == len(self._times) or now - self._first_ns >= BATCH_NS:
             self.flush()
 
-    def room(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Rows that are free in the batch, (n, n_signals), and their session times [ns], (n,).
-
-        The first ones may be filled, times included, and then be given to `commit_rows`.
-        """
-        return self._block[self._count :], self._times[self._count :]
-
-    def commit_rows(self, n: int) -> None:
-        """Record the first `n` rows of `room`."""
-        if self._count == 0:
-            self._first_ns = time.monotonic_ns()
-        self._count += n
-        self.rows += n
-        if self._count == len(self._times) or time.monotonic_ns() - self._first_ns >= BATCH_NS:
-            self.flush()
-
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Note something that happened at session time `t_ns` [ns]; sent with the next batch."""
         self.events += 1
@@ -288,9 +271,6 @@ class NullFeed(Feed):
         self.row = np.full(sum(len(topic.signals) for topic in self.topics), np.nan)
         self.rows = self.dropped = self.events = self.events_dropped = self.asides_dropped = 0
         self.address = ""
-        self._block = np.empty((BATCH_ROWS, len(self.row)))
-        self._times = np.empty(BATCH_ROWS, np.int64)
-        self._count = 0
 
     @property
     def ready(self) -> bool:
@@ -303,10 +283,6 @@ class NullFeed(Feed):
     def commit(self, t_ns: int) -> None:
         """Count the row."""
         self.rows += 1
-
-    def commit_rows(self, n: int) -> None:
-        """Count the rows."""
-        self.rows += n
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Count the event."""

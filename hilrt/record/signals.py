@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hilrt.compiled import also_compiled, compiled
+from hilrt.compiled import compiled
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step.plan import Plan
@@ -182,7 +182,6 @@ class RowWriter:
         assert filled == len(self.row), "the row has other signals than `build_topics`"
 
 
-@also_compiled
 def write_row(
     plan: Plan,
     state: StepState,

@@ -25,8 +25,7 @@ class Snapshots:
 
     def __init__(self, feed: Feed, state: StepState) -> None:
         self._feed = feed
-        #: Session time of the next one, or of the first step after that, ns.
-        self.due_ns = EVERY_NS
+        self._next_ns = EVERY_NS
         model = state.model
         self._first_plan = None if model is None else model.plan
         self._gamma = None if model is None else model.gamma
@@ -37,8 +36,8 @@ class Snapshots:
         if model is not None and model.gamma is not self._gamma:
             self._gamma = model.gamma
             self._feed.aside(JACOBIANS, row, t_ns, msgspec.msgpack.encode(model.gamma.tolist()))
-        if t_ns >= self.due_ns:
-            self.due_ns = t_ns - t_ns % EVERY_NS + EVERY_NS
+        if t_ns >= self._next_ns:
+            self._next_ns = t_ns - t_ns % EVERY_NS + EVERY_NS
             replaced = model is not None and model.plan is not self._first_plan
             self._feed.aside(SNAPSHOTS, row + 1, t_ns, encode_state(state, replaced))
 

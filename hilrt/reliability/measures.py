@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hilrt.compiled import also_compiled, compiled
+from hilrt.compiled import compiled
 from hilrt.solver import Floats
 from hilrt.tables.network import Bools, Ints
 
@@ -203,7 +203,6 @@ def move_flags(
     return count
 
 
-@also_compiled
 def measure(
     monitor: Monitor,
     plan: Plan,
@@ -256,7 +255,6 @@ def measure(
     )
 
 
-@also_compiled
 def measure_at_bonds(
     monitor: Monitor, plan: Plan, state: StepState, given: StepInput, shares: Floats
 ) -> None:
@@ -289,7 +287,6 @@ def measure_at_bonds(
     )
 
 
-@also_compiled
 def raise_and_clear(monitor: Monitor, t: float, elapsed: float, clear_time: float) -> int:
     """Move the flags; how many have moved, their checks standing in `moved`."""
     checks = monitor.checks

@@ -28,7 +28,6 @@ from hilrt.exchange.jacobians import JacobianKeeper
 from hilrt.exchange.keys import VARIABLE, Doorkeeper, is_local
 from hilrt.exchange.remote_link import RemoteLink
 from hilrt.fmu.unpacked import remove_abandoned_folders
-from hilrt.leap import Leap, can_leap
 from hilrt.link import Link
 from hilrt.master import End, Master
 from hilrt.monitor.commands import CommandPort
@@ -152,8 +151,7 @@ class Session:
                 commands = self._start_monitoring(telemetry.address)
             self.pacemaker.shorten_turns()
             self.publisher.announce(self.journal.state, "preparing the numerics")
-            adapters = {options.adapter for options in self.tables.subsystems.values()}
-            await asyncio.to_thread(warm_up, not self.real_time and adapters == {"fmu"})
+            await asyncio.to_thread(warm_up)
             await self._connect()
             initialized = await initialize(self.links, self.tables)
             self.journal.go(State.INITIALIZED, "all subsystems have initialized")
@@ -253,8 +251,6 @@ class Session:
         master.draft = draft
         master.degradation.on_change = self._degraded
         master.on_stretched = self._stretched
-        if not self.real_time and can_leap(plan, state, exchange):
-            master.leap = Leap(plan, state, exchange, master.feed, master.snapshots)
         if state.model is not None and not self.real_time:
             master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         if self.interrupted:
@@ -396,7 +392,7 @@ class Session:
         """Session time, ns."""
         if self.real_time:
             return max(0, monotonic_ns() - self._epoch_ns)  # the first tick is a little ahead
-        return self.master.t_ns if self.master is not None else 0
+        return self.master.progress.t_ns if self.master is not None else 0
 
     def _child_ended(self, name: str, returncode: int) -> None:
         """A process that the session started has ended by itself."""

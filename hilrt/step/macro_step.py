@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilrt.compiled import also_compiled
 from hilrt.coupling import correct_energy, defect, power_bond
 from hilrt.coupling import extrapolate as ex
 from hilrt.coupling import polynomial as poly
@@ -88,7 +87,6 @@ def guard(plan: Plan, state: StepState, given: StepInput) -> None:
         evaluate(plan.alarms, state.alarms, given)
 
 
-@also_compiled
 def compensate(plan: Plan, state: StepState, given: StepInput) -> None:
     """Samples that are numbers into the history, and the outputs at the communication point."""
     take_samples(
@@ -178,7 +176,6 @@ def build_polynomials(plan: Plan, state: StepState, given: StepInput) -> None:
     ex.sum_at_inputs(connections, state.carried, plan.base, state.measured)
 
 
-@also_compiled
 def carry_on(plan: Plan, state: StepState) -> None:
     """What every connection carries."""
     ex.connection_polynomials(
@@ -191,7 +188,6 @@ def carry_on(plan: Plan, state: StepState) -> None:
     )
 
 
-@also_compiled
 def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> None:
     """Power residual of the interval that ended, and the effort that answers it."""
     bonds, settings = plan.network.bonds, plan.energy
@@ -199,7 +195,6 @@ def add_energy_correction(plan: Plan, state: StepState, given: StepInput) -> Non
     if not len(bonds.first) or given.elapsed <= 0.0:
         state.added.fill(0.0)
         return
-    # Choices stand before the call: numba cannot compile one inside so many arguments.
     tick = -1 if given.rest else given.tick
     acting = settings.active if given.apply else settings.none
     correct_energy.correct_bonds(
@@ -262,7 +257,6 @@ def send(plan: Plan, state: StepState, given: StepInput) -> None:
     open_and_limit(plan, state, given)
 
 
-@also_compiled
 def open_and_limit(plan: Plan, state: StepState, given: StepInput) -> None:
     """Each subsystem's interval, and the polynomials in it within their limits."""
     net, owner, bonds = plan.network, plan.network.inputs.owner, plan.network.bonds
@@ -318,7 +312,6 @@ def measure_defects(plan: Plan, state: StepState, given: StepInput) -> None:
     state.defects.add_inputs(state.u_defect, given.elapsed)
 
 
-@also_compiled
 def measure_bonds(plan: Plan, state: StepState, given: StepInput) -> None:
     """Transmitted power and tracking error of every bond."""
     bonds = plan.network.bonds

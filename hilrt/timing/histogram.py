@@ -55,13 +55,6 @@ class Distribution:
         else:
             self.counts[0] += 1
 
-    def add_all(self, times_ns: NDArray[np.int64]) -> None:
-        """As `add`, of several times; shape (n,), ns."""
-        self.max_ns = max(self.max_ns, int(times_ns.max(initial=0)))
-        bins = np.log10(np.clip(times_ns, 1, _LONGEST_NS)) * _PER_DECADE
-        for place, n in zip(*np.unique(bins.astype(np.intp), return_counts=True), strict=True):
-            self.counts[place] += int(n)
-
     def quantile_us(self, q: float) -> float:
         """Quantile `q` in [0, 1], µs; 0 before the first value."""
         counts = np.cumsum(self.counts)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hilrt.timing.histogram import Distribution
 from hilrt.timing.slack import SlackBudget
 from hilrt.timing.timeline import Timeline
@@ -57,20 +54,3 @@ class Progress:
             self.min_h = h_ns
         elif h_ns > self.max_h:
             self.max_h = h_ns
-
-    def count_run(self, t_ns: int, h_ns: int, parts_ns: NDArray[np.int64]) -> None:
-        """Count macro steps made in one call, the first of which has begun.
-
-        Parameters
-        ----------
-        t_ns, h_ns : int
-            Session time of the first communication point, and size of the steps, ns.
-        parts_ns : ndarray of int, shape (n, 3)
-            Of each: time for the cut and for the macro step, ns, and what is not looked at here.
-        """
-        more = len(parts_ns) - 1
-        if more:
-            self.count_step(h_ns)
-            self.steps += more - 1
-        self.t_ns = t_ns + more * h_ns
-        self.compute.add_all(parts_ns[:, 0] + parts_ns[:, 1])

@@ -15,10 +15,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.histogram import Distribution, Quantiles
 
 #: Parts of a tick, in their order.
@@ -149,37 +145,6 @@ class Timeline:
             self.causes[cause] += 1
         if slow:
             self._keep(tick, t, lateness, cause, late())
-
-    def add_run(
-        self, tick: int, t_ns: int, h_ns: int, parts_ns: NDArray[np.int64], slack_ns: int
-    ) -> None:
-        """Enter ticks made in one call: none is late or missed, none has inputs to hand over.
-
-        Parameters
-        ----------
-        tick, t_ns, h_ns : int
-            Number and session time of the first one, and length of each step, ns.
-        parts_ns : ndarray of int, shape (n, 3)
-            Time for the cut, for the macro step, and for the slack of the tick before, ns.
-        slack_ns : int
-            Slack of the last one, ns.
-        """
-        wake, taken, step, sent = self._critical
-        cut, stepped, slack = parts_ns.T
-        nothing = np.zeros(len(cut), dtype=np.int64)
-        wake.add_all(nothing)
-        taken.add_all(cut)
-        step.add_all(stepped)
-        sent.add_all(nothing)
-        self.stages["slack"].add_all(np.append(slack[1:], slack_ns))
-        self.slack_ns, self.rested_ns = slack_ns, monotonic_ns()
-        lateness = cut + stepped
-        for i in np.argsort(lateness)[-KEPT:].tolist():
-            if len(self._slowest) < KEPT or lateness[i] > self._slowest[0][0]:
-                parts = (0, int(cut[i]), int(stepped[i]), 0)
-                self._parts_ns = (*parts, int(slack[i]))
-                cause = STAGES[max(range(4), key=parts.__getitem__)]
-                self._keep(tick + i, (t_ns + i * h_ns) * 1e-9, int(lateness[i]), cause, [])
 
     def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
         """Keep the newest tick among the slowest."""

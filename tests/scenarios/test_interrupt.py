@@ -115,14 +115,14 @@ def test_while_arming(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_in_a_leap(tmp_path: Path) -> None:
-    """FMUs as fast as possible: it is noticed between two calls, and the log is whole."""
-    tmp_path.joinpath("leap.toml").write_text(
-        '[session]\nname = "leap"\nduration = 1e5\npace = "asap"\n[master]\nstep = 1e-3\n'
+def test_fmus_as_fast_as_possible(tmp_path: Path) -> None:
+    """It is noticed between two steps, and the log is whole."""
+    tmp_path.joinpath("mass.toml").write_text(
+        '[session]\nname = "mass"\nduration = 1e5\npace = "asap"\n[master]\nstep = 1e-3\n'
         f'[subsystems.mass]\nadapter = "fmu"\nfmu = "{mass(2)}"\n'
         "params = { v = 1.0, F = 0.0, x2 = 0.0, v2 = 0.0 }\n"
     )
-    run = Run(tmp_path / "leap.toml", tmp_path / "runs")
+    run = Run(tmp_path / "mass.toml", tmp_path / "runs")
     try:
         run.until_running()
         time.sleep(A_WHILE)

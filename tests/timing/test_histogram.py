@@ -25,14 +25,6 @@ def test_the_maximum_is_exact():
     assert quantiles["p50"] <= quantiles["p99"] <= quantiles["p999"] <= quantiles["max"]
 
 
-@given(st.lists(st.integers(-5, 3 * 10**9), max_size=50))
-def test_an_array_of_times_counts_as_one_by_one(times):
-    distribution = filled([77])
-    distribution.add_all(np.array(times, dtype=np.int64))
-    expected = filled([77, *times])
-    assert (distribution.counts, distribution.max_ns) == (expected.counts, expected.max_ns)
-
-
 def test_out_of_range_times_count_at_the_ends():
     early, long = filled([-5, 0, 1]), filled([5 * 10**9])
     assert early.quantile_us(1.0) == pytest.approx(1e-3, rel=0.02)

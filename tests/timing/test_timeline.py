@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from hilrt.timing.timeline import KEPT, STAGES, WHY, Marks, Timeline
@@ -52,29 +51,6 @@ def test_the_slowest_ticks_are_kept_whole_and_in_order():
     lateness = [entry["lateness_us"] for entry in slowest]
     assert lateness == sorted(lateness, reverse=True)
     assert lateness[1:] == pytest.approx([43, 43, 42, 42, 41, 41, 40, 40, 39])
-
-
-def test_a_run_of_ticks_is_entered_as_one_by_one():
-    """None of them waits for a target, or has anything to hand over."""
-    parts = np.random.default_rng(1).integers(1, 60, (100, 3)) * US
-    parts[41, 1] = 500 * US
-    one, other = Timeline(), Timeline()
-    for tick in range(100):
-        if tick:
-            one.rest(0, int(parts[tick, 2]))
-        add(one, tick, 0, *(int(part) // US for part in parts[tick, :2]), 0)
-    one.rest(0, 33 * US)
-    parts[0, 2] = 0  # there was no tick before
-    for first in range(0, 100, 20):
-        some = parts[first : first + 20]
-        after = int(parts[first + 20, 2]) if first < 80 else 33 * US
-        other.add_run(first, first * 1_000_000, 1_000_000, some, after)
-    assert [s.counts for s in one.stages.values()] == [s.counts for s in other.stages.values()]
-    assert one.slack_ns == other.slack_ns
-    kept = [[tick | {"t": round(tick["t"], 9)} for tick in t.slowest()] for t in (one, other)]
-    assert [tick["lateness_us"] for tick in kept[0]] == [tick["lateness_us"] for tick in kept[1]]
-    assert kept[0][0] == kept[1][0]
-    assert kept[0][0]["cause"] == "macro_step"
 
 
 def test_parts_are_counted_and_add_up_to_the_lateness():
