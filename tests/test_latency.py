@@ -1,4 +1,4 @@
-"""A bench that is far away: what compensation makes of it (METHODS section 8)."""
+"""A bench that is far away: what compensation makes of it (docs/methods.md, "Compensation")."""
 
 from __future__ import annotations
 

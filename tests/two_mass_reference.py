@@ -1,4 +1,4 @@
-"""Case 1 of METHODS section 3 in plain floats: a second implementation to compare the core with.
+"""Case 1 of Rodríguez et al. (2022) in plain floats, to compare the core with.
 
 One loop over base ticks, written from the equations; it shares no code with the package.
 """

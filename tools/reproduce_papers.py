@@ -69,7 +69,7 @@ def page(entries: dict[str, Entry], left_out: dict[str, str]) -> str:
     for name, entry in entries.items():
         if entry.paper != paper:
             paper = entry.paper
-            sections.append(f"<h2>{PAPERS[paper]} <small>paper {paper:03}</small></h2>")
+            sections.append(f"<h2>{PAPERS[paper]} <small>{_text(paper)}</small></h2>")
         pictures = "".join(next(drawn) for _ in entry.plots)
         sections.append(section(name, entry, pictures))
     held = sum(entry.verdict == "holds" for entry in entries.values())

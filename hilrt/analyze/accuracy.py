@@ -1,8 +1,9 @@
-"""How long a macro step may be for a given accuracy (paper 002, sections 3.3 and 4.2).
+"""How long a macro step may be for a given accuracy.
 
-The global error of a linear coupled system is a root mean square over all macro steps. Sums over
-``z_n = Φ^n z_0`` need no trajectory: ``S(2n) = S(n) + Φ^n S(n) Φ^nᵀ`` doubles the number of steps
-with one product, so that 300,000 steps cost as much as 18.
+Haid et al. (2022), sections 3.3 and 4.2. The global error of a linear coupled system is a root mean
+square over all macro steps. Sums over ``z_n = Φ^n z_0`` need no trajectory:
+``S(2n) = S(n) + Φ^n S(n) Φ^nᵀ`` doubles the number of steps with one product, so that 300,000 steps
+cost as much as 18.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hilrt.analyze.stability import (
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.solver import Floats
 
-#: Coupled and exact curves cannot be told apart without zooming in (paper 002, section 4.2).
+#: Coupled and exact curves look the same without zooming in (Haid et al. 2022, section 4.2).
 ACCURATE = 0.01
 
 
@@ -33,7 +34,9 @@ def global_error(
     x0: Floats,
     duration: float,
 ) -> float:
-    """Normalised RMS error of the outputs against the exact solution (paper 002, eq. 32 and 33).
+    """Normalised RMS error of the outputs against the exact solution.
+
+    Haid et al. (2022), eqs. 32 and 33.
 
     Parameters
     ----------

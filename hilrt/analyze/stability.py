@@ -1,8 +1,9 @@
-"""Stability of a coupled linear system under a coupling scheme (paper 002, sections 3.2 and 4).
+"""Stability of a coupled linear system under a coupling scheme.
 
-One macro step of linear subsystems, solved exactly, coupled by extrapolation and corrector is a
-linear map ``z_{n+1} = Φ z_n`` of ``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable where
-the spectral radius of Φ is at most 1. ρ(H) is not monotone: all crossings of 1 count.
+Haid et al. (2022), sections 3.2 and 4. One macro step of linear subsystems, solved exactly, coupled
+by extrapolation and corrector is a linear map ``z_{n+1} = Φ z_n`` of
+``z = (x, ȳ_n, ȳ_{n−1}, …, δu_c)``. The scheme is stable where the spectral radius of Φ is at most
+1. ρ(H) is not monotone: all crossings of 1 count.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def propagation_matrix(
 def reference_matrix(
     subsystems: Sequence[LinearSubsystem], L: Floats, h: float
 ) -> tuple[Floats, Floats]:
-    """The coupled system solved as one (paper 002, eq. 34-36).
+    """The coupled system solved as one (Haid et al. 2022, eqs. 34 to 36).
 
     Returns
     -------
@@ -162,7 +163,7 @@ def coupling_errors(
     x0: Floats,
     duration: float,
 ) -> tuple[float, float]:
-    """Local and global error of the outputs (paper 002, eq. 31-33).
+    """Local and global error of the outputs (Haid et al. 2022, eqs. 31 to 33).
 
     Parameters
     ----------

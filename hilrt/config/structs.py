@@ -42,7 +42,7 @@ class Extrapolation(Table):
 
 
 class StepControl(Table):
-    """``[master.step_control]``; METHODS sections 6 and 7.
+    """``[master.step_control]``; docs/methods.md, "Step control".
 
     "pi" keeps the largest defect at `tolerance`; "local" the estimated error of the inputs below
     ``atol + rtol |u|``; "ecco" the power residual of every bond below that share of its power.
@@ -199,7 +199,7 @@ class Connection(Table):
 
 
 class Correction(Table):
-    """``correction`` of a bond; METHODS section 3."""
+    """``correction`` of a bond; docs/methods.md, "Energy correction" and those after it."""
 
     method: Literal["none", "energy", "feedthrough", "model"] = "none"
     residual: Literal["sent", "held"] = "sent"
@@ -233,7 +233,7 @@ class Bond(Table):
 
 
 class Reliability(Table):
-    """``[reliability]``: thresholds relative to each signal's own scale; METHODS section 9."""
+    """``[reliability]``: thresholds relative to each signal's own scale; docs/reliability.md."""
 
     #: RMS connection defect over the running scale of the signal.
     connection_defect: Positive = 0.1

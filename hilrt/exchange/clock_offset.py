@@ -1,8 +1,9 @@
 """Offset and drift of a peer's clock against the master's, from two-way exchanges.
 
-METHODS section 8. The master sends its reading `sent_ns`; the peer answers with its own, `peer_ns`;
-the answer is read at `received_ns`. Whatever the delays were, the peer's reading was taken between
-the two, so the offset peer − master lies within ``[peer_ns − received_ns, peer_ns − sent_ns]``.
+Cristian (1989). The master sends its reading `sent_ns`; the
+peer answers with its own, `peer_ns`; the answer is read at `received_ns`. Whatever the delays were,
+the peer's reading was taken between the two, so the offset peer − master lies within
+``[peer_ns − received_ns, peer_ns − sent_ns]``.
 """
 
 from __future__ import annotations

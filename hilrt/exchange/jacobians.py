@@ -181,8 +181,8 @@ def _shape(network: Network, s: int) -> tuple[int, int]:
 class JacobianKeeper:
     """Keeps Jacobians while they predict, and asks for new ones when they do not.
 
-    The test is the one paper 002 suggests in its conclusion, on the subsystem itself: how the
-    outputs answer to one change of the inputs is compared with what Γ says of it.
+    The test is the one that Haid et al. (2022) suggest in their conclusion, on the subsystem
+    itself: how the outputs answer to one change of the inputs is compared with what Γ says of it.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Interface Jacobians by trying: save the state, perturb the inputs, step, restore.
 
-For solvers that can go back but know no Jacobian (METHODS section 4: the Γ_m are how the outputs at
-the end of a step answer to the coefficients of the input polynomial).
+For solvers that can go back but know no Jacobian (Haid et al. 2022, eq. 14: the Γ_m are how the
+outputs at the end of a step answer to the coefficients of the input polynomial).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Two pendula coupled at their tips by a spring and a damper, in a plane (paper 001, section 4.3).
+"""Two pendula coupled at their tips by a spring and a damper, in a plane.
 
-Pendulum 1 owns the coupling and outputs the force on the tip of pendulum 2, as a vector; pendulum 2
-outputs its tip's motion. Symplectic Euler in the angle, or without an error of its own.
+Rodríguez et al. (2022), section 4.3. Pendulum 1 owns the coupling and outputs the force on the tip
+of pendulum 2, as a vector; pendulum 2 outputs its tip's motion. Symplectic Euler in the angle, or
+without an error of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Hydraulic crane: mechanics and hydraulics as two subsystems with a power bond (paper 001, 4.4).
+"""Hydraulic crane: mechanics and hydraulics as two subsystems with a power bond.
+
+Rodríguez et al. (2022), section 4.4.
 
 A uniform link on a fixed joint at A, with a point mass at its end and a second point mass hanging
 there on a massless link, is lifted by a cylinder from B to the middle of the first link. The
@@ -75,7 +77,7 @@ def pressures_at_rest() -> tuple[float, float, float]:
 
 
 def amplitude(t: float) -> float:
-    """Relative amplitude of the manoeuvre at `t` [s]; paper 001, eq. 33."""
+    """Relative amplitude of the manoeuvre at `t` [s]; Rodríguez et al. (2022), eq. 33."""
     return 0.1 * min(max(min(t, 9.0 - t), 0.0), 1.0)
 
 
@@ -173,7 +175,7 @@ class Mechanics(Solver):
 
 
 class Hydraulics(Solver):
-    """Cylinder and valves, moved by the crane; carries out the manoeuvre of paper 001, eq. 33.
+    """Cylinder and valves, moved by the crane; carries out the manoeuvre (`amplitude`).
 
     Parameters
     ----------

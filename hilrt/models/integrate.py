@@ -24,8 +24,8 @@ TOLERANCE = 1e-11
 #: Keeps it from nothing while the state is zero.
 TINY = 1e-9
 
-#: Dormand and Prince's method of order 5(4): stage times, weights of the slopes, and the difference
-#: of the two solutions.
+#: The method of Dormand and Prince (1980), order 5(4): stage times, weights of the slopes, and the
+#: difference of the two solutions.
 _C = (0.2, 0.3, 0.8, 8 / 9, 1.0, 1.0)
 _A = (
     (1 / 5,),

@@ -1,4 +1,6 @@
-"""Linear oscillator of n masses around one: several forces on a summing junction (paper 001, 4.1).
+"""Linear oscillator of n masses around one: several forces on a summing junction.
+
+Rodríguez et al. (2022), section 4.1.
 
 The first mass of the two-mass oscillator is divided into n − 1, each with its share of the wall and
 coupling springs. Each of them owns its coupling spring and outputs the force on the last mass,

@@ -1,11 +1,11 @@
-"""Mass with a coupling spring and a nonlinear coupling damper (paper 002, section 5).
+"""Mass with a coupling spring and a nonlinear coupling damper (Haid et al. 2022, section 5).
 
 The second subsystem of the linear two-mass oscillator (`hilrt.models.two_mass_chain`), with a
 damping that depends on the speed difference across the damper::
 
     d(w) = clip(d_k |w|^(n_d − 1), d_min, d_max)
 
-(The paper's equation 43 has the stiffness c_k on its left side; its text makes clear that the
+(Equation 43 of the article has the stiffness c_k on its left side; its text makes clear that the
 damping is meant.) Integration inside a macro step is accurate: what is wrong with a coupled run
 comes from the coupling.
 """
@@ -72,7 +72,10 @@ class NonlinearCoupling(Solver):
         self._v1 = 0.0  # of mass 1, as last heard
 
     def damping(self, w: float) -> float:
-        """Coupling damping [N s/m] at the speed difference `w` [m/s]; paper 002, eq. 43."""
+        """Coupling damping [N s/m] at the speed difference `w` [m/s].
+
+        Haid et al. (2022), eq. 43.
+        """
         rising: float = self.dk * abs(w) ** (self.nonlinearity - 1.0)
         return max(min(rising, self.d_max), self.d_min)
 

@@ -1,4 +1,4 @@
-"""Two-mass oscillator with nonlinear springs or dampers (paper 001, section 4.2).
+"""Two-mass oscillator with nonlinear springs or dampers (Rodríguez et al. 2022, 4.2).
 
 Split like the linear one: mass 1 owns the coupling, mass 2 is driven by its force. A "root" spring
 pulls with ``k sgn(x) √|x|``, a "quadratic" damper with ``c sgn(v) v²``.

@@ -1,8 +1,9 @@
-"""Linear two-mass oscillator as two subsystems with a power bond (METHODS section 3, paper 001).
+"""Linear two-mass oscillator as two subsystems with a power bond.
 
-Mass 1 owns the coupling spring and damper and outputs the force that acts on mass 2; mass 2
-outputs its motion. Both integrate by symplectic Euler, which conserves the energy of the undamped
-oscillator but for a small ripple, so that an energy error is the coupling's; or exactly.
+Rodríguez et al. (2022), section 3.3. Mass 1 owns the coupling spring and damper and outputs the
+force that acts on mass 2; mass 2 outputs its motion. Both integrate by symplectic Euler, which
+conserves the energy of the undamped oscillator but for a small ripple, so that an energy error is
+the coupling's; or exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Linear two-mass oscillator with force-displacement coupling (paper 002, section 3.1).
+"""Linear two-mass oscillator with force-displacement coupling (Haid et al. 2022, 3.1).
 
 Subsystem I is mass m1 on its spring and damper: force in, displacement and velocity out.
 Subsystem II is mass m2 with the coupling spring and damper: displacement and velocity in, the
@@ -24,7 +24,7 @@ def two_mass_chain(
     d1: float = 1.0,
     d2: float = 2.0,
 ) -> tuple[list[LinearSubsystem], Floats]:
-    """Matrices of the two subsystems and of their coupling (paper 002, eq. 27).
+    """Matrices of the two subsystems and of their coupling (Haid et al. 2022, eq. 27).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Two-mass rotational oscillator as two subsystems (METHODS section 6, paper 003).
+"""Two-mass rotational oscillator as two subsystems.
 
-Each side takes one forward Euler step per macro step, and one half step for its mid-step output;
-or both steps exactly.
+Glumac and Kovačić (2023), eqs. 40 to 42. Each side takes one forward Euler step per macro step, and
+one half step for its mid-step output; or both steps exactly.
 """
 
 from __future__ import annotations

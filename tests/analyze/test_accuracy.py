@@ -1,4 +1,4 @@
-"""Accuracy limits of the corrector, and what paper 002, section 4.2, says of them."""
+"""Accuracy limits of the corrector, and what Haid et al. (2022), section 4.2, say of them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hilrt.coupling.true_inputs import couple, lagrange_basis
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
 
-#: Share of L ∇^{p+1} ȳ in δu_c (METHODS section 4).
+#: Share of L ∇^{p+1} ȳ in δu_c (Haid et al. 2022, eqs. 24 and 25).
 GAMMA_P = [1 / 2, 5 / 12, 3 / 8, 251 / 720, 95 / 288]
 
 

@@ -1,4 +1,4 @@
-"""Energy of coupled oscillators: METHODS section 3 beyond case 1 (tests/test_step.py), paper 001.
+"""Energy of coupled oscillators, Rodríguez et al. (2022), beyond case 1 (tests/step).
 
 Oscillators that have nothing to do with each other stand side by side in one session, so that one
 run serves all of them.

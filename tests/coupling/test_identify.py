@@ -1,4 +1,4 @@
-"""Identified Jacobians in the loop: the linear two-mass oscillator of paper 002, section 4.3."""
+"""Identified Jacobians in the loop: the linear two-mass oscillator of Haid et al. (2022), 4.3."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Sluggish(Linear):
 
 
 class Learning(Stepping):
-    """Paper 002's oscillator, both sides identified with dither; mass 2 may be late."""
+    """The oscillator of Haid et al. (2022), both sides identified; mass 2 may be late."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""μ: the table of paper 001, section 3.3, and where it may be taken from."""
+"""μ: the table of Rodríguez et al. (2022), 3.3, and where it may be taken from."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from hilrt.solver import InputPolynomial, Sample
 from tests.two_masses import CONNECTIONS
 
 SESSION = Path(__file__).parents[2] / "bench_configs" / "two_mass_model.toml"
-# The monolithic oscillator of paper 002 (ck = 2e5, dk = 5e2), states s1, v1, s2, v2.
+# The monolithic oscillator of Haid et al. (2022) (ck = 2e5, dk = 5e2), states s1, v1, s2, v2.
 A = np.array(
     [[0, 1, 0, 0], [-1.2e5, -50.1, 2e4, 50], [0, 0, 0, 1], [2e4, 50, -1.02e6, -50.2]], dtype=float
 )
@@ -76,7 +76,7 @@ def test_every_source_corrects_alike_and_better_than_extrapolation(
         for key, matrix in table.items()
     ]
     written = error(run(tmp_path, *both("source=given"), *given))
-    assert solver < 0.05 * error(plain)  # a local error of one order more (paper 002)
+    assert solver < 0.05 * error(plain)  # a local error of one order more (Haid et al. 2022)
     np.testing.assert_allclose([probe, written], solver, rtol=1e-4)
 
 
@@ -186,7 +186,7 @@ class _Hardening(Linear):
 def test_jacobians_are_kept_while_they_predict_and_refreshed_when_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Paper 002, conclusion: the old Jacobian's prediction decides."""
+    """Haid et al. (2022), conclusion: the old Jacobian's prediction decides."""
     seen: list[JacobianKeeper] = []
     monkeypatch.setattr(
         "hilrt.session.session.JacobianKeeper",

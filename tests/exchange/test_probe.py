@@ -14,7 +14,7 @@ H = 2e-4
 
 
 def paper_side() -> Linear:
-    """Mass 2 of paper 002's oscillator: displacement and velocity in, force out."""
+    """Mass 2 of the oscillator of Haid et al. (2022): displacement and velocity in, force out."""
     return Linear(
         A=[[0.0, 1.0], [-1.02e6, -50.2]],
         B=[[0.0, 0.0], [2e4, 50.0]],
@@ -38,7 +38,7 @@ def test_probe_finds_the_matrices_jacobians(order: int) -> None:
 
 
 def test_an_instant_step_leaves_the_feedthrough() -> None:
-    """METHODS section 3: D of case 1 is −kc for the displacement and 0 for the velocity."""
+    """D of the two-mass oscillator is −kc for the displacement and 0 for the velocity."""
     gamma = HostedSolver(Mass1(kc=100.0)).jacobian("probe", 0.0, 1e-9, 0, np.zeros(2))
     assert gamma is not None
     np.testing.assert_allclose(gamma[0, 0], [-100.0, 0.0], rtol=1e-6, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Coupled pendula: a vector bond in a nonlinear problem (paper 001, Figs 32 to 34)."""
+"""Coupled pendula: a vector bond in a nonlinear problem (Rodríguez et al. 2022, Figs 32 to 34)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The crane of paper 001, section 4.4, against an independent solution of its manoeuvre."""
+"""The crane of Rodríguez et al. (2022), 4.4, against an independent solution of its manoeuvre."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -161,7 +161,7 @@ def test_good_runs_raise_no_flag(slow):
 
 @pytest.fixture(scope="module")
 def long_step():
-    """The oscillation of paper 001, Figs 36 and 37: 11.5 ms steps of the mechanics."""
+    """Rodríguez et al. (2022), Figs 36 and 37: the oscillation with 11.5 ms steps."""
     s = crane(0.0115, 2)
     return s, run(s, 6.0)
 

@@ -1,4 +1,4 @@
-"""n masses around one: a summing junction with one correction (paper 001, Figs 25 and 26)."""
+"""n masses on one, a correction on a summing junction (Rodríguez et al. 2022, Figs 25, 26)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nonlinear coupling damper, alone and in the session of paper 002, section 5."""
+"""Nonlinear coupling damper, alone and in the session of Haid et al. (2022), 5."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def reference(nonlinearity: float) -> Floats:
 
 
 def session_error(folder: Path, nonlinearity: float, order: int, corrected: bool) -> float:
-    """Global error of a run: normalised, over time and outputs (paper 002, eq. 33)."""
+    """Global error of a run: normalised, over time and outputs (Haid et al. 2022, eq. 33)."""
     overrides = [
         f"subsystems.mass2.params.nonlinearity={nonlinearity}",
         f"master.extrapolation.order={order}",

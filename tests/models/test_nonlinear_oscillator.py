@@ -1,4 +1,4 @@
-"""Nonlinear oscillator: what paper 001 says of it (Figs 27 to 31)."""
+"""Nonlinear oscillator: what Rodríguez et al. (2022) say of it (Figs 27 to 31)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hilrt.solver import InputPolynomial
 
 
 def test_small_steps_follow_the_exact_solution_of_the_coupled_oscillator():
-    # states φ1, ω1, φ2, ω2 with J = 10, c = 1, d = (1, 2), ck = 1, dk = 2 (METHODS section 6)
+    # states φ1, ω1, φ2, ω2 with J = 10, c = 1, d = (1, 2), ck = 1, dk = 2 (Glumac and Kovačić 2023)
     A = np.array(
         [[0, 1, 0, 0], [-0.2, -0.3, 0.1, 0.2], [0, 0, 0, 1], [0.1, 0.2, -0.2, -0.4]], dtype=float
     )

@@ -1,4 +1,4 @@
-"""The two oscillators of METHODS through the command line: figures from the run's folder alone."""
+"""The two reference oscillators through the command line: figures from the run's folder alone."""
 
 from __future__ import annotations
 

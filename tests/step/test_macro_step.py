@@ -15,7 +15,7 @@ from tests.two_mass_reference import simulate
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "energy_two_mass.json"
 
-# --- Energy of the two-mass oscillator: METHODS section 3, case 1 ---------------------------------
+# --- Energy of the two-mass oscillator: Rodríguez et al. (2022), case 1 ---------------------------
 
 FEEDTHROUGH_SLOW = {"every": (10, 1), "base": 1e-4}
 FEEDTHROUGH_FAST = {"every": (1, 10), "base": 1e-4}
@@ -188,7 +188,7 @@ def test_shadow_computes_a_correction_and_applies_none():
     assert ("correction_shadow", "spring") in shadow.state.monitor.active_flags()
 
 
-# --- Rotational oscillator: METHODS section 6 -----------------------------------------------------
+# --- Rotational oscillator: Glumac and Kovačić (2023) ---------------------------------------------
 
 A = np.array([[0, 1, 0, 0], [-0.2, -0.3, 0.1, 0.2], [0, 0, 0, 1], [0.1, 0.2, -0.2, -0.4]])
 TORQUE = np.array([1.0, 2.0, -1.0, -2.0])  # of the states φ1, ω1, φ2, ω2
@@ -497,7 +497,7 @@ def test_taylor_source_sends_the_derivatives(order):
 
 
 def test_output_defect_belongs_to_the_subsystems_own_step():
-    # y = t: at order 0 the middle is h/2 off, so δy RMS = h/2 · 2/√3 (METHODS section 6)
+    # y = t: at order 0 the middle is h/2 off, so δy RMS = h/2 · 2/√3 (docs/methods.md, "Defects")
     fast = Recorded({"y": lambda t: t}, middle=True)
     slow = Recorded({"y": lambda t: 7.0 * t}, middle=True)
     sink = Recorded({}, [Port("a"), Port("b")])

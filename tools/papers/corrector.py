@@ -1,4 +1,4 @@
-"""Paper 002: stability, accuracy and convergence of the model-based corrector."""
+"""Haid et al. (2022): stability, accuracy and convergence of the model-based corrector."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def stability_map() -> Entry:
         for p, h in enumerate(HOLDS)
     )
     return Entry(
-        paper=2,
+        paper="Haid et al. (2022)",
         figures="Fig. 4",
         title="Where the coupling is stable",
         claim="The corrector widens the stable region, most for stiff and hardly damped "
@@ -157,7 +157,7 @@ def accuracy_map() -> Entry:
         for p, h in enumerate(HOLDS)
     )
     return Entry(
-        paper=2,
+        paper="Haid et al. (2022)",
         figures="Fig. 6",
         title="Where the coupled run is accurate to 1 %",
         claim="The corrector widens the accurate region, more than the stable one, and the more "
@@ -191,7 +191,7 @@ def dip() -> Entry:
         "steps on both sides." if len(stable) else "It does not dip below 1."
     )  # fmt: skip
     return Entry(
-        paper=2,
+        paper="Haid et al. (2022)",
         figures="Fig. 5",
         title="A shorter step need not be a stable one",
         claim="The spectral radius does not fall steadily with the step: around 3.2e-4 s there "
@@ -226,7 +226,7 @@ def convergence() -> Entry:
     right = all(abs(c - p - 1.0) < 0.1 for p, c in zip(plain, corrected_, strict=True))
     said = ", ".join(f"{p:.1f} → {c:.1f}" for p, c in zip(plain, corrected_, strict=True))
     return Entry(
-        paper=2,
+        paper="Haid et al. (2022)",
         figures="Fig. 8",
         title="The corrector is worth one order",
         claim="With the corrector, an extrapolation converges like the next higher one, at a "

@@ -1,4 +1,4 @@
-"""Paper 001: the power residual of the hydraulic crane marks what cannot be trusted."""
+"""Rodríguez et al. (2022): the crane's power residual marks what cannot be trusted."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def spike() -> Entry:
     up = ", ".join(f"{a:.1f} to {b:.1f} s" for a, b in flagged(coarse)) or "never"
     right = 3.0 < peak < 5.0 and bool(flagged(coarse)) and not flagged(fine)
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="Figs 36, 37",
         title="Hydraulic crane: a spike of the residual says what cannot be trusted",
         claim="With a long step an oscillation appears between about 3 s and 5 s that the crane "
@@ -124,7 +124,7 @@ def correction() -> Entry:
         largest[label] = float(np.abs(error).max())
     said = ", ".join(f"{label} {value:.2f} mm" for label, value in largest.items())
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="Fig. 35",
         title="Hydraulic crane: what the energy correction does at 10 ms",
         claim="The uncorrected motion stays within 2 mm of the reference, with energy lost; the "

@@ -1,4 +1,4 @@
-"""Paper 003: defects of the rotational oscillator, and steps that keep them at a tolerance."""
+"""Glumac and Kovačić (2023): defects of the rotational oscillator, and steps that bound them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def slopes() -> Entry:
     said = ", ".join(f"{label} {slope:.2f}" for label, slope in fitted.items())
     right = all(abs(slope - 1.0) < 0.1 for slope in fitted.values())
     return Entry(
-        paper=3,
+        paper="Glumac and Kovačić (2023)",
         figures="Figs 5, 6",
         title="Shorter steps, smaller defects, smaller errors",
         claim="Connection and output defects fall with the step, and the error of the coupled "
@@ -95,7 +95,7 @@ def steps() -> Entry:
     numbers = (len(h), h.mean(), h.max())
     right = numbers[0] == 40 and abs(numbers[1] - 0.0260052) < 1e-6
     return Entry(
-        paper=3,
+        paper="Glumac and Kovačić (2023)",
         figures="Fig. 4",
         title="A PI controller chooses the steps",
         claim="Starting from a very small step, the controller lengthens it as far as the "
@@ -146,7 +146,7 @@ def tolerances() -> Entry:
     below = all(max(values[i] for values in rms.values()) <= tol for i, tol in enumerate(wanted))
     share = ", ".join(f"{p / tol:.2f}" for p, tol in zip(peak, wanted, strict=True))
     return Entry(
-        paper=3,
+        paper="Glumac and Kovačić (2023)",
         figures="Figs 7, 8, 10",
         title="The tolerance bounds the defects",
         claim="Output and connection defects stay below the requested tolerance, and the mean "

@@ -1,4 +1,4 @@
-"""Paper 001: the energy that the exchange creates, and corrections that take it out again."""
+"""Rodríguez et al. (2022): energy that the exchange creates, and corrections that remove it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def corrected_energy() -> Entry:
     said = "; ".join(f"{name} {value:+.2g} %" for name, value in ends.items())
     right = all(abs(v) < 1.0 for name, v in ends.items() if "μ" in name)
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="Figs 9, 20, 21",
         title="Energy created by the exchange, and taken out again",
         claim="Held inputs feed energy into an undamped oscillator, steadily. With the power "
@@ -127,7 +127,7 @@ def caps() -> Entry:
     right = ends["1 %"] > 10.0 and abs(ends["none"]) > 10.0 and abs(ends["25 %"]) < 1.0
     said = ", ".join(f"{name}: {value:+.2g} %" for name, value in ends.items())
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="Fig. 24",
         title="The cap of the correction force",
         claim="The correction force needs a limit: too small a one leaves energy in, too large "
@@ -186,7 +186,7 @@ def parameters() -> Entry:
     harmed = [f"{s} ({v:+.2g} %)" for s, v in zip(SETS, found["energy, μ = 0.5"], strict=True)]
     wild = max(abs(v) for v in chain(found["energy, μ = 0.5"]))
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="Table 1, Fig. 23",
         title="Other parameters: μ is not a constant of the scheme",
         claim="μ = 0.5 serves single-rate coupling; where the mass that receives the force is "
@@ -217,7 +217,7 @@ def residual_signs() -> Entry:
     ends = {name: last_second(log) for name, (log, _) in cases.items()}
     said = ", ".join(f"{name} {value:+.2g} %" for name, value in ends.items())
     return Entry(
-        paper=1,
+        paper="Rodríguez et al. (2022)",
         figures="eq. 11 to 14 at first order",
         title="The residual belongs to the inputs as sent",
         claim="One residual, of the values at the two ends of the step, is used for every order "

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 Verdict = Literal["holds", "in part", "does not hold"]
 
-#: Titles of the papers, by the number used in the entries.
+#: Subjects of the articles; the list with titles is in docs/methods.md, "Literature".
 PAPERS = {
-    0: "Variable step and order",
-    1: "Power residual and energy correction",
-    2: "Model-based corrector",
-    3: "Defects and step control",
+    "Multibody Syst. Dyn. 09817 (2022)": "Variable step and order",
+    "Rodríguez et al. (2022)": "Power residual and energy correction",
+    "Haid et al. (2022)": "Model-based corrector",
+    "Glumac and Kovačić (2023)": "Defects and step control",
 }
 
 
@@ -23,7 +23,7 @@ class Entry:
 
     Attributes
     ----------
-    paper : int
+    paper : str
         Key of `PAPERS`.
     figures : str
         Figures of the paper that are redrawn.
@@ -36,7 +36,7 @@ class Entry:
         What was run.
     """
 
-    paper: int
+    paper: str
     figures: str
     title: str
     claim: str

@@ -1,4 +1,4 @@
-"""Paper 002, section 5: the model-based corrector on a nonlinear coupling damper."""
+"""Haid et al. (2022), section 5: the model-based corrector on a nonlinear coupling damper."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def sweep() -> Entry:
     ]
     ratio = [p / c for p, c in zip(errors[0, False], errors[0, True], strict=True)]
     return Entry(
-        paper=2,
+        paper="Haid et al. (2022)",
         figures="Fig. 9, table 4",
         title="A nonlinear coupling damper",
         claim="With growing nonlinearity the gain from the corrector shrinks, until extrapolation "
