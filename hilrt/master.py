@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 
-from hilrt.draft import Draft
 from hilrt.errors import SessionFault
 from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
@@ -97,8 +96,6 @@ class Master:
         self._now = clock.now_ns if clock is not None else monotonic_ns
         self.progress = Progress()
         self.jacobians: JacobianKeeper | None = None
-        #: Makes the step in the wait for its tick.
-        self.draft: Draft | None = None
         #: Puts communication points at discontinuities.
         self.events: EventPoints | None = None
         if clock is None and EventPoints.possible(exchange, plan):
@@ -143,8 +140,6 @@ class Master:
         tick, t_ns, elapsed_ns, breathe_ns, marks = 0, 0, 0, 0, Marks()
         while True:
             if self.clock is not None:
-                if self.draft is not None:
-                    self.draft.announce(tick, t_ns, elapsed_ns)
                 await self._sleep_until(self.clock, grid.clock_ns(t_ns))
                 later_ns = self._held_up(self.clock, grid, t_ns, duration_ns) if elapsed_ns else 0
                 if later_ns:
@@ -169,21 +164,16 @@ class Master:
             marks.begun = marks.target = self._now()
             given = self.exchange.cut(tick, t_ns, elapsed_ns)
             marks.cut = self._now()
-            draft = self.draft if self.draft is not None and self.draft.stands(given) else None
-            if draft is None:
-                macro_step(self.plan, self.state, given)
-            state = self.state if draft is None else draft.state
+            macro_step(self.plan, self.state, given)
             marks.stepped = self._now()
-            h_ns = round(state.h_next * 1e9)
-            alarmed = state.alarms.level >= STOP
+            h_ns = round(self.state.h_next * 1e9)
+            alarmed = self.state.alarms.level >= STOP
             last = t_ns >= duration_ns or alarmed
             if not last:
-                self.exchange.dispatch(state, t_ns, h_ns, None if draft is None else draft.ready)
+                self.exchange.dispatch(self.state, t_ns, h_ns)
             marks.done = self._now()
             if self.clock is not None:
                 marks.target = grid.clock_ns(t_ns)
-            if draft is not None:  # its inputs have left first
-                draft.put_into_force(given)
             self._note_timing(given, marks)
             self.progress.t_ns = t_ns
             self._slack(given, t_ns, h_ns, marks)

@@ -20,8 +20,7 @@ After each round of these, in processes of their own:
 Prints medians and p99, µs, and their ratios: ``exchange``, ``exchange_tcp`` and ``full`` over the
 floor, the others over the exchange. All processes start anew in each round: where their pages come
 to lie makes the same process a third faster or slower for as long as it runs. ``--scaling`` does so
-for 1, 2, 4 … 32 solvers. On Linux all processes of all ways are started without random addresses,
-as with ``pacing.same_layout``.
+for 1, 2, 4 … 32 solvers.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ from hilrt.exchange.waiter import Doorbell
 from hilrt.exchange.wire import Advance, Advanced, encode, pack
 from hilrt.hosting.solver_process import serve
 from hilrt.hosting.user_solver import HostedSolver
-from hilrt.session.launch import share_layout
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 PORTS = 4
@@ -238,8 +236,6 @@ def main() -> int:
     parser.add_argument("--scaling", action="store_true", help=f"for {SCALING} solvers")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    if sys.platform == "linux":
-        share_layout()
     for problem in filter(None, map(other_masters.missing, other_masters.EXCHANGES)):
         print(problem, file=sys.stderr)
     results = []

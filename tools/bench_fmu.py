@@ -14,10 +14,10 @@ the times more than the code:
 * ``hosted floor``: the same with two Python solvers of the same ports that compute nothing.
 
 Sessions and ``fmpy`` run twice, short and long, and count the difference: starting up is not
-stepping. Processes take so much longer to start, now and then, that hosted sessions
-count what their summary says of the steps alone; they have ``pacing.same_layout``. ``--cpu`` counts
-the processor time of this process instead, for a machine that is not idle. The cases with processes
-of their own say nothing then, and are left out.
+stepping. Processes take so much longer to start, now and then, that hosted sessions count what
+their summary says of the steps alone. ``--cpu`` counts the processor time of this process instead,
+for a machine that is not idle. The cases with processes of their own say nothing then, and are left
+out.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def session(tables: dict[str, str], steps: int, loop_only: bool = False) -> floa
             file.write_text(
                 f'[session]\nname = "bench"\nduration = {duration}\npace = "asap"\n'
                 f"[master]\nstep = {STEP}\nextrapolation = {{ order = 0 }}\n"
-                f"pacing = {{ same_layout = true }}\n{subsystems}{wires}"
+                f"{subsystems}{wires}"
             )
             start = now()
             result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=Path(folder)))

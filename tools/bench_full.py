@@ -3,8 +3,8 @@
 A session in a process of its own, as fast as possible: a ring of solver processes with 4 inputs and
 4 outputs each, first order, limits, an alarm, power bonds with energy correction and one with a
 learned model. The master has a processor of its own (`pacing.affinity`), the solvers share what is
-left (`pacing.same_layout`). The first solver returns the monotonic clock beside its outputs, so the
-log tells how long each step took, from one advance to the next: all replies in, and the slack done.
+left. The first solver returns the monotonic clock beside its outputs, so the log tells how long
+each step took, from one advance to the next: all replies in, and the slack done.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def session(peers: int) -> str:
     parts = [
         '[session]\nname = "bench-full"\nduration = 1.0\npace = "asap"\n',
         f"[master]\nstep = {STEP_S}\nconnect_timeout = 60.0\nextrapolation = {{ order = 1 }}\n",
-        f"pacing = {{ affinity = [{available_cpus()[-1]}], same_layout = true }}\n",
+        f"pacing = {{ affinity = [{available_cpus()[-1]}] }}\n",
         '[monitor]\nlisten = "tcp://127.0.0.1:*"\n',
         '[[alarms]]\nsignal = "s0.y0"\nmax = 1e6\naction = "log"\n',
     ]

@@ -58,8 +58,7 @@ def session_text(channels: int) -> str:
     lines = [
         '[session]\nname = "watched"\nduration = 60.0',
         "[master]\nstep = 0.001\nconnect_timeout = 60.0",
-        f'pacing = {{ spin = "auto", affinity = [{MASTER}], draft = true, latch = "auto", '
-        "awake = true }",
+        f'pacing = {{ spin = "auto", affinity = [{MASTER}], awake = true }}',
     ]
     for name in "ab":
         spawn = f'["hilrt", "solver", "watched_session:Channels", "--param", "n={half}"]'

@@ -168,25 +168,8 @@ def _check_time(tables: Session, findings: Findings) -> None:
 
 
 def _check_pacing(master: MasterTable, findings: Findings) -> None:
-    """When a tick takes in its samples, and the processors."""
+    """The busy-wait before a tick, and the processors."""
     pacing = master.pacing
-    if pacing.latch == "auto":
-        if not pacing.draft:
-            findings.error(
-                "master.pacing",
-                "latch",
-                pacing.latch,
-                "is as long as a draft takes, and there is none",
-                "set draft = true, or give a number (µs)",
-            )
-    elif pacing.latch * 1e-6 >= master.step:
-        findings.error(
-            "master.pacing",
-            "latch",
-            pacing.latch,
-            f"is not shorter than one step of {master.step:g} s: nothing would ever be taken in",
-            "give what a macro step takes, such as 100 (µs)",
-        )
     if pacing.spin != "auto" and pacing.spin * 1e-6 >= master.step:
         findings.error(
             "master.pacing",

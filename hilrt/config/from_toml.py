@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hilrt.config.removed_keys import REMOVED
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 #: A value that a person has still to choose, in a session file that hilrt has written.
@@ -62,7 +64,11 @@ def salvage(
     usable = True
     for key in table:
         if key not in fields:
-            problems.append(_unknown(key, table[key], fields, label, bool(where)))
+            reason = REMOVED.get(f"{where}.{key}")
+            if reason is not None:
+                problems.append(f"{label} {key}: this key was removed: {reason}; delete it")
+            else:
+                problems.append(_unknown(key, table[key], fields, label, bool(where)))
     for key, field in fields.items():
         path = f"{where}.{key}" if where else key
         before, value = len(problems), None

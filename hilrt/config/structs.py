@@ -78,12 +78,6 @@ class Pacing(Table):
 
     #: Busy-wait before a tick [µs]; "auto" measures the host.
     spin: Literal["auto"] | NonNegative = "auto"
-    #: Make the macro step shortly before each tick; it stands if nothing more arrives. For a master
-    #: with a processor of its own.
-    draft: bool = False
-    #: What arrives later than this before a tick counts for the next one [µs]; "auto": what a draft
-    #: takes.
-    latch: Literal["auto"] | NonNegative = 0.0
     #: Processors for the master; the processes it starts get the others.
     affinity: list[Annotated[int, msgspec.Meta(ge=0)]] = []
     #: Priority under SCHED_FIFO; 0: an ordinary process.
@@ -92,8 +86,6 @@ class Pacing(Table):
     lock_memory: bool = False
     #: Keep the processors out of idle states that take long to wake up from.
     awake: bool = False
-    #: Have code and data of the subsystems' processes at the same addresses, not at random ones.
-    same_layout: bool = False
     #: When a whole tick has passed unserved: stay on the grid, shift the grid, or end the session.
     overrun: Literal["skip", "stretch", "stop"] = "skip"
 

@@ -61,8 +61,6 @@ class Exchange:
         Whose samples are missing, and what the subsystems have told.
     taken : int
         Samples taken in so far.
-    latched : bool
-        Whether the next cut leaves what arrives from now on for the one after it.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
     age, compute_us, wire_us : ndarray, shape (n,)
@@ -123,7 +121,6 @@ class Exchange:
         self._next_ns = 0
         self.taken = 0
         self.rest_ns = 0
-        self.latched = False
         self._open = True  # `start` puts the first samples in
         hubs = [link.hub for link in self._remote if link is not None]
         self._returns = Returns(network, links)
@@ -154,20 +151,14 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        if not self.latched:
-            self._take_arrivals(t_ns)
-        self._open = self.latched = False
+        self._take_arrivals(t_ns)
+        self._open = False
         given = self._look(tick, t_ns, elapsed_ns)
         for s, missing in enumerate(self._missing):
             if missing or self.absences.in_a_row[s]:
                 due, age = bool(given.due[s]), float(self.age[s])
                 self.absences.count(s, due=due, missing=missing, age=age)
         return given
-
-    def preview(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
-        """What `cut` would give if nothing more arrived; nothing is counted."""
-        self._take_arrivals(t_ns)
-        return self._look(tick, t_ns, elapsed_ns)
 
     def _look(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
         """Who is due, who is late, and how old everything is at a communication point."""
@@ -273,8 +264,8 @@ class Exchange:
             self._newest[s] = given.reached[s] = t_end
             self._busy[s] = False
 
-    def encoded(self, state: StepState) -> list[Outbound]:
-        """Messages with the inputs of the remote subsystems that are due, for `dispatch`."""
+    def _encoded(self, state: StepState) -> list[Outbound]:
+        """Messages with the inputs of the remote subsystems that are due."""
         if self._hub is None:
             return []
         tick, starts, steps = self.given.tick, state.t_start.tolist(), state.h.tolist()
@@ -286,15 +277,10 @@ class Exchange:
                 found.append((remote, remote.encoded(tick, starts[s], steps[s], coefficients)))
         return found
 
-    def dispatch(
-        self, state: StepState, t_ns: int, h_ns: int, ready: list[Outbound] | None = None
-    ) -> None:
-        """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``.
-
-        `ready` is what `encoded` has made of this very state, if it was asked before.
-        """
+    def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
+        """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         # First, and together: each message would wake the thread that sends it anew.
-        for remote, data in self.encoded(state) if ready is None else ready:
+        for remote, data in self._encoded(state):
             if not remote.absent:
                 remote.send_step(data)
         tick, self._next_ns = self.given.tick, t_ns + h_ns
@@ -341,7 +327,7 @@ class Exchange:
         def nothing_new() -> bool:
             before = self.taken
             if monotonic_ns() < until_ns:
-                self.prefetch()
+                self.send_on()
             return self.taken == before
 
         doorbell = Doorbell([] if self._hub is None else [self._hub.fileno()])
@@ -351,8 +337,8 @@ class Exchange:
         finally:
             doorbell.close()
 
-    def prefetch(self) -> None:
-        """Take what has already arrived, shortly before the tick, to have less to do at it."""
+    def send_on(self) -> None:
+        """Take what has arrived, and send each solver that has answered its next interval."""
         self._take_arrivals(self._next_ns)
         if self._queues:
             self._send_waiting()

@@ -1,12 +1,11 @@
 """Turn this process into a subsystem's command; run as a script, by `hilrt.session.spawn`, on
 Linux.
 
-``launch.py PARENT_PID SIGNAL CPUS NICE LAYOUT COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL
-when the parent ends, sets processors and niceness, has COMMAND's code and data placed at random
-addresses or at fixed ones (LAYOUT "random" or "same"), drops a Ctrl-C that was meant for the
-parent, and becomes COMMAND. A process of its own does this and not a ``preexec_fn``: Python code
-between fork and exec may deadlock in a process with threads. Standard library only, no imports from
-the package: it must start quickly.
+``launch.py PARENT_PID SIGNAL CPUS NICE COMMAND [ARGUMENT …]`` asks the kernel for SIGNAL when the
+parent ends, sets processors and niceness, drops a Ctrl-C that was meant for the parent, and becomes
+COMMAND. A process of its own does this and not a ``preexec_fn``: Python code between fork and exec
+may deadlock in a process with threads. Standard library only, no imports from the package: it must
+start quickly.
 """
 
 from __future__ import annotations
@@ -17,14 +16,6 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-#: Of ``personality``: asks and changes nothing; no random addresses.
-ASK, ADDR_NO_RANDOMIZE = 0xFFFFFFFF, 0x0040000
-
-
-def share_layout() -> bool:
-    """No random addresses for what this process executes or starts; False where not permitted."""
-    libc = ctypes.CDLL(None)
-    return bool(libc.personality(libc.personality(ASK) | ADDR_NO_RANDOMIZE) >= 0)
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +26,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent, death_signal, cpus, niceness, layout, *command = arguments
+    parent, death_signal, cpus, niceness, *command = arguments
     if int(death_signal):
         libc = ctypes.CDLL(None)
         libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(int(death_signal)), 0, 0, 0)
@@ -51,8 +42,6 @@ def main(arguments: list[str]) -> None:
             os.nice(int(niceness))
         except OSError as error:
             print(f"niceness {niceness} is ignored: {error.strerror}", file=sys.stderr, flush=True)
-    if layout == "same" and not share_layout():
-        print("same_layout is ignored: not permitted here", file=sys.stderr, flush=True)
     try:
         os.execvp(command[0], command)
     except OSError as error:

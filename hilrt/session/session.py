@@ -21,7 +21,6 @@ from hilrt.bench.benches import Benches
 from hilrt.check.check import check
 from hilrt.check.check_listen import unguarded
 from hilrt.config.session_file import SessionFile
-from hilrt.draft import Draft
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange.hub import Hub
 from hilrt.exchange.jacobians import JacobianKeeper
@@ -173,9 +172,9 @@ class Session:
             self._note_host(await self.pacemaker.take_place())
             await self.benches.bring_up(initialized, numerics, not self._view_has_keys)
             waiting = [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
-            draft = self.pacemaker.prepare_ticks(numerics, waiting)
+            self.pacemaker.run_in_leftover_time(waiting)
             self._note_host(self.pacemaker.enter_real_time())
-            await self._loop(numerics, draft)
+            await self._loop(numerics)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -216,7 +215,6 @@ class Session:
                     command.argv,
                     cwd=self.file.folder,
                     affinity=self.pacemaker.cpus_for_children,
-                    same_layout=master.pacing.same_layout,
                     env=environment,
                 )
         limit = self.tables.master.connect_timeout
@@ -231,7 +229,7 @@ class Session:
 
     # -- run --------------------------------------------------------------------------------------
 
-    def _make_master(self, numerics: Numerics, draft: Draft | None) -> Master:
+    def _make_master(self, numerics: Numerics) -> Master:
         """The master, and who hears of what it meets."""
         plan, state, exchange = numerics
         assert self.log.feed is not None
@@ -248,7 +246,6 @@ class Session:
             overrun=self.tables.master.pacing.overrun,
             step_timeout=self.tables.master.step_timeout,
         )
-        master.draft = draft
         master.degradation.on_change = self._degraded
         master.on_stretched = self._stretched
         if state.model is not None and not self.real_time:
@@ -257,10 +254,10 @@ class Session:
             master.request_stop(self.interrupted)
         return master
 
-    async def _loop(self, numerics: Numerics, draft: Draft | None) -> None:
+    async def _loop(self, numerics: Numerics) -> None:
         """Ticks from the first to the last, benches to rest, and the sum of it all."""
         plan, state, exchange = numerics
-        self.master = self.operator.master = master = self._make_master(numerics, draft)
+        self.master = self.operator.master = master = self._make_master(numerics)
         ahead = 2 * master.step_ns if self.pacemaker.clock is not None else 0
         with freeze_gc() as collect:
             master.collect_garbage = collect

@@ -154,7 +154,6 @@ class Children:
         cwd: str | Path | None = None,
         affinity: Iterable[int] = (),
         nice: int = 0,
-        same_layout: bool = False,
         env: Mapping[str, str] | None = None,
         death_signal: int = signal.SIGTERM,
         inherit_terminal: bool = False,
@@ -174,9 +173,6 @@ class Children:
             Processors it may use; empty: all of them.
         nice : int
             Added to its niceness.
-        same_layout : bool
-            Its code and data are at the same addresses as those of others that are started so, not
-            at random ones (Linux): a processor that they share need not learn each one's anew.
         env : mapping, optional
             Added to the environment.
         death_signal : int
@@ -195,8 +191,7 @@ class Children:
         command = resolve(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
             cpus = ",".join(str(cpu) for cpu in affinity)
-            layout = "same" if same_layout else "random"
-            settings = [str(os.getpid()), str(int(death_signal)), cpus, str(nice), layout]
+            settings = [str(os.getpid()), str(int(death_signal)), cpus, str(nice)]
             command = [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")

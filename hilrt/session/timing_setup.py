@@ -1,13 +1,10 @@
-"""A session's place on the host: processors, clock, and the wait before a tick."""
+"""A session's place on the host: processors, clock, priorities."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hilrt.before_tick import BeforeTick
 from hilrt.config.structs import Pacing
-from hilrt.draft import Draft
-from hilrt.session.assembly import Numerics
 from hilrt.timing.clock import MAX_SPIN_NS, WallClock, measure_spin_ns
 from hilrt.timing.host import (
     available_cpus,
@@ -23,9 +20,6 @@ from hilrt.timing.scheduler_slice import take_short_turns, take_usual_turns
 LONGEST_SPIN = 0.7
 #: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
 LONGEST_SPIN_REAL_TIME = 0.3
-#: Share of the macro step to wake early for a draft; the same with a real-time priority.
-DRAFT_SHARE = 0.45
-DRAFT_SHARE_REAL_TIME = 0.25
 
 
 class Pacemaker:
@@ -74,39 +68,17 @@ class Pacemaker:
         longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
         return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 
-    def prepare_ticks(self, numerics: Numerics, in_leftover_time: Iterable[int]) -> Draft | None:
-        """Use the wait before a tick, and keep processes that can wait from delaying one.
-
-        Parameters
-        ----------
-        numerics : Numerics
-        in_leftover_time : iterable of int
-            Processes that get only what nobody else wants.
-
-        Returns
-        -------
-        Draft or None
-            Not with a model corrector, which is too much to copy.
-        """
-        if self.clock is None:
-            return None
-        for pid in in_leftover_time:
-            run_in_leftover_time(pid, self.cpus_for_children)
-        plan, state, exchange = numerics
-        wanted = self._pacing.draft and state.model is None
-        draft = Draft(plan, state, exchange) if wanted else None
-        share = DRAFT_SHARE_REAL_TIME if self._pacing.priority else DRAFT_SHARE
-        latch = self._pacing.latch
-        latch_ns = None if latch == "auto" else round(latch * 1e3)
-        BeforeTick(self.clock, exchange, draft, round(share * self._step * 1e9), latch_ns)
-        return draft
+    def run_in_leftover_time(self, processes: Iterable[int]) -> None:
+        """Keep `processes` that can wait from delaying a tick: they get what is left over."""
+        if self.clock is not None:
+            for pid in processes:
+                run_in_leftover_time(pid, self.cpus_for_children)
 
     def enter_real_time(self) -> list[str]:
         """Priority and memory; what this host refuses."""
         if self.clock is None:
             return []
-        awake_s = (self.clock.spin_ns + self.clock.early_ns) * 1e-9
-        return enter_real_time(self._pacing, awake_s / self._step)
+        return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
         """Give everything back: whoever ran the session may go on."""

@@ -17,7 +17,6 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,9 +170,6 @@ class WallClock(Clock):
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
         self._timer = _TimerFd() if timer == "timerfd" else None
-        #: Called with the target, `early_ns` before the busy-waiting begins or as soon as it may.
-        self.before_spin: Callable[[int], None] | None = None
-        self.early_ns = 0
 
     def now_ns(self) -> int:
         """Reading, ns."""
@@ -181,7 +177,7 @@ class WallClock(Clock):
 
     def wake_ns(self, target_ns: int) -> int:
         """See `Clock.wake_ns`."""
-        return target_ns - self.spin_ns - self.early_ns
+        return target_ns - self.spin_ns
 
     async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
         """Wake `spin_ns` before `target_ns`, then busy-wait."""
@@ -194,8 +190,6 @@ class WallClock(Clock):
             self._last_turn = monotonic_ns()
         if self._longest_spin_ns:
             self._follow(self._last_turn - wake_ns if ahead_ns > 0 else 0)
-        if self.before_spin is not None and monotonic_ns() < target_ns:
-            self.before_spin(target_ns)
         while (now_ns := monotonic_ns()) < target_ns:
             pass
         return now_ns

@@ -427,18 +427,6 @@ def test_a_listen_for_others_is_refused(found):
     assert "can be reached by other machines" in line
 
 
-def test_a_latch_of_a_whole_step(found):
-    (line,) = found(("step = 0.001", "step = 0.001\npacing = { latch = 1000 }"))
-    assert line.startswith("[master.pacing] latch = 1000")
-
-
-def test_a_latch_for_drafts_without_drafts(found):
-    pacing = 'pacing = {{ draft = {}, latch = "auto" }}'
-    assert found(("step = 0.001", f"step = 0.001\n{pacing.format('true')}")) == []
-    (line,) = found(("step = 0.001", f"step = 0.001\n{pacing.format('false')}"))
-    assert "draft = true" in line
-
-
 def test_a_command_that_nobody_starts_is_an_error(found):
     (line,) = found(('adapter = "bench"', 'adapter = "bench"\nspawn = ["hilrt", "solver"]'))
     assert "[subsystems.engine] spawn" in line

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from hilrt import registry
+from hilrt.config.removed_keys import REMOVED
 from hilrt.config.session_file import load_session, read_session
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError
@@ -102,6 +103,16 @@ def test_defaults_are_not_shared_between_files(tmp_path):
     second = load_session(write(tmp_path, GOOD)).tables
     assert second.subsystems["one"].late.max_misses == 50
     assert second.master.step_control.tolerance == 1.0
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_removed_key_is_refused_with_the_reason(tmp_path, key):
+    table, _, name = key.rpartition(".")
+    expected = f"[{table}] {name}: this key was removed: {REMOVED[key]}; delete it"
+    text = GOOD + f"[{table}]\n{name} = true\n"
+    assert one_problem(tmp_path, text) == f"session.toml: {expected}"
+    assert one_problem(tmp_path, GOOD, [f"{key}=true"]) == f"session.toml: {expected}"
+    assert read_session(write(tmp_path, text)).problems == [expected]  # for `hilrt check`
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_catching_up_sends_what_was_missed_one_after_another():
     for missed in (1, 2):
         assert exchange.behind
         link.answers(float(missed))
-        exchange.prefetch()
+        exchange.send_on()
         tick, t, h, _ = link.sent[-1]
         assert (tick, t, h) == (missed, pytest.approx(missed * 1e-3), pytest.approx(1e-3))
         assert exchange.given.t_valid[0] == pytest.approx(missed * 1e-3)
@@ -206,7 +206,7 @@ def test_each_missed_interval_keeps_the_inputs_that_were_meant_for_it():
         exchange.dispatch(state, tick * MS, MS)
     for _ in range(2):
         link.answers(0.0)
-        exchange.prefetch()
+        exchange.send_on()
     for (*_, coefficients), expected in zip(link.sent, meant, strict=True):
         np.testing.assert_array_equal(coefficients, expected)
 
@@ -405,27 +405,12 @@ def test_what_arrives_before_the_tick_can_be_taken_before_it():
     exchange = make_exchange(link)
     turn(exchange, 0)
     link.answers(5.0)
-    exchange.prefetch()
+    exchange.send_on()
     assert not link.inbox
     assert not exchange.given.late[0]
     given = turn(exchange, 1)
     assert given.y[0] == 5.0
     assert given.regular
-
-
-def test_after_the_latch_what_arrives_is_for_the_next_tick():
-    link = Scripted()
-    exchange = make_exchange(link)
-    turn(exchange, 0)
-    exchange.prefetch()
-    exchange.latched = True
-    link.answers(5.0)
-    given = turn(exchange, 1)
-    assert given.late[0]
-    assert not given.fresh[0]
-    given = turn(exchange, 2)  # latched for that one tick only
-    assert given.y[0] == 5.0
-    assert given.reached[0] == 0.001
 
 
 def test_only_local_links_run_in_the_slack():

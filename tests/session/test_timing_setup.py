@@ -2,21 +2,12 @@
 
 import os
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 from hilrt.config.structs import Pacing
 from hilrt.session import timing_setup as pacemaker
-from hilrt.session.assembly import Numerics
-from hilrt.session.timing_setup import (
-    DRAFT_SHARE,
-    DRAFT_SHARE_REAL_TIME,
-    LONGEST_SPIN,
-    LONGEST_SPIN_REAL_TIME,
-    Pacemaker,
-)
-from tests.stepping import MemoryLink, Recorded, Stepping
+from hilrt.session.timing_setup import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, Pacemaker
 
 STEP = 1e-3
 
@@ -34,17 +25,10 @@ def made():
         one.release()
 
 
-@pytest.fixture
-def numerics():
-    s = Stepping({"a": MemoryLink("a", Recorded({"y": lambda t: t}))})
-    return Numerics(s.plan, s.state, s.exchange)
-
-
-async def test_as_fast_as_possible_there_is_no_clock(made, numerics):
-    pacing = made(real_time=False, draft=True)
+async def test_as_fast_as_possible_there_is_no_clock(made):
+    pacing = made(real_time=False)
     assert await pacing.take_place() == []
     assert pacing.clock is None
-    assert pacing.prepare_ticks(numerics, []) is None
     assert pacing.enter_real_time() == []
 
 
@@ -67,21 +51,16 @@ async def test_a_spin_that_is_given_is_taken(made):
     assert one.clock.spin_ns == 120_000
 
 
-@pytest.mark.parametrize(("priority", "share"), [(0, DRAFT_SHARE), (5, DRAFT_SHARE_REAL_TIME)])
-@pytest.mark.parametrize("draft", [True, False])
-async def test_drafts_are_made_on_request(made, numerics, draft, priority, share):
-    one = made(spin=50, draft=draft, priority=priority)
+@pytest.mark.parametrize("real_time", [True, False])
+async def test_processes_that_can_wait_get_leftover_time_beside_a_clock(
+    made, monkeypatch, real_time
+):
+    got = []
+    monkeypatch.setattr(pacemaker, "run_in_leftover_time", lambda pid, cpus: got.append(pid))
+    one = made(real_time=real_time, spin=50)
     await one.take_place()
-    assert (one.prepare_ticks(numerics, []) is not None) is draft
-    assert one.clock.before_spin is not None
-    assert one.clock.early_ns == (round(share * STEP * 1e9) if draft else 0)
-
-
-async def test_a_model_corrector_is_too_much_to_draft(made, numerics):
-    one = made(spin=50, draft=True)
-    await one.take_place()
-    modelled = SimpleNamespace(model=object())
-    assert one.prepare_ticks(numerics._replace(state=modelled), []) is None
+    one.run_in_leftover_time([11, 12])
+    assert got == ([11, 12] if real_time else [])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can pin a process here")

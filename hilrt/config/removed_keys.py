@@ -1,0 +1,17 @@
+"""Keys that earlier session files had: each is refused with the reason for its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+#: Dotted name of a key, and why it is gone.
+REMOVED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "master.pacing.draft": "the macro step is always made at its tick",
+        "master.pacing.latch": "a tick takes in everything that has arrived by then",
+        "master.pacing.same_layout": "subsystems' processes keep the random addresses that the "
+        "system gives them, which make faulty code harder to attack",
+    }
+)
