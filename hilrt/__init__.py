@@ -9,13 +9,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from hilrt.solver import InputPolynomial, Port, Sample, Solver
-
 if TYPE_CHECKING:
     from hilrt.config.session_file import load_session
     from hilrt.record.reader import load_log
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
+    from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 __all__ = [
     "InputPolynomial",
@@ -30,6 +29,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
+    **dict.fromkeys(("InputPolynomial", "Port", "Sample", "Solver"), "hilrt.solver"),
     "RunOptions": "hilrt.session.run",
     "load_log": "hilrt.record.reader",
     "load_session": "hilrt.config.session_file",

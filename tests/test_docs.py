@@ -20,7 +20,7 @@ from hilrt.cli import main as cli
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.exchange.keys import is_local
-from hilrt.reliability.flags import CAUSES
+from hilrt.reliability.causes import CAUSES
 from hilrt.session.event_log import State
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hilrt.check.check_topology import Topology
+from hilrt.config.port_patterns import names_channel
 from hilrt.config.problems import Findings
-from hilrt.step.control import names_channel
 
 STEP, ORDER = "master.step_control", "master.order_control"
 

@@ -11,7 +11,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.structs import RecordTable, Session, TriggerTable
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Limit, Topic, Trigger
-from hilrt.reliability.flags import CAUSES
+from hilrt.reliability.causes import CAUSES
 
 _KINDS = ("flag", "signal", "alarm", "event")
 _NS = 1e9

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hilrt.reliability.flags import CAUSES, Monitor
+from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.flags import Monitor
 
 #: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
 MISSED_SHARE = 0.2

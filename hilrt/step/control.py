@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hilrt.config.port_patterns import names_channel
 from hilrt.config.structs import MasterTable, OrderControl, StepControl
 from hilrt.coupling import control_order, control_step
 from hilrt.coupling import polynomial as poly
@@ -158,11 +158,6 @@ def _per_channel(atol: float | Mapping[str, float], side: Side, known: list[str]
             if names_channel(pattern, name):
                 values[i] = value
     return values
-
-
-def names_channel(pattern: str, channel: str) -> bool:
-    """Whether a pattern means a channel: by its name, or by its port's for all elements."""
-    return fnmatchcase(channel, pattern) or fnmatchcase(channel.partition("[")[0], pattern)
 
 
 def _highest_of_outputs(network: Network, order: Ints) -> Ints:

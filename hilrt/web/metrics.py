@@ -14,7 +14,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from hilrt.monitor.viewer import Viewer
-from hilrt.reliability.flags import CAUSES
+from hilrt.reliability.causes import CAUSES
 from hilrt.session.event_log import State
 from hilrt.web.history import FULL_SAMPLES, History, Ring
 from hilrt.web.plots import TIMING_SIGNAL

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.reliability.flags import CAUSES, Checks, FlagChange, Monitor
+from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.flags import Checks, FlagChange, Monitor
 from hilrt.reliability.verdict import verdict
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping
