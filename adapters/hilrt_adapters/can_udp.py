@@ -1,9 +1,8 @@
-"""Frames of python-can's ``udp_multicast`` interface, at a third of its cost.
+"""Frames of python-can's ``udp_multicast`` interface, read and written without its messages.
 
-python-can spends a ``select``, a filter and a full message on every datagram, wanted or not. At
-1 kHz that is half of a process's work. Here a datagram is read directly, and frames leave through a
-socket of their own: the kernel then knows own frames by their port, and others by their identifier,
-and does not even wake the process for what it does not want.
+python-can spends a ``select``, a filter and a full message on every datagram. Here a datagram is
+read directly, and frames leave through a socket of their own, so that own frames are known by their
+source port and do not come back, as a CAN controller has it.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
-from hilrt_adapters import udp_filter
 
 _DATAGRAM_BYTES = 4096
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
@@ -58,15 +54,10 @@ class UdpFrames:
     ----------
     fd : int
         The bus's file descriptor; it stays the bus's.
-    wanted : callable, optional
-        Whether frames with that `Frame.can_id` are listened to; others are dropped. Default: all.
     group : str, optional
         Address to send to, at the port of `fd`. Default: nothing can be sent.
     hop_limit : int
         How many routers a frame may pass; 0 keeps it on this machine.
-    identifiers : iterable of (int, int), optional
-        Identifiers and masks that hold at least all that is `wanted`, for the kernel to drop the
-        rest where it can. Default: all.
 
     Attributes
     ----------
@@ -74,27 +65,18 @@ class UdpFrames:
         Datagrams that are no frames.
     """
 
-    def __init__(
-        self,
-        fd: int,
-        wanted: Callable[[int], Any] | None = None,
-        group: str | None = None,
-        hop_limit: int = 0,
-        identifiers: Iterable[tuple[int, int]] | None = None,
-    ) -> None:
+    def __init__(self, fd: int, group: str | None = None, hop_limit: int = 0) -> None:
         self.errors = 0
         self.down = self.gone = False  # a network of one machine is always there
         self._socket = socket.socket(fileno=os.dup(fd))
-        self._wanted = wanted
         self._decode = msgspec.msgpack.Decoder(_Received).decode
         self._encoder = msgspec.msgpack.Encoder()
         self._out: socket.socket | None = None
-        own_port = None
+        self._own_port: int | None = None
         if group is not None:
             self._out = _sending_socket(self._socket, group, hop_limit)
             if hop_limit == 0:  # else another machine could send from the same port by chance
-                own_port = self._out.getsockname()[1]
-        udp_filter.attach(self._socket, udp_filter.program(own_port, identifiers))
+                self._own_port = self._out.getsockname()[1]
 
     @staticmethod
     def available(interface: object) -> bool:
@@ -102,16 +84,18 @@ class UdpFrames:
         return interface == "udp_multicast" and hasattr(socket, "MSG_DONTWAIT")
 
     def drain(self, limit: int = 256) -> list[Frame]:
-        """Wanted frames among at most `limit` that have arrived; never blocks."""
+        """Frames of others among at most `limit` that have arrived; never blocks."""
         frames: list[Frame] = []
-        receive, wanted, decode = self._socket.recvmsg, self._wanted, self._decode
+        receive, decode = self._socket.recvmsg, self._decode
         for _ in range(limit):
             try:
-                data, ancillary, _, _ = receive(
+                data, ancillary, _, sender = receive(
                     _DATAGRAM_BYTES, _ANCILLARY_BYTES, socket.MSG_DONTWAIT
                 )
             except BlockingIOError:
                 break
+            if sender[1] == self._own_port:
+                continue
             try:
                 fields = decode(data)
             except msgspec.DecodeError:
@@ -124,8 +108,6 @@ class UdpFrames:
                 can_id |= REMOTE
             if fields.is_error_frame:
                 can_id |= ERROR
-            if wanted is not None and not wanted(can_id):
-                continue
             t_ns = 0
             if ancillary and len(ancillary[0][2]) == _TIMESTAMP.size:
                 seconds, nanoseconds = _TIMESTAMP.unpack(ancillary[0][2])

@@ -317,11 +317,10 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     arguments = dict(arguments)
     if arguments["interface"] == "udp_multicast":
         arguments.setdefault("hop_limit", 0)
-    table = IdTable((message, message) for message in receive)
     if arguments["interface"] == "socketcan" and receive:
         # Only where the kernel filters: python-can's own filter would make `recv` return None,
         # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
-        arguments["can_filters"] = table.filters()
+        arguments["can_filters"] = IdTable((message, None) for message in receive).filters()
     try:
         bus = can.Bus(ignore_config=True, **arguments)
     except Exception as error:  # the drivers behind the interfaces raise all kinds
@@ -339,9 +338,6 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         group = str(arguments.get("channel") or UdpMulticastBus.DEFAULT_GROUP_IPv6)
         hops = int(arguments["hop_limit"])
         direct = partial(UdpFrames, group=group, hop_limit=hops)
-        if receive:
-            kept = [(entry["can_id"], entry["can_mask"]) for entry in table.filters()]
-            direct = partial(direct, wanted=table.find, identifiers=kept)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames
     return CanBus(bus, direct, partial(can.Bus, ignore_config=True, **arguments))
