@@ -29,7 +29,7 @@ def test_processes_on_a_bus_import_no_reader_of_files_and_others_still_can():
 
 
 @pytest.mark.parametrize(
-    "module", ["hilrt.hosting.solver_process", "hilrt.fmu.solver", "hilrt.fmu.fmi2"]
+    "module", ["hilrt.hosting.solver_process", "hilrt.fmu.fmu_solver", "hilrt.fmu.fmi2"]
 )
 def test_a_process_that_hosts_a_solver_has_no_compiler(module):
     """Which would take as long to import as all else, and memory that no step needs."""

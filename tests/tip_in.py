@@ -16,7 +16,7 @@ import numpy as np
 
 from hilrt.link import Arrival
 from hilrt.models.driveline import Driveline
-from hilrt.models.dynamometer import Mode
+from hilrt.models.dynamometer import DynoMode
 from hilrt.models.engine_bench import EngineBench
 from hilrt.models.vehicle_data import VehicleData
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
@@ -87,7 +87,7 @@ class Bench(Solver):
     def _cycle(self, u: Floats) -> None:
         self.cycle += 1
         now, alive = self.cycle * CYCLE_S, float(self.cycle % 256)
-        dyno = {"Speed": u[0], "Torque": 0.0, "Mode": float(Mode.SPEED), "Enable": 1.0}
+        dyno = {"Speed": u[0], "Torque": 0.0, "Mode": float(DynoMode.SPEED), "Enable": 1.0}
         self.bench.receive("DynoDemand", {**dyno, "Alive": alive}, now)
         self.bench.receive("EngineDemand", {"Pedal": u[1], "Alive": alive}, now)
         self.bench.advance(now)

@@ -47,7 +47,7 @@ from fmpy.ssp.simulation import simulate_ssp  # noqa: E402
 
 import hilrt  # noqa: E402
 from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver  # noqa: E402
-from hilrt.fmu.solver import FmuSolver  # noqa: E402
+from hilrt.fmu.fmu_solver import FmuSolver  # noqa: E402
 from tests.fmu.build import REALS, mass  # noqa: E402
 
 #: Cases with processes of their own.

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from hilrt.config.structs import NonNegative, Positive, SubsystemOptions
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt_adapters.inprocess import InProcessLink
 
 

@@ -29,7 +29,7 @@ from hilrt.link import Arrival, Ports
 from hilrt.solver import Floats, Sample
 
 if TYPE_CHECKING:
-    from hilrt.fmu.solver import FmuSolver
+    from hilrt.fmu.fmu_solver import FmuSolver
 
 
 class Options(SubsystemOptions):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.analyze.stability import (
-    Scheme,
+    LinearScheme,
     crossings,
     propagation_matrix,
     reference_matrix,
@@ -30,7 +30,7 @@ def global_error(
     subsystems: Sequence[LinearSubsystem],
     L: Floats,
     h: float,
-    scheme: Scheme,
+    scheme: LinearScheme,
     x0: Floats,
     duration: float,
 ) -> float:
@@ -86,7 +86,7 @@ def sums(matrix: Floats, z: Floats, n: int) -> tuple[Floats, Floats]:
 def accuracy_limits(
     subsystems: Sequence[LinearSubsystem],
     L: Floats,
-    scheme: Scheme,
+    scheme: LinearScheme,
     x0: Floats,
     duration: float,
     *,

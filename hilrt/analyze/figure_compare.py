@@ -11,16 +11,16 @@ from hilrt.analyze.decimate import Curve
 from hilrt.analyze.figures import COLOURS, Drawing, legend_above, time_figure
 
 if TYPE_CHECKING:
-    from hilrt.analyze.compare import Comparison
+    from hilrt.analyze.log_comparison import LogComparison
 
 MAX_FIGURES = 24
 _TOPICS = ("outputs", "bonds", "sent", "defects")
 
 
-def draw_both(found: Comparison) -> list[Drawing]:
+def draw_both(found: LogComparison) -> list[Drawing]:
     """The signals that differ most, A broad and pale below B; then those of the bonds."""
-    ends = [d.tally.start_ns / 1e9 for d in (found.a, found.b)]
-    lasts = [d.tally.end_ns / 1e9 for d in (found.a, found.b)]
+    ends = [d.statistics.start_ns / 1e9 for d in (found.a, found.b)]
+    lasts = [d.statistics.end_ns / 1e9 for d in (found.a, found.b)]
     start, end = min(ends), max(*lasts, min(ends) + 1e-9)
     air = 0.02 * (end - start)
     shared = Range1d(start=start, end=end, bounds=(start - air, end + air))
@@ -37,14 +37,14 @@ def draw_both(found: Comparison) -> list[Drawing]:
     return drawings
 
 
-def _chosen(found: Comparison) -> list[str]:
+def _chosen(found: LogComparison) -> list[str]:
     """Outputs first, then what says how well they were coupled; the most different ones first."""
     topics = {c.topic: [s.name for s in c.signals] for c in found.a.stream.channels.values()}
     order = [signal.name for signal in found.signals]
     chosen = []
     for topic in _TOPICS:
-        members = set(topics.get(topic, []))
-        chosen += [n for n in order if n in members and not n.endswith(("_d1", "_d2", "_d3"))]
+        subsystems = set(topics.get(topic, []))
+        chosen += [n for n in order if n in subsystems and not n.endswith(("_d1", "_d2", "_d3"))]
     return chosen or order
 
 

@@ -9,7 +9,7 @@ from bokeh.models import ColumnDataSource, FactorRange, HoverTool
 from bokeh.plotting import figure
 
 from hilrt.analyze.figures import COLOURS, Drawing, plain
-from hilrt.analyze.tally import WorstStep
+from hilrt.analyze.log_statistics import WorstStep
 from hilrt.wording import words
 
 

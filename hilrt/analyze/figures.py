@@ -17,7 +17,7 @@ from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
 from hilrt.analyze.decimate import Curve
-from hilrt.analyze.digest import bonds_of
+from hilrt.analyze.log_analysis import bonds_of
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 
@@ -388,8 +388,8 @@ def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
     by_subsystem: dict[str, list[str]] = {}
     for name in material.present(names):
         by_subsystem.setdefault(name.partition(".")[0], []).append(name)
-    for subsystem, members in by_subsystem.items():
-        for unit, group in _by_unit(material, members).items():
+    for subsystem, subsystems in by_subsystem.items():
+        for unit, group in _by_unit(material, subsystems).items():
             if len(drawings) < room:
                 labels = {name: words(name.partition(".")[2]) for name in group}
                 plot = _lines(material, shared, group, labels)

@@ -4,7 +4,7 @@ With linear subsystems and a constant macro step, one cycle of the session (one 
 multi-rate subsystems as many as it takes until all communicate together again) is a linear map
 ``z_{n+1} = Φ z_n`` of the states and of what the master remembers, but for constants. Here the
 stages of `hilrt.step.macro_step` are followed one by one, each quantity being a matrix with one
-column per element of z. What is not linear is left out, and named in `Scheme.left_out`.
+column per element of z. What is not linear is left out, and named in `SessionScheme.left_out`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from hilrt.analyze.members import Member
+from hilrt.analyze.subsystem_models import SubsystemModel
 from hilrt.config.structs import JacobianOptions, Session
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.coupling.correct_model import Plan as CorrectorPlan
@@ -50,13 +50,13 @@ class Weights:
     taylor: Floats
 
 
-class Scheme:
+class SessionScheme:
     """A session's coupling scheme about its initial state, for any macro step.
 
     Parameters
     ----------
     tables : Session
-    members : list of Member
+    members : list of SubsystemModel
         Its subsystems, from `find_members`; initialized and linearised here.
 
     Attributes
@@ -72,22 +72,22 @@ class Scheme:
         Naming every subsystem that cannot be linearised, or what else does not fit.
     """
 
-    def __init__(self, tables: Session, members: list[Member]) -> None:
-        self.tables, self.members = tables, members
-        ports = {m.name: Ports(tuple(m.inputs), tuple(m.outputs)) for m in members}
+    def __init__(self, tables: Session, subsystems: list[SubsystemModel]) -> None:
+        self.tables, self.subsystems = tables, subsystems
+        ports = {m.name: Ports(tuple(m.inputs), tuple(m.outputs)) for m in subsystems}
         self.network = net = build_network(ports, tables)
         self.every = [int(every) for every in net.every]
         self.cycle = math.lcm(*self.every)
-        self.u0, self.y0 = initialize(net, members)
+        self.u0, self.y0 = initialize(net, subsystems)
         self._linearise()
         self.order = orders(net, tables)
         self.rows = self.depth = int(self.order.max(initial=0)) + 1
         self.weights = weigh(net, self.order, self.rows, self.cycle)
         self.derivatives = self.rows - 1 if net.connections.taylor.any() else 0
-        self.left_out = left_out(net, tables, members)
+        self.left_out = left_out(net, tables, subsystems)
         self._tables = with_exact_jacobians(tables)
         self._feedthrough: Feedthrough | None = at_once(
-            find_feedthrough(net, self._tables, members, self.u0)
+            find_feedthrough(net, self._tables, subsystems, self.u0)
         )
 
     def _linearise(self) -> None:
@@ -95,11 +95,11 @@ class Scheme:
         senders = {c.source.partition(".")[0] for c in self.tables.connections}
         receivers = {c.target.partition(".")[0] for c in self.tables.connections}
         problems = []
-        for s, member in enumerate(self.members):
-            problem = member.linearise(
+        for s, subsystem in enumerate(self.subsystems):
+            problem = subsystem.linearise(
                 self.u0[inputs.slices[s]],
                 self.every[s] * self.tables.master.step,
-                in_loop=member.name in senders and member.name in receivers,
+                in_loop=subsystem.name in senders and subsystem.name in receivers,
             )
             if problem is not None:
                 problems.append(problem)
@@ -108,9 +108,9 @@ class Scheme:
 
     def close(self) -> None:
         """Let the solvers release what they hold."""
-        for member in self.members:
-            if member.hosted is not None:
-                member.hosted.stop("the analysis has ended")
+        for subsystem in self.subsystems:
+            if subsystem.hosted is not None:
+                subsystem.hosted.stop("the analysis has ended")
 
     def corrector(self, h: float) -> CorrectorPlan | None:
         """Model-based corrector for a macro step `h` [s]."""
@@ -118,7 +118,7 @@ class Scheme:
         tables = msgspec.structs.replace(self._tables, master=master)
         try:
             model = at_once(
-                find_model_corrector(self.network, tables, self.members, self.u0, self.y0)
+                find_model_corrector(self.network, tables, self.subsystems, self.u0, self.y0)
             )
         except ValueError as error:
             raise ConfigError(f"[[bonds]] method = 'model': {error}") from None
@@ -142,16 +142,16 @@ class Scheme:
 class _Cycle:
     """The stages of the macro step on matrices, tick by tick through one cycle."""
 
-    def __init__(self, scheme: Scheme, h: float) -> None:
+    def __init__(self, scheme: SessionScheme, h: float) -> None:
         self.scheme, self.net = scheme, scheme.network
         nu, ny = len(self.net.inputs), len(self.net.outputs)
         rows, depth, nd = scheme.rows, scheme.depth, scheme.derivatives
         self.plan = scheme.corrector(h)
         self.maps = [
-            member.dynamics.step_map(every * h, rows, nd)
-            for member, every in zip(scheme.members, scheme.every, strict=True)
+            subsystem.dynamics.step_map(every * h, rows, nd)
+            for subsystem, every in zip(scheme.subsystems, scheme.every, strict=True)
         ]
-        states = [member.dynamics.states for member in scheme.members]
+        states = [subsystem.dynamics.states for subsystem in scheme.subsystems]
         sizes = [*states, depth * ny, nd * ny, nu if self.plan is not None else 0]
         self.nz = nz = sum(sizes)
         *self.x, history, dy, du = np.split(np.eye(nz), np.cumsum(sizes)[:-1])
@@ -260,14 +260,14 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a subsystem of an analysis waits for something")
 
 
-def initialize(net: Network, members: list[Member]) -> tuple[Floats, Floats]:
+def initialize(net: Network, subsystems: list[SubsystemModel]) -> tuple[Floats, Floats]:
     """Inputs (nu,) and outputs (ny,) that the session starts with."""
     u0, y0 = net.u_start.copy(), np.zeros(len(net.outputs))
     for part, port in net.outputs.ports.values():
         y0[part] = port.start
     for s in net.initialization_order():
         np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
-        sample = at_once(members[s].initialize(0.0, u0[net.inputs.slices[s]]))
+        sample = at_once(subsystems[s].initialize(0.0, u0[net.inputs.slices[s]]))
         y0[net.outputs.slices[s]] = sample.y
     np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
     return u0, y0
@@ -320,7 +320,7 @@ def with_exact_jacobians(tables: Session) -> Session:
     return msgspec.structs.replace(tables, subsystems=subsystems)
 
 
-def left_out(net: Network, tables: Session, members: list[Member]) -> list[str]:
+def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) -> list[str]:
     """What a linear analysis with a constant step cannot hold."""
     found = []
     bonds = [b.name for b in tables.bonds if b.correction.method == "energy"]
@@ -346,7 +346,7 @@ def left_out(net: Network, tables: Session, members: list[Member]) -> list[str]:
     ]
     if identified:
         found.append(f"the identification of {', '.join(identified)}: Jacobians are exact")
-    benches = [m.name for m in members if m.bench]
+    benches = [m.name for m in subsystems if m.bench]
     if benches:
         found.append(f"dead times and sampling of {', '.join(benches)}")
     return found

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.digest import Digest, bonds_of, read_digest
-from hilrt.analyze.page import escape, render
+from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
+from hilrt.analyze.report_page import escape, render
 from hilrt.analyze.report_tables import all_tables, event_table
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
@@ -51,20 +51,20 @@ def write_report(
         from hilrt.analyze.figures import Material, draw_all
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
-    digest = read_digest(run_dir)
-    drawings = draw_all(Material.gather(digest.stream, digest.curves), digest.summary)
-    drawings += draw_worst(digest.tally.worst_steps())
+    analysis = analyse_log(run_dir)
+    drawings = draw_all(Material.gather(analysis.stream, analysis.curves), analysis.summary)
+    drawings += draw_worst(analysis.statistics.worst_steps())
     page = render(
-        _session(digest.stream, digest.summary),
-        _head(digest) + _advice(digest.advice),
-        all_tables(digest.summary, digest.tally, bonds_of(digest.stream)),
+        _session(analysis.stream, analysis.summary),
+        _head(analysis) + _advice(analysis.advice),
+        all_tables(analysis.summary, analysis.statistics, bonds_of(analysis.stream)),
         drawings,
-        event_table(digest.stream),
+        event_table(analysis.stream),
     )
-    target = out or default_target(digest.file)
+    target = out or default_target(analysis.file)
     save(target, page)
     if json_:
-        text = json.dumps(digest.as_json(), indent=1, ensure_ascii=False, default=str)
+        text = json.dumps(analysis.as_json(), indent=1, ensure_ascii=False, default=str)
         save(target.with_suffix(".json"), text)
     if png:
         from hilrt.analyze.report_png import write_pictures
@@ -94,12 +94,12 @@ def _session(stream: LogStream, summary: Mapping[str, Any]) -> str:
     return str(summary.get("session") or stream.metadata.get("session") or "session")
 
 
-def _head(digest: Digest) -> str:
-    stream, summary = digest.stream, digest.summary
+def _head(analysis: LogAnalysis) -> str:
+    stream, summary = analysis.stream, analysis.summary
     verdict = str(summary.get("verdict") or "unknown")
     facts = [_date(stream)]
     facts.append(f"{number(summary.get('time_s'))} s in {summary.get('steps') or 0:,} steps")
-    if digest.summarised:
+    if analysis.summarised:
         facts.append(f"{number(summary.get('wall_s'))} s on the clock")
     if summary.get("state"):
         facts.append(f"ended {summary['state']}")
@@ -110,7 +110,7 @@ def _head(digest: Digest) -> str:
             f"A part of {stream.metadata['cut.of']}: {stream.metadata['cut.from_s']} s to "
             f"{stream.metadata['cut.to_s']} s; the numbers are of this part."
         )
-    elif not digest.summarised:
+    elif not analysis.summarised:
         reasons.append(
             "There is no summary: the session did not end in order. The numbers are from the rows."
         )

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hilrt.analyze.page import table
-from hilrt.analyze.tally import Tally, WorstStep
+from hilrt.analyze.log_statistics import LogStatistics, WorstStep
+from hilrt.analyze.report_page import table
 from hilrt.record.reader import LogStream
 from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
@@ -18,11 +18,15 @@ _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
 
 def all_tables(
-    summary: Mapping[str, Any], tally: Tally, bonds: Mapping[str, Mapping[str, str]]
+    summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> str:
     """Every table that has rows, in reading order."""
-    parts = [_timing_table(summary), _step_table(summary), _ledger_table(summary, tally, bonds)]
-    parts += [_flag_table(summary), _peer_table(summary), _worst_table(tally.worst_steps())]
+    parts = [
+        _timing_table(summary),
+        _step_table(summary),
+        _ledger_table(summary, statistics, bonds),
+    ]
+    parts += [_flag_table(summary), _peer_table(summary), _worst_table(statistics.worst_steps())]
     parts += [_port_table(summary), _version_table(summary)]
     return "".join(parts)
 
@@ -56,14 +60,14 @@ def _step_table(summary: Mapping[str, Any]) -> str:
 
 
 def _ledger_table(
-    summary: Mapping[str, Any], tally: Tally, bonds: Mapping[str, Mapping[str, str]]
+    summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> str:
     rows = []
     for name, bond in (summary.get("bonds") or {}).items():
         energies = [number(bond.get(f"{kind}_energy_j")) for kind in _LEDGER]
         share, hits = bond.get("cap_share"), bond.get("cap_hits")
         at_cap = "–" if share is None else f"{100 * share:.1f} %"
-        corrected = correction_share(tally, name, bonds.get(name, {}).get("effort", ""))
+        corrected = correction_share(statistics, name, bonds.get(name, {}).get("effort", ""))
         cells = ["–" if corrected is None else f"{100 * corrected:.2f} %", at_cap]
         rows.append([name, *energies, *cells, "–" if hits is None else f"{hits:,}"])
     columns = ["bond", "exchange", "tracking", "removed", "left"]
@@ -71,10 +75,10 @@ def _ledger_table(
     return table("Energy ledger, J", columns, rows)
 
 
-def correction_share(tally: Tally, bond: str, effort: str) -> float | None:
+def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float | None:
     """RMS of the bond's correction over that of its effort; None where the log has not both."""
-    correction = tally.stats.get(f"{bond}:correction")
-    efforts = [tally.stats.get(f"{name}:corrected") for name in effort.split(" + ")]
+    correction = statistics.stats.get(f"{bond}:correction")
+    efforts = [statistics.stats.get(f"{name}:corrected") for name in effort.split(" + ")]
     squares = [stats.rms**2 for stats in efforts if stats is not None and stats.count]
     total = math.sqrt(sum(squares))
     if correction is None or not correction.count or not total > 0.0:

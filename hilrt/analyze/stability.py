@@ -20,7 +20,7 @@ from hilrt.solver import Floats
 
 
 @dataclass(frozen=True)
-class Scheme:
+class LinearScheme:
     """How the subsystems are coupled.
 
     Attributes
@@ -42,7 +42,7 @@ def propagation_matrix(
     subsystems: Sequence[LinearSubsystem],
     L: Floats,
     h: float,
-    scheme: Scheme,
+    scheme: LinearScheme,
     gamma: Floats | None = None,
 ) -> Floats:
     """Φ of one macro step.
@@ -55,7 +55,7 @@ def propagation_matrix(
         Coupling matrix.
     h : float
         Macro step, s.
-    scheme : Scheme
+    scheme : LinearScheme
     gamma : ndarray, shape (order + 1, ny, nu), optional
         Interface Jacobians that the corrector uses; default: the exact ones.
 
@@ -159,7 +159,7 @@ def coupling_errors(
     subsystems: Sequence[LinearSubsystem],
     L: Floats,
     h: float,
-    scheme: Scheme,
+    scheme: LinearScheme,
     x0: Floats,
     duration: float,
 ) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from bokeh.models.annotations import ColorBar, Span
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from hilrt.analyze.stability_study import STEP, Axis, Map, Study
+from hilrt.analyze.stability_study import STEP, MapAxis, StabilityMap, StabilityStudy
 from hilrt.analyze.stability_table import crossing_lines, range_line, summary_line
 from hilrt.errors import RecordError
 from hilrt.solver import Floats
@@ -27,7 +27,7 @@ LABELS = np.array([0.7, 0.9, 0.99, 0.999])
 WIDTH, HEIGHT = 900, 420
 
 
-def write_page(study: Study, folder: Path) -> Path:
+def write_page(study: StabilityStudy, folder: Path) -> Path:
     """Write the page into `folder` and return its path.
 
     Raises
@@ -56,7 +56,7 @@ def write_page(study: Study, folder: Path) -> Path:
     return target
 
 
-def draw_curve(study: Study) -> Any:
+def draw_curve(study: StabilityStudy) -> Any:
     """The spectral radius over the macro step, with every crossing of 1."""
     plot = figure(
         width=WIDTH,
@@ -90,7 +90,7 @@ def draw_curve(study: Study) -> Any:
     return plot
 
 
-def draw_surface(drawn: Map, step: float) -> Any:
+def draw_surface(drawn: StabilityMap, step: float) -> Any:
     """The map: green where the coupling is stable, red where it is not, lightest at 1."""
     plot = figure(
         width=WIDTH,
@@ -167,11 +167,11 @@ def edges(values: Floats, logarithmic: bool) -> tuple[Floats, Floats]:
     return bounds[:-1], bounds[1:]
 
 
-def _scale(axis: Axis) -> Literal["log", "linear"]:
+def _scale(axis: MapAxis) -> Literal["log", "linear"]:
     return "log" if axis.logarithmic else "linear"
 
 
-def _label(axis: Axis) -> str:
+def _label(axis: MapAxis) -> str:
     return "macro step in s" if axis.key == STEP else axis.key
 
 
@@ -188,7 +188,7 @@ def _fade(colour: str, n: int) -> list[str]:
     return ["#" + "".join(f"{round(c):02x}" for c in mix.tolist()) for mix in mixes]
 
 
-def _facts(study: Study) -> str:
+def _facts(study: StabilityStudy) -> str:
     lines = [f"<p>{html.escape(summary_line(study))}</p>"]
     lines.append(f"<p>{html.escape(range_line(study))}</p>")
     crossings = "".join(f"<li>{step} s: {above}</li>" for step, above in crossing_lines(study))

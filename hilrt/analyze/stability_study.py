@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.analyze.members import find_members
-from hilrt.analyze.propagation import Scheme
+from hilrt.analyze.propagation import SessionScheme
 from hilrt.analyze.stability import crossings, spectral_radius
+from hilrt.analyze.subsystem_models import find_subsystem_models
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
@@ -35,7 +35,7 @@ DRAWS = 4
 
 
 @dataclass(frozen=True)
-class Axis:
+class MapAxis:
     """One parameter of a map: key of the session file, and its values, rising or falling."""
 
     key: str
@@ -48,16 +48,16 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Map:
+class StabilityMap:
     """Spectral radius per macro step over two parameters, `radius` of shape (ny, nx)."""
 
-    x: Axis
-    y: Axis
+    x: MapAxis
+    y: MapAxis
     radius: Floats
 
 
 @dataclass(frozen=True)
-class Study:
+class StabilityStudy:
     """Result of an analysis.
 
     Attributes
@@ -79,7 +79,7 @@ class Study:
         The spectral radius over the macro step.
     left_out : list of str
         What a linear analysis does not hold.
-    map : Map or None
+    map : StabilityMap or None
     """
 
     session: str
@@ -93,7 +93,7 @@ class Study:
     steps: Floats
     radii: Floats
     left_out: list[str]
-    map: Map | None = None
+    map: StabilityMap | None = None
 
     @property
     def growth(self) -> float:
@@ -138,12 +138,12 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def find_scheme(file: SessionFile) -> Scheme:
+def find_scheme(file: SessionFile) -> SessionScheme:
     """The coupling scheme of a session file."""
-    return Scheme(file.tables, find_members(file))
+    return SessionScheme(file.tables, find_subsystem_models(file))
 
 
-def radius_and_margin(scheme: Scheme, h: float) -> tuple[float, float]:
+def radius_and_margin(scheme: SessionScheme, h: float) -> tuple[float, float]:
     """Spectral radius per macro step at `h` [s], and how far rounding may have moved it.
 
     A mode that neither grows nor decays (a mass that moves freely) has an eigenvalue of 1, which
@@ -157,7 +157,7 @@ def radius_and_margin(scheme: Scheme, h: float) -> tuple[float, float]:
         radius = spectral_radius(matrix) ** power if len(matrix) else 0.0
         if abs(radius - 1.0) > NEAR_ONE:
             return radius, 0.0
-        exact = all(member.dynamics.linear for member in scheme.members)
+        exact = all(subsystem.dynamics.linear for subsystem in scheme.subsystems)
         noise = np.random.default_rng(0).uniform(-1.0, 1.0, (DRAWS, *matrix.shape))
         noise *= ROUNDING if exact else DIFFERENTIATED
         # A double eigenvalue parts along the real axis for one of two opposite disturbances.
@@ -171,9 +171,9 @@ def study(
     file: SessionFile,
     h_min: float,
     h_max: float,
-    axes: Sequence[Axis] = (),
+    axes: Sequence[MapAxis] = (),
     points: int = POINTS,
-) -> Study:
+) -> StabilityStudy:
     """Analyse a session.
 
     Parameters
@@ -181,7 +181,7 @@ def study(
     file : SessionFile
     h_min, h_max : float
         Range of the macro step, s.
-    axes : sequence of Axis
+    axes : sequence of MapAxis
         One or two parameters to draw a map over; with one, the other is the macro step.
     points : int
         Logarithmic grid of the macro step that is searched for crossings.
@@ -201,8 +201,8 @@ def study(
 
 
 def _along_the_step(
-    file: SessionFile, scheme: Scheme, h_min: float, h_max: float, points: int
-) -> Study:
+    file: SessionFile, scheme: SessionScheme, h_min: float, h_max: float, points: int
+) -> StabilityStudy:
     radii: dict[float, float] = {}
 
     def judged(h: float) -> float:
@@ -213,13 +213,13 @@ def _along_the_step(
     steps = np.array(sorted(radii))
     step = file.tables.master.step
     radius, margin = radius_and_margin(scheme, step)
-    return Study(
+    return StabilityStudy(
         session=file.tables.session.name,
         step=step,
         radius=radius,
         verdict=verdict(radius, margin),
         cycle=scheme.cycle,
-        subsystems=[(m.name, m.dynamics.states, m.dynamics.source) for m in scheme.members],
+        subsystems=[(m.name, m.dynamics.states, m.dynamics.source) for m in scheme.subsystems],
         order=scheme.describe_order(),
         crossings=found,
         steps=steps,
@@ -235,12 +235,14 @@ def verdict(radius: float, margin: float) -> str:
     return "unstable" if radius > 1.0 else "stable"
 
 
-def draw_map(file: SessionFile, axes: Sequence[Axis], h_min: float, h_max: float) -> Map:
+def draw_map(
+    file: SessionFile, axes: Sequence[MapAxis], h_min: float, h_max: float
+) -> StabilityMap:
     """Spectral radius over two parameters; a session is read for every value that is no step."""
     x, y = _two(axes, h_min, h_max)
     if y.key == STEP:
         turned = draw_map(file, [y, x], h_min, h_max)
-        return Map(x, y, turned.radius.T)
+        return StabilityMap(x, y, turned.radius.T)
     rows = []
     for v in y.values:
         if x.key == STEP:
@@ -248,7 +250,7 @@ def draw_map(file: SessionFile, axes: Sequence[Axis], h_min: float, h_max: float
         else:
             overrides = [[*x.overrides(value), *y.overrides(v)] for value in x.values]
             rows.append([_radii(file, o, [file.tables.master.step])[0] for o in overrides])
-    return Map(x, y, np.array(rows))
+    return StabilityMap(x, y, np.array(rows))
 
 
 def _radii(file: SessionFile, overrides: list[str], steps: Sequence[float]) -> list[float]:
@@ -258,7 +260,7 @@ def _radii(file: SessionFile, overrides: list[str], steps: Sequence[float]) -> l
         return [radius_and_margin(scheme, h)[0] for h in steps]
 
 
-def _two(axes: Sequence[Axis], h_min: float, h_max: float) -> tuple[Axis, Axis]:
+def _two(axes: Sequence[MapAxis], h_min: float, h_max: float) -> tuple[MapAxis, MapAxis]:
     if len(axes) > 2:
         raise ConfigError(f"--map is given {len(axes)} times; a map has two axes")
     if len(axes) == 2:
@@ -268,10 +270,10 @@ def _two(axes: Sequence[Axis], h_min: float, h_max: float) -> tuple[Axis, Axis]:
     if axes[0].key == STEP:
         raise ConfigError(f"--map {STEP}: name a second key to draw the map over")
     steps = np.geomspace(h_min, h_max, MAP_POINTS).tolist()
-    return Axis(STEP, steps, logarithmic=True), axes[0]
+    return MapAxis(STEP, steps, logarithmic=True), axes[0]
 
 
-def parse_axis(text: str) -> Axis:
+def parse_axis(text: str) -> MapAxis:
     """An axis from ``KEY=lo:hi:n``; spaced logarithmically over a decade or more.
 
     ``KEY=lo:hi:n:lin`` and ``:log`` say how. Whole numbers stay whole where the spacing is whole.
@@ -298,7 +300,7 @@ def parse_axis(text: str) -> Axis:
     values: list[float] = (np.geomspace if logarithmic else np.linspace)(low, high, n).tolist()
     if not logarithmic and _whole(parts[0]) and _whole(parts[1]) and (high - low) % (n - 1) == 0:
         values = [round(value) for value in values]
-    return Axis(key, values, logarithmic)
+    return MapAxis(key, values, logarithmic)
 
 
 def _whole(text: str) -> bool:

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hilrt.analyze.stability_study import Map, Study
+from hilrt.analyze.stability_study import StabilityMap, StabilityStudy
 from hilrt.solver import Floats
 
 #: What fits a terminal; a larger map is thinned out.
@@ -16,12 +16,12 @@ MAX_COLUMNS, MAX_ROWS = 7, 24
 UNSTABLE = "bold red"
 
 
-def show(study: Study, console: Console) -> None:
+def show(study: StabilityStudy, console: Console) -> None:
     """Print everything but the curve."""
     console.print(render(study), highlight=False)
 
 
-def render(study: Study) -> RenderableType:
+def render(study: StabilityStudy) -> RenderableType:
     """The whole text."""
     parts: list[RenderableType] = [_head(study), _subsystems(study), _crossings(study)]
     if study.map is not None:
@@ -30,7 +30,7 @@ def render(study: Study) -> RenderableType:
     return Group(*parts)
 
 
-def summary_line(study: Study) -> str:
+def summary_line(study: StabilityStudy) -> str:
     """Spectral radius at the configured step, in one sentence."""
     what = {
         "stable": f"stable; the slowest mode decays at {-study.growth:.4g} 1/s",
@@ -43,13 +43,13 @@ def summary_line(study: Study) -> str:
     )
 
 
-def _head(study: Study) -> Text:
+def _head(study: StabilityStudy) -> Text:
     text = Text(f"{study.session}: extrapolation of order {study.order}\n", style="bold")
     style = UNSTABLE if study.verdict == "unstable" else ""
     return text.append(summary_line(study), style=style)
 
 
-def _subsystems(study: Study) -> Table:
+def _subsystems(study: StabilityStudy) -> Table:
     table = Table(box=None, pad_edge=False, show_edge=False)
     for heading in ("subsystem", "states", "taken from"):
         table.add_column(heading, justify="right" if heading == "states" else "left")
@@ -58,7 +58,7 @@ def _subsystems(study: Study) -> Table:
     return table
 
 
-def crossing_lines(study: Study) -> list[tuple[str, str]]:
+def crossing_lines(study: StabilityStudy) -> list[tuple[str, str]]:
     """Every crossing and what lies above it, as text."""
     return [
         (f"{step:.6g}", "unstable above" if above else "stable above")
@@ -66,7 +66,7 @@ def crossing_lines(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def range_line(study: Study) -> str:
+def range_line(study: StabilityStudy) -> str:
     """What holds where nothing crosses."""
     low, high = study.steps[0], study.steps[-1]
     between = f"between {low:.4g} s and {high:.4g} s"
@@ -80,7 +80,7 @@ def range_line(study: Study) -> str:
     )
 
 
-def _crossings(study: Study) -> RenderableType:
+def _crossings(study: StabilityStudy) -> RenderableType:
     line = Text(range_line(study))
     if not study.crossings:
         return line
@@ -92,7 +92,7 @@ def _crossings(study: Study) -> RenderableType:
     return Group(line, table)
 
 
-def _map(drawn: Map) -> RenderableType:
+def _map(drawn: StabilityMap) -> RenderableType:
     columns, rows = (
         thinned(len(drawn.x.values), MAX_COLUMNS),
         thinned(len(drawn.y.values), MAX_ROWS),

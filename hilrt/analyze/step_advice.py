@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hilrt.analyze.tally import Cap, Tally
+from hilrt.analyze.log_statistics import Cap, LogStatistics
 from hilrt.wording import number
 
 #: Share of the threshold that is aimed at: the rest is for what the session did not show.
@@ -73,29 +73,33 @@ class Advice:
 
 
 def advise(
-    tally: Tally, attachments: Mapping[str, bytes], bonds: Mapping[str, Mapping[str, str]]
+    statistics: LogStatistics,
+    attachments: Mapping[str, bytes],
+    bonds: Mapping[str, Mapping[str, str]],
 ) -> Advice | None:
     """Recommend a macro step; None where the log does not hold what it takes.
 
     Parameters
     ----------
-    tally : Tally
+    tally : LogStatistics
         Of the whole log.
     attachments : mapping of str to bytes
         Of the log: the session file has orders and thresholds.
     bonds : mapping of str to mapping
         Bond to the names of its ``effort`` and ``flow``.
     """
-    steps = tally.stats.get("master:step")
-    if steps is None or not steps.count or not tally.rows:
+    steps = statistics.stats.get("master:step")
+    if steps is None or not steps.count or not statistics.rows:
         return None
     variable = steps.high > steps.low * (1.0 + 1e-9)
     # Skipped ticks make the intervals longer than the step: the defects are those of the interval.
-    interval = tally.duration_s / max(tally.rows - 1, 1)
+    interval = statistics.duration_s / max(statistics.rows - 1, 1)
     used = interval if variable else steps.last
     tables = _tables(attachments)
-    above = min(_from_above(tally, tables, bonds, interval), key=lambda b: b.step_s, default=None)
-    below = max(_from_below(tally, tables), key=lambda b: b.step_s, default=None)
+    above = min(
+        _from_above(statistics, tables, bonds, interval), key=lambda b: b.step_s, default=None
+    )
+    below = max(_from_below(statistics, tables), key=lambda b: b.step_s, default=None)
     skipped = f" ({_ms(interval)} on average: ticks were skipped)" if interval > 1.1 * used else ""
     at = f"{'Mean step' if variable else 'Step'} of the session: {_ms(used)}{skipped}."
     return _advice(used, above, below, at)
@@ -124,7 +128,7 @@ def _advice(used: float, above: Bound | None, below: Bound | None, at: str) -> A
 
 
 def _from_above(
-    tally: Tally,
+    statistics: LogStatistics,
     tables: Mapping[str, Any],
     bonds: Mapping[str, Mapping[str, str]],
     used: float,
@@ -132,10 +136,10 @@ def _from_above(
     limits = tables.get("reliability") or {}
     orders = _orders(tables)
     default = _default_order(tables)
-    with_correction = _corrected_inputs(tally, tables, bonds)
-    for name, stats in tally.stats.items():
+    with_correction = _corrected_inputs(statistics, tables, bonds)
+    for name, stats in statistics.stats.items():
         port, _, kind = name.rpartition(":")
-        signal = tally.stats.get(f"{port}:sent")
+        signal = statistics.stats.get(f"{port}:sent")
         if kind != "connection_defect" or signal is None or not stats.count or not signal.rms > 0.0:
             continue
         share = stats.rms / signal.rms
@@ -149,8 +153,8 @@ def _from_above(
             )
             yield Bound(_scaled(used, share, limit, order), basis)
     for bond in bonds:
-        residual = tally.stats.get(f"{bond}:residual_power")
-        power = tally.stats.get(f"{bond}:power")
+        residual = statistics.stats.get(f"{bond}:residual_power")
+        power = statistics.stats.get(f"{bond}:power")
         if residual is None or power is None or not residual.count or not power.rms > 0.0:
             continue
         share = residual.rms / power.rms
@@ -164,13 +168,13 @@ def _from_above(
 
 
 def _corrected_inputs(
-    tally: Tally, tables: Mapping[str, Any], bonds: Mapping[str, Mapping[str, str]]
+    statistics: LogStatistics, tables: Mapping[str, Any], bonds: Mapping[str, Mapping[str, str]]
 ) -> set[str]:
     """Inputs that get an effort with a correction added to it."""
     efforts = {
         effort
         for bond, ports in bonds.items()
-        if (stats := tally.stats.get(f"{bond}:correction")) is not None and stats.square > 0.0
+        if (stats := statistics.stats.get(f"{bond}:correction")) is not None and stats.square > 0.0
         for effort in ports.get("effort", "").split(" + ")
     }
     connections = tables.get("connections")
@@ -178,17 +182,20 @@ def _corrected_inputs(
     return {str(c.get("to")) for c in found if isinstance(c, dict) and c.get("from") in efforts}
 
 
-def _from_below(tally: Tally, tables: Mapping[str, Any]) -> Iterable[Bound]:
-    if "master:lateness" not in tally.stats or not tally.stats["master:lateness"].largest > 0.0:
+def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterable[Bound]:
+    if (
+        "master:lateness" not in statistics.stats
+        or not statistics.stats["master:lateness"].largest > 0.0
+    ):
         return  # not in real time
     share = float((tables.get("master") or {}).get("dispatch_deadline", 0.2))
-    late = tally.spreads["master:lateness"].quantile(0.99)
+    late = statistics.spreads["master:lateness"].quantile(0.99)
     yield Bound(
         late * 1e-6 / share,
         f"inputs are on the wire {number(late, 3)} µs after the tick (p99), the deadline is "
         f"{_percent(share)} of the step",
     )
-    for name, spread in tally.spreads.items():
+    for name, spread in statistics.spreads.items():
         peer, _, kind = name.rpartition(":")
         if kind == "compute" and peer != "master" and spread.count and spread.max > 0.0:
             slow = spread.quantile(0.99)

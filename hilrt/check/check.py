@@ -16,6 +16,7 @@ from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
 from hilrt.check.check_control import check_control
 from hilrt.check.check_listen import check_listen
+from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_record import check_record
 from hilrt.check.check_stepping import check_stepping
 from hilrt.check.check_topology import (
@@ -33,7 +34,6 @@ from hilrt.errors import ConfigError
 from hilrt.exchange.remote_link import RemoteLink
 from hilrt.link import Link, Ports, PortsError
 from hilrt.session import spawn
-from hilrt.session.adjust import check_monitor
 from hilrt.solver import Port
 from hilrt.timing import host
 

@@ -51,8 +51,8 @@ def replay(
         return
     if out is not None:
         raise ConfigError("--out: goes with --set; a plain replay writes nothing")
-    from hilrt.replay.replay import replay as run
-    from hilrt.replay.show import as_json, describe
+    from hilrt.replay.replay_log import replay as run
+    from hilrt.replay.replay_text import as_json, describe
 
     with bad_input():
         outcome = run(log, start=from_ or 0.0, until=until, tolerance=tolerance)
@@ -66,7 +66,7 @@ def replay(
 def _what_if(
     log: Path, changes: list[str], start: float, until: float | None, out: Path | None, json_: bool
 ) -> None:
-    from hilrt.replay.show import describe_what_if, what_if_as_json
+    from hilrt.replay.replay_text import describe_what_if, what_if_as_json
     from hilrt.replay.what_if import what_if
 
     with bad_input():

@@ -20,14 +20,14 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write the page about a session from its log alone; --json prints its numbers instead."""
-    from hilrt.analyze.digest import read_digest
+    from hilrt.analyze.log_analysis import analyse_log
     from hilrt.analyze.report import write_report
 
     with bad_input():
         file = locate(log)
         if json_:
-            digest = read_digest(file)
-            typer.echo(json.dumps(digest.as_json(), indent=1, ensure_ascii=False, default=str))
+            analysis = analyse_log(file)
+            typer.echo(json.dumps(analysis.as_json(), indent=1, ensure_ascii=False, default=str))
             return
         target = write_report(file, out, png=png, json_=True)
     typer.echo(f"page in {target}, numbers in {target.with_suffix('.json')}")
@@ -41,7 +41,7 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Two sessions side by side, their differences highlighted."""
-    from hilrt.analyze.compare import compare_logs, write_comparison
+    from hilrt.analyze.log_comparison import compare_logs, write_comparison
 
     with bad_input():
         files = locate(a), locate(b)

@@ -15,7 +15,7 @@ _PERIODIC = ("constant", "fixed", "calculated", "tunable")
 _APERIODIC = ("changing", "countdown")
 
 
-class Clock(NamedTuple):
+class FmuClock(NamedTuple):
     """A clock of an FMU.
 
     Attributes
@@ -58,12 +58,12 @@ class Clock(NamedTuple):
         return self.causality == "output" and self.variability == "triggered"
 
 
-def read_clocks(root: Any) -> tuple[Clock, ...]:
+def read_clocks(root: Any) -> tuple[FmuClock, ...]:
     """All clocks in the XML of a model description; FMPy does not read their times."""
     return tuple(_clock(element.attrib) for element in root.iterfind("ModelVariables/Clock"))
 
 
-def _clock(given: Any) -> Clock:
+def _clock(given: Any) -> FmuClock:
     def seconds(what: str, missing: float) -> float:
         if f"{what}Decimal" in given:
             return float(given[f"{what}Decimal"])
@@ -71,7 +71,7 @@ def _clock(given: Any) -> Clock:
             return float(given[f"{what}Counter"]) / float(given["resolution"])
         return missing
 
-    return Clock(
+    return FmuClock(
         given.get("name", ""),
         int(given.get("valueReference", 0)),
         given.get("causality", "local"),
@@ -81,13 +81,13 @@ def _clock(given: Any) -> Clock:
     )
 
 
-def why_not_driven(fmu: Fmu, clock: Clock, events: bool) -> str:
+def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
     """Why an input clock never ticks here; empty if it does.
 
     Parameters
     ----------
     fmu : Fmu
-    clock : Clock
+    clock : FmuClock
     events : bool
         Whether event mode is to be used.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hilrt.fmu.clocks import Clock, Schedule, why_not_driven
+from hilrt.fmu.clocks import FmuClock, Schedule, why_not_driven
 from hilrt.fmu.instance import FmuError
 from hilrt.solver import Floats
 
@@ -34,7 +34,7 @@ _UNCHANGED, _CHANGED = 1, 2
 
 
 @dataclass
-class State:
+class ClockState:
     """What belongs to a saved state of the FMU.
 
     Attributes
@@ -81,7 +81,7 @@ class Clockwork:
         self._outs = {r: instance.part(outputs, _of(r)) for r in _references(outputs)}
         self._free = instance.part(outputs, is_free)
         n_outputs = sum(size for _, size in outputs)
-        self._state = State(np.zeros(len(self._where)), np.zeros(n_outputs))
+        self._state = ClockState(np.zeros(len(self._where)), np.zeros(n_outputs))
         # Those active in this round of the event iteration, and all that were in any of it.
         self._active: set[int] = set()
         self._were: set[int] = set()
@@ -114,7 +114,7 @@ class Clockwork:
         """See `Schedule.next`; FMU time, s."""
         return self._state.schedule.next(t, end)
 
-    def _ask(self, clocks: Sequence[Clock], t: float) -> None:
+    def _ask(self, clocks: Sequence[FmuClock], t: float) -> None:
         """Have the FMU say when `clocks` tick next, counted from `t` [s]."""
         for clock, (interval, qualifier) in zip(clocks, self._intervals(clocks), strict=True):
             reference = clock.reference
@@ -126,7 +126,7 @@ class Clockwork:
             self._state.intervals[reference] = interval
             self._state.schedule.at(reference, t + interval)
 
-    def _intervals(self, clocks: Sequence[Clock]) -> list[tuple[float, int]]:
+    def _intervals(self, clocks: Sequence[FmuClock]) -> list[tuple[float, int]]:
         n = len(clocks)
         if n == 0:
             return []
@@ -135,12 +135,12 @@ class Clockwork:
         self._guard(self._fmi.getIntervalDecimal, references, intervals, qualifiers)
         return list(zip(intervals, qualifiers, strict=True))
 
-    def _shift(self, clock: Clock) -> float:
+    def _shift(self, clock: FmuClock) -> float:
         shifts = (ctypes.c_double * 1)()
         self._guard(self._fmi.getShiftDecimal, (ctypes.c_uint * 1)(clock.reference), shifts)
         return float(shifts[0])
 
-    def _check(self, clock: Clock, interval: float, well: bool) -> None:
+    def _check(self, clock: FmuClock, interval: float, well: bool) -> None:
         if not (well and math.isfinite(interval)):
             raise FmuError(
                 f"{self._fmu.path.name} says that its clock {clock.name!r} has an interval of "
@@ -177,7 +177,7 @@ class Clockwork:
         self._were |= self._active
         self._active.clear()  # the FMU does so, too, when it updates its discrete states
 
-    def _note(self, clock: Clock, t: float) -> None:
+    def _note(self, clock: FmuClock, t: float) -> None:
         ticked = self._state.ticked
         self._active.add(clock.reference)
         ticked[clock.reference] += 1
@@ -206,11 +206,11 @@ class Clockwork:
         self._free.read(self._state.held)
         return self._state.held.copy()
 
-    def save(self) -> State:
+    def save(self) -> ClockState:
         """What belongs to a saved state of the FMU."""
         return copy.deepcopy(self._state)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: ClockState) -> None:
         """Go back to what `save` gave."""
         self._state = copy.deepcopy(state)
 

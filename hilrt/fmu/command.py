@@ -11,7 +11,7 @@ from hilrt.config.from_toml import build
 from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hilrt.fmu.solver import FmuSolver  # FMPy is an extra
+    from hilrt.fmu.fmu_solver import FmuSolver  # FMPy is an extra
 
 
 def is_fmu_command(argv: Sequence[str]) -> bool:

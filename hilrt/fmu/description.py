@@ -16,7 +16,7 @@ from lxml import etree
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.fmu.clocks import Clock, read_clocks
+from hilrt.fmu.clocks import FmuClock, read_clocks
 
 #: Types that a port can carry, as a number.
 _WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -47,7 +47,7 @@ class Fmu:
         Every variable by name.
     directional : bool
         Whether it provides directional derivatives.
-    clocks : tuple of Clock
+    clocks : tuple of FmuClock
         FMI 3: its clocks.
     notes : list of str
         What is wrong with the description without keeping the FMU from being used.
@@ -59,7 +59,7 @@ class Fmu:
     platforms: tuple[str, ...]
     variables: dict[str, Any]
     directional: bool = False
-    clocks: tuple[Clock, ...] = ()
+    clocks: tuple[FmuClock, ...] = ()
     notes: list[str] = field(default_factory=list)
 
     @property

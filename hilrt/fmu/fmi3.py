@@ -20,7 +20,7 @@ from hilrt.fmu.instance import (
     Instance,
     SavedState,
 )
-from hilrt.fmu.values import TYPES, Part, Values
+from hilrt.fmu.values import TYPES, Values, ValueSubset
 from hilrt.solver import Floats
 
 #: Events and ticks in one step after which the FMU is taken to make no progress.
@@ -73,12 +73,14 @@ class Instance3(Instance):
         if self._clockwork is not None:
             self.read = self._read_apart
 
-    def part(self, variables: Sequence[tuple[Any, int]], wanted: Callable[[Any], bool]) -> Part:
+    def part(
+        self, variables: Sequence[tuple[Any, int]], wanted: Callable[[Any], bool]
+    ) -> ValueSubset:
         """Those of the ports' `variables` that are `wanted`."""
         mask = [wanted(v) for v, size in variables for _ in range(size)]
         chosen = [(v, size) for v, size in variables if wanted(v)]
         values = Values(self.fmi.dll, 3, chosen, self.check, self.c)
-        return Part(np.flatnonzero(mask), values)
+        return ValueSubset(np.flatnonzero(mask), values)
 
     def _sort_inputs(self, inputs: Sequence[tuple[Any, int]]) -> None:
         """Which inputs are set in step mode, in event mode only, and at the ticks of a clock."""

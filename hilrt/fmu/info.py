@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hilrt.config import units
-from hilrt.fmu.clocks import Clock, why_not_driven
+from hilrt.fmu.clocks import FmuClock, why_not_driven
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
 from hilrt.fmu.ports import Selection, select, size_of
 
@@ -194,7 +194,7 @@ def _clocks(fmu: Fmu) -> Iterator[str]:
     yield ""
 
 
-def _does(fmu: Fmu, clock: Clock) -> str:
+def _does(fmu: Fmu, clock: FmuClock) -> str:
     if clock.causality != "input":
         if not clock.tells:
             return "is the FMU's own affair"

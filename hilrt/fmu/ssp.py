@@ -27,7 +27,7 @@ _DEPTH = 50
 Node = tuple[tuple[str, ...], str]
 
 
-class Link(NamedTuple):
+class SspConnection(NamedTuple):
     """One connection of the file; ``end = factor * start + offset`` after unit conversion."""
 
     start: Node
@@ -36,7 +36,7 @@ class Link(NamedTuple):
     converts: bool
 
 
-class Value(NamedTuple):
+class SspValue(NamedTuple):
     """A parameter's value, with its unit if one is stated; `converts`: that unit counts."""
 
     value: float | int | bool | str
@@ -52,7 +52,7 @@ class Component:
 
     name: str
     source: str
-    params: dict[str, Value] = field(default_factory=dict)
+    params: dict[str, SspValue] = field(default_factory=dict)
 
 
 class Route(NamedTuple):
@@ -60,7 +60,7 @@ class Route(NamedTuple):
 
     source: Node
     target: Node
-    links: list[tuple[Link, Node]]
+    links: list[tuple[SspConnection, Node]]
 
 
 @dataclass
@@ -118,7 +118,7 @@ class _BadValue(ValueError):
 class _Reader:
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self.archive, self.path = archive, path
-        self.incoming: dict[Node, list[Link]] = {}
+        self.incoming: dict[Node, list[SspConnection]] = {}
 
     def read(self) -> Structure:
         root = self._xml("SystemStructure.ssd")
@@ -196,7 +196,7 @@ class _Reader:
                 f"{other} of the connection to {_show(node('end'))} is left out"
             )
         converts = element.get("suppressUnitConversion") not in ("true", "1")
-        link = Link(node("start"), factor, offset, converts)
+        link = SspConnection(node("start"), factor, offset, converts)
         self.incoming.setdefault(node("end"), []).append(link)
 
     # -- parameters --------------------------------------------------------------------------------
@@ -215,18 +215,20 @@ class _Reader:
             for name, value in self._mapped(binding, found):
                 self._assign(path, name, value)
 
-    def _parameters(self, values: Any) -> Iterator[tuple[str, Value]]:
+    def _parameters(self, values: Any) -> Iterator[tuple[str, SspValue]]:
         for parameter in values.iterfind("ssv:Parameters/ssv:Parameter", _NS):
             name = _text(parameter, "name")
             elements = [e for e in parameter if isinstance(e.tag, str)]
             known = [e for e in elements if etree.QName(e).localname in _TYPES]
             for element in known:
-                yield name, Value(_typed(element), element.get("unit"))
+                yield name, SspValue(_typed(element), element.get("unit"))
             if elements and not known:
                 kind = etree.QName(elements[0]).localname
                 self.found.notes.append(f"parameter {name!r} is of type {kind} and is left out")
 
-    def _mapped(self, binding: Any, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    def _mapped(
+        self, binding: Any, values: Mapping[str, SspValue]
+    ) -> Iterator[tuple[str, SspValue]]:
         """Parameters by the names that they have in the system; with a mapping, those in it."""
         mapping = binding.find("ssd:ParameterMapping", _NS)
         if mapping is None:
@@ -250,7 +252,7 @@ class _Reader:
         for name in unused:
             self.found.notes.append(f"parameter {name!r} is not in its mapping and is left out")
 
-    def _assign(self, path: tuple[str, ...], name: str, value: Value) -> None:
+    def _assign(self, path: tuple[str, ...], name: str, value: SspValue) -> None:
         """To the component whose path the name begins with; dots also occur in variables' names."""
         if path in self.found.components:
             self.found.components[path].params[name] = value
@@ -272,7 +274,7 @@ class _Reader:
                 for links in self._upstream(target, 0):
                     self.found.routes.append(Route(links[0][0].start, target, links))
 
-    def _upstream(self, node: Node, depth: int) -> Iterator[list[tuple[Link, Node]]]:
+    def _upstream(self, node: Node, depth: int) -> Iterator[list[tuple[SspConnection, Node]]]:
         if depth > _DEPTH:
             raise ConfigError(f"{self.path}: the connections of {_show(node)} go in a circle")
         for link in self.incoming.get(node, ()):

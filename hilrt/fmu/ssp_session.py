@@ -14,7 +14,7 @@ from hilrt.config import units
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
 from hilrt.fmu.ports import select, starts_of, unit_of
-from hilrt.fmu.ssp import Component, Node, Route, Structure, Value, read_ssp
+from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3
@@ -195,7 +195,7 @@ class _Writer:
                 yield f"[{where}]                # not connected: held"
                 yield f"start = {_toml(port.start)}"
 
-    def _param(self, fmu: Fmu, component: Component, name: str, given: Value) -> Any:
+    def _param(self, fmu: Fmu, component: Component, name: str, given: SspValue) -> Any:
         """Value in the unit of the FMU's variable."""
         value, variable = given.value, fmu.variables.get(name)
         if isinstance(value, bool | str) or variable is None:

@@ -161,7 +161,7 @@ class Values:
                 self._check(group.set_name, status)
 
 
-class Part:
+class ValueSubset:
     """Some of the inputs, or of the outputs, in their vector.
 
     Attributes

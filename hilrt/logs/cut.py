@@ -16,7 +16,7 @@ from hilrt.logs.contents import Contents, read_contents
 from hilrt.logs.log_file import Batch, LogFile, Message
 from hilrt.logs.output import new_file
 from hilrt.record.mcap_writer import McapWriter
-from hilrt.record.messages import DIGEST
+from hilrt.record.messages import REPORT_STATISTICS
 
 #: What the recorder says of a whole session: untrue of a part of it, or of several.
 SUMMARY = "summary.json"
@@ -77,7 +77,7 @@ def cut(
             elif isinstance(piece, records.Metadata):
                 if piece.name != _END:
                     copy.writer.add_metadata(piece.name, piece.metadata)
-            elif piece.name != DIGEST:
+            elif piece.name != REPORT_STATISTICS:
                 name = "whole_summary.json" if piece.name == SUMMARY else piece.name
                 copy.attach(piece, name)
         if not copy.count:
@@ -198,7 +198,7 @@ def _extras(
                 moved = {f"merged.{k}.{key}": text for key, text in piece.metadata.items()}
                 copy.writer.add_metadata(f"{piece.name}.{k}", {**moved, f"merged.{k}": path.name})
             return
-        if piece.name == DIGEST:
+        if piece.name == REPORT_STATISTICS:
             return
         name = piece.name if alone or piece.name != SUMMARY else f"summary_of_{path.stem}.json"
         if copy.attached.get(name, piece.data) != piece.data:

@@ -9,7 +9,7 @@ from hilrt.logs.columns import columns_of
 from hilrt.logs.frames import Frame
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.source import Source
-from hilrt.record.messages import DIGEST, Attachment, Topic
+from hilrt.record.messages import REPORT_STATISTICS, Attachment, Topic
 from hilrt.record.reader import Block, LogStream
 
 
@@ -50,7 +50,7 @@ class McapSource(Source):
         """Session file, databases, summary, …"""
         from hilrt.logs.contents import read_attachments
 
-        return [a for a in read_attachments(self.path) if a.name != DIGEST]
+        return [a for a in read_attachments(self.path) if a.name != REPORT_STATISTICS]
 
     def metadata(self) -> dict[str, str]:
         """Facts about the session."""

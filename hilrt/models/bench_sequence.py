@@ -16,7 +16,7 @@ NO_FAULT = 0
 DEMAND_LOST = 1
 
 
-class State(IntEnum):
+class BenchState(IntEnum):
     """State of a bench, as it tells it."""
 
     OFF = 0
@@ -45,13 +45,13 @@ class BenchSequence:
 
     Attributes
     ----------
-    state : State
+    state : BenchState
     fault : int
         Why the bench is in FAULT: `NO_FAULT`, `DEMAND_LOST` or one of the bench's own causes.
     """
 
     def __init__(self) -> None:
-        self.state = State.OFF
+        self.state = BenchState.OFF
         self.fault = NO_FAULT
         self._entered = 0.0
         self._now = 0.0
@@ -60,7 +60,7 @@ class BenchSequence:
     @property
     def enabled(self) -> bool:
         """Whether the bench follows its set-points."""
-        return self.state is State.ENABLED
+        return self.state is BenchState.ENABLED
 
     def measure(self) -> dict[str, float]:
         """Signals with which every bench tells of it."""
@@ -85,24 +85,24 @@ class BenchSequence:
             self._excused_until = now + DEMAND_TIMEOUT_S
         self._now = now
         fresh = demand_age <= DEMAND_TIMEOUT_S
-        if state is State.OFF:
+        if state is BenchState.OFF:
             if requested and fresh:
-                self._enter(State.STARTING, now)
-        elif state is State.FAULT:
+                self._enter(BenchState.STARTING, now)
+        elif state is BenchState.FAULT:
             if not requested:
-                self._enter(State.OFF, now)
+                self._enter(BenchState.OFF, now)
         elif not fresh and now >= self._excused_until:
-            self._enter(State.FAULT, now, DEMAND_LOST)
+            self._enter(BenchState.FAULT, now, DEMAND_LOST)
         elif trip:
-            self._enter(State.FAULT, now, trip)
+            self._enter(BenchState.FAULT, now, trip)
         elif not requested:
-            self._enter(State.OFF, now)
-        elif state is State.STARTING and since >= STARTING_S:
-            self._enter(State.READY, now)
-        elif state is State.READY and since >= READY_S:
-            self._enter(State.ENABLED, now)
+            self._enter(BenchState.OFF, now)
+        elif state is BenchState.STARTING and since >= STARTING_S:
+            self._enter(BenchState.READY, now)
+        elif state is BenchState.READY and since >= READY_S:
+            self._enter(BenchState.ENABLED, now)
             return True
         return False
 
-    def _enter(self, state: State, now: float, fault: int = NO_FAULT) -> None:
+    def _enter(self, state: BenchState, now: float, fault: int = NO_FAULT) -> None:
         self.state, self.fault, self._entered = state, fault, now

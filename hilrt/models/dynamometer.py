@@ -24,7 +24,7 @@ DRIVE_LAG_S = 0.002
 MODE_SWITCH_CYCLES = 20
 
 
-class Mode(IntEnum):
+class DynoMode(IntEnum):
     """What the drive controls."""
 
     SPEED = 0
@@ -39,14 +39,14 @@ class DynoDemand(Demand):
     def __init__(self) -> None:
         super().__init__()
         self.speed = self.torque = 0.0
-        self.mode = Mode.SPEED
+        self.mode = DynoMode.SPEED
         self.enable = False
 
     def take(self, values: Mapping[str, float], now: float) -> None:
         """Take the signals of a message received by `now` [s]."""
         self.seen(values["Alive"], now)
         self.speed, self.torque = values["Speed"], values["Torque"]
-        self.mode = Mode(int(values["Mode"]))
+        self.mode = DynoMode(int(values["Mode"]))
         self.enable = values["Enable"] != 0
 
 
@@ -105,14 +105,14 @@ class Dynamometer:
         N m.
     torque : float
         Air-gap torque, positive when it accelerates the shaft, N m.
-    mode : Mode
+    mode : DynoMode
         What the drive controls.
     """
 
     def __init__(self, data: DynoData) -> None:
         self.data = data
         self.machine_speed = self.speed = self.shaft_torque = self.torque = 0.0
-        self.mode = Mode.SPEED
+        self.mode = DynoMode.SPEED
         self._twist = 0.0
         self._lag = 1.0 - math.exp(-MICRO_S / DRIVE_LAG_S)
         self._driving = False
@@ -126,10 +126,10 @@ class Dynamometer:
         """Take the control over, of the speed at first, without a bump."""
         if not self._driving:
             self._driving = True
-            self._enter(Mode.SPEED)
+            self._enter(DynoMode.SPEED)
 
     def advance(
-        self, machine_torque: float, *, enabled: bool, speed: float, torque: float, mode: Mode
+        self, machine_torque: float, *, enabled: bool, speed: float, torque: float, mode: DynoMode
     ) -> None:
         """One control cycle.
 
@@ -141,7 +141,7 @@ class Dynamometer:
             Otherwise the drive brakes to standstill.
         speed, torque : float
             Demands, rad/s and N m.
-        mode : Mode
+        mode : DynoMode
             Which of the two is asked for.
         """
         self._mechanics(machine_torque)
@@ -162,13 +162,13 @@ class Dynamometer:
         self.machine_speed, self.speed, self._twist, self.torque = machine, rotor, twist, torque
         self.shaft_torque = stiffness * twist + damping * (machine - rotor)
 
-    def _drive(self, enabled: bool, speed: float, torque: float, mode: Mode) -> float:
+    def _drive(self, enabled: bool, speed: float, torque: float, mode: DynoMode) -> float:
         """Torque command, N m."""
         if not self._driving:
             return 0.0
         if not enabled:
-            if self.mode is not Mode.SPEED:
-                self._enter(Mode.SPEED)
+            if self.mode is not DynoMode.SPEED:
+                self._enter(DynoMode.SPEED)
             if abs(self.speed) < self.data.standstill and self._reference == 0.0:
                 self._driving = False
                 return 0.0
@@ -176,16 +176,16 @@ class Dynamometer:
         self._asking = self._asking + 1 if mode is not self.mode else 0
         if self._asking >= MODE_SWITCH_CYCLES:
             self._enter(mode)
-        if self.mode is Mode.TORQUE:
+        if self.mode is DynoMode.TORQUE:
             return self._control_torque(torque)
         return self._control_speed(speed, self.data.slew)
 
-    def _enter(self, mode: Mode) -> None:
+    def _enter(self, mode: DynoMode) -> None:
         """Begin to control where the other mode has brought the shaft and the torque."""
         self.mode = mode
         self._asking = 0
         self._integral = self._command
-        self._reference = self.speed if mode is Mode.SPEED else self._command
+        self._reference = self.speed if mode is DynoMode.SPEED else self._command
 
     def _control_speed(self, target: float, slew: float) -> float:
         """PI with the reference's slope fed forward."""

@@ -68,7 +68,7 @@ TEMPERATURE_NOISE = 0.05  # K
 AMBIENT = 22.0  # °C
 
 
-class FaultCause(IntEnum):
+class EngineFaultCause(IntEnum):
     """Values of ``EngineSlow.FaultCause``."""
 
     NONE = 0
@@ -197,8 +197,12 @@ class EngineBench(DynoBench):
             return self._dyno_demand.moved_at
         return min(self._dyno_demand.moved_at, self._engine_demand.moved_at)
 
-    def _trip(self) -> FaultCause:
-        return FaultCause.OVERSPEED if abs(self.dyno.speed) > OVERSPEED else FaultCause.NONE
+    def _trip(self) -> EngineFaultCause:
+        return (
+            EngineFaultCause.OVERSPEED
+            if abs(self.dyno.speed) > OVERSPEED
+            else EngineFaultCause.NONE
+        )
 
     def _advance_machine(self) -> float:
         """Combustion and drag; combustion passes the intake lag, so once per cycle is enough."""

@@ -59,14 +59,14 @@ FORCE_NOISE = 5.0  # N
 PRESSURE_NOISE = 5e3  # Pa
 
 
-class Mode(IntEnum):
+class AxisMode(IntEnum):
     """What the axis controls."""
 
     POSITION = 0
     FORCE = 1
 
 
-class FaultCause(IntEnum):
+class AxisFaultCause(IntEnum):
     """Values of ``AxisSlow.FaultCause``."""
 
     NONE = 0
@@ -75,7 +75,7 @@ class FaultCause(IntEnum):
     OVERTRAVEL = 3
 
 
-class Axis:
+class HydraulicAxis:
     """Piston, chambers, valve spool and specimen.
 
     Attributes
@@ -147,37 +147,37 @@ class AxisControl:
 
     Attributes
     ----------
-    mode : Mode
+    mode : AxisMode
         What the axis controls.
     """
 
-    def __init__(self, axis: Axis) -> None:
+    def __init__(self, axis: HydraulicAxis) -> None:
         self.axis = axis
-        self.mode = Mode.POSITION
+        self.mode = AxisMode.POSITION
         self._reference = 0.0  # m or N
         self._integral = 0.0  # m/s
         self._asking = 0
 
     def start(self) -> None:
         """Take the position control over where the piston is."""
-        self._enter(Mode.POSITION)
+        self._enter(AxisMode.POSITION)
         self._integral = 0.0
 
-    def command(self, position: float, force: float, mode: Mode) -> float:
+    def command(self, position: float, force: float, mode: AxisMode) -> float:
         """Opening of the valve, −1 to 1.
 
         Parameters
         ----------
         position, force : float
             Demands, m and N.
-        mode : Mode
+        mode : AxisMode
             Which of the two is asked for.
         """
         self._asking = self._asking + 1 if mode is not self.mode else 0
         if self._asking >= MODE_SWITCH_CYCLES:
             self._enter(mode)
         axis = self.axis
-        if self.mode is Mode.POSITION:
+        if self.mode is AxisMode.POSITION:
             limited = max(-POSITION_MAX, min(POSITION_MAX, position))
             step = self._approach(limited, POSITION_SLEW * CYCLE_S)
             wanted = POSITION_GAIN * (self._reference - axis.position)
@@ -186,10 +186,10 @@ class AxisControl:
         wanted = FORCE_GAIN * (self._reference - axis.force)
         return self._open(wanted, 0.0, FORCE_RESET_S)
 
-    def _enter(self, mode: Mode) -> None:
+    def _enter(self, mode: AxisMode) -> None:
         self.mode = mode
         self._asking = 0
-        self._reference = self.axis.position if mode is Mode.POSITION else self.axis.force
+        self._reference = self.axis.position if mode is AxisMode.POSITION else self.axis.force
 
     def _approach(self, target: float, most: float) -> float:
         """Move the reference towards its target by at most `most`; by how much it was."""
@@ -225,10 +225,10 @@ class HydraulicAxisBench:
         self._noise: Callable[[float, float], float] = random.Random(seed).gauss
         self._demand = Demand()
         self._position_demand = self._force_demand = 0.0
-        self._mode = Mode.POSITION
+        self._mode = AxisMode.POSITION
         self._enable = False
         self.sequence = BenchSequence()
-        self.axis = Axis()
+        self.axis = HydraulicAxis()
         self.control = AxisControl(self.axis)
 
     @property
@@ -242,7 +242,7 @@ class HydraulicAxisBench:
             self._demand.seen(values["Alive"], now)
             self._position_demand = 1e-3 * values["Position"]  # mm
             self._force_demand = 1e3 * values["Force"]  # kN
-            self._mode = Mode(int(values["Mode"]))
+            self._mode = AxisMode(int(values["Mode"]))
             self._enable = values["Enable"] != 0
 
     def advance(self, now: float) -> None:
@@ -272,7 +272,11 @@ class HydraulicAxisBench:
             "Valve": 100.0 * axis.spool,
         }
 
-    def _trip(self) -> FaultCause:
+    def _trip(self) -> AxisFaultCause:
         if abs(self.axis.force) > FORCE_MAX:
-            return FaultCause.OVERLOAD
-        return FaultCause.OVERTRAVEL if abs(self.axis.position) > POSITION_MAX else FaultCause.NONE
+            return AxisFaultCause.OVERLOAD
+        return (
+            AxisFaultCause.OVERTRAVEL
+            if abs(self.axis.position) > POSITION_MAX
+            else AxisFaultCause.NONE
+        )

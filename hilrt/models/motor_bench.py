@@ -57,7 +57,7 @@ TORQUE_NOISE = 0.1  # N m
 TEMPERATURE_NOISE = 0.05  # K
 
 
-class FaultCause(IntEnum):
+class MotorFaultCause(IntEnum):
     """Values of ``MotorSlow.FaultCause``."""
 
     NONE = 0
@@ -129,10 +129,10 @@ class MotorBench(DynoBench):
     def _demands_moved_at(self) -> float:
         return min(self._dyno_demand.moved_at, self._motor_demand.moved_at)
 
-    def _trip(self) -> FaultCause:
+    def _trip(self) -> MotorFaultCause:
         if abs(self.dyno.speed) > OVERSPEED:
-            return FaultCause.OVERSPEED
-        return FaultCause.OVERHEATED if self.winding > WINDING_MAX else FaultCause.NONE
+            return MotorFaultCause.OVERSPEED
+        return MotorFaultCause.OVERHEATED if self.winding > WINDING_MAX else MotorFaultCause.NONE
 
     def _advance_machine(self) -> float:
         """Torque, losses and temperature over one cycle."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from hilrt.monitor import stream
 from hilrt.monitor.decimator import Decimator
-from hilrt.monitor.stream import Full, Happening, Head, Signals, Topology
+from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals
 from hilrt.record.messages import BATCH, ROWS, Begin, Event, decode
 from hilrt.solver import Floats
 
@@ -108,9 +108,9 @@ class Broadcast:
         signals = [signal for topic in begin.topics for signal in topic.signals]
         try:
             text = begin.metadata.get("topology", "{}")
-            topology = msgspec.json.decode(text, type=Topology)
+            topology = msgspec.json.decode(text, type=SessionGraph)
         except msgspec.MsgspecError:
-            topology = Topology()
+            topology = SessionGraph()
         self.head.session, self.head.epoch_ns = begin.session, begin.epoch_ns
         self.head.duration = float(begin.metadata.get("duration_s") or 0.0)
         self.head.signals, self.head.topology = signals, topology

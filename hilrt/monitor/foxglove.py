@@ -26,7 +26,7 @@ from foxglove.websocket import ChannelView, Client, ServerListener
 from hilrt.exchange.addresses import parse_address
 from hilrt.monitor.broadcast import MAX_FULL
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
-from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
 from hilrt.record import cdr, log_entry
 from hilrt.record.messages import EVENTS, Topic
@@ -40,7 +40,7 @@ LAST_LOOK_S = 0.6
 BACKLOG = 16_384
 
 
-class BondState(msgspec.Struct):
+class BondMessage(msgspec.Struct):
     """Power through a bond [W] and its energy ledger [J]."""
 
     name: str
@@ -50,7 +50,7 @@ class BondState(msgspec.Struct):
     corrected_energy_j: float
 
 
-class PeerState(msgspec.Struct):
+class PeerMessage(msgspec.Struct):
     """A `PeerStatus` with its name."""
 
     name: str
@@ -60,7 +60,7 @@ class PeerState(msgspec.Struct):
     dropped: int
 
 
-class State(msgspec.Struct):
+class StateMessage(msgspec.Struct):
     """What the channel ``/state`` says: a `Status` without values, and what was lost on the way.
 
     `lost_ticks` never reached the stream; `missed_messages` of the stream never reached the bridge.
@@ -79,9 +79,9 @@ class State(msgspec.Struct):
     verdict: str
     message: str
     shadow: bool
-    flags: list[Flag]
-    bonds: list[BondState]
-    peers: list[PeerState]
+    flags: list[RaisedFlag]
+    bonds: list[BondMessage]
+    peers: list[PeerMessage]
     lost_ticks: int
     missed_messages: int
 
@@ -146,7 +146,7 @@ class Bridge:
             message_backlog_size=BACKLOG,
         )
         self.port = self._server.port
-        self._state = self._channel(STATE, json_schema(State))
+        self._state = self._channel(STATE, json_schema(StateMessage))
         self._events = self._channel(EVENTS, log_entry.SCHEMA)
         self._rows: list[tuple[slice, tuple[Channel, Channel, Channel]]] = []
         self._full: dict[str, Channel] = {}
@@ -293,7 +293,7 @@ class Bridge:
 
     def _state_message(self, status: Status) -> bytes:
         late, nan = status.lateness_us, math.nan
-        state = State(
+        state = StateMessage(
             session=status.session,
             state=status.state,
             t=status.t,
@@ -308,8 +308,8 @@ class Bridge:
             message=status.message,
             shadow=status.shadow,
             flags=self._viewer.flags,
-            bonds=[BondState(n, **msgspec.structs.asdict(b)) for n, b in status.bonds.items()],
-            peers=[PeerState(n, **msgspec.structs.asdict(p)) for n, p in status.peers.items()],
+            bonds=[BondMessage(n, **msgspec.structs.asdict(b)) for n, b in status.bonds.items()],
+            peers=[PeerMessage(n, **msgspec.structs.asdict(p)) for n, p in status.peers.items()],
             lost_ticks=self._lost,
             missed_messages=self._viewer.missed,
         )

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.sparkline import LENGTH, Traces
-from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
@@ -122,7 +122,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
     return " | ".join(parts)
 
 
-def flag_words(flags: Sequence[Flag]) -> str:
+def flag_words(flags: Sequence[RaisedFlag]) -> str:
     """Flags in words, one cause once: ``sample late (engine.torque, engine.speed)``."""
     places: dict[str, list[str]] = {}
     for flag in flags:
@@ -214,7 +214,7 @@ def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
     return table
 
 
-def _flags(flags: Sequence[Flag]) -> Text:
+def _flags(flags: Sequence[RaisedFlag]) -> Text:
     if not flags:
         return Text("no flags", style="green")
     return Text(f"flags: {flag_words(flags)}", style="yellow")

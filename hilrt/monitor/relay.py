@@ -19,10 +19,10 @@ import zmq
 
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
-from hilrt.monitor.commands import (
+from hilrt.monitor.operator_commands import (
     MAX_FRAME,
     TO_REST,
-    Command,
+    OperatorCommand,
     Reply,
     decode_command,
     encode,
@@ -44,7 +44,7 @@ WRONG_TOKEN = "refused: wrong token"
 MAX_OPEN = 256
 
 
-class Settings(msgspec.Struct, kw_only=True):
+class RelaySettings(msgspec.Struct, kw_only=True):
     """Where the relay listens, and what it lets through. Addresses are ZeroMQ endpoints.
 
     `rows` (from the recorder), `telemetry` and `commands` are bound here; `status` and `master` are
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, kw_only=True):
     head: Head
 
 
-class Allowance:
+class CommandRate:
     """How often something may happen: `COMMANDS_PER_S`, and as many at once after a pause."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Allowance:
 class Relay:
     """Sockets around a `Broadcast`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RelaySettings) -> None:
         self.stop = False
         self._settings = settings
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -104,13 +104,13 @@ class Relay:
             endpoint = self._commands.getsockopt_string(zmq.LAST_ENDPOINT)
             head.commands = int(endpoint.rpartition(":")[2])
         self.broadcast = Broadcast(head)
-        self._open_requests: dict[bytes, tuple[list[bytes], Command]] = {}
+        self._open_requests: dict[bytes, tuple[list[bytes], OperatorCommand]] = {}
         self._serial = 0
         # What brings benches to rest is not kept waiting by other commands.
-        self._allowances = {kind: Allowance() for kind in (*TO_REST, "")}
-        self._wrong_answers = Allowance()
+        self._allowances = {kind: CommandRate() for kind in (*TO_REST, "")}
+        self._wrong_answers = CommandRate()
         self._wrong = 0  # wrong tokens that the session has not been told of
-        self._newest_wrong = Command(action="mark")
+        self._newest_wrong = OperatorCommand(action="mark")
         self._tell_at = time.monotonic()
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
@@ -183,7 +183,7 @@ class Relay:
             return
         self._pass_on(frames[:-1], command)
 
-    def refusal(self, command: Command, now: float) -> str:
+    def refusal(self, command: OperatorCommand, now: float) -> str:
         """Why a command is not passed on; empty if it is."""
         control = self._settings.head.control
         if not control:
@@ -209,9 +209,9 @@ class Relay:
         text = f"{many} with a wrong token refused; newest: {newest.action}"
         text += f", from somebody who gave the name {newest.who!r}, which proves nothing"
         self._wrong = 0
-        self._pass_on([], Command(action="refused", who="relay", text=text))
+        self._pass_on([], OperatorCommand(action="refused", who="relay", text=text))
 
-    def _pass_on(self, envelope: list[bytes], command: Command) -> None:
+    def _pass_on(self, envelope: list[bytes], command: OperatorCommand) -> None:
         if len(self._open_requests) >= MAX_OPEN:
             self._open_requests.pop(next(iter(self._open_requests)))
         self._serial += 1
@@ -241,7 +241,7 @@ def main() -> int:
     """Entry point of the process."""
     text = os.environ.pop(SETTINGS_VARIABLE, "")
     try:
-        settings = msgspec.json.decode(text, type=Settings)
+        settings = msgspec.json.decode(text, type=RelaySettings)
     except msgspec.MsgspecError:
         sys.stderr.write("relay: is started by `hilrt run`, not by hand\n")
         return 2

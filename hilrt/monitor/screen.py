@@ -15,8 +15,8 @@ from typing import Protocol
 from rich.console import Console, ConsoleDimensions
 from rich.live import Live
 
-from hilrt.monitor.commands import CommandClient
-from hilrt.monitor.keys import Keys, typing
+from hilrt.monitor.operator_commands import CommandClient
+from hilrt.monitor.operator_keys import OperatorKeys, typing
 from hilrt.monitor.panel import closing_line, live_view, plain_line
 from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import Status
@@ -32,7 +32,7 @@ FINAL_STATES = {"STOPPED", "FAULT"}
 _CLEAR_LINE = "\r\x1b[K"
 
 
-class Source(Protocol):
+class StatusSource(Protocol):
     """Where the view gets what it shows, and sends what is typed.
 
     `silent` ends the view, `age` is the time since the session was last heard [s], and `types`
@@ -64,7 +64,7 @@ class Screen:
 
     Parameters
     ----------
-    source : Source
+    source : StatusSource
     console : rich.console.Console
     typed : callable, optional
         What has been typed since its last call.
@@ -76,7 +76,7 @@ class Screen:
 
     def __init__(
         self,
-        source: Source,
+        source: StatusSource,
         console: Console,
         typed: Callable[[], str] | None,
         plain: bool = False,
@@ -85,7 +85,7 @@ class Screen:
         self._source, self._console, self._typed, self._clock = source, console, typed, clock
         self._moves = console.is_terminal and not console.is_dumb_terminal
         self._plain = plain or not self._moves
-        self._keys: Keys | None = None
+        self._keys: OperatorKeys | None = None
         self._traces = Traces()
         self._live: Live | None = None
         self._size: ConsoleDimensions = console.size
@@ -148,7 +148,7 @@ class Screen:
         client = self._source.client() if self._typed is not None else None
         if client is None or self._typed is None:
             return ""
-        self._keys = self._keys or Keys(client, self._source.key)
+        self._keys = self._keys or OperatorKeys(client, self._source.key)
         self._keys.type(self._typed(), self._source.status)
         self._keys.take_answers()
         return self._keys.line
@@ -194,7 +194,7 @@ def added(before: list[str], now: list[str]) -> list[str]:
     return now[kept:]
 
 
-def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) -> None:
+def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:
     """Call `show` with every news until the session ends or is silent.
 
     `turn` is called ten times a second; it says whether there is something else to show.
@@ -207,7 +207,9 @@ def watch(source: Source, show: Callable[[], None], turn: Callable[[], bool]) ->
             return
 
 
-def run(source: Source, console: Console, plain: bool = False, tell_end: bool = False) -> None:
+def run(
+    source: StatusSource, console: Console, plain: bool = False, tell_end: bool = False
+) -> None:
     """Show the session until it ends; `tell_end`: and then say how it did."""
     with contextlib.ExitStack() as stack:
         typed = stack.enter_context(typing()) if source.types else None

@@ -11,9 +11,9 @@ import msgspec
 
 from hilrt.monitor.telemetry import (
     BondStatus,
-    Flag,
     PeerStatus,
     Percentiles,
+    RaisedFlag,
     Status,
     Telemetry,
 )
@@ -127,7 +127,7 @@ class StatusPublisher:
             lateness_us=None if lateness is None else Percentiles(*lateness),
             values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
-            flags=[Flag(cause, where) for cause, where in state.monitor.active_flags()],
+            flags=[RaisedFlag(cause, where) for cause, where in state.monitor.active_flags()],
             bonds={
                 table.name: BondStatus(
                     float(state.bond_power[b]),

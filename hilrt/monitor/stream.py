@@ -25,7 +25,7 @@ FULL = b"full/"
 EACH = b"each/"
 
 
-class Part(msgspec.Struct, frozen=True):
+class SubsystemNode(msgspec.Struct, frozen=True):
     """A subsystem: its adapter, and what is done while its samples are late."""
 
     name: str
@@ -34,14 +34,14 @@ class Part(msgspec.Struct, frozen=True):
     max_misses: int = 0
 
 
-class Wire(msgspec.Struct, frozen=True):
+class ConnectionEdge(msgspec.Struct, frozen=True):
     """A connection from an output to an input, both ``subsystem.port``."""
 
     source: str
     target: str
 
 
-class BondEnds(msgspec.Struct, frozen=True):
+class BondEdge(msgspec.Struct, frozen=True):
     """A power bond: the outputs that are its effort and its flow, and how it is corrected."""
 
     name: str
@@ -50,12 +50,12 @@ class BondEnds(msgspec.Struct, frozen=True):
     method: str = "none"
 
 
-class Topology(msgspec.Struct, frozen=True):
+class SessionGraph(msgspec.Struct, frozen=True):
     """What is connected to what; stands in the log's metadata as JSON under ``topology``."""
 
-    subsystems: list[Part] = []
-    connections: list[Wire] = []
-    bonds: list[BondEnds] = []
+    subsystems: list[SubsystemNode] = []
+    connections: list[ConnectionEdge] = []
+    bonds: list[BondEdge] = []
 
 
 class Head(msgspec.Struct, kw_only=True):
@@ -74,7 +74,7 @@ class Head(msgspec.Struct, kw_only=True):
     rate: float = 0.0
     signals: list[Signal] = []
     topics: list[tuple[str, int]] = []
-    topology: Topology = msgspec.field(default_factory=Topology)
+    topology: SessionGraph = msgspec.field(default_factory=SessionGraph)
     control: list[str] = []
     adjustable: dict[str, tuple[float, float]] = {}
     commands: int = 0

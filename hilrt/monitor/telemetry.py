@@ -22,7 +22,7 @@ class Percentiles(msgspec.Struct, frozen=True):
     max: float = 0.0
 
 
-class Flag(msgspec.Struct, frozen=True):
+class RaisedFlag(msgspec.Struct, frozen=True):
     """A reliability flag that is up: what is wrong, and with which signal, bond or peer."""
 
     cause: str
@@ -70,7 +70,7 @@ class Status(msgspec.Struct, kw_only=True):
     lateness_us: Percentiles | None = None
     values: dict[str, float] = {}
     units: dict[str, str] = {}
-    flags: list[Flag] = []
+    flags: list[RaisedFlag] = []
     bonds: dict[str, BondStatus] = {}
     peers: dict[str, PeerStatus] = {}
     verdict: str = ""

@@ -18,7 +18,7 @@ import msgspec
 import zmq
 from rich.console import Console
 
-from hilrt.monitor.commands import KEY_VARIABLE, CommandClient
+from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.telemetry import Status, decode

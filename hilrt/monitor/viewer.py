@@ -13,9 +13,9 @@ import msgspec
 import zmq
 
 from hilrt.monitor import stream
-from hilrt.monitor.commands import CommandClient
+from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.stream import Full, Happening, Head, Signals
-from hilrt.monitor.telemetry import Flag, Status, decode
+from hilrt.monitor.telemetry import RaisedFlag, Status, decode
 
 QUEUE_LENGTH = 256
 #: Messages taken in one call: what a flood may cost a turn of the view's loop.
@@ -76,7 +76,7 @@ class Viewer:
         self.on_event: Callable[[Happening], None] | None = None
         self._clock, self._telemetry, self._commands = clock, telemetry, commands
         self.heard_at = clock()
-        self._flags: dict[Flag, float] = {}
+        self._flags: dict[RaisedFlag, float] = {}
         self._numbers: dict[bytes, int] = {}
         self._wanted: dict[str, int] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -111,7 +111,7 @@ class Viewer:
         return self.status is not None and self.status.state in FINAL_STATES
 
     @property
-    def flags(self) -> list[Flag]:
+    def flags(self) -> list[RaisedFlag]:
         """Flags that are up: those of the newest status, changed by newer events."""
         return list(self._flags)
 
@@ -221,7 +221,7 @@ class Viewer:
         newest = self.status.t if self.status is not None else 0.0
         if known or event.t <= newest:
             return
-        flag = Flag(event.cause, event.source)
+        flag = RaisedFlag(event.cause, event.source)
         if event.text.startswith(f"{event.cause} raised:"):
             self._flags[flag] = event.t
         elif event.text.startswith(f"{event.cause} cleared:"):

@@ -29,7 +29,7 @@ ASIDES = (SNAPSHOTS, JACOBIANS, ADJUSTMENTS)
 #: The log in a run's folder, and the channel of its events.
 FILE_NAME = "session.mcap"
 #: What the recorder has kept of a long log's rows, an attachment; it is true of the whole log only.
-DIGEST = "digest.msgpack"
+REPORT_STATISTICS = "digest.msgpack"
 EVENTS = "/events"
 
 #: Events appear in a viewer's log panel: these are the levels that it knows.

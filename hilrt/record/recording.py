@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt import __version__
-from hilrt.analyze.keep import Keeper
+from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.logs import frames as coding
 from hilrt.record import cdr, log_entry
 from hilrt.record.frame_intake import FrameIntake
@@ -24,9 +24,9 @@ from hilrt.record.messages import (
     ASIDE,
     ASIDES,
     BATCH,
-    DIGEST,
     EVENTS,
     FILE_NAME,
+    REPORT_STATISTICS,
     SNAPSHOTS,
     Attachment,
     Begin,
@@ -69,7 +69,7 @@ class Recording:
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
         self._intake = FrameIntake(begin.buses, self.clock)
-        self._keeper: Keeper | None = Keeper(
+        self._accumulator: ReportAccumulator | None = ReportAccumulator(
             begin.topics, begin.metadata, {file.name: file.data for file in begin.attachments}
         )
         trigger = begin.trigger
@@ -145,20 +145,20 @@ class Recording:
         if opens and first > self._written:
             self._note_pause(first, int(times[0]))
         self._writer.add_rows(self._layout, first, times + self._begin.epoch_ns, rows)
-        self._keep(lambda keeper: keeper.take(times, rows))
+        self._accumulate(lambda accumulator: accumulator.take(times, rows))
         self._written = first + len(times)
         self._written_ns = int(times[-1])
         self.rows += len(times)
 
-    def _keep(self, use: Callable[[Keeper], T]) -> T | None:
-        """Use the keeper; without it, should it fail, pages take longer, but the log goes on."""
-        if self._keeper is None:
+    def _accumulate(self, use: Callable[[ReportAccumulator], T]) -> T | None:
+        """Use the accumulator; if it fails, pages take longer, and the log goes on."""
+        if self._accumulator is None:
             return None
         try:
-            return use(self._keeper)
+            return use(self._accumulator)
         except Exception as error:
-            self._keeper = None
-            text = f"no digest is kept, reports will read the whole log: {error!r}"
+            self._accumulator = None
+            text = f"no statistics are attached, reports will read the whole log: {error!r}"
             self.event(Event(self._last_ns, "warning", "recording", "recorder", text))
             return None
 
@@ -234,7 +234,7 @@ class Recording:
         t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
         text = (event.level, event.cause, event.source, event.text)
         data = log_entry.entry(log_time, t, *text, until)
-        self._keep(lambda keeper: keeper.event(LogEvent(t, *text, until)))
+        self._accumulate(lambda accumulator: accumulator.event(LogEvent(t, *text, until)))
         self._writer.add_message(self._event_channel, log_time, data)
         self.events += 1
 
@@ -277,8 +277,8 @@ class Recording:
         self.flush()
         if end is not None and end.summary:
             self._attach(Attachment("summary.json", "application/json", end.summary))
-        if digest := self._keep(lambda keeper: keeper.digest()):
-            self._attach(Attachment(DIGEST, "application/zlib", digest))
+        if attached := self._accumulate(lambda accumulator: accumulator.attachment()):
+            self._attach(Attachment(REPORT_STATISTICS, "application/zlib", attached))
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
         if self._buses:
             counts |= {"frames": str(self.frames), "frames_missing": str(self.frames_missing)}

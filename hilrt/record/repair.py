@@ -22,7 +22,7 @@ from mcap.opcode import Opcode
 
 from hilrt.errors import RecordError
 from hilrt.record.mcap_writer import McapWriter
-from hilrt.record.messages import DIGEST, EVENTS, LEVELS
+from hilrt.record.messages import EVENTS, LEVELS, REPORT_STATISTICS
 from hilrt.record.record_file import (
     DAMAGE,
     HEAD,
@@ -173,7 +173,7 @@ class _Copy:
             self._writer.add_metadata(metadata.name, metadata.metadata)
         elif kind == Opcode.ATTACHMENT:
             a = read_attachment(body)
-            if a.name != DIGEST:  # rows may be missing now
+            if a.name != REPORT_STATISTICS:  # rows may be missing now
                 self._writer.add_attachment(a.create_time, a.log_time, a.name, a.media_type, a.data)
 
     def _chunk(self, data: bytes) -> None:

@@ -78,7 +78,7 @@ def session_of(recorded: Recorded, changes: Sequence[str] = ()) -> SessionFile:
 
 
 @dataclass(frozen=True)
-class Numerics:
+class RebuiltNumerics:
     """Plan, state before the first step, and the tables both come from."""
 
     plan: Plan
@@ -86,7 +86,7 @@ class Numerics:
     tables: Session
 
 
-def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
+def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> RebuiltNumerics:
     """The numerics as they ran, or with `changes` to the session file.
 
     Raises
@@ -118,7 +118,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         shadow=facts.shadow,
         feedthrough=feedthrough,
     )
-    return Numerics(plan, start(plan, 0.0, y0, u0, model), tables)
+    return RebuiltNumerics(plan, start(plan, 0.0, y0, u0, model), tables)
 
 
 async def _corrections(

@@ -14,8 +14,8 @@ from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.reader import Aside
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
-from hilrt.replay.rebuild import Numerics, rebuild
-from hilrt.replay.source import Chunk, Cuts, Steps
+from hilrt.replay.rebuild import RebuiltNumerics, rebuild
+from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
 from hilrt.session.adjust import set_number
 from hilrt.solver import Floats
 from hilrt.step.macro_step import assess, macro_step
@@ -37,11 +37,11 @@ class Engine:
         What the row writer asks for and a replay does not know.
     """
 
-    def __init__(self, steps: Steps, numerics: Numerics) -> None:
+    def __init__(self, steps: RecordedSteps, numerics: RebuiltNumerics) -> None:
         plan = numerics.plan
         self.plan, self.state = plan, numerics.state
         derivatives = plan.rows - 1 if plan.taylor else 0
-        self._cuts = Cuts(steps.columns, plan.network, derivatives, steps.recorded.where)
+        self._cuts = StepInputs(steps.columns, plan.network, derivatives, steps.recorded.where)
         self.names = signal_names(plan)
         self._writer = RowWriter(plan, np.full(len(self.names), np.nan))
         n = len(plan.network.subsystems)
@@ -118,8 +118,8 @@ class Walk:
 
     def __init__(
         self,
-        steps: Steps,
-        numerics: Numerics,
+        steps: RecordedSteps,
+        numerics: RebuiltNumerics,
         columns: Sequence[str],
         *,
         start_ns: int = 0,
@@ -150,7 +150,7 @@ class Walk:
 
     def chunks(
         self, progress: Callable[[float], None]
-    ) -> Iterator[tuple[Chunk, NDArray[np.bool_], Floats]]:
+    ) -> Iterator[tuple[RowChunk, NDArray[np.bool_], Floats]]:
         """Every chunk of the log with what `run` makes of it, as far as there is to walk.
 
         `progress` is told the session time [s] that was reached.
@@ -161,7 +161,7 @@ class Walk:
             if self.ended:
                 return
 
-    def run(self, chunk: Chunk) -> tuple[NDArray[np.bool_], Floats]:
+    def run(self, chunk: RowChunk) -> tuple[NDArray[np.bool_], Floats]:
         """Make the steps of a chunk again.
 
         Returns

@@ -25,9 +25,9 @@ from hilrt.record.reader import find_log
 from hilrt.record.signals import build_topics
 from hilrt.record.writer import Recording
 from hilrt.reliability.verdict import verdict
-from hilrt.replay.compare import decisions, shared
+from hilrt.replay.decisions import decisions, shared
 from hilrt.replay.rebuild import rebuild
-from hilrt.replay.source import Chunk, Steps
+from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
 from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.solver import Floats
 from hilrt.step.plan import Plan
@@ -40,7 +40,7 @@ CAVEAT = (
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedSignal:
     """One signal, recorded against recomputed.
 
     Attributes
@@ -87,7 +87,7 @@ class WhatIf:
     steps : int
         Steps made again; those between `begin` and `end` [s] are compared.
     compared : int
-    signals : list of Change
+    signals : list of ChangedSignal
         Signals that differ, in the order of the step's stages.
     unchanged : int
         Signals that are the same at every step.
@@ -110,7 +110,7 @@ class WhatIf:
     compared: int = 0
     begin: float = 0.0
     end: float = 0.0
-    signals: list[Change] = field(default_factory=list)
+    signals: list[ChangedSignal] = field(default_factory=list)
     unchanged: int = 0
     added: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ def what_if(
         If there is no log, or it does not hold what a replay needs.
     """
     begun = time.monotonic()
-    steps = Steps(find_log(path))
+    steps = RecordedSteps(find_log(path))
     before = rebuild(steps.recorded).plan
     numerics = rebuild(steps.recorded, changes)
     plan = numerics.plan
@@ -165,8 +165,8 @@ def what_if(
         exact=False,
         changes=changes,
     )
-    tally = _Tally(walk.engine.names, steps.columns, round(start * 1e9))
-    log = None if out is None else _Log(out, steps, plan, changes)
+    tally = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
+    log = None if out is None else _WhatIfLog(out, steps, plan, changes)
     for chunk, made, values in walk.chunks(progress):
         if log is not None:
             log.write(chunk, made, values)
@@ -215,7 +215,7 @@ def _verdict(walk: Walk) -> str:
     return verdict(walk.engine.state.monitor, walk.end, None).word
 
 
-def _recorded_verdict(steps: Steps) -> str:
+def _recorded_verdict(steps: RecordedSteps) -> str:
     """Of the session's summary; the session's ends of other kinds are in it, too."""
     try:
         summary = json.loads(steps.stream.attachments.get("summary.json", b"{}"))
@@ -224,7 +224,7 @@ def _recorded_verdict(steps: Steps) -> str:
     return str(summary.get("verdict", ""))
 
 
-class _Tally:
+class _DifferenceSums:
     """Adds up differences signal by signal, chunk by chunk."""
 
     def __init__(self, mine: list[str], theirs: dict[str, int], start_ns: int) -> None:
@@ -241,7 +241,7 @@ class _Tally:
         self._flag = np.array([name.startswith("flag:") for name in names], dtype=bool)
         self._up = np.zeros((2, int(self._flag.sum())))
 
-    def add(self, chunk: Chunk, made: NDArray[np.bool_], values: Floats) -> None:
+    def add(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
         """Take the rows of a chunk that were made again, as `values` (n, signals)."""
         late = made & (chunk.times_ns >= self._start_ns)
         times_ns, recorded = chunk.times_ns[late], chunk.values[late]
@@ -266,10 +266,10 @@ class _Tally:
         self._then = np.where(higher, (a[i, columns], b[i, columns]), self._then)
         self._up += (elapsed @ a[:, self._flag], elapsed @ b[:, self._flag])
 
-    def changes(self, units: dict[str, str]) -> list[Change]:
+    def changes(self, units: dict[str, str]) -> list[ChangedSignal]:
         """Signals that differ."""
         return [
-            Change(
+            ChangedSignal(
                 name,
                 units.get(name, ""),
                 int(self._differing[i]),
@@ -293,10 +293,10 @@ class _Tally:
         ]
 
 
-class _Log:
+class _WhatIfLog:
     """The recomputed decisions as a log, and beside them the samples as they were recorded."""
 
-    def __init__(self, out: Path, steps: Steps, plan: Plan, changes: Sequence[str]) -> None:
+    def __init__(self, out: Path, steps: RecordedSteps, plan: Plan, changes: Sequence[str]) -> None:
         metadata = dict(steps.stream.metadata)
         epoch_ns = int(metadata.pop("epoch_ns", "0"))
         metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
@@ -316,7 +316,7 @@ class _Log:
         self._mine = np.array([mine.index(name) for name in copied], dtype=np.intp)
         self._theirs = np.array([steps.columns[name] for name in copied], dtype=np.intp)
 
-    def write(self, chunk: Chunk, made: NDArray[np.bool_], values: Floats) -> None:
+    def write(self, chunk: RowChunk, made: NDArray[np.bool_], values: Floats) -> None:
         """Take the rows of a chunk that were made again, as `values` (n, signals)."""
         rows, numbers, times = values[made], chunk.rows[made], chunk.times_ns[made]
         rows[:, self._mine] = chunk.values[made][:, self._theirs]

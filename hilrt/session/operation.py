@@ -1,7 +1,7 @@
 """What an operator may ask of a running session, and what the session does about it.
 
-Commands arrive between two ticks (hilrt/monitor/commands.py); each is an event in the log with who
-asked and what was done, also when it was refused.
+Commands arrive between two ticks (hilrt/monitor/operator_commands.py); each is an event in the log
+with who asked and what was done, also when it was refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hilrt.config.structs import Session as SessionTables
-from hilrt.monitor.commands import Command, Reply
+from hilrt.monitor.operator_commands import OperatorCommand, Reply
 from hilrt.session.adjust import set_number
 from hilrt.session.event_log import Journal, State
 
@@ -54,7 +54,7 @@ class Operator:
         #: Ends a session that has not started to tick.
         self.interrupt: Callable[[str], None] = lambda reason: None
 
-    def obey(self, command: Command) -> Reply:
+    def obey(self, command: OperatorCommand) -> Reply:
         """Carry out a command and note it."""
         if command.action == "refused":  # told by the relay
             self.journal.note("warning", "operator", command.text, "wrong_token")
@@ -69,12 +69,12 @@ class Operator:
         self.journal.note("info" if reply.ok else "warning", "operator", text, cause)
         return reply
 
-    def refused(self, command: Command) -> None:
+    def refused(self, command: OperatorCommand) -> None:
         """Note a command without the session's key: it did not come from our own processes."""
         text = f"a command {command.action} without the session's key was refused"
         self.journal.note("warning", "operator", text, "operator")
 
-    def _carry_out(self, command: Command) -> Reply:
+    def _carry_out(self, command: OperatorCommand) -> Reply:
         if command.action == "mark":
             return Reply(True, command.text or "mark")
         if command.action == "acknowledge":
@@ -93,7 +93,7 @@ class Operator:
         self.arm.set()
         return Reply(True, "arming the benches")
 
-    def _end_loop(self, command: Command) -> Reply:
+    def _end_loop(self, command: OperatorCommand) -> Reply:
         """``safe`` and ``stop``."""
         reason = f"{command.action} by {command.who}"
         hold = command.action == "safe"

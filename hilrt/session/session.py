@@ -29,8 +29,8 @@ from hilrt.exchange.remote_link import RemoteLink
 from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.link import Link
 from hilrt.master import End, Master
-from hilrt.monitor.commands import CommandPort
-from hilrt.monitor.launch import Monitoring
+from hilrt.monitor.monitoring import Monitoring
+from hilrt.monitor.operator_commands import CommandPort
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.record import frame_batch

@@ -16,7 +16,7 @@ from hilrt.check.check_record import build_trigger
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
 from hilrt.link import Link
-from hilrt.monitor.launch import topology
+from hilrt.monitor.monitoring import topology
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Attachment, Feed, NullFeed
 from hilrt.record.messages import Trigger

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hilrt.monitor.stream import Topology
-from hilrt.monitor.telemetry import Flag
+from hilrt.monitor.stream import SessionGraph
+from hilrt.monitor.telemetry import RaisedFlag
 from hilrt.web.panels import text
 from hilrt.wording import words
 
@@ -20,7 +20,7 @@ LINE = 22
 BEND = 0.16
 
 
-def graph_svg(topology: Topology, flags: Sequence[Flag]) -> str:
+def graph_svg(topology: SessionGraph, flags: Sequence[RaisedFlag]) -> str:
     """An SVG drawing that scales with its frame; colours are the page's."""
     names = [part.name for part in topology.subsystems]
     if not names:
@@ -62,7 +62,7 @@ def _places(names: Sequence[str], height: float) -> dict[str, Point]:
     }
 
 
-def _edges(topology: Topology) -> dict[tuple[str, str], list[tuple[str, str]]]:
+def _edges(topology: SessionGraph) -> dict[tuple[str, str], list[tuple[str, str]]]:
     """Connections by the pair of subsystems that they join."""
     edges: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for wire in topology.connections:

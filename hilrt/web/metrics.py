@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 from hilrt.monitor.viewer import Viewer
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.event_log import State
-from hilrt.web.history import FULL_SAMPLES, History, Ring
 from hilrt.web.plots import TIMING_SIGNAL
+from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
 
 #: Upper ends of the lateness's buckets, µs.
 BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
@@ -26,7 +26,7 @@ BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50
 class Lateness:
     """Counts the lateness of every tick in buckets, whatever happens between two scrapes."""
 
-    def __init__(self, viewer: Viewer, history: History) -> None:
+    def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         viewer.want_full(TIMING_SIGNAL)
         self._ring = history.full.setdefault(TIMING_SIGNAL, Ring(FULL_SAMPLES, 2))
         self._seen = 0
@@ -55,7 +55,7 @@ class Lateness:
 class SessionCollector(Collector):
     """Metrics from what a `Viewer` knows; `up` is 0 while the session is silent."""
 
-    def __init__(self, viewer: Viewer, history: History) -> None:
+    def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         self._viewer, self._history = viewer, history
         self.lateness = Lateness(viewer, history)
 

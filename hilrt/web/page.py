@@ -32,11 +32,11 @@ from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
 from hilrt.web import panels
-from hilrt.web.control import Control, make_button
+from hilrt.web.changed_models import change
 from hilrt.web.graph import graph_svg
-from hilrt.web.models import change
+from hilrt.web.operator_controls import OperatorControls, make_button
 from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
-from hilrt.web.source import Source
+from hilrt.web.shared_session import SharedSession
 
 FOLDER = Path(__file__).parent
 #: What the page uses of Bokeh's JavaScript; a server's pages get all of it, and nearly half of that
@@ -73,11 +73,11 @@ class Page:
     ----------
     document : Document
         The client's Bokeh document.
-    source : Source
+    source : SharedSession
         The session, shared by all clients.
     """
 
-    def __init__(self, document: Document, source: Source) -> None:
+    def __init__(self, document: Document, source: SharedSession) -> None:
         self.document, self.source = document, source
         self.viewer, self.history = source.viewer, source.history
         self.sheet: Any = InlineStyleSheet(css=(FOLDER / "parts.css").read_text(encoding="utf-8"))
@@ -133,7 +133,7 @@ class Page:
                                                          "peers", "graph", "answer")}  # fmt: skip
         self.timing_area = column(sizing_mode="stretch_width", name="timing")
         show = partial(self._show, "answer")
-        self.control = Control(self.document, self.source, self.sheet, show)
+        self.control = OperatorControls(self.document, self.source, self.sheet, show)
         areas = [self._plot_area(), self.timing_area, self._events(), self.control.area]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hilrt.monitor.stream import Happening, Head
-from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Status
+from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import number, told, words
@@ -69,16 +69,16 @@ def lamp(viewer: Viewer) -> Lamp:
     return Lamp("good", "GOOD", so_far)
 
 
-def causes_in_words(flags: Sequence[Flag]) -> str:
+def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
     """The first causes with their first places, and how many more there are."""
     places: dict[str, list[str]] = {}
     for flag in flags:
         places.setdefault(flag.cause, []).append(flag.where)
-    shown: list[Flag] = []
+    shown: list[RaisedFlag] = []
     for cause, where in list(places.items())[:MAX_CAUSES]:
-        shown += (Flag(cause, place) for place in where[:MAX_PLACES])
+        shown += (RaisedFlag(cause, place) for place in where[:MAX_PLACES])
         if len(where) > MAX_PLACES:
-            shown.append(Flag(cause, f"+{len(where) - MAX_PLACES}"))
+            shown.append(RaisedFlag(cause, f"+{len(where) - MAX_PLACES}"))
     more = len(places) - MAX_CAUSES
     return f"{flag_words(shown)} and {more} more" if more > 0 else flag_words(shown)
 
@@ -209,7 +209,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
 LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
 
 
-class Row(NamedTuple):
+class EventRow(NamedTuple):
     """An event as the page's table shows it."""
 
     number: int
@@ -219,15 +219,15 @@ class Row(NamedTuple):
     acknowledged: str
 
 
-def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[Row]:
+def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[EventRow]:
     """Newest first; with `alarms_only` what is more than information and not acknowledged."""
-    found: list[Row] = []
+    found: list[EventRow] = []
     for event in reversed(viewer.events.values()):
         mark = LEVEL_MARKS.get(event.level, "")
         if alarms_only and (not mark or event.acknowledged):
             continue
         found.append(
-            Row(
+            EventRow(
                 event.number,
                 f"{event.t:.3f}",
                 f"{mark} {event.level}".strip(),
@@ -255,7 +255,7 @@ def open_alarms(viewer: Viewer) -> int:
     )
 
 
-def columns(rows: Iterable[Row]) -> dict[str, list[object]]:
+def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:
     """Rows as columns by name."""
     table = list(rows)
-    return {key: [getattr(row, key) for row in table] for key in Row._fields}
+    return {key: [getattr(row, key) for row in table] for key in EventRow._fields}

@@ -15,7 +15,7 @@ from bokeh.plotting import figure
 
 from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
-from hilrt.web.history import FULL_SAMPLES, History, Ring
+from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
 
 #: Okabe and Ito's colours without yellow and black, the light ones darker: a contrast of 3 to
 #: both pages, and to be told apart by everybody with the dashes, of which each has three colours.
@@ -59,10 +59,10 @@ def ink(plot: Any, colour: str) -> None:
         plot.legend.label_text_color = colour
 
 
-class Line:
+class PlotLine:
     """One signal on a plot: its data source, and what of it has been sent."""
 
-    def __init__(self, name: str, history: History, full: Ring | None) -> None:
+    def __init__(self, name: str, history: SignalHistory, full: Ring | None) -> None:
         self.name, self.history, self.full = name, history, full
         self.source = ColumnDataSource({"t": [], "last": [], "low": [], "high": []})
         self.sent = -1
@@ -113,14 +113,14 @@ class Plots:
         Of text and axes; `paint` changes it.
     """
 
-    def __init__(self, viewer: Viewer, history: History) -> None:
+    def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         self._viewer, self._history = viewer, history
         self.window, self.full, self.colour = 30.0, False, INKS["light"]
         self.x_range = Range1d(start=0.0, end=self.window)
         self._until = math.inf
         self._cursor = Span(dimension="height", line_dash="dashed")
         self.figures: list[Any] = []
-        self.lines: list[Line] = []
+        self.lines: list[PlotLine] = []
         self._wanted: list[str] = []
 
     def choose(self, names: list[str]) -> list[Any]:
@@ -185,7 +185,7 @@ class Plots:
         plot.add_tools(CrosshairTool(overlay=(self._cursor, level)))
         style(plot)
         for i, name in enumerate(names):
-            line = Line(name, self._history, self._full_ring(name))
+            line = PlotLine(name, self._history, self._full_ring(name))
             self.lines.append(line)
             colour = COLOURS[i % len(COLOURS)]
             dash = DASHES[i // COLOURS_PER_DASH % len(DASHES)]
@@ -242,7 +242,7 @@ class Plots:
 class Timing:
     """Histogram of the lateness over the newest ticks, live."""
 
-    def __init__(self, viewer: Viewer, history: History) -> None:
+    def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         viewer.want_full(TIMING_SIGNAL)
         self._ring = history.full.setdefault(TIMING_SIGNAL, Ring(FULL_SAMPLES, 2))
         self._seen = -1

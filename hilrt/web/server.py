@@ -23,7 +23,7 @@ from hilrt.monitor.viewer import Viewer
 from hilrt.web.hosts import OwnHostOnly, url
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.page import Page
-from hilrt.web.source import POLL_MS, Source
+from hilrt.web.shared_session import POLL_MS, SharedSession
 
 #: How long the clients get to see a session's end, s.
 LAST_LOOK_S = 0.6
@@ -45,7 +45,7 @@ class Metrics(RequestHandler):
         self.write(generate_latest(self.registry))
 
 
-def make_server(source: Source, host: str, port: int) -> BaseServer:
+def make_server(source: SharedSession, host: str, port: int) -> BaseServer:
     """A server for a session; `OSError` if the port is not free.
 
     Only pages that it served itself may talk to it: another site in the same browser cannot. For a
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
-        server = make_server(Source(viewer), host, port)
+        server = make_server(SharedSession(viewer), host, port)
     except OSError as error:
         sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
         viewer.close()

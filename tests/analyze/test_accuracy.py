@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hilrt.analyze.accuracy import ACCURATE, accuracy_limits, global_error, sums
 from hilrt.analyze.stability import (
-    Scheme,
+    LinearScheme,
     coupling_errors,
     crossings,
     propagation_matrix,
@@ -26,13 +26,13 @@ STIFF, MODERATE, DAMPED = (1e7, 1e1), (2e5, 5e2), (1e5, 1e4)
 PAIRS = [STIFF, MODERATE, DAMPED]
 
 
-def error(pair: tuple[float, float], h: float, scheme: Scheme) -> float:
+def error(pair: tuple[float, float], h: float, scheme: LinearScheme) -> float:
     return global_error(*two_mass_chain(*pair), h, scheme, X0, DURATION)
 
 
 @functools.cache
 def limits(pair: tuple[float, float], order: int, corrected: bool) -> list[tuple[float, bool]]:
-    scheme = Scheme(order, corrected)
+    scheme = LinearScheme(order, corrected)
     return accuracy_limits(*two_mass_chain(*pair), scheme, X0, DURATION, h_min=1e-7, points=24)
 
 
@@ -69,7 +69,7 @@ def test_equals_the_error_along_the_trajectory(
     ck: float, dk: float, h: float, order: int, corrected: bool
 ) -> None:
     chain, L = two_mass_chain(10**ck, 10**dk)
-    scheme = Scheme(order, corrected)
+    scheme = LinearScheme(order, corrected)
     with np.errstate(over="ignore", invalid="ignore"):
         _, expected = coupling_errors(chain, L, 10**h, scheme, X0, DURATION)
     found = global_error(chain, L, 10**h, scheme, X0, DURATION)
@@ -80,14 +80,14 @@ def test_equals_the_error_along_the_trajectory(
 
 
 def test_a_run_that_leaves_the_range_of_numbers_has_no_finite_error() -> None:
-    assert error((1e10, 1e7), 1e-4, Scheme(2)) == np.inf
+    assert error((1e10, 1e7), 1e-4, LinearScheme(2)) == np.inf
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_limit_is_where_the_error_is_a_hundredth(pair: tuple[float, float], order: int) -> None:
     found = limit(pair, order, True)
-    assert error(pair, found, Scheme(order, True)) == pytest.approx(ACCURATE, rel=0.02)
+    assert error(pair, found, LinearScheme(order, True)) == pytest.approx(ACCURATE, rel=0.02)
 
 
 # -- what the paper says -------------------------------------------------------------------------
@@ -119,14 +119,14 @@ def test_an_accurate_step_makes_all_shorter_ones_accurate() -> None:
 def test_second_order_gains_accuracy_where_it_no_longer_gains_stability() -> None:
     def radius(h: float, corrected: bool) -> float:
         chain, L = two_mass_chain(*STIFF)
-        return spectral_radius(propagation_matrix(chain, L, h, Scheme(2, corrected)))
+        return spectral_radius(propagation_matrix(chain, L, h, LinearScheme(2, corrected)))
 
     first = [crossings(lambda h, c=c: radius(h, c), 1e-5, 3e-3, 40, 1e-3)[0][0] for c in (0, 1)]
     assert first[1] < first[0]
     assert gain(STIFF, 2) > 2.0
 
 
-def accurate(h: float, scheme: Scheme) -> float:
+def accurate(h: float, scheme: LinearScheme) -> float:
     """Share of stiffnesses 1 … 1e10 and dampings 1 … 1e7 that are accurate."""
     errors = [
         error((ck, dk), h, scheme)
@@ -138,18 +138,18 @@ def accurate(h: float, scheme: Scheme) -> float:
 
 def test_held_inputs_are_nowhere_accurate_at_a_step_where_the_corrector_is() -> None:
     h = 10**-3.5
-    assert accurate(h, Scheme(0)) == 0.0
-    corrected = accurate(h, Scheme(0, True))
+    assert accurate(h, LinearScheme(0)) == 0.0
+    corrected = accurate(h, LinearScheme(0, True))
     assert corrected > 0.2
     # without correction, a region of that size needs a step about thirty times shorter
-    assert accurate(10**-4.5, Scheme(0)) < corrected
-    assert accurate(10**-5.5, Scheme(0)) > corrected
+    assert accurate(10**-4.5, LinearScheme(0)) < corrected
+    assert accurate(10**-5.5, LinearScheme(0)) > corrected
 
 
 def test_the_error_has_a_local_minimum_over_the_stiffness() -> None:
     """Fig. 7: second order with the corrector, next to the limit of accuracy."""
     stiffness = np.geomspace(1e6, 3e7, 41)
-    errors = np.array([error((ck, 40.0), 10**-3.5, Scheme(2, True)) for ck in stiffness])
+    errors = np.array([error((ck, 40.0), 10**-3.5, LinearScheme(2, True)) for ck in stiffness])
     (low,) = [i for i in range(1, 40) if errors[i] < min(errors[i - 1], errors[i + 1])]
     assert 7e6 < stiffness[low] < 1e7
     assert errors[low] < ACCURATE < 2.0 * ACCURATE < errors[:low].max()

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.linearise import leaves
-from hilrt.analyze.members import Member, find_members
-from hilrt.analyze.propagation import Scheme, at_once
-from hilrt.analyze.stability import Scheme as PaperScheme
+from hilrt.analyze.propagation import SessionScheme, at_once
+from hilrt.analyze.stability import LinearScheme as PaperScheme
 from hilrt.analyze.stability import propagation_matrix, spectral_radius, trajectory
+from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
@@ -32,14 +32,14 @@ from tests.stepping import Stepping, make_session
 BENCH = Path(__file__).parents[2] / "bench_configs"
 
 
-def members_of(solvers: dict[str, Solver], session: Any) -> list[Member]:
-    members = []
+def members_of(solvers: dict[str, Solver], session: Any) -> list[SubsystemModel]:
+    subsystems = []
     for name, solver in solvers.items():
         ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
-        member = Member(name, session.subsystems[name], Path(), ports)
-        member.hosted = HostedSolver(solver)
-        members.append(member)
-    return members
+        subsystem = SubsystemModel(name, session.subsystems[name], Path(), ports)
+        subsystem.hosted = HostedSolver(solver)
+        subsystems.append(subsystem)
+    return subsystems
 
 
 def filled(tables: dict[str, Any], solvers: dict[str, Solver]) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def filled(tables: dict[str, Any], solvers: dict[str, Solver]) -> dict[str, Any]
     return {**tables, "subsystems": {name: given.get(name, {}) for name in solvers}}
 
 
-def scheme_of(solvers: dict[str, Solver], **tables: Any) -> Scheme:
+def scheme_of(solvers: dict[str, Solver], **tables: Any) -> SessionScheme:
     session = make_session(filled(tables, solvers))
-    return Scheme(session, members_of(solvers, session))
+    return SessionScheme(session, members_of(solvers, session))
 
 
 class Corrected(Stepping):
@@ -58,10 +58,10 @@ class Corrected(Stepping):
     def __init__(self, solvers: dict[str, Solver], **tables: Any) -> None:
         super().__init__(solvers, **tables)
         session, net = make_session(tables), self.plan.network
-        members = members_of(solvers, session)
+        subsystems = members_of(solvers, session)
         u0, y0, n = self.state.last, self.state.y, len(solvers)
-        feedthrough = at_once(find_feedthrough(net, session, members, u0))
-        model = at_once(find_model_corrector(net, session, members, u0, y0))
+        feedthrough = at_once(find_feedthrough(net, session, subsystems, u0))
+        model = at_once(find_model_corrector(net, session, subsystems, u0, y0))
         lead, physical = np.zeros(n), np.zeros(n, dtype=bool)
         self.plan = build_plan(net, session, physical, lead, False, feedthrough)
         self.state = start(self.plan, 0.0, y0, u0, model)
@@ -92,7 +92,7 @@ class Corrected(Stepping):
         return np.array(found).T
 
 
-def assert_same_steps(solvers: dict[str, Solver], n: int = 12, **tables: Any) -> Scheme:
+def assert_same_steps(solvers: dict[str, Solver], n: int = 12, **tables: Any) -> SessionScheme:
     """Every step of the core is the matrix times what was before."""
     tables = filled(tables, solvers)
     scheme = scheme_of(solvers, **tables)
@@ -265,7 +265,7 @@ def test_spectral_radius_of_the_proven_matrix(order: int, corrected: bool, alpha
 def test_growth_of_the_undamped_oscillator() -> None:
     """Along the growing mode (its left eigenvector), the core grows as the matrix says."""
     file = load_session(BENCH / "two_mass.toml")
-    matrix = Scheme(file.tables, find_members(file)).matrix(1e-3)
+    matrix = SessionScheme(file.tables, find_subsystem_models(file)).matrix(1e-3)
     values, vectors = np.linalg.eig(matrix.T)
     dominant = int(np.abs(values).argmax())
     assert abs(values[dominant]) > 1.0
@@ -372,7 +372,7 @@ def test_what_only_listens_changes_nothing() -> None:
     tables["solvers"]["gauge"] = Gauge()
     tables["connections"].append({"from": "two.v", "to": "gauge.v", "order": 0})
     scheme = scheme_of(**tables)
-    assert "nothing comes back" in scheme.members[2].dynamics.source
+    assert "nothing comes back" in scheme.subsystems[2].dynamics.source
     np.testing.assert_array_equal(scheme.matrix(1e-3), alone)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hilrt.analyze import report_tables
-from hilrt.analyze.digest import read_digest
+from hilrt.analyze.log_analysis import analyse_log
 from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
@@ -271,15 +271,15 @@ def test_damaged_summary_is_named(tmp_path):
 def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
     """Cut off before the summary was attached, in a folder of its own."""
     run = synthetic_run(tmp_path / "run", 3000)
-    whole = read_digest(run).summary
+    whole = analyse_log(run).summary
     log = tmp_path / "alone.mcap"
     cut(run / "session.mcap", log)
-    digest = read_digest(log)
-    assert not digest.summarised
-    assert digest.summary["steps"] == 2999
-    assert digest.summary["time_s"] == pytest.approx(2.999)
+    analysis = analyse_log(log)
+    assert not analysis.summarised
+    assert analysis.summary["steps"] == 2999
+    assert analysis.summary["time_s"] == pytest.approx(2.999)
     for key in ("p50", "p99", "max"):
-        assert digest.summary["lateness_us"][key] == pytest.approx(
+        assert analysis.summary["lateness_us"][key] == pytest.approx(
             whole["lateness_us"][key], rel=0.02
         )
     target = write_report(log, json_=True)
@@ -299,10 +299,10 @@ def test_pictures_of_every_kind_of_figure(tmp_path):
     from hilrt.analyze.figures import Material, draw_all
     from hilrt.analyze.report_png import write_pictures
 
-    digest = read_digest(synthetic_run(tmp_path / "run", 500))
-    drawings = draw_all(Material.gather(digest.stream, digest.curves), digest.summary)
+    analysis = analyse_log(synthetic_run(tmp_path / "run", 500))
+    drawings = draw_all(Material.gather(analysis.stream, analysis.curves), analysis.summary)
     chosen = [d for d in drawings if d.heading in ("Bond shaft: flow", "Lateness")]
-    chosen += draw_worst(digest.tally.worst_steps())
+    chosen += draw_worst(analysis.statistics.worst_steps())
     pictures = write_pictures(chosen, tmp_path / "pictures")
     assert [p.name for p in pictures] == [
         "01_bond_shaft_flow.png",

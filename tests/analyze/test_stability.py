@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.stability import (
-    Scheme,
+    LinearScheme,
     coupling_errors,
     crossings,
     propagation_matrix,
@@ -34,9 +34,9 @@ def reference(name: str) -> Any:
     return json.loads(path.read_text())
 
 
-def scheme(method: str) -> Scheme:
+def scheme(method: str) -> LinearScheme:
     orders = {"ZOH": 0, "FOH": 1, "SOH": 2, "3OH": 3, "4OH": 4}
-    return Scheme(orders[method[:3]], corrected=method.endswith("MBCorr"))
+    return LinearScheme(orders[method[:3]], corrected=method.endswith("MBCorr"))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -127,7 +127,7 @@ def test_the_matrix_is_what_the_stage_does(order: int, alpha: float) -> None:
         x = A_d @ x + np.einsum("mxu,mu->x", B_s, sent)
         corrected, du = correct(state, plan, system.C @ x + system.D @ sent.sum(axis=0), sent)
         y = [corrected, *y[:order]]
-    matrix = propagation_matrix(chain, L, h, Scheme(order, True, alpha))
+    matrix = propagation_matrix(chain, L, h, LinearScheme(order, True, alpha))
     z = trajectory(matrix, np.concatenate([X0, past[: order + 1].ravel(), np.zeros(3)]), steps)[
         :, -1
     ]
@@ -142,7 +142,7 @@ def test_wrong_jacobians_are_seen_by_the_analysis() -> None:
     h = 1e-3
     system = block_diagonal(chain)
     exact = system.C @ system.discretize(h, 0)[1] + system.D
-    corrected = Scheme(0, corrected=True)
+    corrected = LinearScheme(0, corrected=True)
     right = spectral_radius(propagation_matrix(chain, L, h, corrected, exact))
     wrong = spectral_radius(propagation_matrix(chain, L, h, corrected, -exact))
     assert right == spectral_radius(propagation_matrix(chain, L, h, corrected))

@@ -10,15 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from hilrt.analyze.stability_page import edges, shade, write_page
-from hilrt.analyze.stability_study import Axis, Map
+from hilrt.analyze.stability_study import MapAxis, StabilityMap
 from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from tests.analyze.test_stability_table import STUDY
 
 UNDAMPED = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
-DRAWN = Map(
-    Axis("master.step", [1e-4, 1e-3, 1e-2], True),
-    Axis("subsystems.a.params.<k>", [0.0, 1.0], False),
+DRAWN = StabilityMap(
+    MapAxis("master.step", [1e-4, 1e-3, 1e-2], True),
+    MapAxis("subsystems.a.params.<k>", [0.0, 1.0], False),
     np.array([[0.9, 0.99, np.inf], [0.5, 1.0, 3.0]]),
 )
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.stability_study import (
-    Axis,
-    Map,
+    MapAxis,
+    StabilityMap,
     find_scheme,
     growth,
     parse_axis,
@@ -141,8 +141,8 @@ def test_free_motion_is_neutral_and_crosses_nothing(tmp_path: Path) -> None:
 
 def test_a_map_over_the_step_and_a_key() -> None:
     file = load_session(UNDAMPED, DAMPED)
-    steps = Axis("master.step", [1e-3, 1e-2], True)
-    springs = Axis("subsystems.mass1.params.kc", [50.0, 100.0, 800.0], False)
+    steps = MapAxis("master.step", [1e-3, 1e-2], True)
+    springs = MapAxis("subsystems.mass1.params.kc", [50.0, 100.0, 800.0], False)
     drawn = study(file, 1e-4, 1e-2, [steps, springs], points=10).map
     assert drawn is not None
     for j, kc in enumerate(springs.values):
@@ -161,8 +161,8 @@ def test_a_map_over_the_step_and_a_key() -> None:
 
 def test_a_map_over_two_keys_at_the_configured_step() -> None:
     file = load_session(UNDAMPED, DAMPED)
-    orders = Axis("connections.1.order", [0, 1], False)
-    springs = Axis("subsystems.mass1.params.kc", [100.0, 900.0], False)
+    orders = MapAxis("connections.1.order", [0, 1], False)
+    springs = MapAxis("subsystems.mass1.params.kc", [100.0, 900.0], False)
     drawn = study(file, 1e-4, 1e-2, [orders, springs], points=10).map
     assert drawn is not None
     assert drawn.radius[0, 0] == radius_and_margin(find_scheme(file), 1e-3)[0]
@@ -170,11 +170,11 @@ def test_a_map_over_two_keys_at_the_configured_step() -> None:
 
 
 def test_json_of_a_study_without_infinities() -> None:
-    axes = Axis("master.step", [1e-4, 1.0], True), Axis("a.b", [0, 1], False)
+    axes = MapAxis("master.step", [1e-4, 1.0], True), MapAxis("a.b", [0, 1], False)
     found = replace(
         study(two_mass(1e6, 1e3, "ZOH"), 1e-4, 1e-3, points=20),
         radius=math.inf,
-        map=Map(*axes, np.array([[0.5, math.inf], [0.25, 2.0]])),
+        map=StabilityMap(*axes, np.array([[0.5, math.inf], [0.25, 2.0]])),
     ).as_json()
     again: Any = json.loads(json.dumps(found, allow_nan=False))
     assert again["crossings"] == [
@@ -224,7 +224,7 @@ def test_a_logarithmic_axis_needs_positive_ends() -> None:
 
 def test_what_cannot_be_drawn_or_searched() -> None:
     file = load_session(UNDAMPED)
-    step, key = Axis("master.step", [1e-3, 2e-3], False), Axis("a.b", [1.0, 2.0], False)
+    step, key = MapAxis("master.step", [1e-3, 2e-3], False), MapAxis("a.b", [1.0, 2.0], False)
     for axes, remedy in (
         ([step], "second key"),
         ([key, key], "another key"),

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 from rich.console import Console
 
-from hilrt.analyze.stability_study import Axis, Map, Study
+from hilrt.analyze.stability_study import MapAxis, StabilityMap, StabilityStudy
 from hilrt.analyze.stability_table import MAX_COLUMNS, range_line, show, summary_line, thinned
 
-STUDY = Study(
+STUDY = StabilityStudy(
     session="shaft",
     step=1e-3,
     radius=0.99,
@@ -24,7 +24,7 @@ STUDY = Study(
 )
 
 
-def text_of(study: Study) -> str:
+def text_of(study: StabilityStudy) -> str:
     file = io.StringIO()
     show(study, Console(file=file, width=100))
     return file.getvalue()
@@ -56,9 +56,9 @@ def test_verdicts_in_words() -> None:
 def test_a_large_map_is_thinned_out_to_what_fits() -> None:
     radius = np.full((3, 50), 0.5)
     radius[2, 49] = 1234.5
-    drawn = Map(
-        Axis("master.step", np.geomspace(1e-5, 1e-2, 50).tolist(), True),
-        Axis("bonds.b.correction.alpha", [0.0, 0.5, 1.0], False),
+    drawn = StabilityMap(
+        MapAxis("master.step", np.geomspace(1e-5, 1e-2, 50).tolist(), True),
+        MapAxis("bonds.b.correction.alpha", [0.0, 0.5, 1.0], False),
         radius,
     )
     lines = text_of(replace(STUDY, map=drawn)).splitlines()

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.step_advice import advise
-from hilrt.analyze.tally import Tally
-from tests.analyze.test_tally import block
+from tests.analyze.test_log_statistics import block
 
 FILE = b"""
 [master]
@@ -17,14 +17,14 @@ connection_defect = 0.2
 """
 
 
-def session(share: float, late_us: float = 0.0, solver_us: float = 0.0) -> Tally:
+def session(share: float, late_us: float = 0.0, solver_us: float = 0.0) -> LogStatistics:
     """1 s at 1 ms with a defect that is this share of the signal."""
-    tally, n = Tally(), 1001
-    tally.add(block("sent", ["b.u:sent"], np.full(n, 2.0)))
-    tally.add(block("defects", ["b.u:connection_defect"], np.full(n, 2.0 * share)))
+    statistics, n = LogStatistics(), 1001
+    statistics.add(block("sent", ["b.u:sent"], np.full(n, 2.0)))
+    statistics.add(block("defects", ["b.u:connection_defect"], np.full(n, 2.0 * share)))
     timing = np.column_stack([np.full(n, 1e-3), np.full(n, late_us), np.full(n, solver_us)])
-    tally.add(block("timing", ["master:step", "master:lateness", "a:compute"], timing))
-    return tally
+    statistics.add(block("timing", ["master:step", "master:lateness", "a:compute"], timing))
+    return statistics
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_time_bounds_the_step_from_below() -> None:
 
 
 def test_log_without_timing_gives_no_advice() -> None:
-    assert advise(Tally(), {}, {}) is None
+    assert advise(LogStatistics(), {}, {}) is None
     quiet = advise(session(0.0), {}, {})
     assert quiet is not None
     assert "No defect in the log" in quiet.text

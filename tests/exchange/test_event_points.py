@@ -12,7 +12,7 @@ from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import NullFeed
 from hilrt.record.signals import build_topics
-from hilrt.replay.replay import replay
+from hilrt.replay.replay_log import replay
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import Stepping, hosted

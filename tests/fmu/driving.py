@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import mass
 

@@ -12,9 +12,9 @@ from lxml import etree
 from hilrt.errors import ConfigError, SolverError
 from hilrt.exchange import wire
 from hilrt.fmu.description import read_fmu
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.info import page
 from hilrt.fmu.instance import MESSAGES
-from hilrt.fmu.solver import FmuSolver
 from hilrt.hosting.log_relay import LogRelay
 from hilrt.hosting.solver_process import serve
 from hilrt.hosting.user_solver import HostedSolver

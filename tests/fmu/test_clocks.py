@@ -14,8 +14,8 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import SolverError
 from hilrt.fmu.clocks import Schedule
 from hilrt.fmu.description import read_fmu
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.info import page
-from hilrt.fmu.solver import FmuSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import clocked, mass, needs_compiler
 from tests.fmu.test_events import BALL, HEIGHT, IMPACT, RESTITUTION, G, height, toml

@@ -6,7 +6,7 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError, SolverError
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.user_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import mass, needs_compiler

@@ -9,7 +9,7 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.check.check import check_file
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial, Port
 from tests.exchange.test_event_points import Integral
 from tests.fmu.build import mass, needs_compiler

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import needs_compiler, oscillator

@@ -7,8 +7,8 @@ import pytest
 
 import hilrt
 from hilrt import InputPolynomial, RunOptions
-from hilrt.fmu.solver import FmuSolver
-from hilrt.replay.replay import replay
+from hilrt.fmu.fmu_solver import FmuSolver
+from hilrt.replay.replay_log import replay
 from hilrt.timing.timeline import STAGES
 from tests.fmu.build import mass, needs_compiler
 from tests.fmu.driving import trace

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.unpacked import UnpackedFolder, remove_abandoned_folders
 from tests.fmu.build import folder, mass, needs_compiler
 
 ENDING = """
 import os, sys
 import numpy as np
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.solver import InputPolynomial
 
 solver = FmuSolver(sys.argv[1], params={"F": 0.0, "fault": 5})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import SolverError
-from hilrt.fmu.values import TYPES, Part, Values
+from hilrt.fmu.values import TYPES, Values, ValueSubset
 
 KINDS = [(major, kind) for major, kinds in TYPES.items() for kind in kinds]
 WHOLE = [(m, k) for m, k in KINDS if np.issubdtype(TYPES[m][k][2], np.integer) and k != "Boolean"]
@@ -83,7 +83,7 @@ def test_mixed_types_keep_their_places_and_clocks_are_none():
 
 
 def test_a_part_leaves_the_others_alone():
-    part = Part(np.array([0, 2]), values(Library(3), 3, ["Float64"]))
+    part = ValueSubset(np.array([0, 2]), values(Library(3), 3, ["Float64"]))
     part.write(np.array([1.0, 7.0, 2.0]))
     y = np.full(3, 5.0)
     part.read(y)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hilrt.models.bench_sequence import DEMAND_LOST, NO_FAULT, BenchSequence, Demand, State
+from hilrt.models.bench_sequence import DEMAND_LOST, NO_FAULT, BenchSequence, BenchState, Demand
 
 OWN_CAUSE = 2
 
@@ -36,14 +36,14 @@ def test_enable_is_confirmed_once_after_starting_and_ready() -> None:
     assert rig.sequence.enabled
     rig.requested = False
     rig.run(0.001)
-    assert rig.sequence.state is State.OFF
+    assert rig.sequence.state is BenchState.OFF
 
 
 def test_without_fresh_demands_it_does_not_start() -> None:
     rig = Rig()
     rig.demand_age = 0.2
     assert rig.run(1.0) == []
-    assert rig.sequence.state is State.OFF
+    assert rig.sequence.state is BenchState.OFF
 
 
 @pytest.mark.parametrize(("age", "trip", "cause"), [(0.2, 0, DEMAND_LOST), (0.0, 2, OWN_CAUSE)])
@@ -52,13 +52,13 @@ def test_a_fault_stays_until_enable_is_withdrawn(age: float, trip: int, cause: i
     rig.run(0.3)
     rig.demand_age, rig.trip = age, trip
     rig.run(0.001)
-    assert (rig.sequence.state, rig.sequence.fault) == (State.FAULT, cause)
+    assert (rig.sequence.state, rig.sequence.fault) == (BenchState.FAULT, cause)
     rig.demand_age, rig.trip = 0.0, NO_FAULT
     assert rig.run(1.0) == []
     assert rig.sequence.fault == cause
     rig.requested = False
     rig.run(0.001)
-    assert (rig.sequence.state, rig.sequence.fault) == (State.OFF, NO_FAULT)
+    assert (rig.sequence.state, rig.sequence.fault) == (BenchState.OFF, NO_FAULT)
     rig.requested = True
     assert len(rig.run(0.3)) == 1
 
@@ -72,7 +72,7 @@ def test_a_process_that_was_not_let_run_gives_the_demands_time_to_come() -> None
     assert rig.sequence.enabled
     rig.demand_age = 0.25
     rig.run(0.06)
-    assert (rig.sequence.state, rig.sequence.fault) == (State.FAULT, DEMAND_LOST)
+    assert (rig.sequence.state, rig.sequence.fault) == (BenchState.FAULT, DEMAND_LOST)
 
 
 def test_only_a_moving_counter_is_a_fresh_demand() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import pytest
 
 from hilrt.models import engine_bench as eb
-from hilrt.models.bench_sequence import State
-from hilrt.models.dynamometer import Mode
-from hilrt.models.engine_bench import EngineBench, FaultCause
+from hilrt.models.bench_sequence import BenchState
+from hilrt.models.dynamometer import DynoMode
+from hilrt.models.engine_bench import EngineBench, EngineFaultCause
 from tests.models.in_frames import assert_carried, assert_named
 
 
@@ -19,7 +19,7 @@ class Rig:
         self.bench = EngineBench(seed)
         self.n = 0
         self.speed = self.torque = 0.0
-        self.mode = Mode.SPEED
+        self.mode = DynoMode.SPEED
         self.pedal = 0.0
         self.enable = True
         self.sending = True
@@ -63,7 +63,7 @@ class Rig:
         return self
 
     @property
-    def state(self) -> tuple[State, int]:
+    def state(self) -> tuple[BenchState, int]:
         return self.bench.sequence.state, self.bench.sequence.fault
 
 
@@ -204,15 +204,15 @@ def test_shaft_eigenfrequency_and_damping() -> None:
 
 def test_torque_mode_is_confirmed_and_leaves_the_speed_to_the_engine() -> None:
     rig = Rig().at(200, pedal=30)
-    rig.mode, rig.torque = Mode.TORQUE, -60.0
+    rig.mode, rig.torque = DynoMode.TORQUE, -60.0
     rig.run(0.015)
-    assert rig.bench.measure("EngineSlow")["Mode"] == Mode.SPEED
+    assert rig.bench.measure("EngineSlow")["Mode"] == DynoMode.SPEED
     rig.run(0.01)
-    assert rig.bench.measure("EngineSlow")["Mode"] == Mode.TORQUE
+    assert rig.bench.measure("EngineSlow")["Mode"] == DynoMode.TORQUE
     rig.run(1.0)
     assert rig.bench.dyno.torque == pytest.approx(-60.0, abs=1e-6)
     assert abs(rig.bench.dyno.speed - 200.0) > 10.0  # what the engine makes of that load
-    rig.mode = Mode.SPEED
+    rig.mode = DynoMode.SPEED
     rig.run(1.0)
     assert rig.bench.dyno.speed == pytest.approx(200.0, abs=0.1)
 
@@ -269,16 +269,16 @@ def test_enable_handshake() -> None:
     rig = Rig()
     rig.enable = False
     rig.run(0.2)
-    assert rig.bench.sequence.state is State.OFF
+    assert rig.bench.sequence.state is BenchState.OFF
     rig.enable = True
     seen = []
     for _ in range(300):
         rig.tick()
         if rig.bench.sequence.state not in seen:
             seen.append(rig.bench.sequence.state)
-            if rig.bench.sequence.state is State.ENABLED:
+            if rig.bench.sequence.state is BenchState.ENABLED:
                 assert rig.n * 1e-3 == pytest.approx(0.2 + 0.2, abs=0.003)
-    assert seen == [State.STARTING, State.READY, State.ENABLED]
+    assert seen == [BenchState.STARTING, BenchState.READY, BenchState.ENABLED]
     slow = rig.bench.measure("EngineSlow")
     assert (slow["Enabled"], slow["State"]) == (1.0, 3.0)
 
@@ -289,7 +289,7 @@ def test_withdrawn_enable_brakes_to_standstill() -> None:
     rig.tick()
     assert rig.bench.measure("EngineSlow")["Enabled"] == 0.0
     rig.run(1.5)
-    assert rig.bench.sequence.state is State.OFF
+    assert rig.bench.sequence.state is BenchState.OFF
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
     assert rig.bench.dyno.torque == pytest.approx(0.0, abs=0.01)
 
@@ -310,7 +310,7 @@ def test_lost_demands_bring_the_bench_down_by_itself(how: str) -> None:
     rig.run(0.095)
     assert rig.bench.sequence.enabled
     rig.run(0.01)
-    assert rig.state == (State.FAULT, FaultCause.DEMAND_LOST)
+    assert rig.state == (BenchState.FAULT, EngineFaultCause.DEMAND_LOST)
     assert rig.bench.fuel == 0.0
     rig.run(1.5)
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=0.5)
@@ -329,10 +329,10 @@ def test_a_fault_is_cleared_by_withdrawing_enable_only() -> None:
     rig.run(0.2)
     rig.sending = True
     rig.run(0.5)
-    assert rig.bench.sequence.state is State.FAULT
+    assert rig.bench.sequence.state is BenchState.FAULT
     rig.enable = False
     rig.tick()
-    assert rig.state == (State.OFF, FaultCause.NONE)
+    assert rig.state == (BenchState.OFF, EngineFaultCause.NONE)
     rig.enable = True
     rig.run(0.3)
     assert rig.bench.sequence.enabled
@@ -342,7 +342,7 @@ def test_overspeed_is_a_fault() -> None:
     rig = Rig().at(640)
     rig.speed = 1000.0
     rig.run(1.0)
-    assert rig.state == (State.FAULT, FaultCause.OVERSPEED)
+    assert rig.state == (BenchState.FAULT, EngineFaultCause.OVERSPEED)
 
 
 def test_a_motored_bench_needs_no_pedal_message() -> None:
@@ -373,4 +373,4 @@ def test_noise_follows_the_seed() -> None:
 def test_database_carries_what_the_bench_measures() -> None:
     for rig in (Rig(), Rig().at(640, pedal=100, settle=3.0)):
         assert_carried("engine_bench.dbc", rig.bench)
-    assert_named("engine_bench.dbc", "EngineSlow", "State", State)
+    assert_named("engine_bench.dbc", "EngineSlow", "State", BenchState)

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from hilrt.models import hydraulic_axis_bench as hb
-from hilrt.models.bench_sequence import State
-from hilrt.models.hydraulic_axis_bench import FaultCause, HydraulicAxisBench, Mode
+from hilrt.models.bench_sequence import BenchState
+from hilrt.models.hydraulic_axis_bench import AxisFaultCause, AxisMode, HydraulicAxisBench
 from tests.models.in_frames import assert_carried, assert_named
 
 
@@ -17,7 +17,7 @@ class Rig:
         self.bench = HydraulicAxisBench(seed)
         self.n = 0
         self.position = self.force = 0.0  # mm, kN
-        self.mode, self.enable = Mode.POSITION, True
+        self.mode, self.enable = AxisMode.POSITION, True
         self.sending = True
 
     def tick(self) -> None:
@@ -41,7 +41,7 @@ class Rig:
         return self
 
     @property
-    def state(self) -> tuple[State, int]:
+    def state(self) -> tuple[BenchState, int]:
         return self.bench.sequence.state, self.bench.sequence.fault
 
 
@@ -70,17 +70,17 @@ def test_position_follows_a_sine_of_3_hz() -> None:
 
 def test_force_mode_takes_over_without_a_bump_and_is_confirmed() -> None:
     rig = Rig().at(30.0)
-    rig.mode, rig.force = Mode.FORCE, 6.0  # what the specimen bears there
+    rig.mode, rig.force = AxisMode.FORCE, 6.0  # what the specimen bears there
     rig.run(0.019)
-    assert rig.bench.measure("AxisSlow")["Mode"] == Mode.POSITION
+    assert rig.bench.measure("AxisSlow")["Mode"] == AxisMode.POSITION
     for _ in range(300):
         rig.tick()
         assert rig.bench.axis.force == pytest.approx(6000.0, abs=500.0)
-    assert rig.bench.measure("AxisSlow")["Mode"] == Mode.FORCE
+    assert rig.bench.measure("AxisSlow")["Mode"] == AxisMode.FORCE
     rig.force = -4.0
     rig.run(2.0)
     assert rig.bench.axis.force == pytest.approx(-4000.0, abs=50.0)
-    rig.mode, rig.position = Mode.POSITION, 10.0
+    rig.mode, rig.position = AxisMode.POSITION, 10.0
     rig.run(2.0)
     assert 1e3 * rig.bench.axis.position == pytest.approx(10.0, abs=0.05)
 
@@ -100,7 +100,7 @@ def test_without_enable_the_specimen_pushes_the_piston_back() -> None:
     rig = Rig().at(40.0)
     rig.enable = False
     rig.tick()
-    assert rig.state == (State.OFF, 0)
+    assert rig.state == (BenchState.OFF, 0)
     rig.run(3.0)
     assert 1e3 * rig.bench.axis.position == pytest.approx(0.0, abs=0.5)
     assert rig.bench.axis.spool == pytest.approx(0.0, abs=1e-6)
@@ -117,23 +117,23 @@ def test_lost_demands_bring_it_down() -> None:
     rig = Rig().at(40.0)
     rig.sending = False
     rig.run(0.11)
-    assert rig.state == (State.FAULT, FaultCause.DEMAND_LOST)
+    assert rig.state == (BenchState.FAULT, AxisFaultCause.DEMAND_LOST)
     rig.run(3.0)
     assert 1e3 * rig.bench.axis.position == pytest.approx(0.0, abs=0.5)
 
 
 @pytest.mark.parametrize(
     ("attribute", "value", "cause"),
-    [("position", 0.096, FaultCause.OVERTRAVEL), ("force", 31e3, FaultCause.OVERLOAD)],
+    [("position", 0.096, AxisFaultCause.OVERTRAVEL), ("force", 31e3, AxisFaultCause.OVERLOAD)],
 )
-def test_what_is_too_much_trips(attribute: str, value: float, cause: FaultCause) -> None:
+def test_what_is_too_much_trips(attribute: str, value: float, cause: AxisFaultCause) -> None:
     rig = Rig().at(40.0)
     setattr(rig.bench.axis, attribute, value)
     rig.tick()
-    assert rig.state == (State.FAULT, cause)
+    assert rig.state == (BenchState.FAULT, cause)
 
 
 def test_database_carries_what_the_bench_measures() -> None:
     for rig in (Rig(), Rig().at(90.0), Rig().at(-90.0)):
         assert_carried("hydraulic_axis_bench.dbc", rig.bench)
-    assert_named("hydraulic_axis_bench.dbc", "AxisSlow", "FaultCause", FaultCause)
+    assert_named("hydraulic_axis_bench.dbc", "AxisSlow", "FaultCause", AxisFaultCause)

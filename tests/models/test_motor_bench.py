@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from hilrt.models import motor_bench as mb
-from hilrt.models.bench_sequence import State
-from hilrt.models.dynamometer import Mode
-from hilrt.models.motor_bench import FaultCause, MotorBench
+from hilrt.models.bench_sequence import BenchState
+from hilrt.models.dynamometer import DynoMode
+from hilrt.models.motor_bench import MotorBench, MotorFaultCause
 from tests.models.in_frames import assert_carried, assert_named
 
 
@@ -16,7 +16,7 @@ class Rig:
         self.bench = MotorBench(seed)
         self.n = 0
         self.speed = self.dyno_torque = self.motor_torque = 0.0
-        self.mode, self.enable = Mode.SPEED, True
+        self.mode, self.enable = DynoMode.SPEED, True
         self.counting = True
 
     def run(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Rig:
         return self
 
     @property
-    def state(self) -> tuple[State, int]:
+    def state(self) -> tuple[BenchState, int]:
         return self.bench.sequence.state, self.bench.sequence.fault
 
 
@@ -66,9 +66,9 @@ def test_power_at_the_inverter_covers_the_losses_and_comes_back_when_braking() -
 
 def test_torque_mode_balances_the_motor_and_the_mode_is_confirmed() -> None:
     rig = Rig().at(300, 40)
-    rig.mode, rig.dyno_torque = Mode.TORQUE, -40.0
+    rig.mode, rig.dyno_torque = DynoMode.TORQUE, -40.0
     rig.run(0.5)
-    assert rig.bench.measure("MotorSlow")["Mode"] == Mode.TORQUE
+    assert rig.bench.measure("MotorSlow")["Mode"] == DynoMode.TORQUE
     assert rig.bench.dyno.torque == pytest.approx(-40.0)
     assert rig.bench.dyno.speed == pytest.approx(300.0, abs=10.0)
 
@@ -84,7 +84,7 @@ def test_enable_handshake_and_withdrawal() -> None:
     rig.at(300, 50)
     rig.enable = False
     rig.run(1.5)
-    assert rig.state == (State.OFF, 0)
+    assert rig.state == (BenchState.OFF, 0)
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=1.0)
 
 
@@ -92,16 +92,16 @@ def test_lost_demands_bring_it_down() -> None:
     rig = Rig().at(300, 50)
     rig.counting = False
     rig.run(0.11)
-    assert rig.state == (State.FAULT, FaultCause.DEMAND_LOST)
+    assert rig.state == (BenchState.FAULT, MotorFaultCause.DEMAND_LOST)
     rig.run(1.5)
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=1.0)
 
 
 def test_a_free_shaft_that_runs_away_is_caught() -> None:
     rig = Rig().at(1150, 0)
-    rig.mode, rig.dyno_torque = Mode.TORQUE, 50.0
+    rig.mode, rig.dyno_torque = DynoMode.TORQUE, 50.0
     rig.run(0.5)
-    assert rig.state == (State.FAULT, FaultCause.OVERSPEED)
+    assert rig.state == (BenchState.FAULT, MotorFaultCause.OVERSPEED)
     rig.run(3.0)
     assert rig.bench.dyno.speed == pytest.approx(0.0, abs=1.0)
 
@@ -114,10 +114,10 @@ def test_a_hot_winding_trips() -> None:
     assert rig.bench.winding - warm == pytest.approx(heat / mb.HEAT_CAPACITY, rel=0.01)
     rig.bench.winding = mb.WINDING_MAX - 0.1
     rig.run(1.0)
-    assert rig.state == (State.FAULT, FaultCause.OVERHEATED)
+    assert rig.state == (BenchState.FAULT, MotorFaultCause.OVERHEATED)
 
 
 def test_database_carries_what_the_bench_measures() -> None:
     for rig in (Rig(), Rig().at(1150, 120), Rig().at(-1150, 120)):
         assert_carried("motor_bench.dbc", rig.bench)
-    assert_named("motor_bench.dbc", "MotorSlow", "FaultCause", FaultCause)
+    assert_named("motor_bench.dbc", "MotorSlow", "FaultCause", MotorFaultCause)

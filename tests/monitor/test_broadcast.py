@@ -6,10 +6,18 @@ import pytest
 
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
-from hilrt.monitor.stream import BondEnds, Full, Happening, Head, Part, Signals, Topology
+from hilrt.monitor.stream import (
+    BondEdge,
+    Full,
+    Happening,
+    Head,
+    SessionGraph,
+    Signals,
+    SubsystemNode,
+)
 from hilrt.record.messages import BATCH, ROWS, Begin, Event, Signal, Topic, encode
 
-TOPOLOGY = Topology([Part("a", "inprocess")], [], [BondEnds("b", ["a.x"], "a.v")])
+TOPOLOGY = SessionGraph([SubsystemNode("a", "inprocess")], [], [BondEdge("b", ["a.x"], "a.v")])
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from tornado.websocket import websocket_connect
 
 from hilrt.monitor import foxglove, stream
 from hilrt.monitor.broadcast import MAX_FULL, Broadcast
-from hilrt.monitor.foxglove import Bridge, State, json_schema, parse_address
+from hilrt.monitor.foxglove import Bridge, StateMessage, json_schema, parse_address
 from hilrt.monitor.stream import Head
-from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Percentiles, Status
+from hilrt.monitor.telemetry import BondStatus, PeerStatus, Percentiles, RaisedFlag, Status
 from hilrt.monitor.telemetry import encode as encode_status
 from hilrt.monitor.viewer import SILENCE_S, Viewer
 from hilrt.record.messages import BATCH, ROWS, Begin, Event, Signal, Topic, encode
@@ -40,7 +40,7 @@ STATUS = Status(
     rate_hz=998.7,
     lateness_us=Percentiles(60.0, 180.0, 400.0),
     values={"engine.torque": 1.0},
-    flags=[Flag("sample_late", "vehicle")],
+    flags=[RaisedFlag("sample_late", "vehicle")],
     bonds={"shaft": BondStatus(25_000.0, -12.5, math.nan, 3.0)},
     peers={"vehicle": PeerStatus(12, 0, 1.2)},
 )
@@ -328,7 +328,7 @@ async def test_clients_may_only_read(session):
 
 
 def test_schema_has_no_references():
-    schema = json_schema(State)
+    schema = json_schema(StateMessage)
     assert "$ref" not in json.dumps(schema)
     assert schema["properties"]["bonds"]["items"]["properties"]["power_w"]["type"] == "number"
 

@@ -7,9 +7,15 @@ import time
 import pytest
 import zmq
 
-from hilrt.monitor.commands import Command, CommandClient, Reply, decode_command, encode
-from hilrt.monitor.launch import LocalAddresses
-from hilrt.monitor.relay import COMMANDS_PER_S, QUEUE_LENGTH, Relay, Settings
+from hilrt.monitor.monitoring import LocalAddresses
+from hilrt.monitor.operator_commands import (
+    CommandClient,
+    OperatorCommand,
+    Reply,
+    decode_command,
+    encode,
+)
+from hilrt.monitor.relay import COMMANDS_PER_S, QUEUE_LENGTH, Relay, RelaySettings
 from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import Status, Telemetry
 from hilrt.monitor.viewer import Viewer
@@ -27,7 +33,7 @@ class Bench:
         self.master = self.context.socket(zmq.ROUTER)
         master = self.local.get("master")
         self.master.bind(master)
-        self.settings = Settings(
+        self.settings = RelaySettings(
             rows=self.local.get("rows"),
             status=self.status.address,
             master=master,
@@ -89,7 +95,7 @@ def test_view_sees_head_events_and_status(bench):
 
 
 def test_token_opens_what_is_allowed(bench):
-    number = bench.client.send(Command(action="mark", who="Ada", text="bang", key="token"))
+    number = bench.client.send(OperatorCommand(action="mark", who="Ada", text="bang", key="token"))
     command = bench.obey_one(Reply(True, "bang"))
     assert (command.who, command.text, command.key) == ("Ada", "bang", "session key")
     answers = []
@@ -102,14 +108,14 @@ def test_acknowledged_event_is_told_to_all(bench):
     bench.rows.send_multipart([record(begin)])
     bench.rows.send_multipart([record(Event(0, "error", "x", "a", "bang"))])
     bench.until(lambda: bench.viewer.events)
-    bench.client.send(Command(action="acknowledge", who="Ada", value=1, key="token"))
+    bench.client.send(OperatorCommand(action="acknowledge", who="Ada", value=1, key="token"))
     bench.obey_one(Reply(True, "acknowledged"))
     bench.until(lambda: bench.viewer.events[1].acknowledged)
     assert bench.viewer.events[1].acknowledged == "Ada"
 
 
 def test_wrong_token_is_refused_and_told(bench):
-    reply = bench.client.ask(Command(action="mark", who="Eve", key="guess"))
+    reply = bench.client.ask(OperatorCommand(action="mark", who="Eve", key="guess"))
     assert reply == Reply(False, "refused: wrong token")
     told = bench.obey_one(Reply(True))
     assert (told.action, told.who) == ("refused", "relay")  # the name is not taken for true
@@ -119,7 +125,7 @@ def test_wrong_token_is_refused_and_told(bench):
 
 def test_other_actions_and_read_only_sessions(bench):
     now = time.monotonic()
-    stop = Command(action="stop", key="token")
+    stop = OperatorCommand(action="stop", key="token")
     assert "not allowed" in bench.relay.refusal(stop, now)
     bench.settings.head.control = []
     assert "read-only" in bench.relay.refusal(stop, now)
@@ -127,7 +133,7 @@ def test_other_actions_and_read_only_sessions(bench):
 
 def test_flood_is_bounded(bench):
     now = time.monotonic()
-    mark = Command(action="mark", key="token")
+    mark = OperatorCommand(action="mark", key="token")
     passed = sum(not bench.relay.refusal(mark, now) for _ in range(500))
     assert passed <= COMMANDS_PER_S + 1
     assert bench.relay.refusal(mark, now + 1.0) == ""
@@ -136,7 +142,10 @@ def test_flood_is_bounded(bench):
 def test_wrong_tokens_take_nothing_from_who_knows_the_right_one(bench):
     now = time.monotonic()
     bench.settings.head.control = ["mark", "safe", "stop"]
-    guess, mark = Command(action="stop", key="guess"), Command(action="mark", key="token")
+    guess, mark = (
+        OperatorCommand(action="stop", key="guess"),
+        OperatorCommand(action="mark", key="token"),
+    )
     for _ in range(1000):
         assert bench.relay.refusal(guess, now) == "refused: wrong token"
     assert bench.relay.refusal(mark, now) == ""
@@ -145,15 +154,15 @@ def test_wrong_tokens_take_nothing_from_who_knows_the_right_one(bench):
 def test_other_commands_do_not_keep_a_stop_waiting(bench):
     now = time.monotonic()
     bench.settings.head.control = ["mark", "safe", "stop"]
-    while not bench.relay.refusal(Command(action="mark", key="token"), now):
+    while not bench.relay.refusal(OperatorCommand(action="mark", key="token"), now):
         pass
     for action in ("stop", "safe"):
-        assert bench.relay.refusal(Command(action=action, key="token"), now) == ""
+        assert bench.relay.refusal(OperatorCommand(action=action, key="token"), now) == ""
 
 
 def test_many_wrong_tokens_are_told_as_one_number(bench):
     bench.relay._tell_at = math.inf
-    guess = Command(action="stop", who="Eve", key="guess")
+    guess = OperatorCommand(action="stop", who="Eve", key="guess")
     sent = sum(bench.client.send(guess) > 0 for _ in range(300))
     bench.until(lambda: bench.relay._wrong == sent)
     bench.relay._tell_at = 0.0
@@ -166,7 +175,7 @@ def test_command_for_another_run_is_refused(bench):
     bench.settings.head.control = ["stop"]
     now = time.monotonic()
     for run, problem in (("first", "another session"), ("", "another session"), ("second", "")):
-        refused = bench.relay.refusal(Command(action="stop", key="token", run=run), now)
+        refused = bench.relay.refusal(OperatorCommand(action="stop", key="token", run=run), now)
         assert problem in refused
         assert bool(refused) == bool(problem)
 
@@ -213,6 +222,6 @@ def test_subscriber_that_never_reads_harms_nobody(bench):
 def test_client_without_session():
     local = LocalAddresses()
     client = CommandClient(local.get("nobody"))
-    assert not client.ask(Command(action="mark"), timeout_s=0.05).ok
+    assert not client.ask(OperatorCommand(action="mark"), timeout_s=0.05).ok
     client.close()
     local.close()

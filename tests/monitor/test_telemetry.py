@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from hilrt.monitor.telemetry import (
     BondStatus,
-    Flag,
     PeerStatus,
     Percentiles,
+    RaisedFlag,
     Status,
     Telemetry,
     decode,
@@ -23,7 +23,7 @@ NUMBERS = st.floats(allow_nan=False)
 
 @given(
     values=st.dictionaries(NAMES, NUMBERS, max_size=4),
-    flags=st.lists(st.builds(Flag, NAMES, NAMES), max_size=3),
+    flags=st.lists(st.builds(RaisedFlag, NAMES, NAMES), max_size=3),
     bonds=st.dictionaries(
         NAMES, st.builds(BondStatus, NUMBERS, NUMBERS, NUMBERS, NUMBERS), max_size=2
     ),

@@ -15,16 +15,16 @@ import zmq
 from rich.console import Console
 
 from hilrt.monitor import terminal
-from hilrt.monitor.commands import KEY_VARIABLE, Reply, decode_command, encode
-from hilrt.monitor.keys import HELP
+from hilrt.monitor.operator_commands import KEY_VARIABLE, Reply, decode_command, encode
+from hilrt.monitor.operator_keys import HELP
 from hilrt.monitor.panel import closing_line, flag_words, live_view, plain_line
 from hilrt.monitor.screen import Screen, watch
 from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import (
     BondStatus,
-    Flag,
     PeerStatus,
     Percentiles,
+    RaisedFlag,
     Status,
     Telemetry,
 )
@@ -43,9 +43,9 @@ RUNNING = Status(
     values={"engine.torque": 123.456, "vehicle.pedal": float("nan")},
     units={"engine.torque": "N*m"},
     flags=[
-        Flag("sample_late", "engine"),
-        Flag("sample_late", "vehicle"),
-        Flag("deadline_missed", "session"),
+        RaisedFlag("sample_late", "engine"),
+        RaisedFlag("sample_late", "vehicle"),
+        RaisedFlag("deadline_missed", "session"),
     ],
     bonds={"shaft": BondStatus(25_000.0, -12.5, 120.2, -3.2)},
     peers={"vehicle": PeerStatus(12, 0, 1.2)},
@@ -101,7 +101,7 @@ def test_plain_line_is_one_line():
 
 def test_flags_in_words():
     assert flag_words([]) == ""
-    assert flag_words([Flag("step_minimum", "")]) == "step minimum"
+    assert flag_words([RaisedFlag("step_minimum", "")]) == "step minimum"
 
 
 def test_session_in_virtual_time_has_no_lateness():
@@ -123,7 +123,7 @@ def test_announcement_keeps_the_values():
 
 def test_what_is_needed_most_is_there_in_the_smallest_panel():
     many = {f"engine.signal{i}": float(i) for i in range(12)}
-    flags = [Flag("sample_late", f"subsystem{i}") for i in range(60)]
+    flags = [RaisedFlag("sample_late", f"subsystem{i}") for i in range(60)]
     status = msgspec.structs.replace(RUNNING, values=many, flags=flags, message="because")
     lines = text_of(live_view(status, HELP, height=16), width=80).splitlines()
     assert len(lines) <= 16

@@ -4,11 +4,11 @@ import pytest
 
 from hilrt.monitor import stream
 from hilrt.monitor.stream import Full, Happening, Head, Signals, binary, encode
-from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.telemetry import encode as encode_status
 from hilrt.monitor.viewer import SILENCE_S, Viewer
 
-FLAG = Flag("sample_late", "engine")
+FLAG = RaisedFlag("sample_late", "engine")
 
 
 class Clock:

@@ -7,9 +7,9 @@ import zmq
 from rich.console import Console
 
 from hilrt.monitor import screen, stream, watch
-from hilrt.monitor.commands import Reply
-from hilrt.monitor.keys import Keys
-from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.monitoring import TOKEN_VARIABLE
+from hilrt.monitor.operator_commands import Reply
+from hilrt.monitor.operator_keys import OperatorKeys
 from hilrt.monitor.screen import SILENCE_S
 from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import encode
@@ -119,7 +119,7 @@ def test_keys_work_with_the_token_alone(token, monkeypatch, unused_tcp_port):
         watcher = RemoteWatcher(viewer)
         bench.until(lambda: viewer.take(20) and viewer.head)
         assert watcher.client()._socket.poll(10_000, zmq.POLLOUT)  # is connected
-        keys = Keys(watcher.client(), watcher.key)
+        keys = OperatorKeys(watcher.client(), watcher.key)
         keys.type("mknock\r", None)
         if token == "token":
             assert bench.obey_one(Reply(True, "noted")).text == "knock"

@@ -62,7 +62,7 @@ def test_a_snapshot_of_another_session_is_refused():
 
 def test_every_field_of_a_step_input_is_recorded():
     """A new field needs a column (hilrt/record/signals.py) and its way back
-    (hilrt/replay/source.py).
+    (hilrt/replay/recorded_steps.py).
     """
     assert {field.name for field in dataclasses.fields(StepInput)} == {
         "tick", "t", "elapsed", "y", "t_valid", "fresh", "y_mid", "dy", "realised", "busy",

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hilrt.link import Ports
 from hilrt.record import snapshots
-from hilrt.replay.replay import replay
+from hilrt.replay.replay_log import replay
 from hilrt.solver import Port
 from tests.replay.recording_tools import Erratic, record_erratic
 

@@ -13,9 +13,9 @@ from hilrt.record import gate, mcap_writer, snapshots
 from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.writer import Recording
-from hilrt.replay import replay as replay_module
-from hilrt.replay.replay import replay
-from hilrt.replay.show import as_json, describe
+from hilrt.replay import replay_log as replay_module
+from hilrt.replay.replay_log import replay
+from hilrt.replay.replay_text import as_json, describe
 from hilrt.session.adjust import set_number
 from tests.replay import recording_tools
 from tests.replay.recording_tools import record_file

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
-from hilrt.replay.show import describe_what_if, what_if_as_json
+from hilrt.replay.replay_text import describe_what_if, what_if_as_json
 from hilrt.replay.what_if import CAVEAT, what_if
 from tests.replay.recording_tools import record_file
 

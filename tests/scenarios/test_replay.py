@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import hilrt
-from hilrt.replay.replay import replay
-from hilrt.replay.show import describe
+from hilrt.replay.replay_log import replay
+from hilrt.replay.replay_text import describe
 from tests.scenarios.sessions import (
     LINUX,
     Listener,

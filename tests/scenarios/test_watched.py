@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.monitor.commands import Command
-from hilrt.monitor.launch import TOKEN_VARIABLE
+from hilrt.monitor.monitoring import TOKEN_VARIABLE
+from hilrt.monitor.operator_commands import OperatorCommand
 from hilrt.monitor.viewer import Viewer
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run, sets
 from tests.two_masses import CONNECTIONS
@@ -81,7 +81,7 @@ class Watched:
         """Press Stop."""
         client = self.viewer.client()
         assert client is not None
-        return client.send(Command(action="stop", who="Ada", key="token"))
+        return client.send(OperatorCommand(action="stop", who="Ada", key="token"))
 
     def close(self) -> None:
         for run in self._runs:

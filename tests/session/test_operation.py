@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from hilrt.check.check_monitor import check_monitor
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Adjustable, MonitorTable, Reliability
-from hilrt.monitor.commands import Command
+from hilrt.monitor.operator_commands import OperatorCommand
 from hilrt.monitor.status import StatusPublisher
-from hilrt.session.adjust import check_monitor, set_number
+from hilrt.session.adjust import set_number
 from hilrt.session.event_log import Journal, State
 from hilrt.session.operation import Operator
 
@@ -47,7 +48,7 @@ def running(operator, shadow=False):
 
 
 def obey(operator, action, **values):
-    return operator.obey(Command(action=action, who="Ada", **values))
+    return operator.obey(OperatorCommand(action=action, who="Ada", **values))
 
 
 def test_note_goes_into_the_log_with_who(operator):
@@ -133,12 +134,12 @@ def test_numbers_change_only_within_bounds(operator):
 
 
 def test_command_without_the_key_is_noted(operator):
-    operator.refused(Command(action="stop", who="Eve"))
+    operator.refused(OperatorCommand(action="stop", who="Eve"))
     assert operator.events.notes[0][0] == "warning"
 
 
 def test_wrong_tokens_are_a_warning_and_no_note_of_the_operators(operator):
-    operator.obey(Command(action="refused", who="relay", text="a command was refused"))
+    operator.obey(OperatorCommand(action="refused", who="relay", text="a command was refused"))
     (note,) = operator.events.notes
     assert note == ("warning", "wrong_token", "operator", "a command was refused")
 

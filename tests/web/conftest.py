@@ -14,7 +14,7 @@ def viewer(unused_tcp_port):
     """Serves a page with forty events."""
     pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
     from hilrt.web.server import make_server
-    from hilrt.web.source import Source
+    from hilrt.web.shared_session import SharedSession
 
     made = StillViewer(RUNNING)
     for number in range(1, 41):
@@ -23,7 +23,7 @@ def viewer(unused_tcp_port):
 
     def serve():
         asyncio.set_event_loop(loop)
-        server = make_server(Source(made), "127.0.0.1", unused_tcp_port)
+        server = make_server(SharedSession(made), "127.0.0.1", unused_tcp_port)
         server.start()
         ready.set()
         loop.run_forever()

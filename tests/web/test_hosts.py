@@ -11,7 +11,7 @@ from hilrt.exchange.addresses import parse_address
 from hilrt.web import server as web_server
 from hilrt.web.hosts import own_names
 from hilrt.web.server import main, make_server
-from hilrt.web.source import Source
+from hilrt.web.shared_session import SharedSession
 from tests.web.views import RUNNING, StillViewer
 
 
@@ -93,7 +93,7 @@ async def test_only_names_of_its_own_are_answered(
     if name == "bench.example.org":
         monkeypatch.setenv("BOKEH_ALLOW_WS_ORIGIN", name)
     viewer = StillViewer(RUNNING)
-    server = make_server(Source(viewer), bound, unused_tcp_port)
+    server = make_server(SharedSession(viewer), bound, unused_tcp_port)
     server.start()
     name, origin = (text.format(port=unused_tcp_port) for text in (name, origin))
     try:

@@ -13,16 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from tornado.httpclient import AsyncHTTPClient
 
 from hilrt.monitor.stream import Full, binary
-from hilrt.web.history import History
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.server import make_server
-from hilrt.web.source import Source
+from hilrt.web.shared_session import SharedSession
+from hilrt.web.signal_history import SignalHistory
 from tests.web.views import LATE, RUNNING, StillViewer
 
 
 def metrics(viewer, collector=None):
     registry = CollectorRegistry()
-    registry.register(collector or SessionCollector(viewer, History()))
+    registry.register(collector or SessionCollector(viewer, SignalHistory()))
     text = generate_latest(registry).decode()
     return {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_status():
 
 def test_lateness_of_every_tick_is_counted():
     """A scrape in a minute sees what was late just after the one before."""
-    viewer, history = StillViewer(RUNNING), History()
+    viewer, history = StillViewer(RUNNING), SignalHistory()
     collector = SessionCollector(viewer, history)
     late = [55.0, math.nan, 99.0, 20_001.0]
 
@@ -81,7 +81,7 @@ def test_session_not_heard_yet():
 
 async def test_page_and_metrics_are_served_offline(unused_tcp_port):
     viewer = StillViewer(RUNNING)
-    server = make_server(Source(viewer), "127.0.0.1", unused_tcp_port)
+    server = make_server(SharedSession(viewer), "127.0.0.1", unused_tcp_port)
     server.start()
     client = AsyncHTTPClient()
     try:

@@ -13,10 +13,9 @@ from bokeh.embed import file_html
 from bokeh.events import ButtonClick
 from bokeh.models import HoverTool, Line
 
-from hilrt.monitor.commands import Reply
+from hilrt.monitor.operator_commands import Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
 from hilrt.record.messages import Signal
-from hilrt.web.history import History
 from hilrt.web.page import FOLDER, Page, first_signals
 from hilrt.web.plots import (
     COLOURS,
@@ -27,14 +26,15 @@ from hilrt.web.plots import (
     TIMING_SIGNAL,
     histogram,
 )
-from hilrt.web.source import Source
+from hilrt.web.shared_session import SharedSession
+from hilrt.web.signal_history import SignalHistory
 from tests.web.views import HEAD, LATE, RUNNING, StillViewer
 
 
 @pytest.fixture
 def page():
     viewer = StillViewer(RUNNING)
-    source = Source(viewer)
+    source = SharedSession(viewer)
     source.poll()
     page = Page(Document(), source)
     page.draw_figures()
@@ -79,7 +79,7 @@ def test_only_the_scripts_that_it_uses_are_loaded(page):
 def test_figures_come_when_the_browser_shows_the_rest():
     """As the browser tells it; what they hold in the document until then would hold it up."""
     viewer = StillViewer(RUNNING)
-    source = Source(viewer)
+    source = SharedSession(viewer)
     source.poll()
     document = Document()
     Page(document, source)
@@ -182,7 +182,7 @@ def test_another_session_begins_anew(page, told):
 
 def test_ten_minutes_are_kept_at_any_rate():
     for rate in (10.0, 20.0):
-        history = History()
+        history = SignalHistory()
         history.restart(["a"], rate)
         history.t.add(np.zeros((20_000, 1)))
         assert len(history.t.newest(20_000)) == 600 * rate
@@ -271,7 +271,7 @@ def test_nonsense_is_not_plotted(page):
 def test_more_signals_than_are_plotted_are_told():
     names = [f"s.y{i}" for i in range(15)]
     viewer = StillViewer(RUNNING, head=Head(session="s", signals=[Signal(n, n) for n in names]))
-    source = Source(viewer)
+    source = SharedSession(viewer)
     source.poll()
     page = Page(Document(), source)
     page.draw_figures()
@@ -423,14 +423,14 @@ def test_silence_is_not_taken_for_consent(page, monkeypatch):
     turn(page)
     page.event_source.selected.indices = [0]
     page._acknowledge()
-    monkeypatch.setattr("hilrt.web.control.ANSWER_S", -1.0)
+    monkeypatch.setattr("hilrt.web.operator_controls.ANSWER_S", -1.0)
     page._update()
     assert "✕ 0 of 1 acknowledged, then: no answer" in page.parts["answer"].text
 
 
 def test_read_only_session_offers_no_buttons():
     viewer = StillViewer(RUNNING, head=Head(session="s", signals=HEAD.signals))
-    source = Source(viewer)
+    source = SharedSession(viewer)
     source.poll()
     page = Page(Document(), source)
     assert all(button.disabled for button in page.control.buttons.values())

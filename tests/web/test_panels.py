@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from hilrt.monitor.stream import Happening, Part, Topology
-from hilrt.monitor.telemetry import Flag, Status
+from hilrt.monitor.stream import Happening, SessionGraph, SubsystemNode
+from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.web import panels
 from hilrt.web.graph import BOX_WIDTH, MAX_LETTERS, WIDTH, graph_svg, named
 from tests.web.views import HEAD, LATE, RUNNING, TOPOLOGY, StillViewer
@@ -54,9 +54,9 @@ def test_lamp(look, status, flags, kind, word):
 
 def test_lamp_says_the_cause(look):
     assert panels.lamp(look(RUNNING, [LATE])).cause == "sample late (vehicle)"
-    many = [Flag(cause, "x") for cause in ("a", "b", "c", "d", "e")]
+    many = [RaisedFlag(cause, "x") for cause in ("a", "b", "c", "d", "e")]
     assert panels.lamp(look(RUNNING, many)).cause.endswith("and 2 more")
-    places = [Flag("output_defect", f"a.y{i}") for i in range(5)]
+    places = [RaisedFlag("output_defect", f"a.y{i}") for i in range(5)]
     assert panels.lamp(look(RUNNING, places)).cause == "output defect (a.y0, a.y1, +3)"
     fault = changed(state="FAULT", message="engine is gone")
     assert panels.lamp(look(fault)).cause == "engine is gone"
@@ -76,12 +76,12 @@ def test_every_lamp_has_a_shape_of_its_own():
 
 
 def test_names_are_escaped(look):
-    viewer = look(RUNNING, [Flag("<i>", "<script>")])
+    viewer = look(RUNNING, [RaisedFlag("<i>", "<script>")])
     viewer.event(1, text="<b>")
     pages = panels.state_html(viewer) + panels.lamp_html(viewer) + panels.peers_html(viewer)
     assert "engine &lt;b&gt;" in pages
     assert "<script>" not in pages
-    evil = Topology([Part("<b>", "<i>")], [], [])
+    evil = SessionGraph([SubsystemNode("<b>", "<i>")], [], [])
     assert "<b>" not in graph_svg(evil, [])
 
 
@@ -118,7 +118,7 @@ def test_waiting_session_says_what_to_press_here(look):
 
 def test_peer_without_a_late_tick_is_not_late(look):
     """The master skipped ticks: what it has is of an earlier point, though it came in time."""
-    html = panels.peers_html(look(RUNNING, [Flag("sample_late", "engine")]))
+    html = panels.peers_html(look(RUNNING, [RaisedFlag("sample_late", "engine")]))
     assert "▲ late" not in html
     assert "▲ behind" in html
 
@@ -170,8 +170,8 @@ def test_graph_can_be_read_on_a_small_screen():
 def test_graph_is_drawn_with_flags_where_they_are_raised():
     flags = [
         LATE,
-        Flag("connection_defect", "vehicle.engine_torque"),
-        Flag("power_residual", "shaft"),
+        RaisedFlag("connection_defect", "vehicle.engine_torque"),
+        RaisedFlag("power_residual", "shaft"),
     ]
     svg = ElementTree.fromstring(graph_svg(TOPOLOGY, flags))
     flagged = {
@@ -190,6 +190,6 @@ def test_graph_is_drawn_with_flags_where_they_are_raised():
 
 @pytest.mark.parametrize("n", range(6))
 def test_graph_of_any_size(n):
-    parts = [Part(f"s{i}", "inprocess") for i in range(n)]
-    svg = graph_svg(Topology(parts, [], []), [])
+    parts = [SubsystemNode(f"s{i}", "inprocess") for i in range(n)]
+    svg = graph_svg(SessionGraph(parts, [], []), [])
     assert len(ElementTree.fromstring(svg).findall("g")) == n if n else svg == ""

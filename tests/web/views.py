@@ -1,17 +1,27 @@
 """A viewer that shows what a test says, without a session."""
 
-from hilrt.monitor.stream import BondEnds, Happening, Head, Part, Topology, Wire
-from hilrt.monitor.telemetry import BondStatus, Flag, PeerStatus, Percentiles, Status
+from hilrt.monitor.stream import (
+    BondEdge,
+    ConnectionEdge,
+    Happening,
+    Head,
+    SessionGraph,
+    SubsystemNode,
+)
+from hilrt.monitor.telemetry import BondStatus, PeerStatus, Percentiles, RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
 from hilrt.record.messages import Signal
 
-TOPOLOGY = Topology(
-    [Part("vehicle", "zeromq", "hold", 50), Part("engine", "can", "extrapolate", 50)],
+TOPOLOGY = SessionGraph(
     [
-        Wire("engine.torque", "vehicle.engine_torque"),
-        Wire("vehicle.engine_speed", "engine.speed_demand"),
+        SubsystemNode("vehicle", "zeromq", "hold", 50),
+        SubsystemNode("engine", "can", "extrapolate", 50),
     ],
-    [BondEnds("shaft", ["engine.torque"], "vehicle.engine_speed", "energy")],
+    [
+        ConnectionEdge("engine.torque", "vehicle.engine_torque"),
+        ConnectionEdge("vehicle.engine_speed", "engine.speed_demand"),
+    ],
+    [BondEdge("shaft", ["engine.torque"], "vehicle.engine_speed", "energy")],
 )
 HEAD = Head(
     session="engine <b>",
@@ -41,7 +51,7 @@ RUNNING = Status(
     peers={"vehicle": PeerStatus(12, 0, 1.2), "engine": PeerStatus(0, 1, 0.5, 4)},
     verdict="good",
 )
-LATE = Flag("sample_late", "vehicle")
+LATE = RaisedFlag("sample_late", "vehicle")
 
 
 class StillViewer(Viewer):

@@ -9,7 +9,12 @@ from bokeh.layouts import gridplot
 from bokeh.models.annotations import Span
 
 from hilrt.analyze.accuracy import ACCURATE, global_error
-from hilrt.analyze.stability import Scheme, coupling_errors, propagation_matrix, spectral_radius
+from hilrt.analyze.stability import (
+    LinearScheme,
+    coupling_errors,
+    propagation_matrix,
+    spectral_radius,
+)
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.solver import Floats
 
@@ -36,7 +41,7 @@ def maps() -> dict[tuple[int, bool], tuple[Floats, Floats]]:
     found = {}
     for order in range(3):
         for corrected in (False, True):
-            scheme = Scheme(order, corrected)
+            scheme = LinearScheme(order, corrected)
             shape = (len(STEPS), len(DK), len(CK))
             radius, error = np.zeros(shape), np.zeros(shape)
             for d, dk in enumerate(10.0**DK):
@@ -178,7 +183,7 @@ def dip() -> Entry:
     chain, L = two_mass_chain(1e9, 3.6e5)
     h = np.geomspace(1e-5, 3e-3, 300)
     radius = np.array(
-        [spectral_radius(propagation_matrix(chain, L, step, Scheme(1))) for step in h]
+        [spectral_radius(propagation_matrix(chain, L, step, LinearScheme(1))) for step in h]
     )
     plot = make("Spectral radius, first order, ck = 1e9 N/m, dk = 3.6e5 N s/m",
                 "macro step in s", "", x_axis_type="log", y_range=(0.0, 4.0))  # fmt: skip
@@ -213,7 +218,7 @@ def convergence() -> Entry:
     slopes = []
     for order, colour in enumerate(ORDERS):
         for corrected in (False, True):
-            scheme = Scheme(order, corrected)
+            scheme = LinearScheme(order, corrected)
             with np.errstate(over="ignore", invalid="ignore"):
                 error = np.array(
                     [coupling_errors(chain, L, step, scheme, X0, DURATION)[0] for step in h]

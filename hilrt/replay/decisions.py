@@ -67,7 +67,7 @@ def stage_of(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Value:
+class DifferingValue:
     """One signal where it differs."""
 
     name: str
@@ -76,7 +76,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FirstDifference:
     """The first step that came out otherwise.
 
     Attributes
@@ -87,7 +87,7 @@ class Difference:
         Session time, s.
     stage : str
         The first stage of the step whose decision differs.
-    values : list of Value
+    values : list of DifferingValue
         Signals that differ, in the order of the stages; at most `NAMED`.
     count : int
         How many differ.
@@ -99,12 +99,12 @@ class Difference:
     tick: int
     t: float
     stage: str
-    values: list[Value]
+    values: list[DifferingValue]
     count: int
     causes: list[str] = field(default_factory=list)
 
 
-class Comparison:
+class DecisionComparison:
     """Compares rows signal by signal.
 
     Parameters
@@ -140,7 +140,9 @@ class Comparison:
         differs: NDArray[np.bool_] = ~same
         return differs
 
-    def first(self, recorded: Floats, recomputed: Floats) -> tuple[int, list[Value], int] | None:
+    def first(
+        self, recorded: Floats, recomputed: Floats
+    ) -> tuple[int, list[DifferingValue], int] | None:
         """First row that differs, the signals that do (some of them), and how many; or None."""
         differing = self.differing(recorded, recomputed)
         if not differing.any():
@@ -148,7 +150,7 @@ class Comparison:
         i = int(differing.any(axis=1).argmax())
         found = np.flatnonzero(differing[i])
         values = [
-            Value(self.names[j], float(recorded[i, j]), float(recomputed[i, j]))
+            DifferingValue(self.names[j], float(recorded[i, j]), float(recomputed[i, j]))
             for j in found[:NAMED]
         ]
         return i, values, len(found)

@@ -16,9 +16,9 @@ import msgspec
 
 from hilrt.config.structs import MonitorTable
 from hilrt.config.structs import Session as SessionTables
-from hilrt.monitor.commands import KEY_VARIABLE
-from hilrt.monitor.relay import SETTINGS_VARIABLE, Settings
-from hilrt.monitor.stream import BondEnds, Head, Part, Topology, Wire
+from hilrt.monitor.operator_commands import KEY_VARIABLE
+from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
+from hilrt.monitor.stream import BondEdge, ConnectionEdge, Head, SessionGraph, SubsystemNode
 from hilrt.session.spawn import Children
 
 #: The operators' token; one is made up for the run where this is not set.
@@ -27,15 +27,15 @@ NICE = 10
 NICE_VIEW = 5
 
 
-def topology(tables: SessionTables) -> Topology:
+def topology(tables: SessionTables) -> SessionGraph:
     """Subsystems, connections and bonds of a session file."""
-    return Topology(
+    return SessionGraph(
         subsystems=[
-            Part(name, options.adapter, options.late.policy, options.late.max_misses)
+            SubsystemNode(name, options.adapter, options.late.policy, options.late.max_misses)
             for name, options in tables.subsystems.items()
         ],
-        connections=[Wire(c.source, c.target) for c in tables.connections],
-        bonds=[BondEnds(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
+        connections=[ConnectionEdge(c.source, c.target) for c in tables.connections],
+        bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
     )
 
 
@@ -114,7 +114,7 @@ class Monitoring:
         if not self.wanted:
             return
         table = self.table
-        settings = Settings(
+        settings = RelaySettings(
             rows=self.rows,
             status=status,
             master=self.commands,

@@ -63,7 +63,7 @@ class Ring:
         return self.newest(self.total - total)
 
 
-class History:
+class SignalHistory:
     """Decimated signals, and those at full rate that somebody has asked for.
 
     Attributes

@@ -1,7 +1,7 @@
 """A log read once, with everything that a page about it or a comparison needs.
 
-Of a long log the recorder has kept most of that already (`hilrt.analyze.keep`); then its rows are
-not read.
+Of a long log the recorder has kept most of that already (`hilrt.analyze.report_accumulator`); then
+its rows are not read.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.decimate import Curve, read_curves
-from hilrt.analyze.keep import intervals, read_kept
+from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.report_accumulator import intervals, read_accumulated
 from hilrt.analyze.step_advice import Advice, advise, caps_of
-from hilrt.analyze.tally import Tally
 from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream, find_log
 
 
 @dataclass
-class Digest:
+class LogAnalysis:
     """A log read once, with everything that a page or a comparison needs.
 
     Attributes
@@ -30,7 +30,7 @@ class Digest:
     stream : LogStream
         With all its events, metadata and attachments.
     curves : dict of str to Curve
-    tally : Tally
+    tally : LogStatistics
     summary : dict
         ``summary.json`` where there is one, with what the rows tell.
     summarised : bool
@@ -42,7 +42,7 @@ class Digest:
     file: Path
     stream: LogStream
     curves: dict[str, Curve]
-    tally: Tally
+    statistics: LogStatistics
     summary: dict[str, Any]
     summarised: bool
     advice: Advice | None
@@ -56,11 +56,11 @@ class Digest:
             "summary": self.summary,
             "summarised": self.summarised,
             "step_advice": None if self.advice is None else self.advice.as_json(),
-            "worst_steps": [vars(step) for step in self.tally.worst_steps()],
+            "worst_steps": [vars(step) for step in self.statistics.worst_steps()],
         }
 
 
-def read_digest(path: str | Path) -> Digest:
+def analyse_log(path: str | Path) -> LogAnalysis:
     """Read a log once.
 
     Raises
@@ -69,27 +69,27 @@ def read_digest(path: str | Path) -> Digest:
         If it cannot be read.
     """
     file = find_log(path)
-    stream, curves, tally = read_kept(file) or _read(file)
+    stream, curves, statistics = read_accumulated(file) or _read(file)
     summary = _summary(file, stream)
-    return Digest(
+    return LogAnalysis(
         file=file,
         stream=stream,
         curves=curves,
-        tally=tally,
-        summary=_completed(summary, tally.summary()),
+        statistics=statistics,
+        summary=_completed(summary, statistics.summary()),
         summarised=bool(summary),
-        advice=advise(tally, stream.attachments, bonds_of(stream)),
+        advice=advise(statistics, stream.attachments, bonds_of(stream)),
     )
 
 
-def _read(file: Path) -> tuple[LogStream, dict[str, Curve], Tally]:
+def _read(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
     """The whole log."""
     probe = LogStream(file)
     next(probe.blocks(), None)
     limit = intervals(sum(len(channel.signals) for channel in probe.channels.values()))
     stream = LogStream(file)
-    tally = Tally(caps=lambda: caps_of(stream.metadata, stream.attachments))
-    return stream, read_curves(stream, limit, also=tally.add), tally
+    statistics = LogStatistics(caps=lambda: caps_of(stream.metadata, stream.attachments))
+    return stream, read_curves(stream, limit, also=statistics.add), statistics
 
 
 def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:

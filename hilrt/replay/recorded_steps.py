@@ -20,7 +20,7 @@ from hilrt.step.step_state import StepInput
 from hilrt.tables.network import Network
 
 
-class Chunk(NamedTuple):
+class RowChunk(NamedTuple):
     """Consecutive rows: their numbers (n,), session times (n,) [ns], values (n, signals).
 
     `asides` is what was recorded beside the rows, in the order of the file.
@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
     asides: list[Aside]
 
 
-class Steps:
+class RecordedSteps:
     """A log as a sequence of steps; `recorded` is known at once, the rest is read piece by piece.
 
     Parameters
@@ -68,7 +68,7 @@ class Steps:
         """Why the log ends early, known when all of it has been read; empty for a whole one."""
         return self.stream.damage
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[RowChunk]:
         """All rows in the order of the file; to be called once.
 
         Rows whose last topics are in the next piece of the file wait for them: the recorder never
@@ -82,7 +82,7 @@ class Steps:
             if len(waiting) == len(self.channels):
                 yield self._join(waiting)
 
-    def _join(self, waiting: dict[str, Block]) -> Chunk:
+    def _join(self, waiting: dict[str, Block]) -> RowChunk:
         """Take those rows out of `waiting` of which all topics are there."""
         n = min(len(block.rows) for block in waiting.values())
         blocks = [_part(waiting[channel.topic], slice(n)) for channel in self.channels]
@@ -96,7 +96,7 @@ class Steps:
             raise RecordError(f"{self.stream.path}: its topics do not hold the same rows")
         asides = list(self.stream.asides)
         self.stream.asides.clear()
-        return Chunk(
+        return RowChunk(
             first.rows, first.times_ns, np.hstack([block.values for block in blocks]), asides
         )
 
@@ -114,7 +114,7 @@ def _part(block: Block, rows: slice) -> Block:
     return Block(block.channel, block.times_ns[rows], block.values[rows], block.rows[rows])
 
 
-class Cuts:
+class StepInputs:
     """Makes a `StepInput` of each row of a chunk.
 
     Parameters

@@ -13,11 +13,11 @@ from bokeh.models.css import InlineStyleSheet
 from bokeh.models.widgets.buttons import Button
 from bokeh.models.widgets.inputs import PasswordInput, Select, Spinner, TextInput
 
-from hilrt.monitor.commands import Action, Command, Reply
+from hilrt.monitor.operator_commands import Action, OperatorCommand, Reply
 from hilrt.monitor.stream import Head
-from hilrt.web.models import change
+from hilrt.web.changed_models import change
 from hilrt.web.panels import text
-from hilrt.web.source import Source
+from hilrt.web.shared_session import SharedSession
 
 CONFIRM_S = 3.0
 #: An answer that has not come by then does not come.
@@ -27,14 +27,14 @@ STEPS = 100
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
 
 
-class Control:
+class OperatorControls:
     """The row of one client's page that operates the session.
 
     Parameters
     ----------
     document : Document
         The client's.
-    source : Source
+    source : SharedSession
         Takes commands.
     sheet : InlineStyleSheet
     show : callable
@@ -51,7 +51,7 @@ class Control:
     def __init__(
         self,
         document: Document,
-        source: Source,
+        source: SharedSession,
         sheet: InlineStyleSheet,
         show: Callable[[str], None],
     ) -> None:
@@ -131,7 +131,7 @@ class Control:
     ) -> None:
         who = self.who.value_input or self.who.value or "page"
         key = self.token.value_input or self.token.value
-        command = Command(action=action, who=who, value=value, text=text, key=key)
+        command = OperatorCommand(action=action, who=who, value=value, text=text, key=key)
         if not self._source.send(command, partial(self._answer_later, answered)):
             answered(Reply(False, "commands are not taken from here"))
 

@@ -17,9 +17,15 @@ import numpy as np
 from hilrt.errors import RecordError
 from hilrt.record.facts import build_report
 from hilrt.record.reader import find_log
-from hilrt.replay.compare import ELSEWHERE, Comparison, Difference, shared, stage_name
+from hilrt.replay.decisions import (
+    ELSEWHERE,
+    DecisionComparison,
+    FirstDifference,
+    shared,
+    stage_name,
+)
 from hilrt.replay.rebuild import rebuild
-from hilrt.replay.source import Steps
+from hilrt.replay.recorded_steps import RecordedSteps
 from hilrt.replay.walk import Gap, Walk, signal_names
 
 
@@ -40,7 +46,7 @@ class Outcome:
     gaps : list of Gap
     resumed : list of float
         Session times of the snapshots that the replay started or went on from, s.
-    difference : Difference or None
+    difference : FirstDifference or None
     tolerance : float
         0: bit for bit.
     exact : bool
@@ -61,7 +67,7 @@ class Outcome:
     snapshots: int = 0
     gaps: list[Gap] = field(default_factory=list)
     resumed: list[float] = field(default_factory=list)
-    difference: Difference | None = None
+    difference: FirstDifference | None = None
     tolerance: float = 0.0
     exact: bool = True
     other_build: list[str] = field(default_factory=list)
@@ -104,12 +110,12 @@ def replay(
         If there is no log, or it does not hold what a replay needs.
     """
     begun = time.monotonic()
-    steps = Steps(find_log(path))
+    steps = RecordedSteps(find_log(path))
     other = other_build(steps.recorded.build)
     if tolerance is None:
         tolerance = ELSEWHERE if other else 0.0
     numerics = rebuild(steps.recorded)
-    comparison = Comparison(shared(signal_names(numerics.plan), steps.columns), tolerance)
+    comparison = DecisionComparison(shared(signal_names(numerics.plan), steps.columns), tolerance)
     walk = Walk(
         steps,
         numerics,
@@ -143,10 +149,10 @@ def replay(
 def _first_difference(
     walk: Walk,
     columns: dict[str, int],
-    comparison: Comparison,
+    comparison: DecisionComparison,
     why: list[str],
     progress: Callable[[float], None],
-) -> Difference | None:
+) -> FirstDifference | None:
     """Walk until a step comes out otherwise, or the state does; None if neither ever does."""
     theirs = np.array([columns[name] for name in comparison.names], dtype=np.intp)
     for chunk, made, values in walk.chunks(progress):
@@ -156,7 +162,7 @@ def _first_difference(
         k, differing, count = found
         i = int(np.flatnonzero(made)[k])
         walk.made -= int(made.sum()) - k
-        return Difference(
+        return FirstDifference(
             row=int(chunk.rows[i]),
             tick=int(chunk.values[i, columns["cut:tick"]]),
             t=float(chunk.times_ns[i]) * 1e-9,
@@ -169,7 +175,7 @@ def _first_difference(
         return None
     row, t, fields = walk.strayed
     stage = f"what the state remembers: {', '.join(fields[:6])}"
-    return Difference(row, row, t, stage, [], len(fields), why)
+    return FirstDifference(row, row, t, stage, [], len(fields), why)
 
 
 def _nothing(start: float) -> str:

@@ -22,7 +22,7 @@ from hilrt.models.linear import Linear
 from hilrt.solver import Floats, Sample, Solver
 
 
-class Member(Link):
+class SubsystemModel(Link):
     """A subsystem in the analysis: asked for its start values and Jacobians, never run."""
 
     dynamics: Dynamics
@@ -108,7 +108,7 @@ def matrices(options: JacobianOptions | None, name: str, ports: Ports) -> Linear
     return system
 
 
-def find_members(file: SessionFile) -> list[Member]:
+def find_subsystem_models(file: SessionFile) -> list[SubsystemModel]:
     """The subsystems of a session, solvers made where they can be, nothing started.
 
     Raises
@@ -116,11 +116,11 @@ def find_members(file: SessionFile) -> list[Member]:
     ConfigError
         Naming the subsystems whose solver or ports are wrong or not known.
     """
-    found: list[Member] = []
+    found: list[SubsystemModel] = []
     problems: list[str] = []
     for name, options in file.tables.subsystems.items():
         try:
-            found.append(_member(name, options, file.folder))
+            found.append(_subsystem_model(name, options, file.folder))
         except ConfigError as error:
             problems += error.problems
     if problems:
@@ -128,7 +128,7 @@ def find_members(file: SessionFile) -> list[Member]:
     return found
 
 
-def _member(name: str, options: SubsystemOptions, folder: Path) -> Member:
+def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> SubsystemModel:
     where = f"[subsystems.{name}]"
     make = _maker(options, folder)
     if make is None:
@@ -140,17 +140,17 @@ def _member(name: str, options: SubsystemOptions, folder: Path) -> Member:
                 '"inprocess", or spawn = ["hilrt", "solver", "module:Class"], for the analysis'
             )
         reason = f"adapter {options.adapter!r} is no solver to look at"
-        member = Member(name, options, folder, ports, reason)
-        member.bench = link_class.physical
-        return member
+        subsystem = SubsystemModel(name, options, folder, ports, reason)
+        subsystem.bench = link_class.physical
+        return subsystem
     try:
         solver = make()
     except ConfigError as error:
         raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from None
     ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
-    member = Member(name, options, folder, ports)
-    member.hosted = HostedSolver(solver)
-    return member
+    subsystem = SubsystemModel(name, options, folder, ports)
+    subsystem.hosted = HostedSolver(solver)
+    return subsystem
 
 
 def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | None:

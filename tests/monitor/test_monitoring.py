@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from hilrt.config.structs import MonitorTable
-from hilrt.monitor.launch import TOKEN_VARIABLE, Monitoring
-from hilrt.monitor.relay import SETTINGS_VARIABLE, Settings
+from hilrt.monitor.monitoring import TOKEN_VARIABLE, Monitoring
+from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from tests.stepping import make_session
 
 TABLES = make_session({"master": {"step": 1e-3}, "subsystems": {"a": {}}})
@@ -59,7 +59,7 @@ def test_secrets_are_on_no_command_line(monitoring):
     assert watched.token
     assert watched.token not in words
     assert watched.key not in words
-    settings = msgspec.json.decode(started.env["relay"][SETTINGS_VARIABLE], type=Settings)
+    settings = msgspec.json.decode(started.env["relay"][SETTINGS_VARIABLE], type=RelaySettings)
     assert (settings.token, settings.key) == (watched.token, watched.key)
     assert settings.head.control == ["stop"]
     assert started.env["page"] == {}

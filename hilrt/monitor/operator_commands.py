@@ -36,7 +36,7 @@ CONNECT_MS = 200
 TO_REST = ("safe", "stop")
 
 
-class Command(msgspec.Struct, kw_only=True):
+class OperatorCommand(msgspec.Struct, kw_only=True):
     """Something an operator asks for.
 
     Parameters
@@ -72,20 +72,20 @@ class Reply(msgspec.Struct):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_commands = msgspec.msgpack.Decoder(Command)
+_commands = msgspec.msgpack.Decoder(OperatorCommand)
 _replies = msgspec.msgpack.Decoder(Reply)
 
 
-def encode(message: Command | Reply) -> bytes:
+def encode(message: OperatorCommand | Reply) -> bytes:
     """One frame."""
     return _encoder.encode(message)
 
 
-def decode_command(frame: bytes) -> Command:
+def decode_command(frame: bytes) -> OperatorCommand:
     """Command in a frame, its texts cut to length; `msgspec.MsgspecError` if it is none."""
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
-    command: Command = _commands.decode(frame)
+    command: OperatorCommand = _commands.decode(frame)
     command.who = _printable(command.who)[:MAX_WHO] or "unknown"
     command.text = _printable(command.text)[:MAX_TEXT]
     return command
@@ -130,8 +130,8 @@ class CommandPort:
         self,
         address: str,
         key: str,
-        obey: Callable[[Command], Reply],
-        refused: Callable[[Command], None],
+        obey: Callable[[OperatorCommand], Reply],
+        refused: Callable[[OperatorCommand], None],
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -224,7 +224,7 @@ class CommandClient:
         self._number = 0
         self._awaited: dict[int, float] = {}
 
-    def send(self, command: Command) -> int:
+    def send(self, command: OperatorCommand) -> int:
         """Send a command; its reply carries the number that is returned (0: not sent).
 
         Waits a moment (`CONNECT_MS`) where there is no connection.
@@ -258,7 +258,7 @@ class CommandClient:
             found.append((number, Reply(False, f"no answer within {ANSWER_S:g} s")))
         return found
 
-    def ask(self, command: Command, timeout_s: float = 2.0) -> Reply:
+    def ask(self, command: OperatorCommand, timeout_s: float = 2.0) -> Reply:
         """Send and wait for the reply, at most `timeout_s` [s]."""
         self._socket.poll(round(1e3 * timeout_s), zmq.POLLOUT)
         number = self.send(command)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.differences import PARTED, Difference, differences
-from hilrt.analyze.digest import Digest, read_digest
-from hilrt.analyze.page import escape, render, table
+from hilrt.analyze.log_analysis import LogAnalysis, analyse_log
 from hilrt.analyze.report import save
+from hilrt.analyze.report_page import escape, render, table
+from hilrt.analyze.signal_differences import PARTED, SignalDifference, differences
 from hilrt.errors import RecordError
 from hilrt.wording import number, words
 
@@ -26,13 +26,13 @@ _NO_DEFAULT = "–"
 
 
 @dataclass
-class Comparison:
+class LogComparison:
     """Two logs and what sets them apart.
 
     Attributes
     ----------
-    a, b : Digest
-    signals : list of Difference
+    a, b : LogAnalysis
+    signals : list of SignalDifference
         Signals of both, the most different first.
     only_a, only_b : list of str
         Signals that one log alone has.
@@ -40,9 +40,9 @@ class Comparison:
         Keys of the session files with different values.
     """
 
-    a: Digest
-    b: Digest
-    signals: list[Difference]
+    a: LogAnalysis
+    b: LogAnalysis
+    signals: list[SignalDifference]
     only_a: list[str]
     only_b: list[str]
     settings: list[tuple[str, str, str]]
@@ -50,7 +50,9 @@ class Comparison:
     @property
     def equal(self) -> bool:
         """Whether every signal is the same to the last bit, at the same times."""
-        same = self.a.tally.rows == self.b.tally.rows and not self.only_a and not self.only_b
+        same = (
+            self.a.statistics.rows == self.b.statistics.rows and not self.only_a and not self.only_b
+        )
         return same and all(signal.equal for signal in self.signals)
 
     def as_json(self) -> dict[str, Any]:
@@ -66,7 +68,7 @@ class Comparison:
         }
 
 
-def compare_logs(a: Path, b: Path) -> Comparison:
+def compare_logs(a: Path, b: Path) -> LogComparison:
     """Read two logs.
 
     Raises
@@ -74,14 +76,14 @@ def compare_logs(a: Path, b: Path) -> Comparison:
     RecordError
         If one cannot be read, or bokeh is missing.
     """
-    left, right = read_digest(a), read_digest(b)
-    names_a, names_b = (list(digest.tally.stats) for digest in (left, right))
-    return Comparison(
+    left, right = analyse_log(a), analyse_log(b)
+    names_a, names_b = (list(analysis.statistics.stats) for analysis in (left, right))
+    return LogComparison(
         a=left,
         b=right,
         signals=differences(left.file, right.file),
-        only_a=[name for name in names_a if name not in right.tally.stats],
-        only_b=[name for name in names_b if name not in left.tally.stats],
+        only_a=[name for name in names_a if name not in right.statistics.stats],
+        only_b=[name for name in names_b if name not in left.statistics.stats],
         settings=list(_settings(left, right)),
     )
 
@@ -107,10 +109,10 @@ def write_comparison(a: Path, b: Path, out: Path, *, png: bool = False) -> Path:
 # -- what the session files say ------------------------------------------------------------------
 
 
-def _settings(a: Digest, b: Digest) -> Iterator[tuple[str, str, str]]:
+def _settings(a: LogAnalysis, b: LogAnalysis) -> Iterator[tuple[str, str, str]]:
     left, right = _flat(_session_file(a)), _flat(_session_file(b))
-    for digest, flat in ((a, left), (b, right)):
-        overrides = digest.stream.metadata.get("overrides")
+    for analysis, flat in ((a, left), (b, right)):
+        overrides = analysis.stream.metadata.get("overrides")
         if overrides and overrides not in ("[]", "()"):
             flat["--set"] = overrides
     for key in sorted(left.keys() | right.keys()):
@@ -118,8 +120,8 @@ def _settings(a: Digest, b: Digest) -> Iterator[tuple[str, str, str]]:
             yield key, str(left.get(key, _NO_DEFAULT)), str(right.get(key, _NO_DEFAULT))
 
 
-def _session_file(digest: Digest) -> dict[str, Any]:
-    for name, data in digest.stream.attachments.items():
+def _session_file(analysis: LogAnalysis) -> dict[str, Any]:
+    for name, data in analysis.stream.attachments.items():
         if name.endswith(".toml"):
             try:
                 return tomllib.loads(data.decode())
@@ -145,19 +147,19 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
 # -- the page ------------------------------------------------------------------------------------
 
 
-def _head(found: Comparison) -> str:
+def _head(found: LogComparison) -> str:
     names = []
-    for letter, digest in (("A", found.a), ("B", found.b)):
-        verdict = str(digest.summary.get("verdict") or "unknown")
-        session = digest.summary.get("session") or digest.stream.metadata.get("session", "")
+    for letter, analysis in (("A", found.a), ("B", found.b)):
+        verdict = str(analysis.summary.get("verdict") or "unknown")
+        session = analysis.summary.get("session") or analysis.stream.metadata.get("session", "")
         names.append(
-            f'<p class="facts"><b>{letter}</b> {escape(session)} · {escape(digest.file)} '
+            f'<p class="facts"><b>{letter}</b> {escape(session)} · {escape(analysis.file)} '
             f'<span class="verdict {escape(verdict)}">{escape(verdict)}</span></p>'
         )
     return f"<h1>Comparison</h1>{''.join(names)}<p class='advice'>{escape(_verdict(found))}</p>"
 
 
-def _verdict(found: Comparison) -> str:
+def _verdict(found: LogComparison) -> str:
     if found.equal:
         return "The logs are equal: every signal, at every tick, to the last bit."
     apart = [s for s in found.signals if s.parted is not None and ":" not in s.name]
@@ -173,7 +175,7 @@ def _verdict(found: Comparison) -> str:
     )
 
 
-def _tables(found: Comparison) -> str:
+def _tables(found: LogComparison) -> str:
     settings = [list(row) for row in found.settings]
     numbers = list(_numbers(found.a.summary, found.b.summary))
     times = [row for row in numbers if row[0].startswith(_TIMES)]
@@ -209,7 +211,7 @@ def _number_row(label: str, a: float | None, b: float | None) -> list[str]:
     return [label, number(a), number(b), _change(a, b)]
 
 
-def _signal_row(s: Difference) -> list[str]:
+def _signal_row(s: SignalDifference) -> list[str]:
     share = "∞" if math.isinf(s.relative) else f"{number(100 * s.relative, 3)} %"
     parted = "–" if s.parted is None else number(s.parted)
     return [s.name, s.unit, number(s.rms, 3), share, number(s.largest, 3), number(s.at), parted]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hilrt.monitor.commands import Reply
-from hilrt.monitor.keys import CONFIRM_S, HELP, SHOWN_S, Keys
+from hilrt.monitor.operator_commands import Reply
+from hilrt.monitor.operator_keys import CONFIRM_S, HELP, SHOWN_S, OperatorKeys
 from hilrt.monitor.telemetry import Status
 
 
@@ -22,7 +22,7 @@ class Asked:
 
 @pytest.fixture
 def keys():
-    made = Keys(Asked(), "key", clock=lambda: made.now)
+    made = OperatorKeys(Asked(), "key", clock=lambda: made.now)
     made.now = 100.0
     return made
 

@@ -8,14 +8,14 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.monitor.commands import (
+from hilrt.monitor.operator_commands import (
     ACTIONS,
     ANSWER_S,
     MAX_TEXT,
     MAX_WHO,
-    Command,
     CommandClient,
     CommandPort,
+    OperatorCommand,
     Reply,
     decode_command,
     encode,
@@ -25,7 +25,7 @@ from hilrt.monitor.commands import (
 
 @given(who=st.text(), text=st.text(max_size=900), action=st.sampled_from(ACTIONS))
 def test_texts_are_fit_for_a_terminal(who, text, action):
-    command = decode_command(encode(Command(action=action, who=who, text=text)))
+    command = decode_command(encode(OperatorCommand(action=action, who=who, text=text)))
     assert len(command.who) <= MAX_WHO
     assert len(command.text) <= MAX_TEXT
     assert command.who
@@ -40,7 +40,7 @@ def test_nonsense_is_refused(frame):
 
 def test_long_frames_are_refused():
     with pytest.raises(msgspec.MsgspecError):
-        decode_command(encode(Command(action="mark", text="x" * 5000)))
+        decode_command(encode(OperatorCommand(action="mark", text="x" * 5000)))
 
 
 def test_an_empty_key_is_never_right():
@@ -60,10 +60,10 @@ async def test_port_obeys_the_key_alone():
     port.start()
     client = CommandClient(port.address)
     try:
-        good = await asyncio.to_thread(client.ask, Command(action="safe", key="secret"))
-        bad = await asyncio.to_thread(client.ask, Command(action="stop", key="wrong"))
+        good = await asyncio.to_thread(client.ask, OperatorCommand(action="safe", key="secret"))
+        bad = await asyncio.to_thread(client.ask, OperatorCommand(action="stop", key="wrong"))
         # More at once than are handled in one turn.
-        numbers = [client.send(Command(action="mark", key="secret")) for _ in range(20)]
+        numbers = [client.send(OperatorCommand(action="mark", key="secret")) for _ in range(20)]
         answered = []
         while len(answered) < 20:
             await asyncio.sleep(0.01)
@@ -87,7 +87,7 @@ async def test_late_commands_are_dropped_unless_they_bring_to_rest():
 
     port = CommandPort("tcp://127.0.0.1:*", "key", obey, obeyed.append, clock=lambda: now)
     replies = [
-        port._answer(encode(Command(action=action, key="key", at=now - age)))
+        port._answer(encode(OperatorCommand(action=action, key="key", at=now - age)))
         for action, age in (
             ("arm", ANSWER_S - 0.1),
             ("arm", ANSWER_S + 0.1),
@@ -104,7 +104,7 @@ def test_command_is_not_kept_for_a_session_that_comes_later(unused_tcp_port):
     context = zmq.Context()
     later = context.socket(zmq.ROUTER)
     try:
-        assert client.send(Command(action="stop")) == 0
+        assert client.send(OperatorCommand(action="stop")) == 0
         later.bind(f"tcp://127.0.0.1:{unused_tcp_port}")
         assert later.poll(500) == 0
     finally:
@@ -119,7 +119,7 @@ def test_command_without_an_answer_is_answered_once_in_time():
     client = CommandClient(f"tcp://127.0.0.1:{port}", run="r", clock=lambda: now[0])
     try:
         assert client._socket.poll(10_000, zmq.POLLOUT)
-        number = client.send(Command(action="stop"))
+        number = client.send(OperatorCommand(action="stop"))
         assert silent.poll(5000)
         sent = decode_command(silent.recv_multipart()[-1])
         assert (sent.run, sent.at) == ("r", 5.0)
@@ -134,5 +134,5 @@ def test_command_without_an_answer_is_answered_once_in_time():
 
 def test_nobody_there_is_an_answer_in_time():
     client = CommandClient("tcp://127.0.0.1:9")
-    assert client.ask(Command(action="safe"), timeout_s=0.05).ok is False
+    assert client.ask(OperatorCommand(action="safe"), timeout_s=0.05).ok is False
     client.close()

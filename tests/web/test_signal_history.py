@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt.monitor.stream import Full, Signals, binary
-from hilrt.web.history import BUDGET_BYTES, History, Ring
+from hilrt.web.signal_history import BUDGET_BYTES, Ring, SignalHistory
 
 
 @given(length=st.integers(1, 20), sizes=st.lists(st.integers(0, 50), max_size=12))
@@ -31,7 +31,7 @@ def interval(t, values):
 
 
 def test_history_keeps_values_bit_by_bit():
-    history = History()
+    history = SignalHistory()
     history.restart(["a.x", "a.v"])
     history.take(interval(0.1, [1 / 3, np.nan]))
     history.take(interval(0.2, [2.0]))  # of another session: does not fit
@@ -43,7 +43,7 @@ def test_history_keeps_values_bit_by_bit():
 
 
 def test_full_rate_signals_stand_beside():
-    history = History()
+    history = SignalHistory()
     data = binary(np.array([1.0, 2.0]))
     history.take_full(Full(number=1, name="a.x", t=data, value=data))
     assert history.full["a.x"].newest(9).tolist() == [[1.0, 1.0], [2.0, 2.0]]
@@ -51,7 +51,7 @@ def test_full_rate_signals_stand_beside():
 
 def test_memory_is_bounded_for_any_number_of_signals():
     for n in (1, 100, 5000):
-        history = History()
+        history = SignalHistory()
         history.restart([str(i) for i in range(n)])
         arrays = [history.last, history.low, history.high]
         assert sum(ring._data.nbytes for ring in arrays) <= BUDGET_BYTES

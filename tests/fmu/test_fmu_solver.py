@@ -6,7 +6,7 @@ import pytest
 import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError
-from hilrt.fmu.solver import FmuSolver
+from hilrt.fmu.fmu_solver import FmuSolver
 from tests.fmu.build import description, mass, needs_compiler, oscillator
 from tests.fmu.driving import made, trace
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze.members import Member, find_members, matrices
+from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models, matrices
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.errors import ConfigError
@@ -33,9 +33,9 @@ def session(tmp_path: Path, text: str) -> Path:
     return file
 
 
-def member(jacobian: JacobianOptions | None = None) -> Member:
+def subsystem(jacobian: JacobianOptions | None = None) -> SubsystemModel:
     options = SubsystemOptions(adapter="memory", jacobian=jacobian)
-    return Member("one", options, Path(), PORTS, "is a bench")
+    return SubsystemModel("one", options, Path(), PORTS, "is a bench")
 
 
 def test_solvers_of_this_process_and_of_spawned_ones(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ adapter = "zeromq"
 spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "m=3", "--param", "k=5.0"]
 """,
     )
-    one, two = find_members(load_session(file))
+    one, two = find_subsystem_models(load_session(file))
     assert one.hosted is not None
     assert one.hosted.solver.kc == 7.0  # type: ignore[attr-defined]
     assert two.hosted is not None
@@ -71,7 +71,7 @@ adapter = "zeromq"
 """,
     )
     with pytest.raises(ConfigError) as caught:
-        find_members(load_session(file))
+        find_subsystem_models(load_session(file))
     first, second = caught.value.problems
     assert first.startswith("[subsystems.one]: module 'hilrt.models.two_mass' has no solver")
     assert "[subsystems.two]: its ports are known only when it is running" in second
@@ -92,7 +92,7 @@ def test_matrices_of_the_session_file_are_checked_against_the_ports() -> None:
 
 
 async def test_a_bench_starts_from_its_ports_and_knows_its_matrices() -> None:
-    bench = member(JacobianOptions(source="given", **MATRICES))
+    bench = subsystem(JacobianOptions(source="given", **MATRICES))
     sample = await bench.initialize(0.0, np.zeros(1))
     np.testing.assert_array_equal(sample.y, [0.0, 2.0])
     assert bench.linearise(np.zeros(1), 0.01, in_loop=True) is None
@@ -103,7 +103,7 @@ async def test_a_bench_starts_from_its_ports_and_knows_its_matrices() -> None:
 
 
 async def test_a_bench_without_matrices_is_in_the_way_of_a_loop_only() -> None:
-    bench = member()
+    bench = subsystem()
     problem = bench.linearise(np.zeros(1), 0.01, in_loop=True)
     assert problem is not None
     assert "is a bench" in problem
@@ -133,7 +133,7 @@ def test_the_solver_itself_comes_before_matrices_that_stand_for_it(
     solver: Linear | Mass1, source: str
 ) -> None:
     ports = Ports(tuple(solver.inputs), tuple(solver.outputs))
-    found = Member("one", SubsystemOptions(adapter="memory"), Path(), ports)
+    found = SubsystemModel("one", SubsystemOptions(adapter="memory"), Path(), ports)
     found.hosted = HostedSolver(solver)
     assert found.linearise(np.zeros(len(ports.inputs)), 0.01, in_loop=True) is None
     assert source in found.dynamics.source

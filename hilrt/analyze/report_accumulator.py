@@ -16,11 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.decimate import Curve, Envelopes
+from hilrt.analyze.log_statistics import (
+    LogStatistics,
+    SignalStatistics,
+    TimeDistribution,
+    WorstStep,
+)
 from hilrt.analyze.step_advice import caps_of
-from hilrt.analyze.tally import Spread, Stats, Tally, WorstStep
 from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
-from hilrt.record.messages import DIGEST, Topic
+from hilrt.record.messages import REPORT_STATISTICS, Topic
 from hilrt.record.reader import Block, Channel, LogEvent, LogStream
 from hilrt.solver import Floats
 
@@ -37,13 +42,13 @@ MIN_INTERVALS, MAX_INTERVALS = 250, 1500
 LEVEL = 1
 
 
-class _Kept(msgspec.Struct):
+class _Accumulated(msgspec.Struct):
     """The attachment; arrays as little-endian bytes."""
 
     rows_written: int
     events: list[LogEvent]
     curves: dict[str, tuple[bytes, bytes]]
-    stats: dict[str, Stats]
+    stats: dict[str, SignalStatistics]
     spreads: dict[str, tuple[int, float, bytes]]
     capped: dict[str, int]
     worst: list[WorstStep]
@@ -57,7 +62,7 @@ def intervals(signals: int) -> int:
     return min(max(POINT_BUDGET // (4 * max(signals, 1)), MIN_INTERVALS), MAX_INTERVALS)
 
 
-class Keeper:
+class ReportAccumulator:
     """Follows the rows that a recorder writes.
 
     Parameters
@@ -77,7 +82,7 @@ class Keeper:
         self._channels = [Channel(topic.name, topic.signals) for topic in topics]
         self._columns = cdr.signal_slices(topics)
         self._envelopes = Envelopes(intervals(sum(len(c.signals) for c in self._channels)))
-        self._tally = Tally(caps=lambda: caps_of(metadata, attachments))
+        self._tally = LogStatistics(caps=lambda: caps_of(metadata, attachments))
         self._waiting: list[tuple[NDArray[np.int64], Floats]] = []
         self._number = self._rows = 0
         self._events: list[LogEvent] = []
@@ -105,44 +110,44 @@ class Keeper:
             self._envelopes.add(block)
             self._tally.add(block)
 
-    def digest(self) -> bytes:
+    def attachment(self) -> bytes:
         """The attachment; empty for a log that needs none."""
         if self._rows + self._number < LEAST_ROWS or len(self._events) > MOST_EVENTS:
             return b""
         if self._waiting:
             self._follow()
-        tally, curves = self._tally, self._envelopes.curves(self._channels)
-        kept = _Kept(
+        statistics, curves = self._tally, self._envelopes.curves(self._channels)
+        kept = _Accumulated(
             rows_written=self._rows,
             events=self._events,
             curves={name: (curve.t.tobytes(), curve.y.tobytes()) for name, curve in curves.items()},
-            stats=tally.stats,
+            stats=statistics.stats,
             spreads={
                 name: (spread.count, spread.max, spread.counts.tobytes())
-                for name, spread in tally.spreads.items()
+                for name, spread in statistics.spreads.items()
             },
-            capped=tally.capped,
-            worst=tally.worst_steps(),
-            rows=tally.rows,
-            start_ns=tally.start_ns,
-            end_ns=tally.end_ns,
+            capped=statistics.capped,
+            worst=statistics.worst_steps(),
+            rows=statistics.rows,
+            start_ns=statistics.start_ns,
+            end_ns=statistics.end_ns,
         )
         return zlib.compress(msgspec.msgpack.encode(kept), LEVEL)
 
 
-def read_kept(file: Path) -> tuple[LogStream, dict[str, Curve], Tally] | None:
+def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics] | None:
     """The log without its rows, and what the recorder has kept of them.
 
     None where it has kept nothing, or something that this version does not know.
     """
     contents = read_index(file)
-    if contents is None or DIGEST not in (name for name, _, _ in contents.attachments):
+    if contents is None or REPORT_STATISTICS not in (name for name, _, _ in contents.attachments):
         return None
     stream = LogStream(file)
     stream.attachments = {a.name: a.data for a in read_attachments(file)}
     try:
-        text = zlib.decompress(stream.attachments.pop(DIGEST))
-        kept = msgspec.msgpack.decode(text, type=_Kept)
+        text = zlib.decompress(stream.attachments.pop(REPORT_STATISTICS))
+        kept = msgspec.msgpack.decode(text, type=_Accumulated)
     except (zlib.error, msgspec.MsgspecError):
         return None
     if contents.metadata.get("rows") != str(kept.rows_written):
@@ -159,13 +164,13 @@ def read_kept(file: Path) -> tuple[LogStream, dict[str, Curve], Tally] | None:
     return stream, curves, _tally(kept)
 
 
-def _tally(kept: _Kept) -> Tally:
+def _tally(kept: _Accumulated) -> LogStatistics:
     spreads = {}
     for name, (count, largest, counts) in kept.spreads.items():
-        spreads[name] = spread = Spread()
+        spreads[name] = spread = TimeDistribution()
         spread.count, spread.max = count, largest
         spread.counts = np.frombuffer(counts, np.int64)
-    return Tally.of(
+    return LogStatistics.of(
         kept.stats,
         kept.worst,
         spreads=spreads,

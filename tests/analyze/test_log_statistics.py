@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hilrt.analyze.tally import WORST, Cap, Spread, Tally
+from hilrt.analyze.log_statistics import WORST, Cap, LogStatistics, TimeDistribution
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, Channel
 
@@ -24,23 +24,23 @@ def test_numbers_do_not_depend_on_how_the_log_is_cut(size: int) -> None:
     rng = np.random.default_rng(5)
     values = rng.normal(size=300)
     values[::10] = np.nan
-    tally = Tally()
+    statistics = LogStatistics()
     for part in pieces("outputs", ["a.x"], values, size):
-        tally.add(part)
-    stats, found = tally.stats["a.x"], values[~np.isnan(values)]
+        statistics.add(part)
+    stats, found = statistics.stats["a.x"], values[~np.isnan(values)]
     assert (stats.count, stats.first, stats.last) == (len(found), found[0], found[-1])
     assert (stats.low, stats.high) == (found.min(), found.max())
     assert stats.rms == pytest.approx(np.sqrt(np.nanmean(values[1:] ** 2)))
-    assert tally.duration_s == pytest.approx(0.299)
+    assert statistics.duration_s == pytest.approx(0.299)
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_flags_count_and_last(size: int) -> None:
     up = np.array([0, 1, 1, 0, 0, 1, 1, 1, 1, 0.0])
-    tally = Tally()
+    statistics = LogStatistics()
     for part in pieces("flags", ["flag:sample_late"], up, size):
-        tally.add(part)
-    assert tally.summary()["flags"] == {
+        statistics.add(part)
+    assert statistics.summary()["flags"] == {
         "sample_late": {"count": 2, "seconds": pytest.approx(0.006)}
     }
 
@@ -48,36 +48,36 @@ def test_flags_count_and_last(size: int) -> None:
 def test_worst_steps_are_the_largest_ones_with_their_flags() -> None:
     rng = np.random.default_rng(2)
     late = rng.permutation(500).astype(float)
-    tally = Tally()
+    statistics = LogStatistics()
     for i in range(0, 500, 50):
         rows = slice(i, i + 50)
-        tally.add(block("flags", ["flag:deadline_missed"], late[rows] >= 495.0, first=i))
+        statistics.add(block("flags", ["flag:deadline_missed"], late[rows] >= 495.0, first=i))
         timing = np.column_stack([np.full(50, 1e-3), late[rows], late[rows] / 2.0])
         names = ["master:step", "master:lateness", "master:compute"]
-        tally.add(block("timing", names, timing, first=i))
-    worst = tally.worst_steps()
+        statistics.add(block("timing", names, timing, first=i))
+    worst = statistics.worst_steps()
     assert [step.values["master:lateness"] for step in worst] == list(range(499, 499 - WORST, -1))
     assert [step.t for step in worst] == (np.argsort(late)[:-11:-1] / 1e3).tolist()
     assert [step.causes for step in worst] == [["deadline_missed"]] * 5 + [[]] * 5
 
 
 def test_virtual_time_has_no_lateness() -> None:
-    tally = Tally()
+    statistics = LogStatistics()
     timing = np.column_stack([np.full(5, 1e-3), np.zeros(5), np.arange(5.0)])
-    tally.add(block("timing", ["master:step", "master:lateness", "master:compute"], timing))
-    assert [step.key for step in tally.worst_steps()] == ["master:compute"] * 4
-    assert "lateness_us" not in tally.summary()
+    statistics.add(block("timing", ["master:step", "master:lateness", "master:compute"], timing))
+    assert [step.key for step in statistics.worst_steps()] == ["master:compute"] * 4
+    assert "lateness_us" not in statistics.summary()
 
 
 def test_cap_hits_are_counted_from_the_bounds() -> None:
     effort = np.array([10.0, 10.0, 10.0, 200.0])
     computed = np.array([1.0, -1.0, 0.5, 15.0])  # at 10 %, at 10 %, within, at 15
-    tally = Tally(caps=lambda: {"shaft": Cap("a.e", 0.1, 15.0)})
-    tally.add(block("corrected", ["a.e:corrected"], effort))
+    statistics = LogStatistics(caps=lambda: {"shaft": Cap("a.e", 0.1, 15.0)})
+    statistics.add(block("corrected", ["a.e:corrected"], effort))
     names = ["shaft:correction_computed", "shaft:residual_energy"]
-    tally.add(block("bonds", names, np.column_stack([computed, [5.0, 6, 7, 9]])))
-    tally.add(block("timing", ["master:step"], np.full(4, 1e-3)))
-    assert tally.summary()["bonds"]["shaft"] == {
+    statistics.add(block("bonds", names, np.column_stack([computed, [5.0, 6, 7, 9]])))
+    statistics.add(block("timing", ["master:step"], np.full(4, 1e-3)))
+    assert statistics.summary()["bonds"]["shaft"] == {
         "residual_energy_j": 4.0,
         "cap_hits": 3,
         "cap_share": 0.75,
@@ -86,7 +86,7 @@ def test_cap_hits_are_counted_from_the_bounds() -> None:
 
 def test_spread_is_right_to_a_percent() -> None:
     values = np.random.default_rng(1).gamma(3.0, 50.0, 20_000)
-    spread = Spread()
+    spread = TimeDistribution()
     for part in np.array_split(values, 7):
         spread.add(part)
     for key, share in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):

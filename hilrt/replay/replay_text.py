@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hilrt.replay.compare import Difference
-from hilrt.replay.replay import Outcome
+from hilrt.replay.decisions import FirstDifference
+from hilrt.replay.replay_log import Outcome
 from hilrt.replay.walk import Gap
 from hilrt.replay.what_if import CAVEAT, WhatIf
 
@@ -35,7 +35,7 @@ def describe(outcome: Outcome) -> list[str]:
     return lines
 
 
-def _difference(difference: Difference, steps: int) -> list[str]:
+def _difference(difference: FirstDifference, steps: int) -> list[str]:
     lines = [
         f"differs: step {difference.row} at {difference.t:.6f} s is the first that comes out "
         f"otherwise, after {steps} that do not",

@@ -18,7 +18,7 @@ PARTED = 1e-6
 
 
 @dataclass
-class Difference:
+class SignalDifference:
     """One signal in both logs, at the times that both have.
 
     Attributes
@@ -104,12 +104,12 @@ class Difference:
             self._high = float(high[-1])
 
 
-def differences(a: Path, b: Path) -> list[Difference]:
+def differences(a: Path, b: Path) -> list[SignalDifference]:
     """Differences of the signals that both logs have, the largest relative ones first.
 
     Times are session times; the logs are read in step, a second at a time.
     """
-    found: dict[str, Difference] = {}
+    found: dict[str, SignalDifference] = {}
     waiting: tuple[dict[str, list[Block]], dict[str, list[Block]]] = ({}, {})
     for side, block in _in_step(a, b):
         topic = block.channel.topic
@@ -133,7 +133,10 @@ def _in_step(a: Path, b: Path) -> Iterator[tuple[int, Block]]:
 
 
 def _compare(
-    a: dict[str, list[Block]], b: dict[str, list[Block]], topic: str, found: dict[str, Difference]
+    a: dict[str, list[Block]],
+    b: dict[str, list[Block]],
+    topic: str,
+    found: dict[str, SignalDifference],
 ) -> None:
     """Compare what both have of a topic, and keep what only one has yet."""
     left, right = _joined(a.pop(topic)), _joined(b.pop(topic))
@@ -143,7 +146,7 @@ def _compare(
     t = left.times_ns[i] / 1e9
     for k, signal in enumerate(left.channel.signals):
         if signal.name in columns and len(i):
-            pair = found.setdefault(signal.name, Difference(signal.name, signal.unit))
+            pair = found.setdefault(signal.name, SignalDifference(signal.name, signal.unit))
             pair.add(t, left.values[i, k], right.values[j, columns[signal.name]])
     for block, rest in ((left, a), (right, b)):
         keep = block.times_ns > until

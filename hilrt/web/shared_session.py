@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hilrt.monitor.commands import Command, Reply
+from hilrt.monitor.operator_commands import OperatorCommand, Reply
 from hilrt.monitor.viewer import Viewer
-from hilrt.web.history import History
+from hilrt.web.signal_history import SignalHistory
 
 POLL_MS = 20
 #: Commands whose answers are awaited.
 MAX_OPEN = 100
 
 
-class Source:
-    """Feeds a `History` from a `Viewer`, and passes replies to the client that asked."""
+class SharedSession:
+    """Feeds a `SignalHistory` from a `Viewer`, and passes replies to the client that asked."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
-        self.history = History()
+        self.history = SignalHistory()
         viewer.on_signals = self.history.take
         viewer.on_full = self.history.take_full
         self._began_ns = 0
@@ -40,7 +40,7 @@ class Source:
             if answered is not None:
                 answered(reply)
 
-    def send(self, command: Command, answered: Callable[[Reply], None]) -> bool:
+    def send(self, command: OperatorCommand, answered: Callable[[Reply], None]) -> bool:
         """Send a command; `answered` gets the reply. False if nobody takes commands."""
         client = self.viewer.client()
         number = client.send(command) if client is not None else 0

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from hilrt.monitor.commands import Command, CommandClient
+from hilrt.monitor.operator_commands import CommandClient, OperatorCommand
 from hilrt.monitor.telemetry import Status
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
@@ -19,7 +19,7 @@ CONFIRM_S, SHOWN_S = 3.0, 6.0
 _ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
 
 
-class Keys:
+class OperatorKeys:
     """Turns typed characters into commands, and answers into a line of text.
 
     Parameters
@@ -74,7 +74,7 @@ class Keys:
         note = self._note or ""
         if character in _ENTER:
             self._note = None
-            self._send(Command(action="mark", text=note))
+            self._send(OperatorCommand(action="mark", text=note))
         elif character == _ESCAPE:
             self._note = None
         elif character in _ERASE:
@@ -85,20 +85,20 @@ class Keys:
     def _press(self, character: str, status: Status | None) -> None:
         confirmed, self._stop_until = self._clock() < self._stop_until, 0.0
         if character in _ENTER or character == "a":
-            self._send(Command(action="arm"))
+            self._send(OperatorCommand(action="arm"))
         elif character == "s":
-            self._send(Command(action="safe"))
+            self._send(OperatorCommand(action="safe"))
         elif character == "h":
             off = status is not None and status.shadow
-            self._send(Command(action="shadow", value=0.0 if off else 1.0))
+            self._send(OperatorCommand(action="shadow", value=0.0 if off else 1.0))
         elif character == "m":
             self._note = ""
         elif character == "q" and confirmed:
-            self._send(Command(action="stop"))
+            self._send(OperatorCommand(action="stop"))
         elif character == "q":
             self._stop_until = self._clock() + CONFIRM_S
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: OperatorCommand) -> None:
         command.who, command.key = self._who, self._key
         self._show("sent" if self._client.send(command) else "the session does not answer")
 

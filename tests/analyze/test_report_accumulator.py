@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze import digest, keep
-from hilrt.analyze.digest import read_digest
+from hilrt.analyze import log_analysis, report_accumulator
+from hilrt.analyze.log_analysis import analyse_log
 from hilrt.logs.cut import cut, merge
-from hilrt.record.messages import DIGEST, Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import REPORT_STATISTICS, Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import LogEvent, LogStream, load_log
 from hilrt.record.repair import repair
 from hilrt.record.writer import Recording
@@ -58,51 +58,53 @@ def record(folder) -> Path:
 
 @pytest.fixture
 def log(tmp_path, monkeypatch):
-    """A log with a digest, as if it were a long one."""
-    monkeypatch.setattr(keep, "LEAST_ROWS", N // 2)
+    """A log with attached statistics, as if it were a long one."""
+    monkeypatch.setattr(report_accumulator, "LEAST_ROWS", N // 2)
     return record(tmp_path)
 
 
-def test_digest_is_what_reading_gives(log, monkeypatch):
-    read = digest._read(log)
-    stream, _, tally = read
+def test_attached_statistics_are_what_reading_gives(log, monkeypatch):
+    read = log_analysis._read(log)
+    stream, _, statistics = read
     with monkeypatch.context() as patch:
         patch.setattr(LogStream, "blocks", None)  # no row is read
-        found = read_digest(log)
-    assert DIGEST in stream.attachments
-    del stream.attachments[DIGEST]
+        found = analyse_log(log)
+    assert REPORT_STATISTICS in stream.attachments
+    del stream.attachments[REPORT_STATISTICS]
     stream.events = [event for event in stream.events if event.cause != "sample_late"]
     for name in ("metadata", "events", "attachments", "damage"):
         assert getattr(found.stream, name) == getattr(stream, name)
     assert list(found.stream.channels.values()) == list(stream.channels.values())
-    assert found.tally.worst_steps() == tally.worst_steps()
-    assert (found.tally.capped, found.tally.rows) == (tally.capped, tally.rows)
-    assert found.tally.capped["shaft"] > 0
-    assert found.tally.stats.keys() == tally.stats.keys()
-    for name, stats in tally.stats.items():
-        assert vars(found.tally.stats[name]) == pytest.approx(vars(stats), nan_ok=True)
-    numbers, theirs = found.tally.summary(), tally.summary()
+    assert found.statistics.worst_steps() == statistics.worst_steps()
+    assert (found.statistics.capped, found.statistics.rows) == (statistics.capped, statistics.rows)
+    assert found.statistics.capped["shaft"] > 0
+    assert found.statistics.stats.keys() == statistics.stats.keys()
+    for name, stats in statistics.stats.items():
+        assert vars(found.statistics.stats[name]) == pytest.approx(vars(stats), nan_ok=True)
+    numbers, theirs = found.statistics.summary(), statistics.summary()
     assert numbers["lateness_us"] == theirs["lateness_us"]
     assert numbers["lateness_histogram"] == theirs["lateness_histogram"]
 
 
 def test_curves_keep_the_extremes(log):
-    read, found = digest._read(log)[1], read_digest(log).curves
+    read, found = log_analysis._read(log)[1], analyse_log(log).curves
     assert found.keys() == read.keys()
     for name, curve in read.items():
-        assert 250 <= len(found[name].t) <= 4 * keep.MAX_INTERVALS
+        assert 250 <= len(found[name].t) <= 4 * report_accumulator.MAX_INTERVALS
         for end in (np.min, np.max):
             assert end(found[name].t) == end(curve.t)
             assert end(found[name].y) == end(curve.y)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"nonsense", keep.zlib.compress(b"\x81\x00")], ids=["empty", "noise", "other"]
+    "content",
+    [b"", b"nonsense", report_accumulator.zlib.compress(b"\x81\x00")],
+    ids=["empty", "noise", "other"],
 )
-def test_digest_of_another_version_is_not_used(log, monkeypatch, content):
-    attached = [Attachment(DIGEST, "", content)]
-    monkeypatch.setattr(keep, "read_attachments", lambda file: attached)
-    assert keep.read_kept(log) is None
+def test_statistics_of_another_version_is_not_used(log, monkeypatch, content):
+    attached = [Attachment(REPORT_STATISTICS, "", content)]
+    monkeypatch.setattr(report_accumulator, "read_attachments", lambda file: attached)
+    assert report_accumulator.read_accumulated(log) is None
 
 
 def test_parts_and_repaired_logs_have_none(log, tmp_path):
@@ -111,34 +113,34 @@ def test_parts_and_repaired_logs_have_none(log, tmp_path):
     merge([log, part], whole)
     repair(log, repaired)
     for path in (part, whole, repaired):
-        assert DIGEST not in read_digest(path).stream.attachments
-        assert keep.read_kept(path) is None
+        assert REPORT_STATISTICS not in analyse_log(path).stream.attachments
+        assert report_accumulator.read_accumulated(path) is None
 
 
 def test_short_and_unfinished_logs_are_read(log, tmp_path, monkeypatch):
     cut_off = tmp_path / "cut_off.mcap"
     cut_off.write_bytes(log.read_bytes()[:-500])
-    assert keep.read_kept(cut_off) is None
-    monkeypatch.setattr(keep, "LEAST_ROWS", 11)
-    keeper = keep.Keeper(TOPICS, {}, {})
-    keeper.take(np.arange(10), np.zeros((10, 8)))
-    assert keeper.digest() == b""
-    keeper.take(np.arange(10), np.zeros((10, 8)))
-    assert keeper.digest()
-    monkeypatch.setattr(keep, "MOST_EVENTS", 1)
+    assert report_accumulator.read_accumulated(cut_off) is None
+    monkeypatch.setattr(report_accumulator, "LEAST_ROWS", 11)
+    accumulator = report_accumulator.ReportAccumulator(TOPICS, {}, {})
+    accumulator.take(np.arange(10), np.zeros((10, 8)))
+    assert accumulator.attachment() == b""
+    accumulator.take(np.arange(10), np.zeros((10, 8)))
+    assert accumulator.attachment()
+    monkeypatch.setattr(report_accumulator, "MOST_EVENTS", 1)
     for _ in range(2):
-        keeper.event(LogEvent(0.0, "info", "operator", "page", "a note"))
-    assert keeper.digest() == b""
+        accumulator.event(LogEvent(0.0, "info", "operator", "page", "a note"))
+    assert accumulator.attachment() == b""
 
 
-@pytest.mark.parametrize("method", ["take", "event", "digest"])
-def test_a_log_goes_on_without_a_digest(tmp_path, monkeypatch, method):
+@pytest.mark.parametrize("method", ["take", "event", "attachment"])
+def test_a_log_goes_on_without_statistics(tmp_path, monkeypatch, method):
     def fail(*_):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(keep.Keeper, method, fail)
+    monkeypatch.setattr(report_accumulator.ReportAccumulator, method, fail)
     log = load_log(record(tmp_path))
     assert not log.truncated
     assert len(log.t) == N - 61
-    assert [e.text for e in log.events if "no digest is kept" in e.text]
-    assert DIGEST not in log.attachments
+    assert [e.text for e in log.events if "no statistics are attached" in e.text]
+    assert REPORT_STATISTICS not in log.attachments

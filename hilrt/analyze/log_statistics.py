@@ -28,7 +28,7 @@ _EDGES = np.geomspace(0.1, 1e9, 2314)
 
 
 @dataclass
-class Stats:
+class SignalStatistics:
     """One signal; sums over time are weighted with the interval that ended at the row, s.
 
     Attributes
@@ -90,7 +90,7 @@ class WorstStep:
     causes: list[str]
 
 
-class Spread:
+class TimeDistribution:
     """Distribution of a time [µs] in bins of 1 %."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Spread:
 
 
 class _Columns:
-    """`Stats` of all signals of a topic at once, as arrays of shape (n_signals,)."""
+    """`SignalStatistics` of all signals of a topic at once, as arrays of shape (n_signals,)."""
 
     def __init__(self, names: list[str]) -> None:
         n = len(names)
@@ -173,16 +173,16 @@ class _Columns:
         self.rises += (up & ~np.vstack([self._up, up[:-1]])).sum(axis=0)
         self._up = up[-1]
 
-    def stats(self) -> dict[str, Stats]:
+    def stats(self) -> dict[str, SignalStatistics]:
         """By signal."""
         columns = (self.count, self.first, self.last, self.low, self.high)
         sums = (self.square, self.seconds, self.above, self.rises)
         rows = zip(*(column.tolist() for column in (*columns, *sums)), strict=True)
-        return {name: Stats(*row) for name, row in zip(self.names, rows, strict=True)}
+        return {name: SignalStatistics(*row) for name, row in zip(self.names, rows, strict=True)}
 
 
 @dataclass
-class Tally:
+class LogStatistics:
     """Everything that one pass over a log gathers.
 
     Attributes
@@ -198,13 +198,13 @@ class Tally:
     """
 
     caps: Callable[[], Mapping[str, Cap]] = dict
-    spreads: dict[str, Spread] = field(default_factory=dict)
+    spreads: dict[str, TimeDistribution] = field(default_factory=dict)
     capped: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     start_ns: int = 1 << 62
     end_ns: int = -(1 << 62)
     _columns: dict[str, _Columns] = field(default_factory=dict)
-    _stats: dict[str, Stats] | None = None
+    _stats: dict[str, SignalStatistics] | None = None
     _last_ns: dict[str, int] = field(default_factory=dict)
     _worst: dict[str, list[tuple[float, int, int, Floats, Channel]]] = field(default_factory=dict)
     _order: Iterator[int] = field(default_factory=itertools.count)
@@ -214,12 +214,14 @@ class Tally:
     _worst_steps: list[WorstStep] | None = None
 
     @classmethod
-    def of(cls, stats: dict[str, Stats], worst: list[WorstStep], **found: Any) -> Tally:
+    def of(
+        cls, stats: dict[str, SignalStatistics], worst: list[WorstStep], **found: Any
+    ) -> LogStatistics:
         """One that is complete: `found` are its attributes."""
         return cls(**found, _stats=stats, _worst_steps=worst)
 
     @property
-    def stats(self) -> dict[str, Stats]:
+    def stats(self) -> dict[str, SignalStatistics]:
         """Numbers of every signal."""
         if self._stats is None:
             self._stats = {}
@@ -245,7 +247,7 @@ class Tally:
         self._stats = None
         for i, signal in enumerate(block.channel.signals):
             if signal.unit == "us":
-                self.spreads.setdefault(signal.name, Spread()).add(block.values[:, i])
+                self.spreads.setdefault(signal.name, TimeDistribution()).add(block.values[:, i])
         self._last_ns[block.channel.topic] = int(block.times_ns[-1])
         if block.channel.topic == "flags":
             self._flags = block
@@ -328,7 +330,7 @@ class Tally:
         stats = self.stats
         steps = max(self.rows - 1, 0)
         sizes = stats.get("master:step")
-        real_time = stats.get("master:lateness", Stats()).largest > 0.0
+        real_time = stats.get("master:lateness", SignalStatistics()).largest > 0.0
         found: dict[str, Any] = {
             "steps": steps,
             "time_s": self.duration_s,

@@ -1,0 +1,88 @@
+"""What is wrong with ``[monitor]``: addresses, commands and what operators may adjust."""
+
+from __future__ import annotations
+
+import socket
+from importlib.util import find_spec
+
+from hilrt.config.problems import Findings
+from hilrt.config.structs import MonitorTable, Session
+from hilrt.exchange.addresses import is_number, is_port
+from hilrt.monitor.operator_commands import ACTIONS
+
+#: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
+#: correction.
+RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tracking")
+BOND_KEYS = ("cap", "cap_abs")
+
+
+def check_monitor(tables: Session, findings: Findings) -> None:
+    """What is wrong with ``[monitor]``."""
+    check_addresses(tables.monitor, findings)
+    _check_foxglove(tables.monitor.foxglove, findings)
+    for action in tables.monitor.control:
+        if action not in ACTIONS:
+            remedy = f"choose from {', '.join(ACTIONS)}"
+            findings.error("monitor", "control", action, "is no command", remedy)
+    known = [f"reliability.{key}" for key in RELIABILITY_KEYS]
+    known += [f"bonds.{b.name}.{key}" for b in tables.bonds for key in BOND_KEYS]
+    for name, bounds in tables.monitor.adjust.items():
+        value = f"{bounds.min:g} … {bounds.max:g}"
+        if name not in known:
+            remedy = f"choose from {', '.join(known)}"
+            findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)
+        elif not 0.0 <= bounds.min <= bounds.max:
+            findings.error("monitor.adjust", name, value, "is no range", "give 0 <= min <= max")
+        elif name.startswith("reliability.") and bounds.min == 0.0:
+            findings.error(
+                "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
+            )
+
+
+def _check_foxglove(address: str | None, findings: Findings) -> None:
+    if address is None:
+        return
+    _, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:8765"'
+        findings.error("monitor", "foxglove", address, "is no address", remedy)
+    if find_spec("foxglove") is None:
+        findings.error(
+            "monitor", "foxglove", address, "needs foxglove-sdk", "install hilrt[foxglove]"
+        )
+
+
+def check_addresses(table: MonitorTable, findings: Findings) -> None:
+    """What is wrong with ``listen``, ``commands`` and ``page``."""
+    for key, address in (("listen", table.listen), ("commands", table.commands)):
+        if address is not None:
+            _check_endpoint(key, address, findings)
+    if table.listen is not None and table.listen == table.commands and _port(table.listen) != "*":
+        remedy = "give them different ports"
+        findings.error("monitor", "commands", table.commands, "is that of listen, too", remedy)
+    if not is_port(_port(table.page)):
+        remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:5006", with a port up to 65535'
+        findings.error("monitor", "page", table.page, "is no address", remedy)
+
+
+def _check_endpoint(key: str, address: str, findings: Findings) -> None:
+    example = "tcp://0.0.0.0:5570" if key == "listen" else "tcp://0.0.0.0:5571"
+    scheme, _, rest = address.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if scheme != "tcp" or not colon or not (port == "*" or is_port(port)):
+        remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'
+        findings.error("monitor", key, address, "is no address to listen at", remedy)
+    elif not _is_own(host):
+        remedy = f'give it in numbers, or all with "{example}"'
+        findings.error("monitor", key, address, "names no address of this machine", remedy)
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
+
+
+def _is_own(host: str) -> bool:
+    """Whether ZeroMQ can listen there: it takes addresses and interfaces, and no machine's name."""
+    if host == "*" or host in [name for _, name in socket.if_nameindex()]:
+        return True
+    return is_number(host)
