@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from hilrt.bench.bench_table import MASTER_SHARE
-from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
+from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guardian import Guardian
 from hilrt.bench.set_points import Limits
 from hilrt.link import Arrival
 from hilrt.solver import Floats, InputPolynomial, Port, Sample
@@ -45,7 +46,7 @@ class GuardedBench(Bench):
     def initialize(self, t0: float, u0: Floats) -> Sample:
         now = 1000 * NS
         self.guardian.arm(now, u0.tolist(), VIEW)
-        while self.guardian.state is not State.ARMED:
+        while self.guardian.state is not GuardState.ARMED:
             now += STEP_NS
             self.guardian.master_seen(now)
             self.guardian.step(now, VIEW)

@@ -44,7 +44,8 @@ from cantools.database.can import Database
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal
-from hilrt.can.receiver import REASONS, Receiver
+from hilrt.can.message_stats import REASONS
+from hilrt.can.receiver import Receiver
 from hilrt.config.session_file import load_session
 from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile

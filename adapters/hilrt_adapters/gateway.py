@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hilrt.bench.bench_table import BenchInput, BenchOptions, read_bench
-from hilrt.bench.guardian import NS, SETTLE_NS, SETTLE_TIMEOUT_NS
+from hilrt.bench.guard import NS
+from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.can.bus_keys import doubtful_keys
-from hilrt.can.receiver import REASONS
+from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
 from hilrt.exchange.remote_link import RemoteLink

@@ -17,7 +17,7 @@ from hilrt.bench.check_signals import (
     check_frames,
     check_range,
 )
-from hilrt.bench.guardian import GuardSettings
+from hilrt.bench.guard import GuardSettings
 from hilrt.bench.set_points import Limits
 from hilrt.can.bus import check_bus
 from hilrt.can.bus_faults import BusFaults

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
-from hilrt.bench.gateway import Gateway
+from hilrt.bench.gateway_loop import Gateway
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.sender_conflicts import refuse_company
 from hilrt.config.from_toml import nearest

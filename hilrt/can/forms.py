@@ -2,7 +2,7 @@
 
 A form is what the frames of a message carry with one value of its multiplexer, such as
 ``EngineTemps with Page = 2``. While other forms go on coming the message is fresh, and one that
-stays away would leave its newest values standing for ever. Nobody tells how often a form comes:
+stays away would leave its newest values standing for ever. No database says how often a form comes:
 some take turns, others are sent rarely on purpose. So its interval is learned.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from cantools.database.can import Message
 
 from hilrt.can.codec import selectors
+from hilrt.timing.last_heard import LastHeard
 
 #: A form is missed after that many of its intervals, if that is longer than the message's timeout.
 SILENT_INTERVALS = 3
@@ -30,7 +31,7 @@ TOLD = 4
 class Form:
     """One form of a message, as far as its signals are used.
 
-    It is not told of every frame: looking at the time of its newest one now and then costs nothing
+    It does not see every frame: a look at the time of the newest one now and then costs nothing
     beside the decoding.
 
     Parameters
@@ -46,10 +47,8 @@ class Form:
     ----------
     signals : list of str
         Those of its signals that are used.
-    seen_ns : int or None
-        Its newest frame that counted, ns.
-    excused_to, excused_ns : int
-        What an absence of the listener has made of that last, and by how much since it came, ns.
+    heard : LastHeard
+        Its newest frame that counted, as far as it has been looked at.
     timeout_ns : int
         It is missed when the message has come without it for so long, ns.
     """
@@ -58,9 +57,7 @@ class Form:
         self.name = name
         self.output = output
         self.signals: list[str] = []
-        self.seen_ns: int | None = None
-        self.excused_to: int | None = None
-        self.excused_ns = 0
+        self.heard = LastHeard()
         self._least_ns = timeout_ns
         self._early_ns = self.timeout_ns = max(timeout_ns, UNKNOWN_NS)
         self._intervals = 0
@@ -78,15 +75,14 @@ class Form:
         message_ns : int
             The newest frame of the message, ns.
         """
-        seen = self.seen_ns
-        if seen is None or newest > seen:  # it may have been excused until later
-            if not newest:
-                return math.inf
-            self.seen_ns = newest
-            if seen is not None:
-                self._learn(newest - seen)
-            seen = newest
-        return (message_ns - seen) / self.timeout_ns
+        if not newest:
+            return math.inf
+        before = self.heard.at
+        if newest > before:  # a stall that is left out may have moved it beyond the newest
+            self.heard.heard(newest)
+            if before:
+                self._learn(newest - before)
+        return (message_ns - self.heard.at) / self.timeout_ns
 
     def _learn(self, interval: int) -> None:
         if interval > self.timeout_ns and self._intervals >= KNOWN_AFTER:

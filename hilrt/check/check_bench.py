@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from hilrt.bench.guardian import NS, SETTLE_NS
+from hilrt.bench.guard import NS
+from hilrt.bench.settling import SETTLE_NS
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Session

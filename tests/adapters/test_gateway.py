@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from hilrt.bench.bench_table import BenchOptions, read_bench
-from hilrt.bench.gateway import Gateway
+from hilrt.bench.gateway_loop import Gateway
 from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile

@@ -9,18 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.guardian import (
-    CYCLE_NS,
-    EXCUSED_NS,
-    NS,
-    SILENCE_FACTOR,
-    WITHDRAW_SENDS,
-    BenchView,
-    Guardian,
-    GuardSettings,
-    State,
-)
+from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guardian import SILENCE_FACTOR, WITHDRAW_SENDS, Guardian
 from hilrt.bench.set_points import Limits
+from hilrt.timing.last_heard import STALL_LIMIT_NS
 
 MS = NS // 1000
 LIMITS = Limits(
@@ -79,9 +71,9 @@ class Rig:
     def active(self, u: list[float] | None = None) -> Rig:
         self.arm(u or [100.0, 20.0])
         self.run(1.0)
-        assert self.guardian.state is State.ARMED
+        assert self.guardian.state is GuardState.ARMED
         self.drive(10, u or [100.0, 20.0])
-        assert self.guardian.state is State.ACTIVE
+        assert self.guardian.state is GuardState.ACTIVE
         self.guardian.notices.clear()
         return self
 
@@ -98,13 +90,13 @@ def test_arming_enables_then_ramps_then_reports() -> None:
     rig.enables = False
     rig.arm([400.0, 60.0])
     rig.run(0.1)
-    assert rig.guardian.state is State.ENABLING
+    assert rig.guardian.state is GuardState.ENABLING
     assert all(enable and u == [0.0, 10.0] for _, u, enable in rig.sent)
     rig.view.enabled = True
     rig.run(0.45)
-    assert rig.guardian.state is State.RAMPING  # 400 / 800 = 0.5 s
+    assert rig.guardian.state is GuardState.RAMPING  # 400 / 800 = 0.5 s
     rig.run(0.3)
-    assert rig.guardian.state is State.ARMED
+    assert rig.guardian.state is GuardState.ARMED
     assert rig.notices("armed") == [""]
     assert rig.sent[-1][1] == [400.0, 60.0]
     before = len(rig.sent)
@@ -126,7 +118,7 @@ def test_a_bench_that_does_not_enable_fails_with_its_signal() -> None:
     rig.arm([100.0, 20.0])
     rig.run(1.0)
     assert "EngineSlow.Enabled" in rig.notices("failed")[0]
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     assert not rig.sent[-1][2]
 
 
@@ -136,9 +128,9 @@ def test_a_bench_that_does_not_follow_is_armed_with_a_warning() -> None:
     rig.enables = True
     rig.arm([100.0, 20.0])
     rig.run(4.9)
-    assert rig.guardian.state is State.RAMPING
+    assert rig.guardian.state is GuardState.RAMPING
     rig.run(0.5)
-    assert rig.guardian.state is State.ARMED
+    assert rig.guardian.state is GuardState.ARMED
     assert rig.notices("event") == ["not_settled"]
 
 
@@ -180,7 +172,7 @@ def test_a_tick_that_does_not_advance_is_refused_and_ends_in_the_safe_profile() 
         rig.guardian.demand(rig.now, 9, [300.0, 20.0])
         rig.step()
     assert rig.guardian.counters["refused"] == 100
-    assert rig.guardian.state is State.SECURING
+    assert rig.guardian.state is GuardState.SECURING
     assert rig.notices("event") == ["master_silent"]
     assert max(u[0] for _, u, _ in rig.sent) == 100.0
 
@@ -190,7 +182,7 @@ def test_safe_profile_takes_the_inputs_in_order_then_withdraws() -> None:
     rig.sent.clear()
     start = rig.now
     rig.run(1.0, alive=False)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     u = np.array([values for _, values, _ in rig.sent])
     times = np.array([t for t, _, _ in rig.sent])
     pedal_done = times[np.argmax(u[:, 1] == 10.0)]
@@ -211,9 +203,9 @@ def test_safe_profile_goes_on_after_the_step_timeout() -> None:
     rig.view.realised = [90.0, math.nan]
     rig.guardian.secure(rig.now, "safe", "asked for")
     rig.run(1.5)
-    assert rig.guardian.state is State.SECURING
+    assert rig.guardian.state is GuardState.SECURING
     rig.run(1.0)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     assert "safe_profile" in rig.notices("event")
     assert not rig.guardian.notices[-1].complete
 
@@ -225,12 +217,12 @@ def test_a_silent_bench_is_reported_then_secured_blind() -> None:
     rig.view.overdue, rig.view.text = 1.1, "no new frame of EngineFast for 22 ms"
     rig.drive(5, [100.0, 20.0], first=10)
     assert rig.notices("event") == ["bench_silent"]
-    assert rig.guardian.state is State.ACTIVE
+    assert rig.guardian.state is GuardState.ACTIVE
     rig.view.overdue = SILENCE_FACTOR
     rig.drive(1, [100.0, 20.0], first=15)
-    assert rig.guardian.state is State.SECURING
+    assert rig.guardian.state is GuardState.SECURING
     rig.run(0.5)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     assert "EngineFast" in rig.guardian.reason
 
 
@@ -239,27 +231,27 @@ def test_a_bench_that_withdraws_its_enable_is_secured() -> None:
     rig.enables = False
     rig.view.enabled = False
     rig.drive(1, [100.0, 20.0], first=10)
-    assert rig.guardian.state is State.SECURING
+    assert rig.guardian.state is GuardState.SECURING
     assert not rig.sent[-1][2]  # the request goes at once
     assert "bench_disabled" in rig.notices("event")
 
 
-@pytest.mark.parametrize("state", [State.ENABLING, State.RAMPING, State.ARMED])
-def test_a_master_that_falls_silent_while_arming_is_noticed(state: State) -> None:
+@pytest.mark.parametrize("state", [GuardState.ENABLING, GuardState.RAMPING, GuardState.ARMED])
+def test_a_master_that_falls_silent_while_arming_is_noticed(state: GuardState) -> None:
     rig = Rig(idle_timeout=1.0)
-    rig.enables = state is not State.ENABLING
-    rig.arm([640.0 if state is State.RAMPING else 100.0, 20.0])
+    rig.enables = state is not GuardState.ENABLING
+    rig.arm([640.0 if state is GuardState.RAMPING else 100.0, 20.0])
     rig.run(0.5)
     assert rig.guardian.state is state
     rig.run(0.9, alive=False)
     rig.run(2.0, alive=False)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
 
 
 def test_late_set_points_stay_refused() -> None:
     rig = Rig().active()
     rig.run(2.0, alive=False)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     rig.sent.clear()
     rig.drive(20, [100.0, 20.0], first=1000)
     assert rig.sent == []
@@ -273,13 +265,13 @@ def test_a_bench_that_was_secured_for_a_fault_is_not_armed_again(fault: str) -> 
     rig = Rig().active()
     rig.view.enabled = fault != "bench_disabled"
     rig.run(2.0, alive=False)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     assert rig.notices("event") == [fault]
     rig.guardian.notices.clear()
     rig.sent.clear()
     rig.arm([100.0, 20.0])
     rig.run(1.0)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     assert rig.sent == []
     assert not rig.guardian.enable
     assert rig.notices("event") == ["arm_refused"]
@@ -290,7 +282,7 @@ def test_a_bench_that_was_secured_on_request_may_be_armed_again() -> None:
     rig = Rig().active()
     rig.guardian.secure(rig.now, "safe", "asked for", fault=False)
     rig.run(2.0)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
     rig.active()
     assert rig.guardian.enable
 
@@ -301,18 +293,18 @@ def test_arming_again_while_driving() -> None:
     rig.run(1.0)
     rig.arm([200.0, 20.0])
     rig.run(1.0)
-    assert rig.guardian.state is State.ARMED
+    assert rig.guardian.state is GuardState.ARMED
     assert rig.sent[-1][1][0] == 200.0
     rig.drive(1, [200.0, 20.0])
     rig.guardian.notices.clear()
     rig.arm([100.0, 20.0])  # the stop sequence takes over from the ticks
     rig.run(1.0)
-    assert rig.guardian.state is State.ARMED
+    assert rig.guardian.state is GuardState.ARMED
     assert rig.sent[-1][1][0] == 100.0
     rig.guardian.secure(rig.now, "stop", "the session ends", fault=False)
     rig.arm([200.0, 20.0])
     assert "arm_refused" in rig.notices("event")
-    assert rig.guardian.state is State.SECURING
+    assert rig.guardian.state is GuardState.SECURING
 
 
 def test_securing_before_arming_has_nothing_to_do() -> None:
@@ -321,7 +313,7 @@ def test_securing_before_arming_has_nothing_to_do() -> None:
     rig.run(0.1)
     assert rig.sent == []
     assert rig.notices("secured") == ["the session ends"]
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
 
 
 def test_a_gateway_that_was_held_up_makes_no_step() -> None:
@@ -332,22 +324,24 @@ def test_a_gateway_that_was_held_up_makes_no_step() -> None:
     assert rig.sent[-1][1] == pytest.approx([100.0 + 800.0 * 0.02, 20.0 + 500.0 * 0.02])
 
 
-@pytest.mark.parametrize("state", [State.ACTIVE, State.ARMED])
-def test_a_dead_master_is_noticed_although_the_gateway_is_hardly_ever_let_run(state: State) -> None:
+@pytest.mark.parametrize("state", [GuardState.ACTIVE, GuardState.ARMED])
+def test_a_dead_master_is_noticed_although_the_gateway_is_hardly_ever_let_run(
+    state: GuardState,
+) -> None:
     """Every pass comes 40 ms after the one before: none of them can tell who was silent."""
     rig = Rig(idle_timeout=1.0)
     rig.arm([100.0, 20.0])
     rig.run(1.0)
-    if state is State.ACTIVE:
+    if state is GuardState.ACTIVE:
         rig.drive(10, [100.0, 20.0])
-    began, timeout = rig.now, 0.05 if state is State.ACTIVE else 1.0
+    began, timeout = rig.now, 0.05 if state is GuardState.ACTIVE else 1.0
     while rig.guardian.state is state:
         assert rig.now - began < 60 * NS
         rig.now += 40 * MS
-        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.guardian.leave_out(rig.now, 40 * MS)
         rig.step()
-    assert EXCUSED_NS < rig.now - began <= EXCUSED_NS + timeout * NS + 40 * MS
-    assert rig.guardian.state is State.SECURING
+    assert STALL_LIMIT_NS < rig.now - began <= STALL_LIMIT_NS + timeout * NS + 40 * MS
+    assert rig.guardian.state is GuardState.SECURING
     assert "besides 1000 ms in which the gateway was not let run" in rig.guardian.reason
 
 
@@ -356,13 +350,13 @@ def test_news_of_the_master_renew_what_is_excused() -> None:
     rig = Rig().active()
     for tick in range(10, 110):
         rig.now += 40 * MS
-        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.guardian.leave_out(rig.now, 40 * MS)
         rig.step()
         rig.guardian.demand(rig.now, tick, [100.0, 20.0])
-    assert rig.guardian.state is State.ACTIVE
-    while rig.guardian.state is State.ACTIVE and rig.now < 1010 * NS:
+    assert rig.guardian.state is GuardState.ACTIVE
+    while rig.guardian.state is GuardState.ACTIVE and rig.now < 1010 * NS:
         rig.now += 40 * MS
-        rig.guardian.excuse(rig.now, 40 * MS)
+        rig.guardian.leave_out(rig.now, 40 * MS)
         rig.guardian.master_seen(rig.now)
         rig.guardian.demand(rig.now, 109, [100.0, 20.0])
         rig.step()
@@ -404,7 +398,7 @@ def test_limits_hold_for_any_demands_and_the_profile_always_ends(
     rig.guardian.secure(rig.now, "stop", "the session ends")
     # Worst case: every step of the profile times out.
     rig.run(2 * 2.0 + (WITHDRAW_SENDS + 2) * CYCLE_NS / NS, step=2 * MS)
-    assert rig.guardian.state is State.SECURED
+    assert rig.guardian.state is GuardState.SECURED
 
     previous: tuple[int, list[float], bool] | None = None
     for now, u, enable in rig.sent:

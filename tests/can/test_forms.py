@@ -152,7 +152,7 @@ def test_a_slower_pace_is_followed() -> None:
 def test_the_listeners_absence_makes_no_form_older() -> None:
     bench = Bench().settled()
     bench.clock.pass_(2.0)
-    bench.rx.excuse(bench.clock(), 2_000_000_000)
+    bench.rx.leave_out(bench.clock(), 2_000_000_000)
     ratios = bench.send([0, 1] * 10)
     assert max(ratios[:7]) < 1.0
     assert ratios[8] == pytest.approx(1.0, abs=0.15)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hilrt.can.database import find_signal
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
 from hilrt.can.message_options import MessageOptions
-from hilrt.can.receiver import DeviceClock, Receiver
+from hilrt.can.receiver import Receiver
+from hilrt.can.reception_time import DeviceClock
 from hilrt.can.sender import Sender
 from tests.can.small_database import (
     INPUTS,
@@ -185,7 +186,7 @@ def test_who_is_hardly_let_run_excuses_no_dead_bench() -> None:
     def absent(times: int) -> float:
         for _ in range(times):
             clock.pass_(0.04)
-            rx.excuse(clock.now, 40_000_000)
+            rx.leave_out(clock.now, 40_000_000)
         return rx.overdue(clock.now)[0]
 
     assert absent(20) < 0.1

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilrt.bench.bench_table import MASTER_SHARE
-from hilrt.bench.guardian import NS, BenchView, Guardian, GuardSettings, State
+from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guardian import Guardian
 from hilrt.bench.set_points import Limits
 from hilrt.coupling.limit import limit_jerk
 
@@ -156,7 +157,7 @@ def test_the_gateway_lets_pass_what_the_master_has_limited(steps, seed):
     )
     now, view = 1000 * NS, BenchView(realised=[math.nan])
     guardian.arm(now, [0.0], view)
-    while guardian.state is not State.ARMED:
+    while guardian.state is not GuardState.ARMED:
         now += 2_000_000
         guardian.step(now, view)
     chance = random.Random(seed)

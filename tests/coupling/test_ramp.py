@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.guardian import (
-    CYCLE_NS,
-    NS,
-    BenchView,
-    Guardian,
-    GuardSettings,
-    State,
-)
+from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guardian import Guardian
 from hilrt.bench.set_points import Limits
 from hilrt.coupling.ramp import approach
 
@@ -135,7 +129,7 @@ def test_while_demands_are_late_what_cannot_stop_at_once_brakes_and_waits(max_je
     guardian = Guardian(limits, GuardSettings(order=(0,)))
     now, view = 1000 * NS, BenchView(realised=[math.nan])
     guardian.arm(now, [0.0], view)
-    while guardian.state is not State.ARMED:
+    while guardian.state is not GuardState.ARMED:
         now += CYCLE_NS
         guardian.step(now, view)
     asked = [5.0 * (k * DT) ** 2 for k in range(1, 1001)]  # to 20 per second

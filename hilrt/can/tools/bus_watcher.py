@@ -11,7 +11,7 @@ from cantools.database.can import Message, Signal
 from hilrt.can.codec import codec
 from hilrt.can.frame import ERROR, EXTENDED, Frame
 from hilrt.can.id_table import IdTable
-from hilrt.can.receiver import MessageStats
+from hilrt.can.message_stats import MessageStats
 from hilrt.can.tools.database_faults import fault, reason
 
 #: Bits of a classic frame beside data, identifier included; stuffing adds up to a fifth.

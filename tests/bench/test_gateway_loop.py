@@ -16,11 +16,11 @@ import cantools
 import numpy as np
 import pytest
 
-from hilrt.bench import gateway as module
-from hilrt.bench import gateway_process
+from hilrt.bench import gateway_loop, gateway_process, master_dialogue
 from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
-from hilrt.bench.gateway import Gateway
-from hilrt.bench.guardian import NS, SILENCE_FACTOR, State
+from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.guard import NS, GuardState
+from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.exchange import wire
@@ -140,12 +140,17 @@ def _frame(name: str, values: dict[str, float]) -> Frame:
 class Rig:
     """A gateway between the two."""
 
-    def __init__(self, bench: Bench, parent: int | None = None) -> None:
-        self.peer, self.bus = ScriptedPeer(), ScriptedBus()
+    def __init__(
+        self,
+        bench: Bench,
+        parent: int | None = None,
+        frames: Any = None,
+        bus: ScriptedBus | None = None,
+    ) -> None:
+        self.peer, self.bus = ScriptedPeer(), bus or ScriptedBus()
         self.now = time.monotonic_ns()
-        self.gateway = Gateway(
-            bench, cast(Any, self.bus), cast(Any, self.peer), 2.0, parent, lambda: self.now
-        )
+        ends = cast(Any, self.bus), cast(Any, self.peer)
+        self.gateway = Gateway(bench, *ends, 2.0, parent, lambda: self.now, frames)
         self.tick = 0
 
     def cycles(self, count: int, master: bool = True) -> None:
@@ -200,7 +205,7 @@ def test_initialize_answers_with_the_first_complete_values(rig: Rig) -> None:
 def test_initialize_of_a_bench_that_is_off_names_what_is_missing(rig: Rig) -> None:
     rig.bus.publishes = False
     rig.say(wire.Initialize(t0=0.0, u0=wire.pack(np.zeros(2))))
-    rig.now += int(module.FIRST_FRAMES_TIMEOUT * NS)
+    rig.now += int(master_dialogue.FIRST_FRAMES_TIMEOUT * NS)
     rig.cycles(1)
     (error,) = rig.peer.all(wire.Error)
     assert "Fast (0x100), Slow (0x110)" in error.text
@@ -231,15 +236,14 @@ def paging_rig(folder: Path, *pages: int) -> tuple[Rig, PagingBus]:
     outputs = {**TABLE["outputs"], "oil": "EngineTemps.Oil", "water": "EngineTemps.Water"}
     options = build(BenchOptions, {**TABLE, "outputs": outputs}, "subsystems.engine", [])
     assert options is not None
-    rig, bus = Rig(read_bench("engine", options, folder)), PagingBus(*pages)
-    rig.bus = rig.gateway.bus = cast(Any, bus)
-    return rig, bus
+    bus = PagingBus(*pages)
+    return Rig(read_bench("engine", options, folder), bus=bus), bus
 
 
 def test_initialize_names_the_form_of_a_message_that_never_comes(tmp_path: Path) -> None:
     rig, _ = paging_rig(tmp_path, 1)
     rig.say(wire.Initialize(t0=0.0, u0=wire.pack(np.zeros(2))))
-    rig.now += int(module.FIRST_FRAMES_TIMEOUT * NS)
+    rig.now += int(master_dialogue.FIRST_FRAMES_TIMEOUT * NS)
     rig.cycles(1)
     (error,) = rig.peer.all(wire.Error)
     missing, _, remedy = error.text.partition("; ")
@@ -260,7 +264,7 @@ def test_a_form_that_stays_away_ends_as_a_message_that_does(tmp_path: Path) -> N
     assert event.cause == "bench_silent"
     assert "the bench is late: no new frame of EngineTemps with Page = 2 for" in event.text
     rig.drive(500, 100.0, 20.0)
-    assert rig.gateway.guardian.state is State.SECURED
+    assert rig.gateway.guardian.state is GuardState.SECURED
     assert "EngineTemps with Page = 2" in rig.peer.all(wire.Secured)[0].reason
 
 
@@ -307,7 +311,7 @@ def test_a_silent_master_finds_the_bench_secured_and_late_set_points_refused(rig
     rig.arm()
     rig.drive(50, 100.0, 20.0)
     rig.cycles(1000, master=False)
-    assert rig.gateway.guardian.state is State.SECURED
+    assert rig.gateway.guardian.state is GuardState.SECURED
     assert rig.bus.last("DynoDemand") == pytest.approx(
         {"Speed": 0.0, "Enable": 0, "Alive": rig.bus.last("DynoDemand")["Alive"]}
     )
@@ -326,7 +330,7 @@ def test_a_bench_that_its_gateway_secured_is_not_armed_again(rig: Rig) -> None:
     rig.arm()
     rig.bus.obeys, rig.bus.enabled, rig.bus.speed = False, 0.0, 0.0  # its interlock opens
     rig.cycles(500)
-    assert rig.gateway.guardian.state is State.SECURED
+    assert rig.gateway.guardian.state is GuardState.SECURED
     rig.bus.frames.clear()
     rig.bus.obeys = True
     rig.say(wire.Arm(u0=wire.pack(np.array([100.0, 20.0]))))
@@ -343,14 +347,14 @@ def test_what_is_gone_for_good_keeps_no_processor_busy(
 ) -> None:
     """The end of a connection makes its descriptor readable for ever."""
     slept: list[float] = []
-    monkeypatch.setattr("hilrt.bench.gateway.time.sleep", slept.append)
+    monkeypatch.setattr("hilrt.bench.gateway_loop.time.sleep", slept.append)
     ours, masters = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, masters:
         masters.close()
         rig.peer.line.broken = False
-        assert rig.gateway._wait(ours.fileno(), ours.fileno())
+        assert rig.gateway.wait(ours.fileno(), ours.fileno())
         rig.peer.line.broken, rig.bus.down = True, True
-        assert rig.gateway._wait(ours.fileno(), ours.fileno()) == []
+        assert rig.gateway.wait(ours.fileno(), ours.fileno()) == []
     assert len(slept) == 1
     assert 0.0 < slept[0] <= 0.02
 
@@ -362,9 +366,9 @@ def test_safe_and_stop_run_the_profile(rig: Rig) -> None:
     rig.cycles(500)
     (secured,) = rig.peer.all(wire.Secured)
     assert secured.reason == "operator"
-    assert not rig.gateway._done()
+    assert not rig.gateway.ended
     rig.say(wire.Stop(reason="finished"))
-    assert rig.gateway._done()
+    assert rig.gateway.ended
 
 
 def test_a_bench_that_falls_silent_is_secured_blind(rig: Rig) -> None:
@@ -375,7 +379,7 @@ def test_a_bench_that_falls_silent_is_secured_blind(rig: Rig) -> None:
     events = [e.cause for e in rig.peer.all(wire.Event)]
     assert events == ["bench_silent"]
     rig.drive(500, 100.0, 20.0)
-    assert rig.gateway.guardian.state is State.SECURED
+    assert rig.gateway.guardian.state is GuardState.SECURED
     assert "Fast" in rig.peer.all(wire.Secured)[0].reason
 
 
@@ -388,7 +392,7 @@ def test_its_own_absence_is_nobodys_silence(rig: Rig) -> None:
     rig.cycles(3, master=False)  # first awake: nobody has said anything yet
     rig.bus.publishes = True
     rig.drive(50, 100.0, 20.0)
-    assert rig.gateway.guardian.state is State.ACTIVE
+    assert rig.gateway.guardian.state is GuardState.ACTIVE
     (event,) = rig.peer.all(wire.Event)
     assert event.cause == "gateway_absent"
     assert "301 ms" in event.text
@@ -402,7 +406,7 @@ def test_who_is_silent_after_an_absence_is_found_out_a_timeout_later(rig: Rig, w
     rig.bus.publishes = who == "master"
     rig.now += 300 * MS
     guardian, began = rig.gateway.guardian, rig.now
-    while guardian.state is State.ACTIVE:
+    while guardian.state is GuardState.ACTIVE:
         if who == "bench":
             rig.drive(1, 100.0, 20.0)
         else:
@@ -428,10 +432,10 @@ def test_every_way_to_end_runs_the_profile_first(bench: Bench, way: str) -> None
     else:
         rig.peer.inbox.append(wire.Error(text="defect"))
     rig.cycles(12)  # the parent is looked at now and then
-    assert rig.gateway.guardian.state is State.SECURING
-    assert not rig.gateway._done()
+    assert rig.gateway.guardian.state is GuardState.SECURING
+    assert not rig.gateway.ended
     rig.cycles(500, master=False)
-    assert rig.gateway._done()
+    assert rig.gateway.ended
     assert rig.bus.last("DynoDemand")["Enable"] == 0
     cause = {"sigterm": "terminated", "orphan": "parent_died", "error": "master_error"}[way]
     assert cause in [e.cause for e in rig.peer.all(wire.Event)]
@@ -439,9 +443,9 @@ def test_every_way_to_end_runs_the_profile_first(bench: Bench, way: str) -> None
 
 def test_a_gateway_that_nobody_talks_to_ends(rig: Rig) -> None:
     rig.cycles(3)
-    rig.now += int(module.ABANDONED_S * NS)
+    rig.now += int(gateway_loop.ABANDONED_S * NS)
     rig.cycles(2, master=False)
-    assert rig.gateway._done()
+    assert rig.gateway.ended
 
 
 def test_send_errors_are_counted_and_told_once_per_kind(rig: Rig) -> None:
@@ -462,7 +466,7 @@ def test_malformed_messages_are_counted_and_told_once(rig: Rig) -> None:
     rig.say(wire.Arm(u0=b"12345678"))
     assert rig.gateway.counters()["malformed"] == 4
     assert [e.cause for e in rig.peer.all(wire.Event)] == ["malformed"]
-    assert rig.gateway.guardian.state is State.ARMED
+    assert rig.gateway.guardian.state is GuardState.ARMED
 
 
 def test_a_defect_of_the_gateway_still_brings_the_bench_down(
@@ -475,7 +479,7 @@ def test_a_defect_of_the_gateway_still_brings_the_bench_down(
         rig.now += round(seconds * NS)
 
     monkeypatch.setattr(time, "sleep", sleep)
-    assert rig.gateway._secure_blind("ZeroDivisionError: oops") == 1
+    assert rig.gateway.secure_blind("ZeroDivisionError: oops") == 1
     assert rig.bus.last("DynoDemand")["Speed"] == 0.0
     assert rig.bus.last("DynoDemand")["Enable"] == 0
     assert rig.bus.last("EngineDemand")["Pedal"] == 0.0
@@ -500,9 +504,9 @@ class ScriptedFrames:
         self.kept += 1
 
 
-def test_every_frame_that_came_or_left_is_recorded(rig: Rig) -> None:
+def test_every_frame_that_came_or_left_is_recorded(bench: Bench) -> None:
     frames = ScriptedFrames()
-    rig.gateway.frames = cast(Any, frames)
+    rig = Rig(bench, frames=frames)
     rig.arm()
     frames.seen.clear()
     rig.drive(3, 100.0, 20.0)
@@ -523,9 +527,9 @@ def test_every_frame_that_came_or_left_is_recorded(rig: Rig) -> None:
     assert rig.gateway.counters()["frames_unrecorded"] == 3
 
 
-def test_a_frame_that_did_not_leave_is_not_recorded_as_sent(rig: Rig) -> None:
+def test_a_frame_that_did_not_leave_is_not_recorded_as_sent(bench: Bench) -> None:
     frames = ScriptedFrames()
-    rig.gateway.frames = cast(Any, frames)
+    rig = Rig(bench, frames=frames)
     rig.arm()
     frames.seen.clear()
     rig.bus.fails = OSError("network down")
@@ -533,9 +537,9 @@ def test_a_frame_that_did_not_leave_is_not_recorded_as_sent(rig: Rig) -> None:
     assert not [frame for sent, frame in frames.seen if sent]
 
 
-def test_a_devices_times_are_recorded_as_this_machines(rig: Rig) -> None:
+def test_a_devices_times_are_recorded_as_this_machines(bench: Bench) -> None:
     frames = ScriptedFrames()
-    rig.gateway.frames = cast(Any, frames)
+    rig = Rig(bench, frames=frames)
     rig.bus.system_clock = False
     before = time.time_ns()
     rig.cycles(1)
@@ -649,7 +653,7 @@ def test_an_interface_that_goes_down_secures_the_bench_and_is_looked_for(bench: 
     rig.drive(20, 100.0, 20.0)
     rig.bus.down = True
     rig.drive(20, 100.0, 20.0)
-    assert rig.gateway.guardian.state is not State.ACTIVE
+    assert rig.gateway.guardian.state is not GuardState.ACTIVE
     assert rig.bus.revived
     events = rig.peer.all(wire.Event)
     assert [event.cause for event in events] == ["can_interface_down"]
@@ -667,9 +671,9 @@ def test_what_is_done_about_a_fault_is_the_session_files_choice(bench: Bench) ->
     rig.drive(20, 100.0, 20.0)
     off = Frame(ERROR | 0x40, bytes(8))
     overflow = Frame(ERROR | 0x04, bytes([0, 1, 0, 0, 0, 0, 0, 0]))
-    rig.gateway.receiver.error_frames += [off, overflow]
+    rig.gateway.traffic.receiver.error_frames += [off, overflow]
     rig.drive(20, 100.0, 20.0)
-    assert rig.gateway.guardian.state is State.ACTIVE
+    assert rig.gateway.guardian.state is GuardState.ACTIVE
     causes = [event.cause for event in rig.peer.all(wire.Event)]
     assert causes[0] == "can_bus_off"
     assert "can_overflow" not in causes

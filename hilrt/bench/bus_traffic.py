@@ -1,0 +1,149 @@
+"""Frames between a gateway and its bench: sent, received, recorded, and the bus watched over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import can
+
+from hilrt.bench.bench_table import Bench
+from hilrt.bench.guard import NS, BenchView, Level
+from hilrt.can.bus import CanBus
+from hilrt.can.bus_faults import BusWatch, Change
+from hilrt.can.frame import Frame
+from hilrt.can.receiver import Receiver
+from hilrt.can.sender import Sender
+from hilrt.record.frame_feed import FrameFeed
+
+#: An interface that is gone is looked for that often, ns.
+REVIVE_EVERY_NS = NS // 2
+#: Different send errors that are told apart in events.
+MAX_ERROR_KINDS = 8
+
+
+class BusTraffic:
+    """What goes over the bus, either way.
+
+    Parameters
+    ----------
+    bench : Bench
+    bus : CanBus
+        Open.
+    event : callable
+        Tells the master something, from level, cause and text.
+    clock : callable
+        Monotonic clock, ns.
+    frames : FrameFeed, optional
+        Records what is on the bus.
+
+    Attributes
+    ----------
+    sender : Sender
+    receiver : Receiver
+    realised : list of float
+        What the bench made of each input, in the inputs' units; NaN where that is not measured.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        bus: CanBus,
+        event: Callable[[Level, str, str], None],
+        clock: Callable[[], int] = time.monotonic_ns,
+        frames: FrameFeed | None = None,
+    ) -> None:
+        self.bus = bus
+        self.frames = frames
+        self._bench = bench
+        self._event = event
+        self._clock = clock
+        options = bench.options
+        self.sender = Sender(
+            list(bench.inputs.values()), bench.request, options.alive, options.messages
+        )
+        self.receiver = Receiver(
+            bench.outputs,
+            bench.state,
+            options.alive,
+            options.bench_timeout,
+            own=self.sender.messages,
+            clock=clock,
+            options=options.messages,
+            system_clock=bus.system_clock,
+        )
+        self.realised = bench.realised(self.receiver.y)
+        self._watch = BusWatch()
+        self._revived_at = self._frames_before = 0
+        self._send_errors = 0
+        self._error_kinds: set[str] = set()
+
+    def view(self, now: int) -> BenchView:
+        """What is known of the bench at `now` [ns]."""
+        ratio, text = self.receiver.overdue(now)
+        return BenchView(self.realised, self.receiver.enabled, ratio, text)
+
+    def take(self) -> bool:
+        """Take the frames that have come; whether any output is new."""
+        frames = self.bus.drain()
+        if frames and self.frames is not None:
+            self.frames.received(frames if self.bus.system_clock else self.receiver.timed(frames))
+        if not self.receiver.take(frames):
+            return False
+        self.realised = self._bench.realised(self.receiver.y)
+        return True
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        """Send frames, and record those that left."""
+        left = [frame for frame in frames if self._leaves(frame)]
+        if left and self.frames is not None:
+            self.frames.sent(left)
+
+    def _leaves(self, frame: Frame) -> bool:
+        """Send a frame; whether it left."""
+        try:
+            self.bus.send(frame)
+            self._watch.sent(0, ok=True)
+        except (can.CanError, OSError) as error:
+            self._watch.sent(self._clock(), ok=False)
+            self._send_errors += 1
+            kind = f"{type(error).__name__}: {error}"
+            if kind not in self._error_kinds and len(self._error_kinds) < MAX_ERROR_KINDS:
+                self._error_kinds.add(kind)
+                text = f"frame {frame.text} did not leave: {kind}; check the bus"
+                self._event("error", "send_error", text)
+            return False
+        return True
+
+    def watch_bus(self, now: int) -> list[Change]:
+        """Look at the bus at `now` [ns]: its faults that came or went, ignored ones left out.
+
+        An interface that is gone is opened again.
+        """
+        watch, frames = self._watch, self.receiver.frames
+        watch.errors(now, self.receiver.error_frames)
+        self.receiver.error_frames.clear()
+        if frames != self._frames_before:
+            self._frames_before = frames
+            watch.heard(now)
+        if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
+            self._revived_at = now
+            if self.bus.revive():
+                self.receiver.start_clock_anew()
+        changes = watch.update(now, self.bus.down)
+        return [change for change in changes if self.policy(change) != "ignore"]
+
+    def policy(self, change: Change) -> str:
+        """What the session file says is to be done about a fault: safe, warn or ignore."""
+        policy: str = getattr(self._bench.options.bus_faults, change.cause)
+        return policy
+
+    def counters(self) -> dict[str, int]:
+        """Frames, faults and errors counted since the start."""
+        return {
+            **self.receiver.counters,
+            **self._watch.counters,
+            "receive_errors": self.bus.errors,
+            "send_errors": self._send_errors,
+            "frames_unrecorded": 0 if self.frames is None else self.frames.dropped,
+        }

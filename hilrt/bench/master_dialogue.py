@@ -1,0 +1,207 @@
+"""What a gateway and its master say to each other: demands in, measurements and notices out."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import time
+from collections.abc import Callable
+
+from hilrt.bench.bus_traffic import BusTraffic
+from hilrt.bench.guard import NS, GuardState, Level, Notice
+from hilrt.bench.guardian import Guardian
+from hilrt.can.receiver import Receiver
+from hilrt.errors import ProtocolError
+from hilrt.exchange import wire
+from hilrt.exchange.peer import Peer
+
+#: How long the bench may take to be heard completely before the first exchange, s.
+FIRST_FRAMES_TIMEOUT = 10.0
+#: Late set-points are answered at most that often, ns.
+ANSWER_AGAIN_NS = 20_000_000
+#: Counters go with every so many measurements.
+COUNTERS_EVERY = 20
+#: Measurements are not sent to a master that has been silent for longer, ns: they would be stale
+#: when it reads them, and bury what matters.
+MASTER_READS_NS = NS // 2
+
+
+class MasterDialogue:
+    """Messages of the master to the guardian, and what goes back.
+
+    Parameters
+    ----------
+    peer : Peer
+        Connected and welcomed.
+    guardian : Guardian
+    n_inputs, n_outputs : int
+        Of the bench.
+    clock : callable
+        Monotonic clock, ns.
+
+    Attributes
+    ----------
+    heard_at : int
+        When the master last sent something, ns.
+    ends : bool
+        The master has told the gateway to end, or has given up.
+    stop_asked : bool
+        It waits for the confirmation of that.
+    malformed : int
+        Messages of the master that could not be used.
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        guardian: Guardian,
+        n_inputs: int,
+        n_outputs: int,
+        clock: Callable[[], int],
+    ) -> None:
+        self.peer = peer
+        self._guardian = guardian
+        self._n_inputs = n_inputs
+        self._clock = clock
+        self.heard_at = clock()
+        guardian.master_seen(self.heard_at)
+        self.ends = self.stop_asked = False
+        self.malformed = 0
+        self._initialize_by: int | None = None
+        # As wire.pack, without an array around so few numbers.
+        self._pack_y = struct.Struct(f"<{n_outputs}d").pack
+        self._pack_u = struct.Struct(f"<{n_inputs}d").pack
+        self._seq = 0
+        self._written = ""
+        self._answered_at = 0
+
+    # ---- from the master -------------------------------------------------------------------
+
+    def take(self, traffic: BusTraffic) -> None:
+        """Take the master's messages; one that is malformed is counted, the first one told."""
+        for message in self.peer.receive():
+            self.heard_at = self._clock()
+            self._guardian.master_seen(self.heard_at)
+            try:
+                self._handle(message, traffic)
+            except ProtocolError as error:
+                self.malformed += 1
+                if self.malformed == 1:
+                    text = f"a message of the master is dropped: {error}"
+                    self.event("warning", "malformed", text)
+
+    def _handle(self, message: wire.FromMaster, traffic: BusTraffic) -> None:
+        guardian, now = self._guardian, self._clock()
+        match message:
+            case wire.SetPoints():
+                self._set_points(message, now)
+            case wire.Arm():
+                u0 = wire.unpack(message.u0, self._n_inputs)
+                guardian.arm(now, u0.tolist(), traffic.view(now))
+            case wire.Safe():
+                guardian.secure(now, "safe", message.reason, fault=False)
+            case wire.Stop():
+                self.stop_asked = self.ends = True
+                guardian.secure(now, "stop", message.reason, fault=False)
+            case wire.Error():
+                self.ends = True
+                guardian.secure(now, "master_error", f"the master gave up: {message.text}")
+            case wire.Initialize():
+                self._initialize_by = now + int(FIRST_FRAMES_TIMEOUT * NS)
+
+    def _set_points(self, message: wire.SetPoints, now: int) -> None:
+        coefficients = wire.unpack(message.coefficients, -1, self._n_inputs)
+        if len(coefficients) == 0:
+            raise ProtocolError("set-points without coefficients")
+        # The value at t, which is the first Taylor coefficient: the master has shifted the
+        # polynomial by the actuation delay already.
+        if self._guardian.demand(now, message.tick, coefficients[0].tolist()):
+            return
+        if self._guardian.state is GuardState.SECURED and now - self._answered_at > ANSWER_AGAIN_NS:
+            # The first answer may have been lost: the master learns again that nothing is
+            # forwarded.
+            self._answered_at = now
+            self._guardian.secure(now, "late", "late set-points")
+
+    # ---- to the master ---------------------------------------------------------------------
+
+    def event(self, level: Level, cause: str, text: str) -> None:
+        """Tell the master something that it logs."""
+        self.peer.send(wire.Event(level=level, cause=cause, text=text))
+
+    def measurements(
+        self, now: int, traffic: BusTraffic, counters: Callable[[], dict[str, int]]
+    ) -> None:
+        """Send the newest values of the bench, unless the master has been silent for long."""
+        if now - self.heard_at >= MASTER_READS_NS:
+            return
+        receiver = traffic.receiver
+        self.peer.send(
+            wire.Measurements(
+                seq=self._seq,
+                tick=self._guardian.tick,
+                y=self._pack_y(*receiver.y),
+                t_valid_ns=receiver.t_valid_ns,
+                realised=self._pack_u(*traffic.realised),
+                # Totals, and the master decodes this in its critical path: now and then will do.
+                counters=counters() if self._seq % COUNTERS_EVERY == 0 else {},
+            )
+        )
+        self._seq += 1
+
+    def answer(self, now: int, receiver: Receiver) -> None:
+        """Answer at `now` [ns] what the master has asked for, and pass the notices on."""
+        if self._initialize_by is not None:
+            self._initialized(now, receiver)
+        for notice in self._guardian.notices:
+            self._pass_on(notice)
+        self._guardian.notices.clear()
+
+    def _initialized(self, now: int, receiver: Receiver) -> None:
+        assert self._initialize_by is not None
+        if receiver.complete():
+            self._initialize_by = None
+            y = self._pack_y(*receiver.y)
+            self.peer.send(wire.Initialized(y=y, t_valid_ns=receiver.t_valid_ns))
+        elif now > self._initialize_by:
+            self._initialize_by = None
+            self.peer.send(wire.Error(text=_not_heard(receiver)))
+
+    def _pass_on(self, notice: Notice) -> None:
+        self._write_down(notice)
+        message: wire.Message
+        match notice.kind:
+            case "armed":
+                message = wire.Armed()
+            case "secured":
+                message = wire.Secured(reason=notice.text, complete=notice.complete)
+            case "failed":
+                message = wire.Error(text=notice.text)
+            case _:
+                message = wire.Event(level=notice.level, cause=notice.cause, text=notice.text)
+        self.peer.send(message)
+
+    def _write_down(self, notice: Notice) -> None:
+        """In the process's own log, too: there may be no master left to tell."""
+        text = notice.text
+        if notice.kind == "secured":
+            text = f"bench secured{'' if notice.complete else ', but not completely'}: {text}"
+        worth = notice.level != "info" or notice.kind in ("secured", "failed")
+        if worth and text != self._written:  # it may be repeated to a master that is late
+            self._written = text
+            print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _not_heard(receiver: Receiver) -> str:
+    """What the bench has not sent in time for the first exchange, and what to do about it."""
+    messages, forms = receiver.missing(), receiver.missing_forms()
+    remedies = []
+    if messages:
+        remedies.append("check that the bench is on, the bus and its bit rate, and the database")
+    if forms:
+        remedies.append(
+            "have the bench send such frames, or leave their outputs out, and compare the"
+            " multiplexer's values with the database"
+        )
+    missing = ", ".join([*messages, *forms])
+    return f"not received within {FIRST_FRAMES_TIMEOUT:g} s: {missing}; {'; '.join(remedies)}"

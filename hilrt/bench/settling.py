@@ -1,0 +1,56 @@
+"""Whether a bench follows its set-points after they have been ramped to the first demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hilrt.bench.guard import NS
+from hilrt.bench.set_points import SetPoints, Values
+
+#: The bench has settled when all inputs have been realised for this long …
+SETTLE_NS = NS // 5
+#: … and arming goes on without one, with a warning, after this long.
+SETTLE_TIMEOUT_NS = 5 * NS
+
+
+class Settled(NamedTuple):
+    """The end of settling; `unrealised` are the inputs that the bench does not follow."""
+
+    unrealised: list[int]
+
+
+class Settling:
+    """Looks at one ramp, from arming on.
+
+    Parameters
+    ----------
+    tolerance : sequence of float
+        Of each input, in its unit.
+    """
+
+    def __init__(self, tolerance: Sequence[float]) -> None:
+        self._tolerance = tolerance
+        self._arrived_at: int | None = None  # the demands
+        self._since: int | None = None  # the bench follows all of them
+
+    def look(self, now: int, points: SetPoints, realised: Values) -> Settled | None:
+        """What has come of it by `now` [ns]; None while it goes on."""
+        if not points.arrived:
+            return None
+        if self._arrived_at is None:
+            self._arrived_at = now
+        off = [
+            i
+            for i, value in enumerate(realised)
+            if abs(value - points.target[i]) > self._tolerance[i]  # False for NaN
+        ]
+        if off:
+            self._since = None
+            return Settled(off) if now - self._arrived_at >= SETTLE_TIMEOUT_NS else None
+        if self._since is None:
+            self._since = now
+        if now - self._since < SETTLE_NS and any(map(math.isfinite, realised)):
+            return None
+        return Settled([])
