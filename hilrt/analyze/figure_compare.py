@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 
-from hilrt.analyze.decimate import Curve
 from hilrt.analyze.figures import COLOURS, Drawing, legend_above, time_figure
+from hilrt.record.decimate import Curve
 
 if TYPE_CHECKING:
     from hilrt.analyze.log_comparison import LogComparison

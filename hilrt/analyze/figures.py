@@ -16,8 +16,8 @@ from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
-from hilrt.analyze.decimate import Curve
 from hilrt.analyze.log_analysis import bonds_of
+from hilrt.record.decimate import Curve
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 

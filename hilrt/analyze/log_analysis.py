@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hilrt.analyze.decimate import Curve, read_curves
+from hilrt.analyze.curves import read_curves
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_accumulator import intervals, read_accumulated
 from hilrt.analyze.step_advice import Advice, advise, caps_of
 from hilrt.errors import RecordError
+from hilrt.record.decimate import Curve
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream, find_log
 

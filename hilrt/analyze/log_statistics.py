@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.analyze.decimate import extremes
+from hilrt.record.decimate import extremes
 from hilrt.record.reader import Block, Channel
 from hilrt.solver import Floats
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.analyze.decimate import Curve, Envelopes
+from hilrt.analyze.curves import Envelopes
 from hilrt.analyze.log_statistics import (
     LogStatistics,
     SignalStatistics,
@@ -25,6 +25,7 @@ from hilrt.analyze.log_statistics import (
 from hilrt.analyze.step_advice import caps_of
 from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
+from hilrt.record.decimate import Curve
 from hilrt.record.messages import REPORT_STATISTICS, Topic
 from hilrt.record.reader import Block, Channel, LogEvent, LogStream
 from hilrt.solver import Floats

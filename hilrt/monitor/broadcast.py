@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from hilrt.monitor import stream
-from hilrt.monitor.decimator import Decimator
 from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals
+from hilrt.record.decimate import IntervalExtremes
 from hilrt.record.messages import BATCH, ROWS, Begin, Event, decode
 from hilrt.solver import Floats
 
@@ -49,7 +49,7 @@ class Broadcast:
         self._wanted: set[bytes] = set()
         self._index: dict[bytes, int] = {}
         self._labels: list[str] = []
-        self._decimator = Decimator(0)
+        self._interval = IntervalExtremes(0)
         self._events: deque[Happening] = deque(maxlen=KEPT_EVENTS)
         self._numbers: dict[bytes, int] = {}
         self._next_row = 0
@@ -97,7 +97,7 @@ class Broadcast:
         if now >= self._head_due:
             self._head_due = now + HEAD_PERIOD_S
             self._send(stream.HEAD, self.head)
-        if now >= self._due and self._decimator.rows:
+        if now >= self._due and self._interval.rows:
             on_time = self._due + self._period  # else a late one would be followed by another
             self._due = on_time if on_time > now else now + self._period
             self._send_signals()
@@ -117,7 +117,7 @@ class Broadcast:
         self.head.topics = [(topic.name, len(topic.signals)) for topic in begin.topics]
         self._labels = [signal.name for signal in signals]
         self._index = {name.encode(): i for i, name in enumerate(self._labels)}
-        self._decimator = Decimator(len(signals))
+        self._interval = IntervalExtremes(len(signals))
         self._next_row = self._lost = 0
         self._send(stream.HEAD, self.head)
 
@@ -140,7 +140,7 @@ class Broadcast:
         block = np.frombuffer(rows, "<f8").reshape(len(t), len(self._labels))
         self._lost += max(0, first - self._next_row)
         self._next_row = first + len(t)
-        self._decimator.add(t, block)
+        self._interval.add(t, block)
         served = 0
         for topic in list(self._wanted):
             for prefix, send in ((stream.FULL, self._send_full), (stream.EACH, self._send_each)):
@@ -160,27 +160,27 @@ class Broadcast:
             self.outbox.append((topic, frame))
 
     def _send_signals(self) -> None:
-        reduced = self._decimator
+        interval = self._interval
         message = Signals(
             number=self._number(stream.SIGNALS),
-            t_from=reduced.t_from,
-            t_until=reduced.t_until,
-            rows=reduced.rows,
+            t_from=interval.t_from,
+            t_until=interval.t_until,
+            rows=interval.rows,
             lost=self._lost,
-            minimum=stream.binary(reduced.minimum),
-            maximum=stream.binary(reduced.maximum),
-            last=stream.binary(reduced.last),
+            minimum=stream.binary(interval.minimum),
+            maximum=stream.binary(interval.maximum),
+            last=stream.binary(interval.last),
         )
         self._send(stream.SIGNALS, message)
         if self._wanted & {b"", stream.MINMAX}:
-            columns = (reduced.last.tolist(), reduced.minimum.tolist(), reduced.maximum.tolist())
+            columns = (interval.last.tolist(), interval.minimum.tolist(), interval.maximum.tolist())
             table: dict[str, object] = {
                 name: {"last": last, "min": low, "max": high}
                 for name, last, low, high in zip(self._labels, *columns, strict=True)
             }
-            table["timestamp"] = self._wall_s(reduced.t_until)
+            table["timestamp"] = self._wall_s(interval.t_until)
             self.outbox.append((stream.MINMAX, stream.encode(table)))
-        reduced.restart()
+        interval.restart()
 
     def _wall_s(self, t: float) -> float:
         """Session time [s] on the wall clock, s since 1970."""

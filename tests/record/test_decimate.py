@@ -1,4 +1,6 @@
-"""Curves keep every extreme, whatever the length, and never more points than promised."""
+"""Intervals keep every extreme, whatever the batches, in memory that does not grow."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,12 +8,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hilrt.analyze import decimate
-from hilrt.analyze.decimate import Envelope, extremes
-from hilrt.record.messages import Signal
-from hilrt.record.reader import Block, Channel
+from hilrt.record.decimate import Envelope, IntervalExtremes, extremes
 
-CHANNEL = Channel("outputs", [Signal("a.x"), Signal("a.y")])
+VALUES = st.one_of(st.floats(-1e6, 1e6), st.just(np.nan))
+BLOCKS = hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.just(3)), elements=VALUES)
+
+
+@given(block=BLOCKS, cuts=st.lists(st.integers(0, 30), max_size=4))
+def test_batches_do_not_matter(block, cuts):
+    whole, parts = IntervalExtremes(3), IntervalExtremes(3)
+    t = np.arange(len(block), dtype=float)
+    whole.add(t, block)
+    edges = [0, *sorted(min(cut, len(block)) for cut in cuts), len(block)]
+    for start, stop in itertools.pairwise(edges):
+        parts.add(t[start:stop], block[start:stop])
+    for key in ("minimum", "maximum", "last"):
+        np.testing.assert_array_equal(getattr(whole, key), getattr(parts, key))
+    assert (whole.rows, whole.t_from, whole.t_until) == (parts.rows, parts.t_from, parts.t_until)
+    for column in range(3):
+        known = block[:, column][~np.isnan(block[:, column])]
+        if len(known):
+            assert whole.minimum[column] == known.min()
+            assert whole.maximum[column] == known.max()
+            assert whole.last[column] == known[-1]
+        else:
+            assert np.isnan([whole.minimum[column], whole.maximum[column]]).all()
+
+
+def test_one_spike_among_thousands_survives():
+    block = np.zeros((5000, 1))
+    block[1234] = 99.0
+    interval = IntervalExtremes(1)
+    for start in range(0, 5000, 64):
+        interval.add(np.arange(start, min(start + 64, 5000)) * 1e-3, block[start : start + 64])
+    assert interval.maximum[0] == 99.0
+    assert (interval.last[0], interval.rows) == (0.0, 5000)
+
+
+def test_next_interval_forgets_the_extremes_and_keeps_the_last_value():
+    interval = IntervalExtremes(1)
+    interval.add(np.zeros(1), np.array([[7.0]]))
+    interval.restart()
+    interval.add(np.ones(1), np.array([[np.nan]]))
+    assert np.isnan(interval.maximum[0])
+    assert interval.last[0] == 7.0
+
+
+# -- a whole session ------------------------------------------------------------------------------
 
 
 def envelope_of(values: np.ndarray, sizes: list[int], limit: int) -> Envelope:
@@ -20,7 +63,7 @@ def envelope_of(values: np.ndarray, sizes: list[int], limit: int) -> Envelope:
     start = 0
     for size in [*sizes, len(values)]:
         part = slice(start, start + size)
-        envelope.add(Block(CHANNEL, times[part], values[part]))
+        envelope.add(times[part], values[part])
         start += size
     return envelope
 
@@ -52,7 +95,7 @@ def test_hours_need_no_more_memory_than_minutes():
     at_first = held()
     for k in range(1000):
         times = np.arange(7 * k, 7 * k + 7)
-        envelope.add(Block(CHANNEL, times, np.column_stack([times, -times]).astype(float)))
+        envelope.add(times, np.column_stack([times, -times]).astype(float))
     assert held() == at_first > 0
 
 
@@ -90,20 +133,3 @@ def test_extremes_are_those_of_numpy(values):
     low, high = extremes(values)
     np.testing.assert_array_equal(low, np.fmin.reduce(values))
     np.testing.assert_array_equal(high, np.fmax.reduce(values))
-
-
-def test_rows_of_one_time_stay_together_when_blocks_are_joined(monkeypatch):
-    monkeypatch.setattr(decimate, "ROWS_AT_ONCE", 30)
-    other = Channel("flags", [Signal("flag:x")])
-    times, blocks = np.arange(100, dtype=np.int64), []
-    for i in range(0, 100, 7):
-        part = times[i : i + 7]
-        blocks += [Block(CHANNEL, part, np.column_stack([part, -part]).astype(np.float64), part)]
-        blocks += [Block(other, part, part[:, None].astype(np.float64), part)]
-    found = list(decimate.joined(blocks))
-    for a, b in zip(found[::2], found[1::2], strict=True):
-        assert (a.channel, b.channel) == (CHANNEL, other)
-        np.testing.assert_array_equal(a.times_ns, b.times_ns)
-        assert len(a.times_ns) <= 36
-    np.testing.assert_array_equal(np.concatenate([b.times_ns for b in found[::2]]), times)
-    np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in found[1::2]]), times)

@@ -1,0 +1,187 @@
+"""Rows reduced to their extremes per interval, so that the spike of a single tick survives.
+
+`IntervalExtremes` is one interval, for live views: the caller says when the next one begins.
+`Envelope` is a whole session in bounded memory: intervals of equally many rows, of which
+neighbours are merged when there are too many.
+
+tsdownsample (MinMax, LTTB) was rejected: it reduces arrays, that is whole signals in memory, and a
+log may be larger than that.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.solver import Floats
+
+
+class IntervalExtremes:
+    """Smallest, largest and last value of every signal over the rows since `restart`.
+
+    Parameters
+    ----------
+    width : int
+        Signals in a row.
+
+    Attributes
+    ----------
+    rows : int
+        Rows of the interval.
+    t_from, t_until : float
+        Session times of the first and the last of them, s.
+    minimum, maximum : ndarray, shape (width,)
+        Over these rows; NaN where every value was NaN.
+    last : ndarray, shape (width,)
+        Newest value that was not NaN, of any interval.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.rows = 0
+        self.t_from = self.t_until = 0.0
+        self.minimum: Floats = np.full(width, np.nan)
+        self.maximum: Floats = np.full(width, np.nan)
+        self.last: Floats = np.full(width, np.nan)
+
+    def add(self, t: Floats, block: Floats) -> None:
+        """Take rows, shape (n, width), at session times `t` [s], shape (n,)."""
+        if not len(t):
+            return
+        if self.rows == 0:
+            self.t_from = float(t[0])
+            self.minimum, self.maximum = extremes(block)
+        else:
+            widen(self.minimum, self.maximum, block)
+        self.t_until = float(t[-1])
+        self.rows += len(t)
+        known = ~np.isnan(block)
+        newest = len(t) - 1 - np.argmax(known[::-1], axis=0)
+        values = np.take_along_axis(block, newest[None, :], axis=0)[0]
+        np.copyto(self.last, values, where=known.any(axis=0))
+
+    def restart(self) -> None:
+        """Begin the next interval."""
+        self.rows = 0
+
+
+class Curve(NamedTuple):
+    """Points of a signal: session times (n,) [s] and values (n,); gaps of NaN are left out."""
+
+    t: Floats
+    y: Floats
+
+
+class Envelope:
+    """Extremes of the signals of one topic over intervals of equally many rows.
+
+    Parameters
+    ----------
+    columns : int
+        Signals of the topic.
+    limit : int
+        Intervals to keep at least, once there are as many rows; at most twice as many are kept.
+    """
+
+    def __init__(self, columns: int, limit: int) -> None:
+        # Allocated at once and for good: a recorder's memory must not grow over the hours.
+        self._room = 2 * limit
+        self._first_ns, self._last_ns = np.empty((2, self._room), np.int64)
+        self._low, self._high, self._first, self._last = np.empty((4, self._room, columns))
+        self._count = 0
+        self._rows = 1  # of an interval
+        self._missing = 0  # rows that the newest interval lacks
+
+    def add(self, t: NDArray[np.int64], values: Floats) -> None:
+        """Take rows, shape (n, columns), at session times `t` [ns], shape (n,)."""
+        while len(t):
+            whole = min(len(t) // self._rows, self._room - self._count)
+            if self._missing:
+                used = min(self._missing, len(t))
+                self._extend(t[:used], values[:used])
+            elif self._count == self._room:
+                used = 0
+                self._merge()
+            elif whole:
+                used = whole * self._rows
+                self._append(t[:used].reshape(whole, -1), values[:used].reshape(whole, -1))
+            else:
+                used = len(t)
+                self._append(t[None, :], values.reshape(1, -1))
+                self._missing = self._rows - used
+            t, values = t[used:], values[used:]
+
+    def curve(self, column: int) -> Curve:
+        """Points of one signal: its extremes, in the order in which the signal went."""
+        filled = slice(self._count)
+        first_ns, last_ns = self._first_ns[filled], self._last_ns[filled]
+        low, high = self._low[filled, column], self._high[filled, column]
+        falls = self._first[filled, column] > self._last[filled, column]
+        t = np.column_stack([first_ns, last_ns]).ravel() / 1e9
+        y = np.column_stack([np.where(falls, high, low), np.where(falls, low, high)]).ravel()
+        shown = ~np.isnan(y)
+        if np.array_equal(first_ns, last_ns):
+            shown[1::2] = False  # one row per interval: both are the same
+        return Curve(t[shown], y[shown])
+
+    def _append(self, t: NDArray[np.int64], values: Floats) -> None:
+        """Times of intervals, shape (n, rows), and values, shape (n, rows * columns)."""
+        columns = self._low.shape[1]
+        new = slice(self._count, self._count + len(t))
+        self._first_ns[new], self._last_ns[new] = t[:, 0], t[:, -1]
+        self._low[new] = _fold(values, columns, np.fmin)
+        self._high[new] = _fold(values, columns, np.fmax)
+        self._first[new], self._last[new] = values[:, :columns], values[:, -columns:]
+        self._count += len(t)
+
+    def _extend(self, t: NDArray[np.int64], values: Floats) -> None:
+        """More rows of the newest interval."""
+        newest = self._count - 1
+        widen(self._low[newest], self._high[newest], values)
+        self._last_ns[newest], self._last[newest] = t[-1], values[-1]
+        self._missing -= len(t)
+
+    def _merge(self) -> None:
+        """Make one interval of each two neighbours."""
+        even, odd, half = slice(0, None, 2), slice(1, None, 2), slice(self._room // 2)
+        np.fmin(self._low[even], self._low[odd], out=self._low[half])
+        np.fmax(self._high[even], self._high[odd], out=self._high[half])
+        for firsts in (self._first_ns, self._first):
+            firsts[half] = firsts[even]
+        for lasts in (self._last_ns, self._last):
+            lasts[half] = lasts[odd]
+        self._count //= 2
+        self._rows *= 2
+
+
+def extremes(values: Floats) -> tuple[Floats, Floats]:
+    """Smallest and largest value of each column, shapes (n, signals) to (signals,).
+
+    NaN does not count; a column of nothing else has NaN.
+    """
+    flat, columns = values.reshape(1, -1), values.shape[1]
+    return _fold(flat, columns, np.fmin)[0], _fold(flat, columns, np.fmax)[0]
+
+
+def widen(low: Floats, high: Floats, values: Floats) -> None:
+    """Include rows, shape (n, signals), in the extremes `low` and `high`, shape (signals,)."""
+    lowest, highest = extremes(values)
+    np.fmin(low, lowest, out=low)
+    np.fmax(high, highest, out=high)
+
+
+def _fold(rows: Floats, columns: int, extreme: np.ufunc) -> Floats:
+    """Extreme of each of the `columns` of rows that stand one behind the other.
+
+    The halves are folded onto each other until one row is left: contiguous operations on long
+    arrays are several times as fast as a reduction over short rows.
+    """
+    while rows.shape[1] > columns:
+        count = rows.shape[1] // columns
+        half = count // 2 * columns
+        folded = extreme(rows[:, :half], rows[:, half : 2 * half])
+        if count % 2:
+            folded[:, :columns] = extreme(folded[:, :columns], rows[:, 2 * half :])
+        rows = folded
+    return rows if rows.base is None else rows.copy()
