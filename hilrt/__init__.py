@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hilrt.version import VERSION
+
 if TYPE_CHECKING:
     from hilrt.config.session_file import load_session
     from hilrt.record.reader import load_log
@@ -26,7 +28,7 @@ __all__ = [
     "load_session",
     "run_session",
 ]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _LAZY = {
     **dict.fromkeys(("InputPolynomial", "Port", "Sample", "Solver"), "hilrt.solver"),

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import Any
 
 from hilrt.errors import ConfigError
-
-if TYPE_CHECKING:
-    from hilrt.link import Link
 
 GROUP = "hilrt.adapters"
 
@@ -30,16 +27,21 @@ def names() -> list[str]:
     return sorted(_entries())
 
 
-def link_class(name: str) -> type[Link]:
-    """`Link` class of an adapter; `ConfigError` if there is none or it cannot be imported."""
+def link_class(name: str) -> Any:
+    """Class of an adapter, which is a `hilrt.link.Link`; the session file's reader asks for it too.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such adapter, or it cannot be imported.
+    """
     entry = _entries().get(name)
     if entry is None:
         raise ConfigError(f"there is no such adapter; there is {', '.join(names())}")
     try:
-        loaded: type[Link] = entry.load()
+        return entry.load()
     except ImportError as error:
         raise ConfigError(
             f"the adapter needs {error.name}, which is not installed; "
             "install hilrt[all], or the extra that docs/adapters.md names for it"
         ) from None
-    return loaded

@@ -20,11 +20,11 @@ from hilrt.cli import main as cli
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.exchange.keys import is_local
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.event_log import State
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
-from hilrt_adapters.fmu import Options as FmuOptions
 from hilrt_adapters.inprocess import Options as InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
 from hilrt_adapters.zeromq import Options as ZeroMQOptions

@@ -11,11 +11,11 @@ import numpy as np
 
 from hilrt import registry
 from hilrt.analyze.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
+from hilrt.config.from_toml import parse_params
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.hosting.solver_process import parse_params
 from hilrt.hosting.user_solver import HostedSolver, load_solver
 from hilrt.link import Arrival, Link, Ports
 from hilrt.models.linear import Linear
@@ -132,7 +132,7 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
     where = f"[subsystems.{name}]"
     make = _maker(options, folder)
     if make is None:
-        link_class = registry.link_class(options.adapter)
+        link_class: type[Link] = registry.link_class(options.adapter)
         ports = link_class.ports(name, options, folder)
         if ports is None:
             raise ConfigError(

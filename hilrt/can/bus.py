@@ -21,9 +21,9 @@ from hilrt.can.bus_keys import unknown_keys
 from hilrt.can.frame import Frame, from_message, to_message
 from hilrt.can.id_table import IdTable
 from hilrt.can.socketcan import SocketCanFrames
+from hilrt.can.udp_multicast import UdpFrames
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt_adapters.can_udp import UdpFrames
 
 #: Frames taken from the bus at one wake-up: a flood must not keep the guardian from its work.
 DRAIN_LIMIT = 256

@@ -13,7 +13,7 @@ import cantools
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.tolerant_loading import salvage
+from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
@@ -58,7 +58,7 @@ def load_database(path: Path, label: str) -> Database:
             "give the database's path, relative to the session file"
         ) from None
     except Exception as error:  # the parsers of the formats raise all kinds
-        saved = _salvaged(path)
+        saved = _readable_part(path)
         if saved is not None:
             return saved
         reason = getattr(error, "e_dbc", None) or error
@@ -71,13 +71,13 @@ def load_database(path: Path, label: str) -> Database:
     return database
 
 
-def _salvaged(path: Path) -> Database | None:
+def _readable_part(path: Path) -> Database | None:
     """What can be read of a broken DBC file; what cannot goes to standard error."""
     if path.suffix.lower() != ".dbc":
         return None
     text = path.read_text(encoding="cp1252", errors="replace")
     load = partial(cantools.database.load_string, database_format="dbc", strict=False)
-    saved = salvage(text, load)  # type: ignore[arg-type]
+    saved = load_tolerantly(text, load)  # type: ignore[arg-type]
     if saved is None:
         return None
     for problem in saved[1]:

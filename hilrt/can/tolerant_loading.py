@@ -54,7 +54,9 @@ class _TooBroken(Exception):
     pass
 
 
-def salvage(text: str, load: Callable[[str], Database]) -> tuple[Database, list[str]] | None:
+def load_tolerantly(
+    text: str, load: Callable[[str], Database]
+) -> tuple[Database, list[str]] | None:
     """The database without the statements that cannot be read, and what these are.
 
     Parameters

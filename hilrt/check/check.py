@@ -79,7 +79,7 @@ def check(
     """
     tables = session.tables
     findings = Findings()
-    classes = {
+    classes: dict[str, type[Link]] = {
         name: registry.link_class(options.adapter) for name, options in tables.subsystems.items()
     }
     physical = {name for name, cls in classes.items() if cls.physical}

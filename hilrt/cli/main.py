@@ -54,9 +54,9 @@ Overrides = Annotated[
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from hilrt import __version__
+        from hilrt.version import VERSION
 
-        typer.echo(f"hilrt {__version__}")
+        typer.echo(f"hilrt {VERSION}")
         raise typer.Exit
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -34,11 +35,11 @@ def build(cls: type[T], table: Any, where: str, problems: list[str]) -> T | None
         Extended with one line per problem.
     """
     before = len(problems)
-    built = salvage(cls, table, where, problems)
+    built = build_partly(cls, table, where, problems)
     return built if len(problems) == before else None
 
 
-def salvage(
+def build_partly(
     cls: type[T],
     table: Any,
     where: str,
@@ -129,17 +130,17 @@ def _value(
     inner = _table_type(hint)
     if inner is not None and isinstance(value, (dict, list)):
         if get_origin(hint) is dict and isinstance(value, dict):
-            built = {k: salvage(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
+            built = {k: build_partly(inner, v, f"{path}.{k}", problems) for k, v in value.items()}
             return {k: v for k, v in built.items() if v is not None}
         if get_origin(hint) is list and isinstance(value, list):
             names = [_name(inner, entry, i) for i, entry in enumerate(value)]
             items = [
-                salvage(inner, entry, f"{path}.{name}", problems)
+                build_partly(inner, entry, f"{path}.{name}", problems)
                 for name, entry in zip(names, value, strict=True)
             ]
             return [item for item in items if item is not None]
         if get_origin(hint) not in (dict, list) and isinstance(value, dict):
-            return salvage(inner, value, path, problems, stand_ins)
+            return build_partly(inner, value, path, problems, stand_ins)
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
@@ -200,6 +201,19 @@ def _table_type(hint: Any) -> type[msgspec.Struct] | None:
         if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
             return candidate
     return None
+
+
+def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
+    """Values of command-line parameters: TOML, or the text itself where it is not TOML."""
+    values: dict[str, Any] = {}
+    for key, text in params.items():
+        try:
+            parsed = tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError:
+            parsed = {}
+        # More than one key: the text held a line break and is no single value.
+        values[key] = parsed["value"] if parsed.keys() == {"value"} else text
+    return values
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

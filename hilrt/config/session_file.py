@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hilrt import registry
-from hilrt.config.from_toml import salvage
+from hilrt.config.from_toml import build_partly
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 
@@ -165,7 +165,7 @@ def _build_session(raw: dict[str, Any], problems: list[str]) -> Session:
             options = _build_subsystem(name, table, problems)
             if options is not None:
                 built[name] = options
-    session = salvage(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
+    session = build_partly(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
     assert session is not None  # every required table has a stand-in
     session.subsystems = built
     return session
@@ -185,4 +185,4 @@ def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOpt
     except ConfigError as error:
         problems.append(f"[{where}] adapter = {adapter!r}: {error}")
         return None
-    return salvage(link_class.Options, table, where, problems)
+    return build_partly(link_class.Options, table, where, problems)

@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from hilrt import __version__
 from hilrt.errors import ProtocolError, SessionFault
 from hilrt.exchange.keys import VARIABLE, peer_keys
 from hilrt.exchange.transport import local
@@ -33,6 +32,7 @@ from hilrt.exchange.wire import (
 )
 from hilrt.solver import Port
 from hilrt.timing.clock import monotonic_ns
+from hilrt.version import VERSION
 
 log = logging.getLogger("hilrt.exchange.peer")
 
@@ -110,7 +110,7 @@ class Peer:
             inputs=[port_to_info(port) for port in inputs],
             outputs=[port_to_info(port) for port in outputs],
             capabilities=list(capabilities),
-            software=f"hilrt {__version__}",
+            software=f"hilrt {VERSION}",
             pid=os.getpid(),
         )
         self._heard_ns = self._sent_ns = self._looked_ns = self._hello_ns = clock()

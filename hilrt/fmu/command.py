@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from hilrt import registry
-from hilrt.config.from_toml import build
+from hilrt.config.from_toml import build, parse_params
 from hilrt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
     folder : Path
         The session file's folder, where it is started.
     """
-    from hilrt.hosting.solver_process import parse_params
-
     given: dict[str, dict[str, str]] = {"--param": {}, "--option": {}}
     rest = list(argv[3:])
     while rest:
@@ -68,12 +65,11 @@ def load_fmu(
     folder : Path, optional
         Where a relative path starts; default: the current folder.
     """
-    cls = registry.link_class("fmu").Options
+    from hilrt.fmu.fmu_options import FmuOptions, make_solver
+
     table = {**options, "adapter": "fmu", "fmu": target, "params": dict(params)}
     problems: list[str] = []
-    built = build(cls, table, "--option", problems)
+    built = build(FmuOptions, table, "--option", problems)
     if built is None:
         raise ConfigError(problems)
-    from hilrt_adapters.fmu import Options, load
-
-    return load(cast(Options, built), folder or Path.cwd())
+    return make_solver(built, folder or Path.cwd())

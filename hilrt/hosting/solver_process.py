@@ -15,12 +15,12 @@ import logging
 import signal
 import sys
 import threading
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
 from hilrt.exchange import wire
 from hilrt.exchange.peer import Peer
@@ -29,7 +29,7 @@ from hilrt.hosting.user_solver import HostedSolver, load_solver
 from hilrt.solver import Sample, Solver
 from hilrt.timing import host
 
-__all__ = ["load_solver", "main", "parse_params", "serve"]
+__all__ = ["load_solver", "main", "serve"]
 
 log = logging.getLogger("hilrt.solver")
 
@@ -104,19 +104,6 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
     if options:
         raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
     return load_solver(target, params, Path.cwd())
-
-
-def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
-    """Values of command-line parameters: TOML, or the text itself where it is not TOML."""
-    values: dict[str, Any] = {}
-    for key, text in params.items():
-        try:
-            parsed = tomllib.loads(f"value = {text}")
-        except tomllib.TOMLDecodeError:
-            parsed = {}
-        # More than one key: the text held a line break and is no single value.
-        values[key] = parsed["value"] if parsed.keys() == {"value"} else text
-    return values
 
 
 def _host(solver: HostedSolver, connect: str, name: str) -> int:

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from mcap import records
 
-from hilrt import __version__
 from hilrt.errors import ConfigError
 from hilrt.logs.contents import Contents, read_contents
 from hilrt.logs.log_file import Batch, LogFile, Message
 from hilrt.logs.output import new_file
 from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
+from hilrt.version import VERSION
 
 #: What the recorder says of a whole session: untrue of a part of it, or of several.
 SUMMARY = "summary.json"
@@ -296,7 +296,7 @@ class _Copy:
     def finish(self) -> None:
         """Counts, index, end."""
         counts = {"rows": str(self._rows), "rows_missing": str(self._missing)}
-        self.writer.add_metadata(_END, {**counts, "written_by": f"hilrt {__version__}"})
+        self.writer.add_metadata(_END, {**counts, "written_by": f"hilrt {VERSION}"})
         self.writer.finish()
 
     def _register(self, channel: records.Channel, schema: records.Schema | None) -> int:

@@ -13,7 +13,6 @@ from asammdf import Signal as MdfSignal
 from asammdf import Source as MdfSource
 from asammdf.blocks import v4_constants as v4c
 
-from hilrt import __version__
 from hilrt.logs.columns import between
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.export_file import Exported
@@ -21,6 +20,7 @@ from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
+from hilrt.version import VERSION
 
 #: Frames that are handed over at once.
 FRAMES = 8192
@@ -68,7 +68,7 @@ def export_mf4(
         if not result.rows and not result.frames:
             raise source.fail("holds neither signals nor CAN frames in this time")
         facts = [f"{key}: {text}" for key, text in source.metadata().items()]
-        mdf.header.comment = "\n".join([f"written by hilrt {__version__}", *facts])
+        mdf.header.comment = "\n".join([f"written by hilrt {VERSION}", *facts])
         mdf.header.abs_time = source.epoch_ns
         mdf.save(out, overwrite=True, compression=2)
     finally:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hilrt import __version__
 from hilrt.logs import frames
 from hilrt.logs.frames import Frame
 from hilrt.record import cdr
 from hilrt.record.mcap_writer import McapWriter, RowLayout
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block
+from hilrt.version import VERSION
 
 
 class LogWriter:
@@ -48,7 +48,7 @@ class LogWriter:
         self._file = path.open("wb")
         self._writer = McapWriter(self._file)
         self._writer.start()
-        facts = {"session": session, "epoch_ns": str(epoch_ns), "hilrt": __version__}
+        facts = {"session": session, "epoch_ns": str(epoch_ns), "hilrt": VERSION}
         self._writer.add_metadata("hilrt", {**(metadata or {}), **facts})
 
     def block(self, block: Block) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import hilrt
 from hilrt.config.session_file import SessionFile
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.errors import RecordError
@@ -27,12 +26,15 @@ from hilrt.solver import Floats, Port, Sample
 from hilrt.step.plan import Plan
 from hilrt.step.step_state import StepState
 from hilrt.timing.host import host_report
+from hilrt.version import VERSION
 
 #: Names of the attachments.
 REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
 FORMAT = 1
 #: Packages that the last bit of a decision depends on.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
+#: Rooms whose sources decide what a macro step does.
+_DECIDING = ("coupling", "reliability", "step", "tables")
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -132,7 +134,7 @@ def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> li
 def build_report() -> dict[str, str]:
     """What makes two replays the same to the last bit: the code that decides, and what runs it."""
     report = {
-        "hilrt": hilrt.__version__,
+        "hilrt": VERSION,
         "source": source_hash(),
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -149,9 +151,10 @@ def build_report() -> dict[str, str]:
 @functools.cache
 def source_hash() -> str:
     """SHA-256 of the package's sources that decisions depend on, at the first call."""
-    root = Path(hilrt.__file__).parent
+    root = Path(__file__).parents[1]
+    files = [path for room in _DECIDING for path in root.glob(f"{room}/*.py")]
     digest = hashlib.sha256()
-    for path in sorted([*root.glob("*.py"), *root.glob("coupling/*.py")]):
+    for path in sorted([*root.glob("*.py"), *files]):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -21,10 +21,10 @@ from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
 from numpy.typing import NDArray
 
-from hilrt import __version__
 from hilrt.record import cdr
 from hilrt.record.record_file import HEAD, MAGIC
 from hilrt.solver import Floats
+from hilrt.version import VERSION
 
 #: Bytes of a chunk before compression, if not told otherwise.
 CHUNK_BYTES = 1 << 20
@@ -118,7 +118,7 @@ class McapWriter:
 
     def start(self) -> None:
         """Write the header."""
-        self._put(MAGIC + _encoded(records.Header("", f"hilrt {__version__}")))
+        self._put(MAGIC + _encoded(records.Header("", f"hilrt {VERSION}")))
 
     def register_schema(self, name: str, encoding: str, data: bytes) -> int:
         """Number of a new schema."""

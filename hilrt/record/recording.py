@@ -13,7 +13,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt import __version__
 from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.logs import frames as coding
 from hilrt.record import cdr, log_entry
@@ -36,6 +35,7 @@ from hilrt.record.messages import (
 from hilrt.record.reader import LogEvent
 from hilrt.record.session_clock import SessionClock
 from hilrt.solver import Floats
+from hilrt.version import VERSION
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ class Recording:
             **begin.metadata,
             "session": begin.session,
             "epoch_ns": str(begin.epoch_ns),
-            "hilrt": __version__,
+            "hilrt": VERSION,
         }
         self._writer.add_metadata("hilrt", facts)
         for attachment in begin.attachments:

@@ -203,7 +203,7 @@ class Session:
             sys.stderr.write(f"warning: {unguarded(master.listen)}\n")
             self.journal.note("warning", "session", unguarded(master.listen), "insecure")
         for name, options in self.tables.subsystems.items():
-            link = registry.link_class(options.adapter)(name, options, self.file.folder)
+            link: Link = registry.link_class(options.adapter)(name, options, self.file.folder)
             if isinstance(link, RemoteLink):
                 self.hub.add(link)
             self.links.append(link)

@@ -8,8 +8,9 @@ import pytest
 from hilrt.check.check import check_file
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.fmu.command import load_fmu
+from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.hosting import solver_process
-from hilrt_adapters.fmu import FmuLink, Options
+from hilrt_adapters.fmu import FmuLink
 from tests.adapters.link_contract import arrivals
 from tests.fmu.build import mass, needs_compiler
 
@@ -18,7 +19,7 @@ pytestmark = needs_compiler
 
 def make(path, **table):
     table = {"params": {"F": 0.0}, **table}
-    return FmuLink("model", Options(adapter="fmu", fmu=path.name, **table), path.parent)
+    return FmuLink("model", FmuOptions(adapter="fmu", fmu=path.name, **table), path.parent)
 
 
 async def test_a_step_through_the_link():

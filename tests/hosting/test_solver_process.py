@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, PeerLost, SolverError
 from hilrt.exchange import wire
 from hilrt.exchange.hub import Hub
 from hilrt.exchange.peer import Peer
 from hilrt.hosting import solver_process
-from hilrt.hosting.solver_process import MasterGone, parse_params, serve
+from hilrt.hosting.solver_process import MasterGone, serve
 from hilrt.hosting.user_solver import HostedSolver
 from hilrt.session.assembly import initialize
 from hilrt_adapters.zeromq import Options, ZeroMQLink

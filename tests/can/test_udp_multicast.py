@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hilrt.can.frame import Frame
-from hilrt_adapters.can_udp import UdpFrames
+from hilrt.can.udp_multicast import UdpFrames
 
 pytestmark = pytest.mark.skipif(
     not UdpFrames.available("udp_multicast"), reason="needs MSG_DONTWAIT"

@@ -1,0 +1,50 @@
+"""The table of an FMU in a session file, and the solver that it describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from hilrt.config.structs import NonNegative, Positive, SubsystemOptions
+from hilrt.fmu.fmu_solver import FmuSolver
+
+
+class FmuOptions(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` of an in-process FMU."""
+
+    #: The file, relative to the session file.
+    fmu: str
+    #: Values of parameters and start values; an input named here is held and is no port.
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Variables that become outputs, names or patterns. Default: the FMU's outputs.
+    outputs: list[str] | None = None
+    #: Output to the inputs that it depends on directly, instead of what the FMU says.
+    feedthrough: dict[str, list[str]] = msgspec.field(default_factory=dict)
+    #: FMU steps per macro step; the inputs are set anew before each.
+    substeps: Annotated[int, msgspec.Meta(ge=1)] = 1
+    #: Hand the input polynomial on where the FMU can take it; otherwise hold.
+    input_derivatives: bool = True
+    #: Outputs in the middle of the step from two half steps, for the output defect.
+    half_steps: bool = False
+    #: Set the inputs of the step's end before the outputs are read.
+    end_inputs: bool = False
+    #: FMI 3: use event mode and early return where the FMU has them.
+    events: bool = True
+    #: Relative tolerance of the FMU's solver.
+    tolerance: Positive | None = None
+    #: FMU time at session time 0, s.
+    start_time: NonNegative = 0.0
+    #: FMU time that the FMU is told to end at, s.
+    stop_time: Positive | None = None
+    #: Ask the FMU for all of its log messages.
+    debug: bool = False
+
+
+def make_solver(options: FmuOptions, folder: Path) -> FmuSolver:
+    """Solver of a table; `ConfigError` says what is wrong with it."""
+    own = {field.name for field in msgspec.structs.fields(FmuOptions)}
+    own -= {field.name for field in msgspec.structs.fields(SubsystemOptions)}
+    given = {name: getattr(options, name) for name in own}
+    return FmuSolver(**{**given, "fmu": folder / options.fmu})
