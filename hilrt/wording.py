@@ -13,6 +13,16 @@ PEER_TIMES = {
     "collect_wait_us": "waited for",
 }
 
+#: Why a tick was missed: the part of it that took most of the time, in words.
+MISSED_BECAUSE = {
+    "wake": "the host woke the master late",
+    "previous": "the tick before and its slack took too long",
+    "cut": "taking in samples took too long",
+    "macro_step": "the macro step took too long",
+    "dispatch": "handing over the inputs took too long",
+    "skipped": "ticks that had wholly passed",
+}
+
 #: Sources that an event's text need not name.
 SPEAKERS = ("session", "operator")
 

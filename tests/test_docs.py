@@ -21,8 +21,8 @@ from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.exchange.keys import is_local
 from hilrt.fmu.fmu_options import FmuOptions
+from hilrt.monitor.session_state import SessionState
 from hilrt.reliability.causes import CAUSES
-from hilrt.session.event_log import State
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt_adapters.inprocess import Options as InProcessOptions
@@ -187,7 +187,7 @@ def test_zeromq_adds_no_keys():
 
 def test_every_state_is_in_the_drawing():
     text = (DOCS / "session.md").read_text(encoding="utf-8")
-    assert [state for state in State if state not in text] == []
+    assert [state for state in SessionState if state not in text] == []
 
 
 def test_every_cause_has_its_row():

@@ -6,19 +6,22 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from cantools.database import DecodeError
-from cantools.database.can import Message
 
 from hilrt.can.database import SignalRef
 from hilrt.can.id_table import carries
+from hilrt.can.library_errors import DECODE_ERRORS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source, open_source
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
 
 #: Frames by which a log is judged before it is read.
 FIRST_FRAMES = 10
@@ -208,7 +211,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
             truncated += len(data) < message.length
             try:
                 values = message.decode(data, decode_choices=False, allow_truncated=True)
-            except (DecodeError, ValueError):
+            except DECODE_ERRORS:
                 failures += 1
                 continue
             assert isinstance(values, dict)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
-
-import can
-import cantools
-from cantools.database.can import Message
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hilrt.can.codec import bits, codec
 from hilrt.can.database import load_database
 from hilrt.can.frame import Frame, can_id_of
 from hilrt.can.id_table import IdTable
+from hilrt.can.library_errors import BUS_ERRORS, DECODE_ERRORS
 from hilrt.can.message_options import MessageOptions, counter_of, protection_of
 from hilrt.can.protection import Guarded
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
 
 #: What the benches call the counter of a message, whatever its database does.
 COUNTER = "Alive"
@@ -352,7 +352,7 @@ class BenchOnBus:
             return
         try:
             values = incoming.values(frame.data)
-        except (cantools.database.DecodeError, ValueError):
+        except DECODE_ERRORS:
             self.bad_frames += 1
             return
         self.received += 1
@@ -363,5 +363,5 @@ class BenchOnBus:
         try:
             self._transmit(frame)
             self.sent += 1
-        except (can.CanError, OSError):  # a full queue, a bus that is off: a bench goes on
+        except BUS_ERRORS:  # a full queue, a bus that is off: a bench goes on
             self.send_errors += 1

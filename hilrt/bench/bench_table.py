@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from cantools.database.can import Message
 
 from hilrt.bench.check_signals import (
     check_contents,
@@ -29,6 +28,9 @@ from hilrt.config.units import UNSTATED, conversion
 from hilrt.errors import ConfigError
 from hilrt.link import Ports, PortsError
 from hilrt.solver import Port
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
 
 #: Share of `max_jerk` that the master keeps to. What it sends arrives with jitter and gaps. With
 #: less in hand the gateway would limit it again, and lag once more behind it: a loop through both

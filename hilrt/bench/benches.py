@@ -14,10 +14,11 @@ from hilrt.config.structs import Session as Tables
 from hilrt.errors import HilrtError
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Link
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import AlarmPlan
 from hilrt.session.assembly import Initialized, Numerics
-from hilrt.session.event_log import Journal, State
+from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Floats
 from hilrt.tables.network import Bools
@@ -35,7 +36,7 @@ class Benches:
         All of the session's; it may still grow until `bring_up`.
     tables : Session
         The session file.
-    journal, publisher
+    events, publisher
         Where states, notes and announcements go.
     operator : Operator
         May arm, hold the session in its safe state, and end it.
@@ -50,11 +51,11 @@ class Benches:
         self,
         links: list[Link],
         tables: Tables,
-        journal: Journal,
+        events: EventLog,
         publisher: StatusPublisher,
         operator: Operator,
     ) -> None:
-        self._links, self._tables, self._journal = links, tables, journal
+        self._links, self._tables, self._events = links, tables, events
         self._publisher, self._operator = publisher, operator
         self.armed: list[Link] = []
 
@@ -67,7 +68,9 @@ class Benches:
         """
         tables, links = self._tables, self._links
         if tables.session.arm == "manual" and any(link.physical for link in links):
-            self._journal.go(State.INITIALIZED, "waiting for the operator: press Enter to arm")
+            self._events.go(
+                SessionState.INITIALIZED, "waiting for the operator: press Enter to arm"
+            )
             await self._operator_arms(enter_arms)
         procedure = self._procedure(numerics, numerics.state.y)
         self.armed = [link for link in links if link.physical]
@@ -81,12 +84,14 @@ class Benches:
                 await procedure.move(initialized.u0, [s])
         await procedure.match(tables.match)
         self.note_reports(numerics.exchange)
-        self._journal.go(State.ARMED, "benches are enabled" if self.armed else "nothing to arm")
+        self._events.go(
+            SessionState.ARMED, "benches are enabled" if self.armed else "nothing to arm"
+        )
 
     async def hold_safe(self, reason: str, ended: Callable[[], object]) -> None:
         """An operator asked for the safe state: stay in it until one ends the session."""
         await asyncio.gather(*(link.safe(reason) for link in self._links))
-        self._publisher.announce(str(State.SAFE), f"{reason}; stop ends the session")
+        self._publisher.announce(str(SessionState.SAFE), f"{reason}; stop ends the session")
         while not ended() and not self._operator.end.is_set():
             self._publisher.repeat()
             with contextlib.suppress(TimeoutError):
@@ -113,7 +118,7 @@ class Benches:
         except CutShort:
             self._tell("the stop sequence is cut short")
         except HilrtError as error:
-            self._journal.note("error", "session", f"stop sequence: {error}", "stop_sequence")
+            self._events.note("error", "session", f"stop sequence: {error}", "stop_sequence")
             return [f"stop sequence: {error}"]
         finally:
             self._operator.in_stop_sequence = False
@@ -132,15 +137,15 @@ class Benches:
         """Log what the subsystems told while the master's loop did not run."""
         while reports := exchange.absences.reports():
             for name, event in reports:
-                self._journal.note(event.level, name, event.text, event.cause)
+                self._events.note(event.level, name, event.text, event.cause)
 
     def _procedure(self, numerics: Numerics, y: Floats) -> Procedure:
         plan, timeout = numerics.plan, self._tables.master.arm_timeout
         return Procedure(self._links, plan.network, plan.alarms, y, timeout, self._tell)
 
     def _tell(self, text: str) -> None:
-        self._publisher.announce(str(self._journal.state), text)
-        self._journal.note("info", "session", text)
+        self._publisher.announce(str(self._events.state), text)
+        self._events.note("info", "session", text)
 
     async def _operator_arms(self, enter_arms: bool) -> None:
         """Wait for a command, or for Enter on the terminal."""

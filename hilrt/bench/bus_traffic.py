@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import can
-
 from hilrt.bench.bench_table import Bench
 from hilrt.bench.guard import NS, BenchView, Level
 from hilrt.can.bus import CanBus
 from hilrt.can.bus_faults import BusWatch, Change
 from hilrt.can.frame import Frame
+from hilrt.can.library_errors import BUS_ERRORS
 from hilrt.can.receiver import Receiver
 from hilrt.can.sender import Sender
 from hilrt.record.frame_feed import FrameFeed
@@ -104,7 +103,7 @@ class BusTraffic:
         try:
             self.bus.send(frame)
             self._watch.sent(0, ok=True)
-        except (can.CanError, OSError) as error:
+        except BUS_ERRORS as error:
             self._watch.sent(self._clock(), ok=False)
             self._send_errors += 1
             kind = f"{type(error).__name__}: {error}"

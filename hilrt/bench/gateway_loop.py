@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import can
 import zmq
 from zmq.backend import zmq_poll
 
@@ -24,6 +23,7 @@ from hilrt.bench.guard import DRIVING, NS, SILENT, BenchView, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.can.bus import CanBus
+from hilrt.can.library_errors import BUS_ERRORS
 from hilrt.exchange import wire
 from hilrt.exchange.peer import Peer
 from hilrt.record.frame_feed import FrameFeed
@@ -236,7 +236,7 @@ class Gateway:
             time.sleep((guardian.wait_ns(self.clock()) or 0) / NS)
             u = guardian.step(self.clock(), blind)
             for frame in traffic.sender.frames(u, guardian.enable) if u is not None else ():
-                with contextlib.suppress(can.CanError, OSError):
+                with contextlib.suppress(*BUS_ERRORS):
                     traffic.bus.send(frame)
         self.dialogue.peer.send(wire.Error(text=guardian.reason))
         return 1

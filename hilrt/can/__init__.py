@@ -4,5 +4,19 @@ Read in this order: `frame` and `id_table` (what arrives, and which message it i
 `tolerant_loading` (messages and signals by name), `codec` (signals to bytes and back), `protection`
 and `message_options` (checksums, counters, times), `receiver` with `forms`, `sender`, `bus` with
 `bus_keys`, `socketcan` and `udp_multicast` (the wire), `bus_faults`, `sender_conflicts`. The
-folder `tools` has what ``hilrt can`` does for its user.
+folder `tools` has what ``hilrt can`` does for its user. Other rooms import python-can from here
+and its errors from `library_errors`.
 """
+
+import sys
+
+# Wherever asammdf is installed, python-can imports it for a reader of MF4 files: 1.9 s of processor
+# time at the start of every gateway. This package reads such files with asammdf itself.
+if "can" not in sys.modules and "asammdf" not in sys.modules:
+    sys.modules["asammdf"] = None  # type: ignore[assignment]  # python-can: "not installed"
+    try:
+        import can as can
+    finally:
+        del sys.modules["asammdf"]
+else:
+    import can as can

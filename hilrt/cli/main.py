@@ -17,7 +17,6 @@ from hilrt.cli import log_commands as cli_log
 from hilrt.cli import replay_commands as cli_replay
 from hilrt.cli import report_commands as cli_report
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.light_start import start_light
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
@@ -381,7 +380,6 @@ def _fail(text: str) -> NoReturn:
 
 def main(command: Callable[[], Any] = app) -> None:
     """Run the command line; every expected error is a clear line and an exit status."""
-    start_light()
     try:
         command()
     except ConfigError as error:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from cantools.database import DecodeError
-from cantools.database.can import Message
 
 from hilrt.can.codec import codec
 from hilrt.can.database import load_database
 from hilrt.can.id_table import carries
+from hilrt.can.library_errors import DECODE_ERRORS
 from hilrt.logs.columns import columns_of
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, Channel
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
 
 #: Frames of this time become one block of each message, ns.
 WINDOW_NS = 1_000_000_000
@@ -163,14 +166,14 @@ class _Tables:
         try:
             try:
                 found = self._codecs[message.name].decode(data)
-            except (DecodeError, ValueError):
+            except DECODE_ERRORS:
                 if len(data) >= message.length:
                     raise
                 whole = message.decode(data, decode_choices=False, allow_truncated=True)
                 assert isinstance(whole, dict)
                 found = [whole.get(s.name) for s in message.signals]  # type: ignore[misc]
                 self.truncated[message.name] = self.truncated.get(message.name, 0) + 1
-        except (DecodeError, ValueError):
+        except DECODE_ERRORS:
             return None
         return [math.nan if value is None else float(value) for value in found]
 

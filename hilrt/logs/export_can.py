@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-import can
-from can.util import channel2int
-
+from hilrt.can import can
 from hilrt.logs.export_file import Exported
 from hilrt.logs.source import Source
 from hilrt.logs.source_can import to_message
@@ -25,7 +23,7 @@ def export_can(
             epoch = epoch or frame.time_ns
             if span[0] <= frame.time_ns - epoch <= span[1]:
                 message = to_message(frame)
-                if out.suffix != ".log" and channel2int(message.channel) is None:
+                if out.suffix != ".log" and can.util.channel2int(message.channel) is None:
                     message.channel = numbers.setdefault(frame.bus, len(numbers))
                 logger.on_message_received(message)
                 result.frames += 1

@@ -209,8 +209,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], boo
         If the bus cannot be opened, with the reason and a remedy.
     """
     try:
-        import can
-
+        from hilrt.can import can
         from hilrt.can.bus import check_bus
         from hilrt.logs.source_can import to_message
     except ImportError as error:

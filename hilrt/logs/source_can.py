@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import can
-
+from hilrt.can import can
 from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
 from hilrt.record.messages import Topic

@@ -10,8 +10,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from hilrt.timing.timeline import WHY
-from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
+from hilrt.wording import (
+    MISSED_BECAUSE,
+    PEER_TIMES,
+    missed_ticks,
+    number,
+    processors,
+    stolen,
+    words,
+)
 
 #: The colour of each verdict.
 COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
@@ -66,7 +73,7 @@ def _steps(summary: Mapping[str, Any]) -> Table:
             table.add_row("of a tick", f"{', '.join(cells)} µs (medians)")
         table.add_row("missed ticks", missed_ticks(summary))
         for cause, count in sorted((summary.get("missed_because") or {}).items()):
-            table.add_row("", f"{count:,}: {WHY.get(cause, words(cause))}")
+            table.add_row("", f"{count:,}: {MISSED_BECAUSE.get(cause, words(cause))}")
         if said := stolen(summary):
             table.add_row("", said)
     if shares := processors(summary):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hilrt.reliability.causes import CAUSES
-from hilrt.reliability.flags import Monitor
+
+if TYPE_CHECKING:
+    from hilrt.reliability.flags import Monitor
 
 #: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
 MISSED_SHARE = 0.2

@@ -11,28 +11,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
 from hilrt.wording import told
-
-
-class State(StrEnum):
-    """Where a session is in its life; docs/session.md draws what leads from one to the next."""
-
-    CONFIGURED = "CONFIGURED"
-    CONNECTING = "CONNECTING"
-    INITIALIZED = "INITIALIZED"
-    ARMED = "ARMED"
-    RUNNING = "RUNNING"
-    DEGRADED = "DEGRADED"
-    SAFE = "SAFE"
-    STOPPED = "STOPPED"
-    FAULT = "FAULT"
 
 
 class Note(NamedTuple):
@@ -45,7 +31,7 @@ class Note(NamedTuple):
     wall_s: float = 0.0
 
 
-class Journal:
+class EventLog:
     """Keeps the session's state, and passes on what is to be told.
 
     Parameters
@@ -56,12 +42,12 @@ class Journal:
 
     def __init__(self, publisher: StatusPublisher) -> None:
         self.publisher = publisher
-        self.state = State.CONFIGURED
+        self.state = SessionState.CONFIGURED
         self._kept: list[Note] = []
         self._feed: Feed | None = None
         self._now_ns: Callable[[], int] = lambda: 0
 
-    def go(self, state: State, cause: str, level: Level = "info") -> None:
+    def go(self, state: SessionState, cause: str, level: Level = "info") -> None:
         """Change the state; every transition is in the log with its cause."""
         text = f"{self.state} -> {state}: {cause}"
         self.state = state
@@ -121,14 +107,14 @@ class Journal:
     @contextlib.contextmanager
     def take_log_records(self) -> Iterator[None]:
         """Note what the package logs, instead of letting it write across the live view."""
-        journal = self
+        events = self
 
-        class ToJournal(logging.Handler):
+        class ToEvents(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 level: Level = "error" if record.levelno >= logging.ERROR else "warning"
-                journal.note(level, record.name, record.getMessage(), "log")
+                events.note(level, record.name, record.getMessage(), "log")
 
-        logger, handler = logging.getLogger("hilrt"), ToJournal(logging.WARNING)
+        logger, handler = logging.getLogger("hilrt"), ToEvents(logging.WARNING)
         logger.addHandler(handler)
         propagated, logger.propagate = logger.propagate, False
         try:

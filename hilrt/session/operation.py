@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.operator_commands import OperatorCommand, Reply
+from hilrt.monitor.session_state import SessionState
 from hilrt.session.adjust import set_number
-from hilrt.session.event_log import Journal, State
+from hilrt.session.event_log import EventLog
 
 if TYPE_CHECKING:
     from hilrt.master import Master
 
 #: States in which the master's loop runs.
-LOOPING = (State.RUNNING, State.DEGRADED)
+LOOPING = (SessionState.RUNNING, SessionState.DEGRADED)
 
 
 class Operator:
@@ -27,7 +28,7 @@ class Operator:
 
     Parameters
     ----------
-    journal : Journal
+    events : EventLog
         Knows the session's state, and notes what was asked.
     tables : Session
         The session file: what may be adjusted.
@@ -44,8 +45,8 @@ class Operator:
         Set from the first tick on.
     """
 
-    def __init__(self, journal: Journal, tables: SessionTables) -> None:
-        self.journal = journal
+    def __init__(self, events: EventLog, tables: SessionTables) -> None:
+        self.events = events
         self.adjustable = tables.monitor.adjust
         self.arm, self.end = asyncio.Event(), asyncio.Event()
         self.waits_for_arming = False
@@ -57,7 +58,7 @@ class Operator:
     def obey(self, command: OperatorCommand) -> Reply:
         """Carry out a command and note it."""
         if command.action == "refused":  # told by the relay
-            self.journal.note("warning", "operator", command.text, "wrong_token")
+            self.events.note("warning", "operator", command.text, "wrong_token")
             return Reply(True, "noted")
         reply = self._carry_out(command)
         done = reply.text if reply.ok else f"not done: {reply.text}"
@@ -66,13 +67,13 @@ class Operator:
         else:
             text = f"{command.who} asked for {command.action}: {done}"
         cause = command.action if command.action in ("mark", "acknowledge") else "operator"
-        self.journal.note("info" if reply.ok else "warning", "operator", text, cause)
+        self.events.note("info" if reply.ok else "warning", "operator", text, cause)
         return reply
 
     def refused(self, command: OperatorCommand) -> None:
         """Note a command without the session's key: it did not come from our own processes."""
         text = f"a command {command.action} without the session's key was refused"
-        self.journal.note("warning", "operator", text, "operator")
+        self.events.note("warning", "operator", text, "operator")
 
     def _carry_out(self, command: OperatorCommand) -> Reply:
         if command.action == "mark":
@@ -89,7 +90,7 @@ class Operator:
 
     def _arm(self) -> Reply:
         if not self.waits_for_arming:
-            return Reply(False, f"nothing waits to be armed; the session is {self.journal.state}")
+            return Reply(False, f"nothing waits to be armed; the session is {self.events.state}")
         self.arm.set()
         return Reply(True, "arming the benches")
 
@@ -97,7 +98,7 @@ class Operator:
         """``safe`` and ``stop``."""
         reason = f"{command.action} by {command.who}"
         hold = command.action == "safe"
-        looping = self.journal.state in LOOPING or self.in_stop_sequence
+        looping = self.events.state in LOOPING or self.in_stop_sequence
         if self.master is not None and looping:
             self.held = hold
             self.master.request_stop(reason)
@@ -108,13 +109,13 @@ class Operator:
         if self.held:
             return Reply(False, "the session is safe already; stop ends it")
         if self.master is not None:
-            return Reply(False, f"the session is ending already; it is {self.journal.state}")
+            return Reply(False, f"the session is ending already; it is {self.events.state}")
         self.interrupt(reason)
-        return Reply(True, f"ending the session before its first tick ({self.journal.state})")
+        return Reply(True, f"ending the session before its first tick ({self.events.state})")
 
     def _shadow(self, on: bool) -> Reply:
         if self.master is None:
-            return Reply(False, f"corrections act only while it runs; it is {self.journal.state}")
+            return Reply(False, f"corrections act only while it runs; it is {self.events.state}")
         if self.master.plan.shadow:
             return Reply(False, "this run computes corrections and applies none (--shadow)")
         self.master.exchange.given.apply = not on
@@ -128,7 +129,7 @@ class Operator:
         if not bounds.min <= value <= bounds.max:
             return Reply(False, f"{what} = {value:g} is outside {bounds.min:g} … {bounds.max:g}")
         if self.master is None:
-            return Reply(False, f"only while it runs; it is {self.journal.state}")
+            return Reply(False, f"only while it runs; it is {self.events.state}")
         before = set_number(self.master.plan, what, value)
         self.master.snapshots.adjusted(self.master.progress.t_ns, what, value)
         return Reply(True, f"{what} = {value:g}, was {before:g}")

@@ -31,18 +31,19 @@ from hilrt.link import Link
 from hilrt.master import End, Master
 from hilrt.monitor.monitoring import Monitoring
 from hilrt.monitor.operator_commands import CommandPort
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.record import frame_batch
 from hilrt.reliability.alarms import STOP, refuse_alarms
 from hilrt.session.assembly import Numerics, build_numerics, initialize
-from hilrt.session.event_log import Journal, State
+from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.run import Result, RunOptions, make_folder, route_signals
-from hilrt.session.session_log import Logbook
+from hilrt.session.session_log import SessionLog
 from hilrt.session.spawn import Children
 from hilrt.session.summary import build_summary
-from hilrt.session.timing_setup import Pacemaker
+from hilrt.session.timing_setup import TimingSetup
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.host import available_cpus, freeze_gc
 from hilrt.timing.processor_time import ProcessorTime
@@ -72,7 +73,7 @@ class Session:
         self.result = Result(self.folder)
         self.master: Master | None = None
         self.links: list[Link] = []
-        self.log = Logbook(file, self.folder, self.links)
+        self.log = SessionLog(file, self.folder, self.links)
         self.interrupted = ""
         self._epoch_ns = 0
         self._closing = False
@@ -111,14 +112,14 @@ class Session:
             self.monitoring.run,
             self.tables.monitor.adjust,
         )
-        self.journal = Journal(self.publisher)
-        self.operator = Operator(self.journal, self.tables)
-        self.benches = Benches(self.links, self.tables, self.journal, self.publisher, self.operator)
+        self.events = EventLog(self.publisher)
+        self.operator = Operator(self.events, self.tables)
+        self.benches = Benches(self.links, self.tables, self.events, self.publisher, self.operator)
         task = asyncio.ensure_future(self._run(telemetry))
         self.operator.interrupt = lambda reason: self._interrupt(reason, task)
         with (
             route_signals(lambda reason: self._interrupt(reason, task)),
-            self.journal.take_log_records(),
+            self.events.take_log_records(),
             awake(self.real_time and master.pacing.awake) as problem,
         ):
             self._note_host([problem] if problem else [])
@@ -141,19 +142,19 @@ class Session:
 
     async def _run(self, telemetry: Telemetry | None) -> None:
         master = self.tables.master
-        self.pacemaker = Pacemaker(master.pacing, master.step, self.real_time)
+        self.timing = TimingSetup(master.pacing, master.step, self.real_time)
         self.children = Children(self.folder / "logs", self._child_ended)
         commands: CommandPort | None = None
         alive = asyncio.ensure_future(self.publisher.keep_alive())
         try:
             if telemetry is not None:
                 commands = self._start_monitoring(telemetry.address)
-            self.pacemaker.shorten_turns()
-            self.publisher.announce(self.journal.state, "preparing the numerics")
+            self.timing.shorten_turns()
+            self.publisher.announce(self.events.state, "preparing the numerics")
             await asyncio.to_thread(warm_up)
             await self._connect()
             initialized = await initialize(self.links, self.tables)
-            self.journal.go(State.INITIALIZED, "all subsystems have initialized")
+            self.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
             shadow = self.options.shadow
             numerics = await build_numerics(self.links, self.tables, initialized, shadow)
             refuse_alarms(numerics.plan.alarms, numerics.state.y)
@@ -162,18 +163,18 @@ class Session:
                     numerics,
                     initialized,
                     self.children,
-                    cpus=self.pacemaker.cpus_for_children,
+                    cpus=self.timing.cpus_for_children,
                     real_time=self.real_time,
                     tap=self.monitoring.rows,
                     frames=self.frames,
                 )
             else:
                 self.log.leave_out(numerics)
-            self._note_host(await self.pacemaker.take_place())
+            self._note_host(await self.timing.take_place())
             await self.benches.bring_up(initialized, numerics, not self._view_has_keys)
             waiting = [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
-            self.pacemaker.run_in_leftover_time(waiting)
-            self._note_host(self.pacemaker.enter_real_time())
+            self.timing.run_in_leftover_time(waiting)
+            self._note_host(self.timing.enter_real_time())
             await self._loop(numerics)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
@@ -183,25 +184,25 @@ class Session:
                 await self.benches.secure(fault)  # first: how a process ended can wait
                 fault = await self._with_end_of(error.name, fault)
             self.result.fault, self.result.exit_status = fault, 3
-            self.journal.go(State.FAULT, fault, level="error")
+            self.events.go(SessionState.FAULT, fault, level="error")
         finally:
             await self._close()
             alive.cancel()
             if commands is not None:
                 commands.close()
             self.monitoring.close()
-            self.pacemaker.release()
+            self.timing.release()
             if telemetry is not None:
                 telemetry.close()
 
     # -- start ------------------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        self.journal.go(State.CONNECTING, "starting subsystems")
+        self.events.go(SessionState.CONNECTING, "starting subsystems")
         master = self.tables.master
         if master.keys is None and not is_local(master.listen):
             sys.stderr.write(f"warning: {unguarded(master.listen)}\n")
-            self.journal.note("warning", "session", unguarded(master.listen), "insecure")
+            self.events.note("warning", "session", unguarded(master.listen), "insecure")
         for name, options in self.tables.subsystems.items():
             link: Link = registry.link_class(options.adapter)(name, options, self.file.folder)
             if isinstance(link, RemoteLink):
@@ -214,7 +215,7 @@ class Session:
                     command.name,
                     command.argv,
                     cwd=self.file.folder,
-                    affinity=self.pacemaker.cpus_for_children,
+                    affinity=self.timing.cpus_for_children,
                     env=environment,
                 )
         limit = self.tables.master.connect_timeout
@@ -224,7 +225,7 @@ class Session:
 
     def _note_host(self, problems: list[str]) -> None:
         for problem in problems:
-            self.journal.note("warning", "host", problem, "host")
+            self.events.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
 
     # -- run --------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class Session:
             plan,
             state,
             exchange,
-            self.pacemaker.clock,
+            self.timing.clock,
             self.log.feed,
             self.publisher,
             pace=factor,
@@ -258,7 +259,7 @@ class Session:
         """Ticks from the first to the last, benches to rest, and the sum of it all."""
         plan, state, exchange = numerics
         self.master = self.operator.master = master = self._make_master(numerics)
-        ahead = 2 * master.step_ns if self.pacemaker.clock is not None else 0
+        ahead = 2 * master.step_ns if self.timing.clock is not None else 0
         with freeze_gc() as collect:
             master.collect_garbage = collect
             self._epoch_ns = monotonic_ns() + ahead
@@ -270,8 +271,8 @@ class Session:
                 pace=str(self.pace),
                 shadow=self.options.shadow,
             )
-            self.journal.open(master.feed, self._now_ns)
-            self.journal.go(State.RUNNING, "first tick")
+            self.events.open(master.feed, self._now_ns)
+            self.events.go(SessionState.RUNNING, "first tick")
             fault: str | None = None
             lost = ""
             processes = {child.name: child.pid for child in self.children}
@@ -281,7 +282,7 @@ class Session:
             except HilrtError as error:
                 end, fault = None, str(error)
                 lost = error.name if isinstance(error, PeerLost) else ""
-                self.journal.go(State.SAFE, fault, level="error")
+                self.events.go(SessionState.SAFE, fault, level="error")
             finally:
                 exchange.close()
         began_ns = self._epoch_ns - master.progress.stretched_ns
@@ -295,7 +296,7 @@ class Session:
             exchange,
             master.progress,
             session=self.name,
-            end_state=str(self.journal.state),
+            end_state=str(self.events.state),
             wall_s=wall_s,
             stolen_s=stolen_s,
             processor_share=shares,
@@ -313,12 +314,14 @@ class Session:
         plan, state, exchange = numerics
         if end is End.ALARMED:
             fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
-            self.journal.go(State.SAFE, fault, level="error")
+            self.events.go(SessionState.SAFE, fault, level="error")
         if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
             unwanted = master.stopping
             self.result.warnings += await self.benches.run_stop_sequence(numerics, unwanted)
         if end is not None and master.stopping():  # in the loop, or in the stop sequence
-            self.journal.go(State.SAFE, self.interrupted or master.stop_requested, level="warning")
+            self.events.go(
+                SessionState.SAFE, self.interrupted or master.stop_requested, level="warning"
+            )
             self.result.exit_status = 130
             if self.operator.held:
                 await self.benches.hold_safe(master.stop_requested, lambda: self.interrupted)
@@ -332,10 +335,10 @@ class Session:
         if fault is not None:
             fault = await self._with_end_of(lost, fault)
             self.result.fault, self.result.exit_status = fault, 3
-            self.journal.go(State.FAULT, fault, level="error")
+            self.events.go(SessionState.FAULT, fault, level="error")
         else:
-            self.journal.go(
-                State.STOPPED, "benches are at rest" if self.benches.armed else "finished"
+            self.events.go(
+                SessionState.STOPPED, "benches are at rest" if self.benches.armed else "finished"
             )
         return fault
 
@@ -353,8 +356,8 @@ class Session:
             self._write_summary()
             self.result.warnings += await self.log.end(self.result.summary)
             told = self.result.warnings
-            told += [text for text in self.journal.untold() if text not in told]
-            told += self.journal.keep(self.folder / "events.txt")
+            told += [text for text in self.events.untold() if text not in told]
+            told += self.events.keep(self.folder / "events.txt")
             self.publisher.repeat()  # the last state with its cause: it stays in view
             await self.children.wait(STOP_TIMEOUT, ["recorder", "view"])
         finally:
@@ -381,9 +384,9 @@ class Session:
 
     def _degraded(self, degraded: bool, cause: str) -> None:
         if degraded:
-            self.journal.go(State.DEGRADED, cause, "warning")
+            self.events.go(SessionState.DEGRADED, cause, "warning")
         else:
-            self.journal.go(State.RUNNING, cause)
+            self.events.go(SessionState.RUNNING, cause)
 
     def _now_ns(self) -> int:
         """Session time, ns."""
@@ -403,10 +406,13 @@ class Session:
                 self._ends[name] = text
                 link.gone(f"its process {text}")
                 return
-        self.journal.note("error", name, f"the process {text}", "process_ended")
+        self.events.note("error", name, f"the process {text}", "process_ended")
         self.result.warnings.append(f"{name}: the process {text}")
-        if self.journal.state not in (State.SAFE, State.FAULT):  # their cause stays in view
-            self.publisher.announce(str(self.journal.state), f"{name} {text}")
+        if self.events.state not in (
+            SessionState.SAFE,
+            SessionState.FAULT,
+        ):  # their cause stays in view
+            self.publisher.announce(str(self.events.state), f"{name} {text}")
 
     async def _with_end_of(self, name: str, fault: str) -> str:
         """The fault; where only a closed connection was seen, also how the process ended."""

@@ -30,7 +30,7 @@ START_TIMEOUT = 10.0
 PATIENCE_S = 10.0
 
 
-class Logbook:
+class SessionLog:
     """Opens, begins and ends a session's log.
 
     Parameters

@@ -22,7 +22,7 @@ LONGEST_SPIN = 0.7
 LONGEST_SPIN_REAL_TIME = 0.3
 
 
-class Pacemaker:
+class TimingSetup:
     """``[master.pacing]`` put into effect, and undone.
 
     Parameters

@@ -21,15 +21,6 @@ from hilrt.timing.histogram import Distribution, Quantiles
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
 #: Slowest ticks that are kept whole.
 KEPT: Final = 10
-#: Why a tick was missed, in words.
-WHY: Final = {
-    "wake": "the host woke the master late",
-    "previous": "the tick before and its slack took too long",
-    "cut": "taking in samples took too long",
-    "macro_step": "the macro step took too long",
-    "dispatch": "handing over the inputs took too long",
-    "skipped": "ticks that had wholly passed",
-}
 
 
 @dataclass(slots=True)
@@ -56,7 +47,7 @@ class SlowTick:
     wake_us, cut_us, macro_step_us, dispatch_us, slack_us : float
         Its parts, µs; the slack is that of the tick before.
     cause : str
-        The part that took most, a key of `WHY`.
+        The part that took most, a key of `hilrt.wording.MISSED_BECAUSE`.
     late : list of str
         Subsystems whose samples were late at it.
     """
@@ -82,7 +73,7 @@ class Timeline:
     stages : dict
         Distribution of each of `STAGES`.
     causes : Counter
-        Missed ticks by cause, keys of `WHY`.
+        Missed ticks by cause, keys of `hilrt.wording.MISSED_BECAUSE`.
     slack_ns, rested_ns : int
         Slack of the newest tick, and when it ended, ns.
     """

@@ -13,9 +13,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.viewer import Viewer
 from hilrt.reliability.causes import CAUSES
-from hilrt.session.event_log import State
 from hilrt.web.plots import TIMING_SIGNAL
 from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
 
@@ -73,7 +73,7 @@ class SessionCollector(Collector):
         if status is None:
             return
         state = GaugeMetricFamily("hilrt_state", "1 for the present state.", labels=["state"])
-        for name in State:
+        for name in SessionState:
             state.add_metric([str(name)], float(status.state == name))
         yield state
         yield GaugeMetricFamily("hilrt_time_seconds", "Session time.", status.t)

@@ -11,10 +11,11 @@ from hilrt.bench.benches import Benches
 from hilrt.config.structs import Alarm, Step
 from hilrt.link import Ports
 from hilrt.master import End
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import AlarmState, build_alarms
 from hilrt.session.assembly import Numerics
-from hilrt.session.event_log import Journal, State
+from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.run import Result
 from hilrt.session.session import Session
@@ -80,15 +81,15 @@ def ending(monkeypatch):
         )
         session = Session.__new__(Session)
         publisher = StatusPublisher(None, "s", 1.0)
-        session.journal = Journal(publisher)
-        session.operator = Operator(session.journal, tables)
+        session.events = EventLog(publisher)
+        session.operator = Operator(session.events, tables)
         session.benches = Benches(
-            list(benches), tables, session.journal, publisher, session.operator
+            list(benches), tables, session.events, publisher, session.operator
         )
         session.benches.armed = list(benches)
         session.result, session.interrupted, session._closing = Result(None), "", False
         session._ends = {}
-        session.journal.state = State.RUNNING
+        session.events.state = SessionState.RUNNING
         session.master = session.operator.master = Loop()
         state = SimpleNamespace(
             y=np.full(len(benches), 50.0),
@@ -115,7 +116,7 @@ async def test_a_stop_sequence_then_the_safe_profile(ending):
     session = ending(bench, steps=[Step(ramp={"bench.demand": 10.0})])
     assert await bring_down(session) is None
     assert bench.told[-2:] == [("arm", 10.0), ("stop", "session finished")]
-    assert (session.journal.state, session.result.exit_status) == (State.STOPPED, 0)
+    assert (session.events.state, session.result.exit_status) == (SessionState.STOPPED, 0)
 
 
 UNREST = "bench two was NOT brought to rest: its gateway did not answer"
@@ -129,7 +130,7 @@ async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interr
     if interrupted:
         session._interrupt("Ctrl-C", None)
     assert await bring_down(session, End.INTERRUPTED if interrupted else End.FINISHED) == UNREST
-    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)
+    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)
     assert session.result.fault == UNREST
 
 
@@ -157,7 +158,7 @@ async def test_a_signal_in_the_stop_sequence_brings_the_safe_profile_at_once(end
     session = ending(bench, steps=[NEVER])
     states = []
     bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
-    session.journal.publisher.announce = lambda state, cause: states.append(state)
+    session.events.publisher.announce = lambda state, cause: states.append(state)
     assert await bring_down(session) is None
     assert bench.told[-1] == ("stop", "Ctrl-C")
     assert states[-2:] == ["SAFE", "STOPPED"]
@@ -221,4 +222,4 @@ async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     session.numerics.state.alarms.level = 2
     bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
     assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
-    assert (session.journal.state, session.result.exit_status) == (State.FAULT, 3)
+    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)

@@ -8,6 +8,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO_MASS = str(ROOT / "bench_configs" / "two_mass.toml")
+ENGINE = str(ROOT / "bench_configs" / "engine_in_the_loop.toml")
+READERS = {"asammdf", "pandas", "pyarrow"}
 LOOK = """
 import sys
 from hilrt.cli.main import main
@@ -30,7 +32,7 @@ def loaded(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--version"], ["schema"], ["check", TWO_MASS], ["log", "--help"], ["run", "--help"]],
+    [["--version"], ["schema"], ["check", TWO_MASS], ["check", ENGINE], ["log", "--help"]],
     ids=" ".join,
 )
 def test_only_commands_that_make_a_step_load_the_compiler(arguments):
@@ -39,3 +41,52 @@ def test_only_commands_that_make_a_step_load_the_compiler(arguments):
 
 def test_the_version_is_told_without_numpy():
     assert not {"numpy", "msgspec", "zmq"} & loaded("--version")
+
+
+def test_a_session_with_a_bench_is_checked_without_readers_of_other_logs():
+    packages = loaded("check", ENGINE)
+    assert "can" in packages
+    assert not READERS & packages
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "hilrt.bench.gateway_process",
+        "hilrt.bench.emulate",
+        "hilrt.can.tools.bus_watcher",
+        "hilrt.logs.source_can",
+        "hilrt.logs.decode_frames",
+        "hilrt_adapters.replay",
+    ],
+)
+def test_what_uses_python_can_loads_no_readers_of_other_logs_and_the_program_still_can(module):
+    look = f"""
+import sys, {module}
+print(*sorted({READERS} & set(sys.modules)), "can.io.mf4" in sys.modules)
+import asammdf
+print(asammdf.MDF.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["True", "MDF"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "hilrt.hosting.solver_process",
+        "hilrt.fmu.fmu_solver",
+        "hilrt.fmu.fmi2",
+        "hilrt.bench.gateway_process",
+        "hilrt.record.writer",
+        "hilrt.monitor.relay",
+        "hilrt.monitor.terminal",
+        "hilrt.monitor.foxglove",
+        "hilrt.web.server",
+    ],
+)
+def test_no_process_but_the_master_loads_the_compiler(module):
+    """It would take as long to load as all else, and memory that they do not need."""
+    look = f"import sys, {module}; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr

@@ -10,7 +10,7 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record import feed as feed_module
 from hilrt.record.feed import BATCH_BYTES, Feed, NullFeed, Signal, Topic
 from hilrt.record.messages import BATCH, ROWS, Begin, End, Event, decode
-from hilrt.session.event_log import Journal
+from hilrt.session.event_log import EventLog
 
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
 
@@ -103,8 +103,8 @@ def test_without_recorder_everything_is_dropped_and_counted(feed, tmp_path):
 
 def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
     publisher = StatusPublisher(None, "demo", 1.0)
-    journal = Journal(publisher)
-    journal.open(feed, lambda: 5)
+    events = EventLog(publisher)
+    events.open(feed, lambda: 5)
     feed.begin(tmp_path, "demo", 0)
     for k in range(640):
         feed.commit(k)

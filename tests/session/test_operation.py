@@ -10,13 +10,14 @@ from hilrt.check.check_monitor import check_monitor
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Adjustable, MonitorTable, Reliability
 from hilrt.monitor.operator_commands import OperatorCommand
+from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.session.adjust import set_number
-from hilrt.session.event_log import Journal, State
+from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 
 
-class Events:
+class Recorded:
     def __init__(self):
         self.notes = []
 
@@ -27,16 +28,16 @@ class Events:
 @pytest.fixture
 def operator():
     monitor = MonitorTable(adjust={"reliability.power_residual": Adjustable(min=0.1, max=0.5)})
-    journal = Journal(StatusPublisher(None, "s", 1.0))
-    made = Operator(journal, SimpleNamespace(monitor=monitor))
-    made.events = Events()
-    journal.open(made.events, lambda: 5)
+    events = EventLog(StatusPublisher(None, "s", 1.0))
+    made = Operator(events, SimpleNamespace(monitor=monitor))
+    made.recorded = Recorded()
+    events.open(made.recorded, lambda: 5)
     return made
 
 
 def running(operator, shadow=False):
     stops = []
-    operator.journal.state = State.RUNNING
+    operator.events.state = SessionState.RUNNING
     operator.master = SimpleNamespace(
         request_stop=stops.append,
         plan=SimpleNamespace(shadow=shadow, reliability=Reliability()),
@@ -53,7 +54,7 @@ def obey(operator, action, **values):
 
 def test_note_goes_into_the_log_with_who(operator):
     assert obey(operator, "mark", text="knock").ok
-    assert operator.events.notes == [("info", "mark", "operator", "Ada: knock")]
+    assert operator.recorded.notes == [("info", "mark", "operator", "Ada: knock")]
 
 
 def test_arming_only_when_something_waits(operator):
@@ -61,14 +62,14 @@ def test_arming_only_when_something_waits(operator):
     operator.waits_for_arming = True
     assert obey(operator, "arm").ok
     assert operator.arm.is_set()
-    assert [note[0] for note in operator.events.notes] == ["warning", "info"]
+    assert [note[0] for note in operator.recorded.notes] == ["warning", "info"]
 
 
 def test_safe_holds_and_stop_ends(operator):
     stops = running(operator)
     assert obey(operator, "safe").ok
     assert (operator.held, stops) == (True, ["safe by Ada"])
-    operator.journal.state = State.SAFE
+    operator.events.state = SessionState.SAFE
     assert not obey(operator, "safe").ok
     assert obey(operator, "stop").ok
     assert operator.end.is_set()
@@ -80,11 +81,11 @@ def test_stop_does_not_hold(operator):
     assert (operator.held, stops) == (False, ["stop by Ada"])
 
 
-@pytest.mark.parametrize("state", [State.RUNNING, State.SAFE])
+@pytest.mark.parametrize("state", [SessionState.RUNNING, SessionState.SAFE])
 def test_safe_and_stop_cut_the_stop_sequence_short(operator, state):
     """After the last tick the state is still that of the loop, or SAFE because of an alarm."""
     stops = running(operator)
-    operator.journal.state, operator.in_stop_sequence = state, True
+    operator.events.state, operator.in_stop_sequence = state, True
     assert obey(operator, "stop").text == "benches run their safe profile"
     assert (operator.held, stops) == (False, ["stop by Ada"])
     assert obey(operator, "safe").ok
@@ -93,7 +94,7 @@ def test_safe_and_stop_cut_the_stop_sequence_short(operator, state):
 
 def test_nothing_is_promised_to_who_asks_after_a_fault(operator):
     stops = running(operator)
-    operator.journal.state = State.SAFE
+    operator.events.state = SessionState.SAFE
     assert not obey(operator, "safe").ok
     assert "ending already" in obey(operator, "stop").text
     assert (operator.held, stops) == (False, [])
@@ -130,34 +131,34 @@ def test_numbers_change_only_within_bounds(operator):
     ):
         assert not obey(operator, "adjust", text=name, value=value).ok
     assert limits.power_residual == 0.3
-    assert "was 0.2" in operator.events.notes[0][3]
+    assert "was 0.2" in operator.recorded.notes[0][3]
 
 
 def test_command_without_the_key_is_noted(operator):
     operator.refused(OperatorCommand(action="stop", who="Eve"))
-    assert operator.events.notes[0][0] == "warning"
+    assert operator.recorded.notes[0][0] == "warning"
 
 
 def test_wrong_tokens_are_a_warning_and_no_note_of_the_operators(operator):
     operator.obey(OperatorCommand(action="refused", who="relay", text="a command was refused"))
-    (note,) = operator.events.notes
+    (note,) = operator.recorded.notes
     assert note == ("warning", "wrong_token", "operator", "a command was refused")
 
 
 def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path):
-    journal = Journal(StatusPublisher(None, "s", 1.0))
-    operator = Operator(journal, SimpleNamespace(monitor=MonitorTable()))
+    events = EventLog(StatusPublisher(None, "s", 1.0))
+    operator = Operator(events, SimpleNamespace(monitor=MonitorTable()))
     path = tmp_path / "events.txt"
-    assert journal.keep(path) == []
+    assert events.keep(path) == []
     assert not path.exists()  # nothing to tell
     obey(operator, "stop")
-    assert journal.keep(path) == []
+    assert events.keep(path) == []
     (line,) = path.read_text(encoding="utf-8").splitlines()
     when, _, what = line.partition(" ")
     assert abs(datetime.fromisoformat(when).timestamp() - time.time()) < 60.0
     assert "Ada asked for stop" in what
-    journal.open(Events(), lambda: 5)
-    assert journal.keep(tmp_path / "other.txt") == []
+    events.open(Recorded(), lambda: 5)
+    assert events.keep(tmp_path / "other.txt") == []
     assert not (tmp_path / "other.txt").exists()  # the log has it
 
 

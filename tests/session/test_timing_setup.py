@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from hilrt.config.structs import Pacing
-from hilrt.session import timing_setup as pacemaker
-from hilrt.session.timing_setup import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, Pacemaker
+from hilrt.session import timing_setup as timing
+from hilrt.session.timing_setup import LONGEST_SPIN, LONGEST_SPIN_REAL_TIME, TimingSetup
 
 STEP = 1e-3
 
@@ -17,7 +17,7 @@ def made():
     pacemakers = []
 
     def make(real_time=True, **pacing):
-        pacemakers.append(Pacemaker(Pacing(**pacing), STEP, real_time))
+        pacemakers.append(TimingSetup(Pacing(**pacing), STEP, real_time))
         return pacemakers[-1]
 
     yield make
@@ -39,7 +39,7 @@ async def test_the_spin_is_measured_and_bounded(made, monkeypatch, pacing, longe
     async def late() -> int:
         return 5_000_000
 
-    monkeypatch.setattr(pacemaker, "measure_spin_ns", late)
+    monkeypatch.setattr(timing, "measure_spin_ns", late)
     one = made(**pacing)
     await one.take_place()
     assert one.clock.spin_ns == pytest.approx(longest * STEP * 1e9)
@@ -56,7 +56,7 @@ async def test_processes_that_can_wait_get_leftover_time_beside_a_clock(
     made, monkeypatch, real_time
 ):
     got = []
-    monkeypatch.setattr(pacemaker, "run_in_leftover_time", lambda pid, cpus: got.append(pid))
+    monkeypatch.setattr(timing, "run_in_leftover_time", lambda pid, cpus: got.append(pid))
     one = made(real_time=real_time, spin=50)
     await one.take_place()
     one.run_in_leftover_time([11, 12])

@@ -1,6 +1,7 @@
 import pytest
 
-from hilrt.timing.timeline import KEPT, STAGES, WHY, Marks, Timeline
+from hilrt.timing.timeline import KEPT, STAGES, Marks, Timeline
+from hilrt.wording import MISSED_BECAUSE
 
 US = 1000
 
@@ -21,7 +22,7 @@ def test_the_longest_part_is_named_as_the_cause(longest):
     parts[longest] = 300
     add(timeline, 1, *parts, missed=True)
     assert timeline.causes == {STAGES[longest]: 1}
-    assert STAGES[longest] in WHY
+    assert STAGES[longest] in MISSED_BECAUSE
 
 
 def test_a_late_wake_up_after_a_long_slack_is_the_slacks_fault():
