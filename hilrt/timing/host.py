@@ -86,8 +86,10 @@ def move_other_threads(cpus: Iterable[int]) -> None:
 def run_in_leftover_time(pid: int, cpus: Iterable[int]) -> None:
     """Let a process have only what nobody else wants of these processors.
 
-    For recorder and views of a session on the wall clock. Their priority is lowered only when they
-    have started, which a busy host would delay for long otherwise.
+    For recorder and views of a session on the wall clock. Measured with a process that computes for
+    0.4 ms every 2 ms, on one processor with a busy one (10 alternating blocks of 500 turns): it is
+    done 28 µs late (median) where the other has leftover time, and 851 µs elsewhere. Their priority
+    is lowered only when they have started, which a busy host would delay for long otherwise.
     """
     if sys.platform != "linux":
         return

@@ -4,6 +4,11 @@ Under ``SCHED_FIFO`` a process runs before all ordinary ones and until it gives 
 kernel therefore stops all real-time processes together when they have used their share of a period
 (``kernel.sched_rt_runtime_us`` of ``sched_rt_period_us``): a stall of tens of milliseconds. The
 master sleeps in every tick, so it stays below; `throttle_share` says what the limit is.
+
+Measured as the lateness of a ``timerfd`` at 1 kHz, in alternating blocks of 1000 wake-ups with and
+without. Real-time priority beside a busy process on the same processor: p99 36 µs instead of 2.7 ms
+(8 blocks each). Processors kept awake: no difference on a virtual machine (median 30 µs instead of
+31 at 100 Hz, 12 blocks each), whose host decides on idle states; it is for processors of one's own.
 """
 
 from __future__ import annotations

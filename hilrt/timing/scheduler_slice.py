@@ -4,6 +4,10 @@ Linux lets ordinary processes run in turns of one to several milliseconds. Whoev
 a message may wait for the turn of another process to end: longer than a macro step. Since 6.12 a
 process may ask for shorter turns; it then comes earlier, and gives way earlier, for the same share
 of the processor. Older kernels take the request and ignore it.
+
+Measured with a process that computes for 0.4 ms every 2 ms, on one processor with two busy ones
+(10 alternating blocks of 500 turns): it is done 33 µs late (median) with short turns and 323 µs
+without.
 """
 
 from __future__ import annotations
