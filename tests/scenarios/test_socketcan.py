@@ -105,7 +105,7 @@ def slow_bench() -> Iterator[None]:
     bus = {"interface": "socketcan", "channel": "vcan0"}
     database = str(CONFIGS / "engine_bench.dbc")
     script = (
-        "from hilrt import emulate\n"
+        "from hilrt.bench import emulate\n"
         f"emulate.CYCLE_NS *= {SLOW_MOTION}\n"
         f"emulate.CATCH_UP_NS *= {SLOW_MOTION}\n"
         f"emulate.main('engine', bus={bus!r}, database={database!r})\n"

@@ -23,7 +23,7 @@ def run_python(code):
 @linux
 def test_affinity_pins_this_process():
     done = run_python(
-        "import os; from hilrt import host; first = host.available_cpus()[0]\n"
+        "import os; from hilrt.timing import host; first = host.available_cpus()[0]\n"
         "assert host.set_affinity([first]) is None\n"
         "assert os.sched_getaffinity(0) == {first}, os.sched_getaffinity(0)\n"
         "assert first not in host.other_cpus([first]) or len(host._ALL_CPUS) == 1\n"
@@ -37,7 +37,7 @@ def test_other_threads_leave_the_processor_to_the_caller():
     first, second = host._ALL_CPUS[:2]
     done = run_python(
         "import os, threading\n"
-        "from hilrt import host\n"
+        "from hilrt.timing import host\n"
         "end = threading.Event()\n"
         "thread = threading.Thread(target=end.wait)\n"
         "thread.start()\n"
@@ -117,7 +117,7 @@ def test_cycles_are_collected_only_where_they_fit(monkeypatch):
 def test_die_with_parent_ends_an_orphan():
     # The middle process starts a sleeper that asks for SIGTERM, then is killed without warning.
     sleeper = (
-        "import os, sys, time; from hilrt import host\n"
+        "import os, sys, time; from hilrt.timing import host\n"
         "assert host.die_with_parent(parent_pid=int(sys.argv[1]))\n"
         "print(os.getpid(), flush=True); time.sleep(20); print('survived')"
     )
@@ -136,7 +136,7 @@ def test_die_with_parent_ends_an_orphan():
 
 @linux
 def test_die_with_parent_sees_a_parent_that_is_gone():
-    done = run_python("from hilrt import host; host.die_with_parent(parent_pid=2**22 + 1)")
+    done = run_python("from hilrt.timing import host; host.die_with_parent(parent_pid=2**22 + 1)")
     assert done.returncode == -signal.SIGTERM
 
 

@@ -29,7 +29,7 @@ def test_nothing_is_done_that_was_not_asked_for():
 @linux
 def test_priority_takes_effect_or_says_how_to_get_it():
     done = run_python(
-        "import os, subprocess, sys; from hilrt import realtime\n"
+        "import os, subprocess, sys; from hilrt.timing import realtime\n"
         "from hilrt.config.structs import Pacing\n"
         "said = [p for p in realtime.enter_real_time(Pacing(priority=7), 0.1)]\n"
         "if said:\n"
@@ -60,7 +60,7 @@ def test_priority_without_permission_is_a_warning(monkeypatch):
 @linux
 def test_memory_is_locked_or_the_limit_is_named():
     done = run_python(
-        "import re; from hilrt import realtime\n"
+        "import re; from hilrt.timing import realtime\n"
         "said = realtime.lock_memory()\n"
         "kb = int(re.search(r'VmLck:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
         "assert (kb > 0) == (said is None), (kb, said)\n"
