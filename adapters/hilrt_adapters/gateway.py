@@ -22,7 +22,6 @@ from hilrt.exchange.wire import (
     Arm,
     Armed,
     FromPeer,
-    Hello,
     Initialized,
     Measurements,
     Safe,
@@ -32,7 +31,7 @@ from hilrt.exchange.wire import (
     unpack,
 )
 from hilrt.link import Arrival, Command, Ports, PortsError
-from hilrt.solver import Floats, Sample
+from hilrt.solver import Floats, Port, Sample
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
@@ -106,12 +105,11 @@ class GatewayLink(RemoteLink):
         """The CAN database."""
         return [self.folder / self.bench_options.database]
 
-    def accept_ports(self, hello: Hello) -> None:
+    def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """The announced ports must be those of the session file."""
-        super().accept_ports(hello)
         for kind, ports, table in (
-            ("inputs", self.inputs, self.bench_options.inputs),
-            ("outputs", self.outputs, self.bench_options.outputs),
+            ("inputs", inputs, self.bench_options.inputs),
+            ("outputs", outputs, self.bench_options.outputs),
         ):
             announced = [port.name for port in ports]
             if announced != list(table):
@@ -133,7 +131,7 @@ class GatewayLink(RemoteLink):
             If the bench does not enable, the gateway does not answer in time, or it has secured
             the bench by itself: nothing may enable that again without a person.
         """
-        self.hub.drain()  # nobody may have looked at this bench for a while
+        self.hub.drain()  # no poll of this bench may have been made for a while
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
         options = self.bench_options
@@ -149,24 +147,19 @@ class GatewayLink(RemoteLink):
 
     async def safe(self, reason: str) -> None:
         """Run the safe profile and wait for it; what goes wrong is logged by the hub."""
-        if self.key is None or self.hub.closed:
+        if self.peer.connection is None or self.hub.closed:
             return
-        lost, self._lost = self._lost, None  # a fault of the bench does not end the gateway
-        try:
-            self._rests(await self.request(Safe(reason=reason), Secured, self.safe_timeout))
-        except PeerLost as error:
-            self.gone(error.reason)
-            self.unanswered(error.reason)
-        finally:
-            self._lost = lost or self._lost
+        with self.peer.although_lost():  # a fault of the bench does not end the gateway
+            try:
+                self._rests(await self.request(Safe(reason=reason), Secured, self.safe_timeout))
+            except PeerLost as error:
+                self.gone(error.reason)
+                self.unanswered(error.reason)
 
     async def stop(self, reason: str) -> None:
         """Run the safe profile and end the gateway."""
-        lost, self._lost = self._lost, None
-        try:
+        with self.peer.although_lost():
             await super().stop(reason)
-        finally:
-            self._lost = lost or self._lost
 
     def unanswered(self, reason: str) -> None:
         """Without an answer the safe profile may not have run, unless it had run before."""
@@ -184,23 +177,21 @@ class GatewayLink(RemoteLink):
             raise PeerLost(self.name, self._secured)
         return arrivals
 
-    def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
+    def receive(self, message: FromPeer, at_ns: int) -> Arrival | None:
         """Measurements to an arrival; the news that the bench is secured ends the session."""
         if isinstance(message, Measurements):
-            arrival = self._arrival(message, t_arrived)
-            # The bench runs before the session does: nobody wants to know yet.
+            arrival = self._arrival(message, at_ns)
+            # The bench runs before the session does; its first values are those of `initialize`.
             return arrival if self.hub.epoch_ns else None
         if isinstance(message, Secured):
             self._rests(message)
-            if not self._stopped:
+            if not self.peer.stopping:
                 self._secure(message)
         else:
             self.unexpected(message)
         return None
 
-    def _arrival(self, message: Measurements, t_arrived: float) -> Arrival:
-        if len(message.t_valid_ns) != self.n_outputs:
-            raise ProtocolError(f"{len(message.t_valid_ns)} times for {self.n_outputs} outputs")
+    def _arrival(self, message: Measurements, at_ns: int) -> Arrival:
         if self._seq >= 0:
             self.lost += max(0, message.seq - self._seq - 1)
         self._seq = max(self._seq, message.seq)
@@ -209,7 +200,7 @@ class GatewayLink(RemoteLink):
             self.dropped += sum(self._since(reason, message) for reason in NOT_USED)
             self._counters = message.counters
         # Of session time, on the gateway's clock.
-        zero = self.hub.epoch_ns + self.clock.offset_at(self.hub.clock())
+        zero = self.hub.epoch_ns + self.peer.clock.offset_at(self.hub.clock())
         realised = None
         if message.realised is not None:
             realised = unpack(message.realised, self.n_inputs)
@@ -220,7 +211,7 @@ class GatewayLink(RemoteLink):
             info=self._counters,
         )
         self.latest = sample.y
-        return Arrival(message.tick, sample, t_arrived)
+        return Arrival(message.tick, sample, self.arrival_time(at_ns))
 
     def _since(self, key: str, message: Measurements) -> int:
         """How much a total of the gateway has grown since its last ones."""

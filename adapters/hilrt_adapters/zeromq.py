@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
-from hilrt.errors import ConfigError, ProtocolError
+from hilrt.errors import ConfigError
 from hilrt.exchange.remote_link import RemoteLink
 from hilrt.exchange.wire import (
     Advance,
@@ -20,7 +20,6 @@ from hilrt.exchange.wire import (
     Initialized,
     Probe,
     Probed,
-    encode,
     pack,
     unpack,
 )
@@ -44,7 +43,6 @@ class ZeroMQLink(RemoteLink):
     spawns = True
     step_message = Advance
 
-    _tick: int | None = None
     _keep = False
 
     @classmethod
@@ -90,24 +88,18 @@ class ZeroMQLink(RemoteLink):
         return None if change is None else unpack(change, self.n_outputs)
 
     async def _probe(self, probe: Probe) -> bytes | None:
-        self.computing = True
-        try:
-            return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
-        finally:
-            self.computing = False
-            self.heard_ns = self.hub.clock()
+        return (await self.request(probe, Probed, self.hub.connect_timeout)).gamma
 
     def encoded(self, tick: int, t: float, h: float, coefficients: Floats) -> bytes:
         """See `RemoteLink.encoded`."""
-        self._tick = tick
-        self.computing = True
         if not self._keep:
             return super().encoded(tick, t, h, coefficients)
-        return encode(Advance(tick=tick, t=t, h=h, coefficients=pack(coefficients), keep=True))
+        message = Advance(tick=tick, t=t, h=h, coefficients=pack(coefficients), keep=True)
+        return self.peer.send(message)
 
-    def accept_ports(self, hello: Hello) -> None:
-        """See `RemoteLink.accept_ports`; and what else the solver can do."""
-        super().accept_ports(hello)
+    def accepted(self, hello: Hello) -> None:
+        """See `RemoteLink.accepted`; and what else the solver can do."""
+        super().accepted(hello)
         self.tells_events = "events" in hello.capabilities
         self.can_go_back = "go_back" in hello.capabilities
 
@@ -117,9 +109,7 @@ class ZeroMQLink(RemoteLink):
 
     def go_back(self, tick: int, h: float) -> None:
         """See `Link.go_back`."""
-        self._tick = tick
-        self.computing = True
-        self.send_step(encode(GoBack(tick=tick, h=h)))
+        self.send_step(self.peer.send(GoBack(tick=tick, h=h)))
 
     def initialized(self, message: Initialized) -> Sample:
         """Outputs at the start."""
@@ -127,14 +117,12 @@ class ZeroMQLink(RemoteLink):
         self._finite(sample.y, "initialized")
         return sample
 
-    def receive(self, message: FromPeer, t_arrived: float) -> Arrival | None:
+    def receive(self, message: FromPeer, at_ns: int) -> Arrival | None:
         """An `Advanced` to an arrival."""
-        if not isinstance(message, Advanced) or message.tick != self._tick:
+        if not isinstance(message, Advanced):
             self.unexpected(message)
             return None
         n = self.n_outputs
-        if message.event_t is not None and not math.isfinite(message.event_t):
-            raise ProtocolError(f"advanced of tick {message.tick}: event_t is {message.event_t}")
         sample = Sample(
             y=unpack(message.y, n),
             dy=None if message.dy is None else unpack(message.dy, -1, n),
@@ -142,16 +130,15 @@ class ZeroMQLink(RemoteLink):
             compute_us=message.compute_us,
             event_t=message.event_t,
         )
-        self._tick = None
-        self.computing = False
-        self._note_times(message)
+        self._note_times(message, at_ns)
         self._finite(sample.y, "advanced of tick", message.tick)
-        return Arrival(message.tick, sample, t_arrived)
+        return Arrival(message.tick, sample, self.arrival_time(at_ns))
 
-    def _note_times(self, message: Advanced) -> None:
-        self.round_trip_us = (self.heard_ns - self.sent_ns) * 1e-3
-        if message.received_ns and self.clock.round_trip_ns is not None:
-            taken_ns = self.clock.to_master_ns(message.received_ns)
+    def _note_times(self, message: Advanced, at_ns: int) -> None:
+        self.round_trip_us = (at_ns - self.sent_ns) * 1e-3
+        clock = self.peer.clock
+        if message.received_ns and clock.round_trip_ns is not None:
+            taken_ns = clock.to_master_ns(message.received_ns)
             self.way_us = max(0.0, (taken_ns - self.sent_ns) * 1e-3)
 
     def _finite(self, y: Floats, *where: object) -> None:

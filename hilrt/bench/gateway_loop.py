@@ -97,7 +97,7 @@ class Gateway:
     def run(self) -> int:
         """Serve until told to stop, abandoned or terminated; the process's exit status."""
         peer = self.dialogue.peer
-        line, fd = peer.line.pollable, self.traffic.bus.fileno()
+        line, fd = peer.transport.pollable, self.traffic.bus.fileno()
         while not self.ended:
             ready = self.wait(line, fd)
             try:
@@ -124,7 +124,7 @@ class Gateway:
     def wait(self, line: Any, fd: int) -> list[Any]:
         """Sleep until there is something to do; which of the two has something."""
         # What is left of a master or an interface that is gone is readable for ever.
-        sources = [] if self.dialogue.peer.line.broken else [(line, int(zmq.POLLIN))]
+        sources = [] if self.dialogue.peer.transport.broken else [(line, int(zmq.POLLIN))]
         if not self.traffic.bus.down:
             sources.append((fd, int(zmq.POLLIN)))
         if not sources:  # with none the library returns at once

@@ -1,9 +1,9 @@
-"""Who may connect: CURVE keys of the master and its peers, in a folder of small text files.
+"""Which peers may connect: CURVE keys of the master and its peers, in a folder of small text files.
 
 ``hilrt keys FOLDER NAME…`` makes a pair for the master and one for each NAME: ``NAME.key`` is the
 secret one and stays on the machine that uses it, ``NAME.pub`` is the public one. The master's
-machine has ``master.key`` and everybody's ``.pub``; a peer's machine has its ``.key`` and
-``master.pub``. With keys every message between them is encrypted, and nobody else is let in.
+machine has ``master.key`` and the ``.pub`` of every peer; a peer's machine has its ``.key`` and
+``master.pub``. With keys every message between them is encrypted, and other peers are refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _EVENTS = {
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "no_key",
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no_key",
 }
-#: Refused connections noted at once: whoever tries again and again costs no ticks.
+#: Refused connections noted at once: repeated attempts cost no ticks.
 MAX_PER_LOOK = 20
 
 Socket = zmq.Socket[bytes]
@@ -56,7 +56,7 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
             if secret.exists() or public.exists():
                 continue
             public_key, secret_key = zmq.curve_keypair()
-            # Made with its mode, so that nobody can read it in between.
+            # Made with its mode: it is never readable by others.
             descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(secret_key + b"\n")
@@ -68,7 +68,7 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
 
 
 def read_key(path: Path) -> bytes:
-    """Key in a file; `ConfigError` if there is none, or anybody may read a secret one."""
+    """Key in a file; `ConfigError` if there is none, or a secret one is readable by others."""
     try:
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -106,8 +106,8 @@ def peer_keys(name: str) -> PeerKeys | None:
     return PeerKeys(zmq.curve_public(secret), secret, read_key(Path(folder) / f"{MASTER}.pub"))
 
 
-class Doorkeeper:
-    """The master's side: lets known keys in, and counts who else tried.
+class Authenticator:
+    """The master's side: accepts known keys, and counts the other attempts.
 
     Parameters
     ----------

@@ -93,5 +93,5 @@ class Absences:
     def _dropped(self, s: int) -> str:
         """What came from a subsystem and could not be used, for a message."""
         link = self._links[s]
-        dropped = link.hub.unused.why_dropped(link.name) if isinstance(link, RemoteLink) else ""
+        dropped = link.why_dropped() if isinstance(link, RemoteLink) else ""
         return f"; {dropped}" if dropped else ""

@@ -1,49 +1,39 @@
 """A peer's end of the wire: the connection of a solver or gateway process.
 
+The `Peer` moves bytes between its transport and the `PeerProtocol`, which knows what they mean.
 Messages are moved only inside `receive` and `wait`, which also answer the master's heartbeats and
 send own ones when nothing else was sent for a while: call one of them at least every
-`heartbeat_s`. A solver that computes for longer is excused, see docs/protocol.md.
+`heartbeat_s`. The silence of a solver that computes for longer does not count, see
+docs/protocol.md.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from hilrt.errors import ProtocolError, SessionFault
+from hilrt.errors import SessionFault
+from hilrt.exchange.announced_ports import port_to_info
 from hilrt.exchange.keys import VARIABLE, peer_keys
+from hilrt.exchange.peer_protocol import PeerProtocol
 from hilrt.exchange.transport import local
-from hilrt.exchange.transport.base import Line
+from hilrt.exchange.transport.base import ClientTransport
 from hilrt.exchange.transport.zeromq import Dealer
 from hilrt.exchange.wire import (
     PROTOCOL_VERSION,
     FromMaster,
-    Heartbeat,
     Hello,
     Message,
     Reject,
     Role,
     Welcome,
-    decode_from_master,
     encode,
-    port_to_info,
 )
 from hilrt.solver import Port
 from hilrt.timing.clock import monotonic_ns
 from hilrt.version import VERSION
 
-log = logging.getLogger("hilrt.exchange.peer")
-
-#: The master is lost when it is silent for this long [s], or for this many heartbeats.
-MASTER_SILENCE_S = 5.0
-MASTER_SILENCE_HEARTBEATS = 10
-#: A solver says hello again when it has not heard the master for that many heartbeats: its
-#: connection may be another one since then.
-HELLO_AGAIN_HEARTBEATS = 5
-#: How often per heartbeat it is at least looked whether one is due, while messages come.
-LOOKS_PER_HEARTBEAT = 8
 #: Messages taken by one `Peer.receive`.
 MAX_PER_RECEIVE = 1000
 _LINGER_MS = 500
@@ -71,19 +61,15 @@ class Peer:
 
     Attributes
     ----------
-    line : Line
+    transport : ClientTransport
         For a poller; messages go through the methods.
+    protocol : PeerProtocol
+        What the master has said of the connection, and what is to be said to it.
 
     Raises
     ------
     ConfigError
         If the address is not one.
-    welcome : Welcome or None
-        The master's acceptance.
-    heartbeat_s : float
-        As the master asked for, s.
-    counters : Counter of str
-        ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``, ``send_lost``.
     """
 
     def __init__(
@@ -100,10 +86,7 @@ class Peer:
         self.address = address
         self.name = name
         self.clock = clock
-        self.welcome: Welcome | None = None
-        self.heartbeat_s = 0.2
-        self.counters: Counter[str] = Counter()
-        self._hello = Hello(
+        hello = Hello(
             version=PROTOCOL_VERSION,
             role=role,
             name=name,
@@ -113,25 +96,36 @@ class Peer:
             software=f"hilrt {VERSION}",
             pid=os.getpid(),
         )
-        self._heard_ns = self._sent_ns = self._looked_ns = self._hello_ns = clock()
-        self._look_ns = 0
-        self._greets_again = False
+        self.protocol = PeerProtocol(hello, clock())
         self._keys = peer_keys(name)
-        self.line = self._open()
+        self.transport = self._open(hello)
 
-    def _open(self) -> Line:
-        if self._keys is None and self._largest() <= local.MAX_BYTES:
-            line = local.connect(self.address)
-            if line is not None:
-                return line
+    def _open(self, hello: Hello) -> ClientTransport:
+        if self._keys is None and _largest(hello) <= local.MAX_BYTES:
+            transport = local.connect(self.address)
+            if transport is not None:
+                return transport
         return Dealer(self.address, self._keys)
 
-    def _largest(self) -> int:
-        """Bytes that no message of this peer exceeds, about: its hello, or a Jacobian."""
-        hello = self._hello
-        n_inputs = sum(port.size for port in hello.inputs)
-        n_outputs = sum(port.size for port in hello.outputs)
-        return len(encode(hello)) + _MATRICES * 8 * (n_inputs + 1) * (n_outputs + 1)
+    @property
+    def heartbeat_s(self) -> float:
+        """Longest interval between two messages, as the master asked for, s."""
+        return self.protocol.heartbeat_s
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """The master's acceptance."""
+        return self.protocol.welcome
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Numbers of messages that were not used or not sent, by kind; see `PeerProtocol`."""
+        return self.protocol.counters
+
+    def say_hello(self) -> None:
+        """Send the hello without waiting for its answer, which `receive` or `wait` returns."""
+        self.protocol.connect(self.clock())
+        self._flush()
 
     def connect(self, timeout: float = 20.0) -> Welcome:
         """Say hello and wait for the master's welcome; blocks for at most `timeout` [s].
@@ -141,13 +135,11 @@ class Peer:
         SessionFault
             If the master rejects this peer or does not answer in time.
         """
-        self.send(self._hello)
+        self.say_hello()
         deadline = self.clock() + round(timeout * 1e9)
-        while (left := deadline - self.clock()) > 0 and not self.line.broken:
+        while (left := deadline - self.clock()) > 0 and not self.transport.broken:
             for message in self.wait(min(left * 1e-9, self.heartbeat_s)):
                 if isinstance(message, Welcome):
-                    self.welcome = message
-                    self.heartbeat_s = message.heartbeat_s
                     return message
                 if isinstance(message, Reject):
                     raise SessionFault(
@@ -166,106 +158,79 @@ class Peer:
 
     def send(self, message: Message) -> bool:
         """Send without waiting; False, and counted, when the queue to the master is full."""
+        return self._transmit(encode(message))
+
+    def _transmit(self, data: bytes) -> bool:
         try:
-            self.line.send(encode(message))
+            self.transport.send(data)
         except BlockingIOError:
-            self._count("send_lost", "the master does not read")
+            self.protocol.count("send_lost", "the master does not read")
             return False
         except OSError as error:
-            self._count("send_lost", f"{error.strerror or 'the master has closed the connection'}")
+            reason = error.strerror or "the master has closed the connection"
+            self.protocol.count("send_lost", reason)
             return False
-        self._sent_ns = self.clock()
+        self.protocol.sent(self.clock())
         return True
+
+    def _flush(self) -> None:
+        for data in self.protocol.data_to_send():
+            self._transmit(data)
 
     def receive(self) -> list[FromMaster]:
         """Messages that have arrived, heartbeats (already answered) included; never blocks."""
         messages: list[FromMaster] = []
-        while len(messages) < MAX_PER_RECEIVE and (data := self.line.receive(0)) is not None:
-            message = self._take(data)
+        while len(messages) < MAX_PER_RECEIVE and (data := self.transport.receive(0)) is not None:
+            message = self.protocol.receive(data, self.clock())
             if message is not None:
                 messages.append(message)
-        self._keep()
+        self.protocol.keep_alive(self.clock())
+        self._flush()
         return messages
 
     def wait(self, timeout: float) -> list[FromMaster]:
         """Wait up to `timeout` [s], rounded up to ms, for one message; empty if there is none."""
-        data = self.line.receive(max(1, -int(-timeout * 1e3 // 1)))
-        message = None if data is None else self._take(data)
+        data = self.transport.receive(max(1, -int(-timeout * 1e3 // 1)))
+        now_ns, protocol = self.clock(), self.protocol
+        message = None if data is None else protocol.receive(data, now_ns)
         # While messages come, a look now and then is enough; an answer is waited for.
-        if data is None or self._heard_ns - self._looked_ns > self._look_ns:
-            self._keep()
+        if data is None or protocol.is_time(now_ns):
+            protocol.keep_alive(now_ns)
+        self._flush()
         return [] if message is None else [message]
 
     @property
     def heard_ns(self) -> int:
         """When the newest message was received, on this process's clock."""
-        return self._heard_ns
+        return self.protocol.heard_ns
 
     def silence(self) -> float:
-        """How long nothing has been heard from the master, s.
-
-        Time that this process spent elsewhere (computing, suspended) does not count in full: what
-        the master sent meanwhile may not have been read yet.
-        """
-        return (self.clock() - self._heard_ns) * 1e-9
+        """How long nothing has been heard from the master, s; see `PeerProtocol.silence`."""
+        return self.protocol.silence(self.clock())
 
     def master_lost(self) -> str | None:
         """Why the master counts as lost, or None."""
-        if self.line.broken:
+        if self.transport.broken:
             return f"the master at {self.address} has closed the connection, or ended"
-        limit = max(MASTER_SILENCE_S, MASTER_SILENCE_HEARTBEATS * self.heartbeat_s)
-        silence = self.silence()
-        if silence <= limit:
+        if not self.protocol.master_silent(self.clock()):
             return None
-        return f"the master at {self.address} was silent for {silence:.1f} s"
+        return f"the master at {self.address} was silent for {self.silence():.1f} s"
 
     def malformed(self, text: str) -> None:
         """Count a message whose content cannot be used."""
-        self._count("malformed", text)
+        self.protocol.count("malformed", text)
 
     def unexpected(self, message: Message) -> None:
         """Count a message that makes no sense now."""
-        self._count("unexpected", f"{type(message).__name__} at the wrong time")
+        self.protocol.unexpected(message)
 
     def close(self) -> None:
         """Close the connection; what was sent gets a moment to leave. May be called twice."""
-        self.line.close(_LINGER_MS)
+        self.transport.close(_LINGER_MS)
 
-    def _take(self, data: bytes) -> FromMaster | None:
-        self._heard_ns = self.clock()
-        try:
-            message = decode_from_master(data)
-        except ProtocolError as error:
-            self._count(error.kind, str(error))
-            return None
-        if isinstance(message, Heartbeat) and message.echo_ns == 0:
-            self.send(Heartbeat(sent_ns=self.clock(), echo_ns=message.sent_ns))
-        elif isinstance(message, (Welcome, Reject)) and self.welcome is not None:
-            if not self._greets_again:
-                self.unexpected(message)
-                return None
-            self._greets_again = False
-            return message if isinstance(message, Reject) else None
-        return message
 
-    def _keep(self) -> None:
-        """Send a heartbeat when nothing else was sent for a while; see `silence` for the rest."""
-        now = self.clock()
-        heartbeat_ns = round(self.heartbeat_s * 1e9)
-        away = now - self._looked_ns
-        self._looked_ns, self._look_ns = now, heartbeat_ns // LOOKS_PER_HEARTBEAT
-        if away > 4 * heartbeat_ns:
-            self._heard_ns = max(self._heard_ns, now - 2 * heartbeat_ns)
-        if self.welcome is None:
-            return
-        patience_ns = HELLO_AGAIN_HEARTBEATS * heartbeat_ns
-        if now - max(self._heard_ns, self._hello_ns) > patience_ns and self._hello.role == "solver":
-            self._hello_ns, self._greets_again = now, True
-            self.send(self._hello)
-        elif now - self._sent_ns >= heartbeat_ns:
-            self.send(Heartbeat(sent_ns=now))
-
-    def _count(self, kind: str, text: str) -> None:
-        self.counters[kind] += 1
-        if self.counters[kind] == 1:
-            log.warning("%s: %s; more of these are only counted", kind, text)
+def _largest(hello: Hello) -> int:
+    """Bytes that no message of this peer exceeds, about: its hello, or a Jacobian."""
+    n_inputs = sum(port.size for port in hello.inputs)
+    n_outputs = sum(port.size for port in hello.outputs)
+    return len(encode(hello)) + _MATRICES * 8 * (n_inputs + 1) * (n_outputs + 1)

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
 
 from hilrt.errors import ProtocolError
-from hilrt.solver import Floats, Port
+from hilrt.solver import Floats
 
 PROTOCOL_VERSION = 1
 #: Larger messages are dropped unread: nothing in the protocol comes near it.
 MAX_MESSAGE_BYTES = 1 << 20
-#: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below
-#: the largest message.
-MAX_CHANNELS = 10_000
 
 M = TypeVar("M")
 Role = Literal["solver", "gateway"]
@@ -335,65 +331,30 @@ def unpack(data: bytes, *shape: int) -> Floats:
     return array if sys.byteorder == "little" else array.astype(np.float64)
 
 
-def port_to_info(port: Port) -> PortInfo:
-    """A port as it is announced in `Hello`."""
-    return PortInfo(
-        name=port.name,
-        unit=port.unit,
-        start=port.start,
-        min=None if math.isinf(port.min) else port.min,
-        max=None if math.isinf(port.max) else port.max,
-        max_rate=None if math.isinf(port.max_rate) else port.max_rate,
-        max_jerk=None if math.isinf(port.max_jerk) else port.max_jerk,
-        safe=port.safe,
-        feedthrough=list(port.feedthrough),
-        size=port.size,
-        description=port.description,
-    )
+def check_arrays(message: FromPeer, n_inputs: int, n_outputs: int) -> None:
+    """Raise `ProtocolError` if a sample does not fit the announced numbers of values."""
+    if isinstance(message, Advanced):
+        _check_size(message, message.y, n_outputs)
+        if message.dy is not None:
+            _check_size(message, message.dy, n_outputs, whole=False)
+        if message.y_mid is not None:
+            _check_size(message, message.y_mid, n_outputs)
+        if message.event_t is not None and not math.isfinite(message.event_t):
+            raise ProtocolError(f"Advanced of tick {message.tick}: event_t is {message.event_t}")
+    elif isinstance(message, Measurements):
+        _check_size(message, message.y, n_outputs)
+        if len(message.t_valid_ns) != n_outputs:
+            text = f"{len(message.t_valid_ns)} times for {n_outputs} outputs"
+            raise ProtocolError(f"Measurements: {text}")
+        if message.realised is not None:
+            _check_size(message, message.realised, n_inputs)
 
 
-def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
-    """Announced ports, checked; `ProtocolError` names what is wrong.
-
-    Parameters
-    ----------
-    infos : sequence of PortInfo
-        As received.
-    direction : str
-        ``"input"`` or ``"output"``, for the message.
-    """
-    ports: list[Port] = []
-    for info in infos:
-        where = f"{direction} {info.name!r}"
-        numbers = (info.start, info.min, info.max, info.max_rate, info.max_jerk, info.safe)
-        if any(number is not None and math.isnan(number) for number in numbers):
-            raise ProtocolError(f"{where}: a bound or start value is not a number")
-        if not math.isfinite(info.start):
-            raise ProtocolError(f"{where}: its start value is infinite")
-        if any(info.name == port.name for port in ports):
-            raise ProtocolError(f"{where}: announced twice")
-        if "." in info.name or ":" in info.name:
-            raise ProtocolError(f"{where}: a port's name cannot contain '.' or ':'")
-        try:
-            ports.append(_port(info))
-        except ValueError as error:
-            raise ProtocolError(f"{direction}s: {error}") from None
-    if sum(port.size for port in ports) > MAX_CHANNELS:
-        raise ProtocolError(f"{direction}s: more than {MAX_CHANNELS} values")
-    return tuple(ports)
-
-
-def _port(info: PortInfo) -> Port:
-    return Port(
-        name=info.name,
-        unit=info.unit,
-        start=info.start,
-        min=-math.inf if info.min is None else info.min,
-        max=math.inf if info.max is None else info.max,
-        max_rate=math.inf if info.max_rate is None else info.max_rate,
-        max_jerk=math.inf if info.max_jerk is None else info.max_jerk,
-        safe=info.safe,
-        feedthrough=tuple(info.feedthrough),
-        size=info.size,
-        description=info.description,
-    )
+def _check_size(message: Message, data: bytes, n: int, *, whole: bool = True) -> None:
+    """Raise unless `data` is one row of `n` values or, if not `whole`, any number of them."""
+    size, row = len(data), 8 * n
+    if size == row or (not whole and row and size % row == 0):
+        return
+    shape = (n,) if whole else (-1, n)
+    what = type(message).__name__
+    raise ProtocolError(f"{what}: array of {size} bytes does not have the shape {shape}")

@@ -24,7 +24,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange.hub import Hub
 from hilrt.exchange.jacobians import JacobianKeeper
-from hilrt.exchange.keys import VARIABLE, Doorkeeper, is_local
+from hilrt.exchange.keys import VARIABLE, Authenticator, is_local
 from hilrt.exchange.remote_link import RemoteLink
 from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.link import Link
@@ -93,13 +93,13 @@ class Session:
         """
         master = self.tables.master  # its address may be refused: before anything else is opened
         keys = None if master.keys is None else self.file.folder / master.keys
-        doorkeeper = None if keys is None else Doorkeeper(keys)
+        authenticator = None if keys is None else Authenticator(keys)
         self.keys_for_children = {} if keys is None else {VARIABLE: str(keys)}
         self.hub = Hub(
             self.name,
             master.listen,
             connect_timeout=master.connect_timeout,
-            doorkeeper=doorkeeper,
+            authenticator=authenticator,
         )
         self.monitoring = Monitoring(self.tables.monitor, self.options.web)
         self.frames = self.monitoring.local.get("frames") if self.options.record else ""

@@ -9,10 +9,11 @@ from hilrt import Port
 from hilrt.errors import HilrtError, PeerLost, SolverError
 from hilrt.exchange import wire
 from hilrt.exchange.hub import Hub
-from hilrt.exchange.keys import VARIABLE, Doorkeeper, make_keys
-from hilrt.exchange.peer import MASTER_SILENCE_S, Peer
+from hilrt.exchange.keys import VARIABLE, Authenticator, make_keys
+from hilrt.exchange.peer import Peer
+from hilrt.exchange.peer_protocol import MASTER_SILENCE_S
 from hilrt.exchange.transport import local
-from hilrt.exchange.transport.local import LocalDoor, LocalLine
+from hilrt.exchange.transport.local import LocalClient, LocalServer
 from hilrt.exchange.transport.zeromq import Dealer, Router
 from hilrt.hosting.solver_process import MasterGone, serve
 from hilrt.hosting.user_solver import HostedSolver
@@ -90,7 +91,7 @@ async def greeted(hub):
     link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
     hub.add(link)
     peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
-    peer.send(peer._hello)
+    peer.say_hello()
     await link.open()
     return link, peer
 
@@ -100,17 +101,17 @@ class TestTheWayThatIsTaken:
     async def test_within_this_machine(self, served):
         link, _ = served
         await link.open()
-        assert isinstance(link.door, LocalDoor)
+        assert isinstance(link.peer.connection[0], LocalServer)
 
     async def test_the_name_belongs_to_another_process(self, caplog, monkeypatch):
         """Nothing but time is lost."""
-        squatter = LocalDoor("tcp://squatted")
+        squatter = LocalServer("tcp://squatted")
         with monkeypatch.context() as patched:
             patched.setattr(local, "_name", lambda address: b"\0hilrt tcp://squatted")
             hub = Hub("second", connect_timeout=10.0)
         assert "slower: " in caplog.text
         link, peer = await greeted(hub)
-        assert isinstance(link.door, Router)
+        assert isinstance(link.peer.connection[0], Router)
         for end in (peer, hub):
             end.close()
         squatter.close(0)
@@ -119,22 +120,22 @@ class TestTheWayThatIsTaken:
         many = [Port("y", size=5000)]
         small = Peer(hub.address, "model", "solver", [], [Port("y")])
         large = Peer(hub.address, "model", "solver", many, many)
-        assert isinstance(small.line, LocalLine)
-        assert isinstance(large.line, Dealer)
+        assert isinstance(small.transport, LocalClient)
+        assert isinstance(large.transport, Dealer)
         small.close()
         large.close()
 
     def test_with_keys(self, hub, tmp_path, monkeypatch):
         make_keys(tmp_path, ["model"])
-        guarded = Hub("guarded", doorkeeper=Doorkeeper(tmp_path))
+        guarded = Hub("guarded", authenticator=Authenticator(tmp_path))
         assert local.connect(guarded.address) is None
         guarded.close()
         monkeypatch.setenv(VARIABLE, str(tmp_path))
         peer = Peer(hub.address, "model", "solver", [], [])
-        assert isinstance(peer.line, Dealer)
+        assert isinstance(peer.transport, Dealer)
         peer.close()
 
-    async def test_a_door_that_nobody_uses_is_still_asked_now_and_then(self, hub):
+    async def test_a_transport_that_no_peer_uses_is_still_asked_now_and_then(self, hub):
         link, peer = await greeted(hub)
         stranger = Dealer(hub.address)
         stranger.send(wire.encode(wire.Stopped()))
@@ -192,7 +193,7 @@ class Scripted:
         self.peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
 
     async def open(self):
-        self.peer.send(self.peer._hello)
+        self.peer.say_hello()
         await self.link.open()
 
 
@@ -237,9 +238,9 @@ async def test_outputs_that_are_not_finite_end_it_by_name(scripted):
 
 
 async def test_it_is_computing_from_dispatch_to_answer(scripted):
-    assert not scripted.link.computing
+    assert not scripted.link.peer.computing
     scripted.link.dispatch(3, 0.0, 0.1, np.zeros((1, 3)))
-    assert scripted.link.computing
+    assert scripted.link.peer.computing
     scripted.peer.send(advanced(3, [1.0] * 4))
     await arrivals(scripted.link)
-    assert not scripted.link.computing
+    assert not scripted.link.peer.computing

@@ -75,7 +75,7 @@ class ScriptedPeer:
     """The master's side: what it sends next, and everything it was sent."""
 
     def __init__(self) -> None:
-        self.line = SimpleNamespace(broken=False)
+        self.transport = SimpleNamespace(broken=False)
         self.inbox: list[wire.FromMaster] = []
         self.sent: list[wire.Message] = []
 
@@ -351,9 +351,9 @@ def test_what_is_gone_for_good_keeps_no_processor_busy(
     ours, masters = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     with ours, masters:
         masters.close()
-        rig.peer.line.broken = False
+        rig.peer.transport.broken = False
         assert rig.gateway.wait(ours.fileno(), ours.fileno())
-        rig.peer.line.broken, rig.bus.down = True, True
+        rig.peer.transport.broken, rig.bus.down = True, True
         assert rig.gateway.wait(ours.fileno(), ours.fileno()) == []
     assert len(slept) == 1
     assert 0.0 < slept[0] <= 0.02

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import logging
 import time
 from pathlib import Path
 
@@ -141,36 +140,17 @@ async def test_hello_is_welcomed_and_tells_the_ports(hub, link, dealers):
     assert [port.name for port in link.inputs + link.outputs] == ["u", "y"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"name": "modell"}, "no remote subsystem is called 'modell'; the session has: model"),
-        ({"version": 2}, "protocol version 2 is not 1"),
-        ({"role": "gateway"}, "to be a solver, not a gateway"),
-        ({"outputs": [wire.PortInfo(name="y", size=0)]}, "size is 0"),
-        ({"inputs": [wire.PortInfo(name="u")] * 2}, "twice"),
-    ],
-)
-def test_a_hello_that_does_not_fit_is_rejected_with_the_reason(hub, link, dealers, changes, reason):
+def test_a_hello_that_is_rejected_is_answered_with_the_reason(hub, link, dealers):
     dealer = dealers()
-    dealer.hello(**changes)
-    assert reason in dealer.receive(wire.Reject).reason
-    assert link.key is None
-    assert sum(n for (_, kind), n in hub.counters.items() if kind == "rejected") == 1
-    dealer.hello()  # the right one is welcome still
+    dealer.hello(name="modell")
+    reason = dealer.receive(wire.Reject).reason
+    assert "no remote subsystem is called 'modell'; the session has: model" in reason
+    assert link.peer.connection is None
+    dealer.hello()  # the right one is still welcome
     dealer.receive(wire.Welcome)
 
 
-def test_a_second_connection_under_a_name_is_rejected_and_the_first_stays(hub, dealer, dealers):
-    second = dealers()
-    second.hello()
-    assert "already connected" in second.receive(wire.Reject).reason
-    assert hub.counters["model", "rejected"] == 1
-    dealer.send(wire.Heartbeat(sent_ns=5))
-    assert dealer.receive(wire.Heartbeat)
-
-
-async def test_nobody_connects(link):
+async def test_no_peer_connects(link):
     link.hub.connect_timeout = 0.02
     with pytest.raises(
         PeerLost, match=r"no connection within 0.02 s.*hilrt solver MODULE:CLASS --connect tcp"
@@ -187,7 +167,7 @@ async def refusal(hub, link):
     return lost.value.reason
 
 
-async def test_who_waits_in_vain_says_why_the_hello_was_rejected(hub, link, dealers, clock):
+async def test_a_wait_without_end_says_why_the_hello_was_rejected(hub, link, dealers, clock):
     dealer = dealers()
     dealer.hello(outputs=[wire.PortInfo(name="y", size=0)])
     dealer.receive(wire.Reject)
@@ -208,7 +188,7 @@ async def test_who_waits_in_vain_says_why_the_hello_was_rejected(hub, link, deal
         ),
     ],
 )
-async def test_who_waits_in_vain_says_who_else_was_refused(
+async def test_a_wait_without_end_says_what_else_was_refused(
     hub, link, dealers, message, kind, reason
 ):
     dealers().socket.send(msgspec.msgpack.encode(message))
@@ -220,60 +200,24 @@ async def test_who_waits_in_vain_says_who_else_was_refused(
 
 # --- what is dropped ------------------------------------------------------------------------------
 
-GARBAGE = {
-    "not msgpack": ([b"\xc1\xff"], "malformed"),
-    "empty": ([b""], "malformed"),
-    "unknown type": ([msgspec.msgpack.encode({"type": "save"})], "unknown_type"),
-    "type of another kind": ([msgspec.msgpack.encode({"type": 3})], "malformed"),
-    "missing field": ([msgspec.msgpack.encode({"type": "advanced"})], "malformed"),
-    "two frames": ([wire.encode(wire.Stopped()), b"more"], "malformed"),
-    "many frames": ([b"a"] * 5, "malformed"),
-    "too large": ([b"x" * (wire.MAX_MESSAGE_BYTES + 1)], "oversized"),
-    "wrong time": ([wire.encode(wire.Stopped())], "unexpected"),
-    "second hello": (
-        [wire.encode(wire.Hello(version=1, role="solver", name="model", inputs=[], outputs=[]))],
-        "unexpected",
-    ),
-    "unasked answer": ([wire.encode(wire.Heartbeat(sent_ns=1, echo_ns=77))], "unexpected"),
-}
 
-
-@pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_is_counted_logged_once_and_dropped(hub, link, dealer, caplog, what):
-    frames, kind = GARBAGE[what]
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
-        for _ in range(3):
-            dealer.socket.send_multipart(frames)
-        drain_until(hub, lambda: hub.counters["model", kind] == 3)
-    assert len(caplog.records) == 1
-    assert "'model'" in caplog.text
+@pytest.mark.parametrize(
+    ("frames", "kind"),
+    [
+        ([b"\xc1\xff"], "malformed"),
+        ([wire.encode(wire.Stopped()), b"more"], "malformed"),
+        ([b"a"] * 5, "malformed"),
+        ([msgspec.msgpack.encode({"type": "save"})], "unknown_type"),
+        ([wire.encode(wire.Stopped())], "unexpected"),
+    ],
+)
+def test_what_cannot_be_used_counts_as_the_links_and_is_dropped(hub, link, dealer, frames, kind):
+    for _ in range(3):
+        dealer.socket.send_multipart(frames)
+    drain_until(hub, lambda: hub.counters["model", kind] == 3)
+    assert (link.dropped, link.lost) == (0 if kind == "unexpected" else 3, 0)
     dealer.send(wire.Event(level="info", cause="x", text="still heard"))
     drain_until(hub, lambda: link.events)
-
-
-def test_each_kind_is_logged_once_and_counted_as_dropped_not_as_lost(hub, link, dealer, caplog):
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
-        for _ in range(2):
-            dealer.socket.send(msgspec.msgpack.encode({"type": "save"}))
-            dealer.send(wire.Event(level="info", cause="x", text="between"))
-            dealer.socket.send(msgspec.msgpack.encode({"type": "advanced"}))
-        drain_until(hub, lambda: hub.counters["model", "malformed"] == 2)
-    assert [record.args[1] for record in caplog.records] == ["unknown_type", "malformed"]
-    assert "Invalid value 'save'" in caplog.text
-    assert "missing required field `tick`" in caplog.text
-    assert (link.dropped, link.lost) == (4, 0)
-
-
-def test_strangers_are_counted_and_not_heard(hub, link, dealers, caplog):
-    stranger = dealers()
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
-        for _ in range(2):
-            stranger.send(wire.Advanced(tick=0, y=b""))
-            stranger.socket.send(b"\xc1")
-        drain_until(hub, lambda: hub.counters[STRANGER, "unknown_sender"] == 2)
-        drain_until(hub, lambda: hub.counters[STRANGER, "malformed"] == 2)
-    assert len(caplog.records) == 2
-    assert link.key is None
 
 
 def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeypatch):
@@ -296,7 +240,7 @@ def test_the_inbox_keeps_the_newest(hub, link, dealer, monkeypatch):
         link.dispatch(tick, 0.0, 0.1, np.zeros((1, 1)))
         dealer.receive(wire.Advance)
         dealer.send(wire.Advanced(tick=tick, y=wire.pack(np.ones(1))))
-        drain_until(hub, lambda: not link.computing)
+        drain_until(hub, lambda: not link.peer.computing)
     assert [arrival.tick for arrival in link.poll()] == [3, 4, 5, 6, 7]
     assert hub.counters["model", "inbox_full"] == link.lost == 3
 
@@ -344,7 +288,7 @@ async def test_an_answer_in_time_is_needed(link, dealer):
     link.hub.connect_timeout = 0.02
     with pytest.raises(PeerLost, match=r"no answer to Initialize within 0.02 s"):
         await link.initialize(0.0, np.zeros(1))
-    assert not link.computing
+    assert not link.peer.computing
 
 
 async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, dealer, clock):
@@ -405,61 +349,15 @@ def test_a_question_is_answered_with_the_masters_clock(dealer, clock):
     assert beat == wire.Heartbeat(sent_ns=clock.ns, echo_ns=42)
 
 
-def test_the_hub_asks_once_per_heartbeat_and_measures_the_offset(hub, link, dealer, clock):
-    clock.ns += SECOND // 5 + 1
-    while (beat := dealer.receive(wire.Heartbeat)).sent_ns < clock.ns:
-        pass  # one of the beginning, if the hello was there before the first look
-    assert beat == wire.Heartbeat(sent_ns=clock.ns)
-    dealer.send(wire.Heartbeat(sent_ns=beat.sent_ns + 5 * SECOND, echo_ns=beat.sent_ns))
-    drain_until(hub, lambda: link.clock.round_trip_ns is not None)
-    assert link.clock.offset_ns == 5 * SECOND
-
-
-def silence(hub, clock, seconds):
-    """Let time pass in pieces, so that the hub does not believe that it was held up itself."""
-    for _ in range(round(seconds / 0.1)):
+def test_a_silent_peer_is_lost(hub, link, dealer, clock):
+    for _ in range(30):  # in pieces, so that the hub does not seem to have been held up itself
         clock.ns += SECOND // 10
         hub.drain()
-
-
-def test_silence_for_ten_heartbeats_is_a_lost_peer(hub, link, dealer, clock):
-    silence(hub, clock, 1.9)
-    assert list(link.poll()) == []
-    silence(hub, clock, 0.4)
     with pytest.raises(PeerLost, match=r"silent for 2\.\d s"):
         link.poll()
 
 
-def test_a_message_ends_the_silence(hub, link, dealer, clock):
-    silence(hub, clock, 1.9)
-    dealer.send(wire.Event(level="info", cause="x", text=""))
-    drain_until(hub, lambda: link.events)
-    silence(hub, clock, 1.9)
-    assert list(link.poll()) == []
-
-
-def test_silence_does_not_count_while_a_solver_computes(hub, link, dealer, clock):
-    link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
-    silence(hub, clock, 30)
-    assert list(link.poll()) == []
-    dealer.receive(wire.Advance)
-    dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
-    drain_until(hub, lambda: not link.computing)
-    silence(hub, clock, 2.3)
-    with pytest.raises(PeerLost, match="silent"):
-        link.poll()
-
-
-def test_a_hub_that_was_held_up_itself_first_listens(hub, link, dealer, clock):
-    clock.ns += 60 * SECOND  # the process was stopped
-    hub.drain()
-    assert list(link.poll()) == []
-    silence(hub, clock, 0.7)
-    with pytest.raises(PeerLost, match="silent"):
-        link.poll()
-
-
-async def test_heartbeats_go_on_while_nobody_polls(link, dealers):
+async def test_heartbeats_go_on_while_nothing_polls(link, dealers):
     hub = Hub("real clock", heartbeat_s=0.01)
     link = add_link(hub)
     dealer = Dealer(hub)
@@ -488,7 +386,7 @@ def test_arrivals_carry_session_time(hub, link, dealer, clock):
     link.dispatch(0, 0.0, 0.1, np.zeros((1, 1)))
     dealer.receive(wire.Advance)
     dealer.send(wire.Advanced(tick=0, y=wire.pack(np.zeros(1))))
-    drain_until(hub, lambda: not link.computing)
+    drain_until(hub, lambda: not link.peer.computing)
     assert link.poll()[0].t_arrived == 3.0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from hilrt.errors import ConfigError, SessionFault
 from hilrt.exchange.hub import Hub
-from hilrt.exchange.keys import VARIABLE, Doorkeeper, is_local, make_keys, peer_keys, read_key
+from hilrt.exchange.keys import VARIABLE, Authenticator, is_local, make_keys, peer_keys, read_key
 from hilrt.exchange.peer import Peer
 
 
@@ -99,7 +99,7 @@ async def test_known_keys_get_in_and_others_are_refused_and_counted(tmp_path, mo
     make_keys(ours, ["a"])
     make_keys(strangers, ["a"])
     (strangers / "master.pub").write_bytes((ours / "master.pub").read_bytes())
-    hub = Hub("test", doorkeeper=Doorkeeper(ours), heartbeat_s=0.05)
+    hub = Hub("test", authenticator=Authenticator(ours), heartbeat_s=0.05)
     try:
         # No subsystem is expected: being told so means that the connection was let in.
         assert "no remote subsystem is called 'a'" in await attempt(hub, ours, monkeypatch)
@@ -116,4 +116,4 @@ async def test_known_keys_get_in_and_others_are_refused_and_counted(tmp_path, mo
 def test_a_master_without_peers_keys_is_refused(tmp_path):
     make_keys(tmp_path, [])
     with pytest.raises(ConfigError, match=r"has no peer's \.pub"):
-        Doorkeeper(tmp_path)
+        Authenticator(tmp_path)

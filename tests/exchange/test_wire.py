@@ -1,5 +1,4 @@
 import importlib.util
-import math
 import re
 from pathlib import Path
 
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 
 from hilrt.errors import ProtocolError
 from hilrt.exchange import wire
-from hilrt.exchange.peer import MASTER_SILENCE_HEARTBEATS, MASTER_SILENCE_S
+from hilrt.exchange.peer_protocol import MASTER_SILENCE_HEARTBEATS, MASTER_SILENCE_S
 from hilrt.hosting.solver_process import CONNECT_TIMEOUT_S
-from hilrt.solver import Port
 
 ROOT = Path(__file__).parents[2]
 
@@ -191,35 +189,6 @@ def test_arrays_of_the_wrong_length_are_refused(data, rows, columns):
 
 def test_without_inputs_there_is_one_row_of_coefficients():
     assert wire.unpack(b"", -1, 0).shape == (1, 0)
-
-
-def test_ports_round_trip():
-    ports = (
-        Port("pedal", "%", 1.0, 0.0, 100.0, 500.0, safe=0.0, description="what the foot does"),
-        Port("y", feedthrough=("pedal",), size=3),
-    )
-    infos = [wire.port_to_info(port) for port in ports]
-    hello = wire.Hello(version=1, role="solver", name="v", inputs=infos, outputs=[])
-    received = wire.decode_from_peer(wire.encode(hello))
-    assert wire.ports_from_infos(received.inputs, "input") == ports
-
-
-@pytest.mark.parametrize(
-    ("info", "text"),
-    [
-        ({"name": ""}, "name"),
-        ({"name": "a.b"}, "a.b"),
-        ({"name": "a", "size": 0}, "size"),
-        ({"name": "a", "size": wire.MAX_CHANNELS + 1}, "values"),
-        ({"name": "a", "min": 1.0, "max": 0.0}, "above"),
-        ({"name": "a", "start": math.inf}, "start"),
-        ({"name": "a", "max_rate": math.nan}, "not a number"),
-        ({"name": "twice"}, "twice"),
-    ],
-)
-def test_bad_ports_are_refused_with_what_is_wrong(info, text):
-    with pytest.raises(ProtocolError, match=text):
-        wire.ports_from_infos([wire.PortInfo(name="twice"), wire.PortInfo(**info)], "output")
 
 
 def examples_tool():

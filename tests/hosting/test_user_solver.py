@@ -164,7 +164,7 @@ def test_large_finite_values_pass_although_their_sum_overflows():
 def test_an_exception_is_told_with_the_line_and_logged_with_its_traceback(caplog):
     with pytest.raises(SolverError) as error, caplog.at_level(logging.ERROR, "hilrt.solver"):
         HostedSolver(Scripted(KeyError("gear"))).advance(2.5, 0.1, U)
-    pattern = r"advance at t = 2.5 s raised KeyError: 'gear' \(.*test_hosting.py:\d+\)"
+    pattern = r"advance at t = 2.5 s raised KeyError: 'gear' \(.*test_user_solver.py:\d+\)"
     assert re.fullmatch(pattern, str(error.value))
     assert caplog.records[0].exc_info is not None
 

@@ -10,10 +10,10 @@ from typing import Any
 QUEUE_MESSAGES = 1000
 
 
-class Door(abc.ABC):
+class ServerTransport(abc.ABC):
     """Where peers connect, and what they send there; never blocks.
 
-    A connection is known by a key of the door's choice, which is never used again for another.
+    A connection is known by a key of the transport's choice, which is never used again for another.
     """
 
     @abc.abstractmethod
@@ -51,7 +51,7 @@ class Door(abc.ABC):
         """Close all connections; what was sent gets a moment to leave."""
 
 
-class Line(abc.ABC):
+class ClientTransport(abc.ABC):
     """A peer's connection to the master.
 
     Attributes

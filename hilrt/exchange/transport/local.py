@@ -7,7 +7,7 @@ processors, 103 µs instead of 244 µs over TCP (`tools/bench_exchange.py`).
 
 Beside the endpoint that a hub binds it listens under the same name in the abstract namespace, which
 reaches as far as the loopback interface does. A peer of the same user that is given the endpoint
-tries this way first and takes the other if nobody is there: nothing has to be configured.
+tries this way first and takes the other if no hub listens there: nothing has to be configured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.transport.base import Door, Line
+from hilrt.exchange.transport.base import ClientTransport, ServerTransport
 from hilrt.exchange.wire import MAX_MESSAGE_BYTES
 
 #: Asked of the kernel for each connection and direction; it gives what its own limit allows.
@@ -42,7 +42,7 @@ def available() -> bool:
     return sys.platform == "linux"
 
 
-class LocalDoor(Door):
+class LocalServer(ServerTransport):
     """The master's end; a connection's key is its socket.
 
     Parameters
@@ -71,15 +71,15 @@ class LocalDoor(Door):
         self._buffer = bytearray(_BUFFER_BYTES)
 
     def fileno(self) -> int:
-        """See `Door.fileno`; readable as long as there is something to take."""
+        """See `ServerTransport.fileno`; readable as long as there is something to take."""
         return self._epoll.fileno()
 
     def waiting(self) -> bool:
-        """See `Door.waiting`."""
+        """See `ServerTransport.waiting`."""
         return bool(self._epoll.poll(0, 1))
 
     def take(self) -> Iterator[tuple[socket.socket, bytes | Exception]]:
-        """See `Door.take`: connections take turns."""
+        """See `ServerTransport.take`: connections take turns."""
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
                 connection = self._connections.get(fd)
@@ -91,13 +91,13 @@ class LocalDoor(Door):
                     yield connection, message
 
     def send(self, key: socket.socket, data: bytes) -> None:
-        """See `Door.send`."""
+        """See `ServerTransport.send`."""
         if key.fileno() < 0:
             raise BrokenPipeError
         _send(key, data)
 
     def close(self, linger_ms: int) -> None:
-        """See `Door.close`; what was sent can be received after it."""
+        """See `ServerTransport.close`; what was sent can be received after it."""
         self._epoll.close()
         self._listener.close()
         for connection in self._connections.values():
@@ -128,7 +128,7 @@ class LocalDoor(Door):
         connection.close()
 
 
-class LocalLine(Line):
+class LocalClient(ClientTransport):
     """A peer's end."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -138,7 +138,7 @@ class LocalLine(Line):
         self._timeout_ms = 0
 
     def receive(self, timeout_ms: int) -> bytes | None:
-        """See `Line.receive`."""
+        """See `ClientTransport.receive`."""
         if timeout_ms and timeout_ms != self._timeout_ms:
             whole, rest = divmod(timeout_ms, 1000)
             patience = struct.pack("@ll", whole, rest * 1000)
@@ -151,16 +151,16 @@ class LocalLine(Line):
         return message
 
     def send(self, data: bytes) -> None:
-        """See `Line.send`."""
+        """See `ClientTransport.send`."""
         _send(self._socket, data)
 
     def close(self, linger_ms: int) -> None:
-        """See `Line.close`; what was sent can be received after it."""
+        """See `ClientTransport.close`; what was sent can be received after it."""
         self._socket.close()
 
 
-def connect(address: str) -> LocalLine | None:
-    """A line to the hub with this endpoint, if it is one of the same machine and user."""
+def connect(address: str) -> LocalClient | None:
+    """Connect to the hub with this endpoint, if it is one of the same machine and user."""
     if not available():
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -174,7 +174,7 @@ def connect(address: str) -> LocalLine | None:
     except OSError:
         connection.close()
         return None
-    return LocalLine(connection)
+    return LocalClient(connection)
 
 
 def _name(address: str) -> bytes:

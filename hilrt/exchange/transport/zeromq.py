@@ -12,25 +12,25 @@ import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.errors import ConfigError, ProtocolError
-from hilrt.exchange.keys import Doorkeeper, PeerKeys
-from hilrt.exchange.transport.base import QUEUE_MESSAGES, Door, Line
+from hilrt.exchange.keys import Authenticator, PeerKeys
+from hilrt.exchange.transport.base import QUEUE_MESSAGES, ClientTransport, ServerTransport
 from hilrt.exchange.wire import MAX_MESSAGE_BYTES
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
 _POLLIN = int(zmq.POLLIN)
-#: Larger than the protocol allows by far: whoever sends it is disconnected, not buffered.
+#: Larger than the protocol allows by far: the sender is disconnected, nothing is buffered.
 _MAX_BUFFERED_BYTES = 16 * MAX_MESSAGE_BYTES
 
 
-class Router(Door):
+class Router(ServerTransport):
     """The master's end; a connection's key is its routing id.
 
     Parameters
     ----------
     listen : str
         Endpoint to bind; a port ``*`` takes a free one.
-    doorkeeper : Doorkeeper, optional
+    authenticator : Authenticator, optional
         Lets only peers with a known key in.
 
     Attributes
@@ -44,11 +44,11 @@ class Router(Door):
         If the endpoint cannot be bound.
     """
 
-    def __init__(self, listen: str, doorkeeper: Doorkeeper | None = None) -> None:
+    def __init__(self, listen: str, authenticator: Authenticator | None = None) -> None:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
-        if doorkeeper is not None:
-            doorkeeper.guard(self._context, self._socket)
+        if authenticator is not None:
+            authenticator.guard(self._context, self._socket)
         _bound_queues(self._socket)
         # A send to a peer that has gone fails at once, instead of vanishing.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -58,8 +58,8 @@ class Router(Door):
         try:
             self._socket.bind(listen)
         except zmq.ZMQError as error:
-            if doorkeeper is not None:
-                doorkeeper.close()
+            if authenticator is not None:
+                authenticator.close()
             self._context.destroy(linger=0)
             raise ConfigError(
                 f"[master] listen = {listen!r}: {error.strerror}; "
@@ -72,15 +72,15 @@ class Router(Door):
         self._fd = int(self._socket.get(zmq.FD))
 
     def fileno(self) -> int:
-        """See `Door.fileno`; edges, see the module's docstring."""
+        """See `ServerTransport.fileno`; edges, see the module's docstring."""
         return self._fd
 
     def waiting(self) -> bool:
-        """See `Door.waiting`."""
+        """See `ServerTransport.waiting`."""
         return bool(zmq_poll(self._readables, 0))
 
     def take(self) -> Iterator[tuple[bytes, bytes | Exception]]:
-        """See `Door.take`; of a connection that closed, only `send` tells."""
+        """See `ServerTransport.take`; of a connection that closed, only `send` tells."""
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)
@@ -92,7 +92,7 @@ class Router(Door):
                 yield identity, frame.bytes
 
     def send(self, key: bytes, data: bytes) -> None:
-        """See `Door.send`."""
+        """See `ServerTransport.send`."""
         try:
             self._socket.send(key, _NOBLOCK_MORE)
             self._socket.send(data, _NOBLOCK)
@@ -103,12 +103,12 @@ class Router(Door):
             raise (BrokenPipeError if closed else OSError)(error.errno, error.strerror) from None
 
     def close(self, linger_ms: int) -> None:
-        """See `Door.close`."""
+        """See `ServerTransport.close`."""
         self._socket.close(linger=linger_ms)
         self._context.term()
 
 
-class Dealer(Line):
+class Dealer(ClientTransport):
     """A peer's end; ZeroMQ connects, and connects again, by itself.
 
     Raises
@@ -135,7 +135,7 @@ class Dealer(Line):
             ) from None
 
     def receive(self, timeout_ms: int) -> bytes | None:
-        """See `Line.receive`: a single blocking call is the shortest way from the wire."""
+        """See `ClientTransport.receive`; a single blocking call has the least latency."""
         if timeout_ms == 0:
             return self.pollable.recv(_NOBLOCK) if zmq_poll(self._readables, 0) else None
         if timeout_ms != self._timeout_ms:
@@ -147,14 +147,14 @@ class Dealer(Line):
             return None
 
     def send(self, data: bytes) -> None:
-        """See `Line.send`."""
+        """See `ClientTransport.send`."""
         try:
             self.pollable.send(data, _NOBLOCK)
         except zmq.Again:
             raise BlockingIOError from None
 
     def close(self, linger_ms: int) -> None:
-        """See `Line.close`."""
+        """See `ClientTransport.close`."""
         self.pollable.close(linger=linger_ms)
         self._context.term()
 

@@ -1,0 +1,78 @@
+"""Ports as a peer announces them in its hello, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hilrt.errors import ProtocolError
+from hilrt.exchange.wire import PortInfo
+from hilrt.solver import Port
+
+#: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below
+#: the largest message.
+MAX_CHANNELS = 10_000
+
+
+def port_to_info(port: Port) -> PortInfo:
+    """A port as it is announced in `Hello`."""
+    return PortInfo(
+        name=port.name,
+        unit=port.unit,
+        start=port.start,
+        min=None if math.isinf(port.min) else port.min,
+        max=None if math.isinf(port.max) else port.max,
+        max_rate=None if math.isinf(port.max_rate) else port.max_rate,
+        max_jerk=None if math.isinf(port.max_jerk) else port.max_jerk,
+        safe=port.safe,
+        feedthrough=list(port.feedthrough),
+        size=port.size,
+        description=port.description,
+    )
+
+
+def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, ...]:
+    """Announced ports, checked; `ProtocolError` names what is wrong.
+
+    Parameters
+    ----------
+    infos : sequence of PortInfo
+        As received.
+    direction : str
+        ``"input"`` or ``"output"``, for the message.
+    """
+    ports: list[Port] = []
+    for info in infos:
+        where = f"{direction} {info.name!r}"
+        numbers = (info.start, info.min, info.max, info.max_rate, info.max_jerk, info.safe)
+        if any(number is not None and math.isnan(number) for number in numbers):
+            raise ProtocolError(f"{where}: a bound or start value is not a number")
+        if not math.isfinite(info.start):
+            raise ProtocolError(f"{where}: its start value is infinite")
+        if any(info.name == port.name for port in ports):
+            raise ProtocolError(f"{where}: announced twice")
+        if "." in info.name or ":" in info.name:
+            raise ProtocolError(f"{where}: a port's name cannot contain '.' or ':'")
+        try:
+            ports.append(_port(info))
+        except ValueError as error:
+            raise ProtocolError(f"{direction}s: {error}") from None
+    if sum(port.size for port in ports) > MAX_CHANNELS:
+        raise ProtocolError(f"{direction}s: more than {MAX_CHANNELS} values")
+    return tuple(ports)
+
+
+def _port(info: PortInfo) -> Port:
+    return Port(
+        name=info.name,
+        unit=info.unit,
+        start=info.start,
+        min=-math.inf if info.min is None else info.min,
+        max=math.inf if info.max is None else info.max,
+        max_rate=math.inf if info.max_rate is None else info.max_rate,
+        max_jerk=math.inf if info.max_jerk is None else info.max_jerk,
+        safe=info.safe,
+        feedthrough=tuple(info.feedthrough),
+        size=info.size,
+        description=info.description,
+    )

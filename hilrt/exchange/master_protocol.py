@@ -1,0 +1,213 @@
+"""The master's side of the wire protocol, for all peers of a session: a core without I/O.
+
+Bytes and times go in, bytes and events come out; docs/protocol.md says what is exchanged. The core
+knows connections by keys that its I/O (`hilrt.exchange.hub`) chooses, and reads no clock:
+
+* `receive` takes what came over a connection, `connection_lost` notes its end;
+* `keep_alive` is called when `due_ns` has come, for heartbeats and silence;
+* after each of these, `events` says what has happened and `data_to_send` what is to be sent.
+
+A `RemotePeer` is one peer; this class is the handshake, and what peers share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hilrt.errors import ProtocolError
+from hilrt.exchange.peer_events import Connection, PeerEvent
+from hilrt.exchange.remote_peer import CheckPorts, RemotePeer, SharedByPeers
+from hilrt.exchange.unused_messages import STRANGER, UnusedMessages
+from hilrt.exchange.wire import (
+    PROTOCOL_VERSION,
+    Error,
+    Hello,
+    Message,
+    Reject,
+    Role,
+    Welcome,
+    decode_from_peer,
+    encode,
+)
+
+HEARTBEAT_S = 0.2
+#: A peer that is silent for this many heartbeats is lost.
+SILENT_HEARTBEATS = 10
+
+
+class MasterProtocol:
+    """Handshake, heartbeats, clock offsets, loss and return of a session's peers.
+
+    Parameters
+    ----------
+    session : str
+        The session's name, told to the peers.
+    now_ns : int
+        Master's monotonic clock, ns.
+    heartbeat_s : float
+        Longest interval between two messages of a living peer, s.
+
+    Attributes
+    ----------
+    peers : dict of str to RemotePeer
+        Those that are expected, by name.
+    due_ns : int
+        When `keep_alive` is to be called next, master's clock, ns.
+    """
+
+    def __init__(self, session: str, now_ns: int, heartbeat_s: float = HEARTBEAT_S) -> None:
+        self.session = session
+        self.heartbeat_s = heartbeat_s
+        self.peers: dict[str, RemotePeer] = {}
+        self.due_ns = now_ns
+        self._shared = SharedByPeers()
+        self._connections = self._shared.peers
+        self._heartbeat_ns = round(heartbeat_s * 1e9)
+        self._turn = 0
+
+    def expect(
+        self,
+        name: str,
+        role: Role,
+        *,
+        check_ports: CheckPorts = lambda inputs, outputs: None,
+        readmits: bool = False,
+    ) -> RemotePeer:
+        """Accept a peer under this name from now on; parameters as for `RemotePeer`."""
+        peer = RemotePeer(name, role, self._shared, check_ports=check_ports, readmits=readmits)
+        self.peers[name] = peer
+        return peer
+
+    @property
+    def running(self) -> bool:
+        """Whether session time has begun: only then may a lost peer come back."""
+        return self._shared.running
+
+    @running.setter
+    def running(self, running: bool) -> None:
+        self._shared.running = running
+
+    @property
+    def unused(self) -> UnusedMessages:
+        """Messages that were not used."""
+        return self._shared.unused
+
+    @property
+    def counters(self) -> Counter[tuple[str, str]]:
+        """Numbers of unused messages by peer and kind."""
+        return self._shared.unused.counters
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def events(self) -> list[PeerEvent]:
+        """What has happened since the last call, in order."""
+        events, self._shared.events = self._shared.events, []
+        return events
+
+    def data_to_send(self) -> list[tuple[Connection, bytes]]:
+        """Messages to send, each with its connection, in order; empty after the call."""
+        data, self._shared.to_send = self._shared.to_send, []
+        return data
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def receive(self, connection: Connection, data: bytes, now_ns: int) -> None:
+        """Take one message that was read at `now_ns`."""
+        peer = self._connections.get(connection)
+        try:
+            message = decode_from_peer(data)
+            if peer is not None:
+                peer.receive(message, now_ns)
+            elif isinstance(message, Hello):
+                self._greet(connection, message, now_ns)
+            else:
+                text = f"{type(message).__name__} before a hello"
+                self.count(STRANGER, "unknown_sender", text, now_ns)
+        except ProtocolError as error:
+            self.unusable(connection, error, now_ns)
+
+    def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> None:
+        """Count what came over a connection and is no message, or none that fits."""
+        peer = self._connections.get(connection)
+        self.count(STRANGER if peer is None else peer.name, error.kind, str(error), now_ns)
+
+    def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
+        """Count a message from or to a peer that was not used, or a connection that was refused."""
+        self._shared.count(name, kind, text, now_ns)
+
+    def send_lost(self, connection: Connection, now_ns: int) -> None:
+        """Count a message that the peer's full queue did not take."""
+        peer = self._connections.get(connection)
+        if peer is not None:
+            self.count(peer.name, "send_lost", "its queue is full, it does not read", now_ns)
+
+    def connection_lost(self, connection: Connection, reason: str) -> None:
+        """A connection has ended; nothing happens if the peer has another one by now."""
+        peer = self._connections.get(connection)
+        if peer is not None and peer.connection == connection:
+            peer.lose(reason)
+
+    # --- handshake ----------------------------------------------------------------------------
+
+    def _greet(self, connection: Connection, hello: Hello, now_ns: int) -> None:
+        peer = self.peers.get(hello.name)
+        try:
+            before = self._check(peer, hello).connection
+            self.peers[hello.name].accept(connection, hello, now_ns)
+        except ProtocolError as error:
+            name = STRANGER if peer is None else peer.name
+            self.count(name, "rejected", str(error), now_ns)
+            self._send(connection, Reject(reason=str(error)))
+            return
+        if before is not None:
+            self._send(before, Error(text="another connection under its name took its place"))
+        self._send(connection, Welcome(session=self.session, heartbeat_s=self.heartbeat_s))
+
+    def _check(self, peer: RemotePeer | None, hello: Hello) -> RemotePeer:
+        """Return the peer that says hello; `ProtocolError` if it is not accepted."""
+        if hello.version != PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"protocol version {hello.version} is not {PROTOCOL_VERSION}, the master's; "
+                "use the same version of hilrt on both sides"
+            )
+        if peer is None:
+            expected = ", ".join(sorted(self.peers)) or "none"
+            raise ProtocolError(
+                f"no remote subsystem is called {hello.name!r}; the session has: {expected}"
+            )
+        if hello.role != peer.role:
+            raise ProtocolError(
+                f"subsystem {hello.name!r} is to be a {peer.role}, not a {hello.role}"
+            )
+        if refused := peer.refusal():
+            raise ProtocolError(refused)
+        return peer
+
+    def _send(self, connection: Connection, message: Message) -> None:
+        self._shared.to_send.append((connection, encode(message)))
+
+    # --- heartbeats ---------------------------------------------------------------------------
+
+    def keep_alive(self, now_ns: int) -> None:
+        """Judge the silence of one peer, and send it a heartbeat, if that is due.
+
+        Peers take turns, so that no tick pays for all of them.
+        """
+        if now_ns < self.due_ns:
+            return
+        peers = list(self.peers.values())
+        held_up = now_ns - self.due_ns > 2 * self._heartbeat_ns
+        self.due_ns = now_ns + self._heartbeat_ns // max(len(peers), 1)
+        if not peers:
+            return
+        silence_ns = SILENT_HEARTBEATS * self._heartbeat_ns
+        if held_up:  # the master did not read: what the peers sent may still be on its way
+            for peer in peers:
+                peer.heard_ns = max(peer.heard_ns, now_ns - silence_ns + 2 * self._heartbeat_ns)
+        self._turn = (self._turn + 1) % len(peers)
+        peers[self._turn].keep_alive(now_ns, silence_ns)
+
+    def measure_offsets(self, now_ns: int) -> None:
+        """Ask each new peer for its clock: to be called often while answers are read promptly."""
+        for peer in self.peers.values():
+            peer.measure_offset(now_ns)

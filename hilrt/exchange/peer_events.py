@@ -1,0 +1,56 @@
+"""What the master's side of the protocol tells its I/O: messages to use, and changes of a peer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from hilrt.exchange.wire import FromPeer, Hello
+
+#: Names a connection; chosen by the I/O, and never used again for another connection.
+Connection = Hashable
+
+
+class Accepted(NamedTuple):
+    """The first hello of a peer was accepted."""
+
+    name: str
+    hello: Hello
+
+
+class MessageReceived(NamedTuple):
+    """A message that the protocol leaves to the peer's link, read at `at_ns` [ns]."""
+
+    name: str
+    message: FromPeer
+    at_ns: int
+
+
+class Left(NamedTuple):
+    """A peer is lost and may come back."""
+
+    name: str
+    reason: str
+
+
+class CameBack(NamedTuple):
+    """A peer that had left is connected again and waits for `RemotePeer.initialize_again`."""
+
+    name: str
+
+
+class Lost(NamedTuple):
+    """A peer is lost for good."""
+
+    name: str
+    reason: str
+
+
+class NotUsed(NamedTuple):
+    """A message of a peer, or to it, was not used; `kind` as in `UnusedMessages.counters`."""
+
+    name: str
+    kind: str
+
+
+PeerEvent = Accepted | MessageReceived | Left | CameBack | Lost | NotUsed

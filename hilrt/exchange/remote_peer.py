@@ -1,0 +1,381 @@
+"""One peer as the master's side of the protocol knows it, from its hello to its end. No I/O.
+
+    EXPECTED ──hello──► CONNECTED ◄──initialized── RESTARTING
+                         │     ▲                       ▲
+                         │     └─ hello, first         │ initialize_again
+           connection    │                             │
+           lost, if it   ▼                             │
+           may return   AWAY ────────hello────────► RETURNED
+
+A connection that is lost in any state takes the peer to AWAY if it may return. Otherwise the peer
+is `lost`, whatever its state, and remains so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hilrt.errors import ProtocolError
+from hilrt.exchange.announced_ports import ports_from_infos
+from hilrt.exchange.clock_offset import ClockOffset
+from hilrt.exchange.peer_events import (
+    Accepted,
+    CameBack,
+    Connection,
+    Left,
+    Lost,
+    MessageReceived,
+    NotUsed,
+    PeerEvent,
+)
+from hilrt.exchange.unused_messages import UnusedMessages
+from hilrt.exchange.wire import (
+    Advance,
+    Advanced,
+    Arm,
+    Armed,
+    Error,
+    FromPeer,
+    GoBack,
+    Heartbeat,
+    Hello,
+    Initialize,
+    Initialized,
+    Measurements,
+    Message,
+    Probe,
+    Probed,
+    Role,
+    Secured,
+    Stop,
+    Stopped,
+    check_arrays,
+    encode,
+)
+from hilrt.exchange.wire import Event as PeerReport
+from hilrt.solver import Port
+
+log = logging.getLogger("hilrt.exchange.hub")
+
+#: Exchanges that measure a peer's clock right after it connected.
+OFFSET_EXCHANGES = 12
+#: Unanswered questions for the peer's clock that are remembered.
+QUESTIONS = 16
+
+#: What each request is answered with. Such an answer is used only while it is due.
+ANSWERS: dict[type[Message], type[Message]] = {
+    Initialize: Initialized,
+    Advance: Advanced,
+    GoBack: Advanced,
+    Probe: Probed,
+    Arm: Armed,
+    Stop: Stopped,
+}
+#: While one of these is due, a peer of one thread cannot send heartbeats: it computes.
+_COMPUTED = frozenset({Initialized, Advanced, Probed})
+#: What a peer of each role sends of its own accord, for its link.
+_UNASKED: dict[Role, frozenset[type[Message]]] = {
+    "solver": frozenset({PeerReport}),
+    "gateway": frozenset({PeerReport, Measurements, Secured}),
+}
+_HANDLED_HERE = frozenset({Heartbeat, Hello, Error})
+
+CheckPorts = Callable[[tuple[Port, ...], tuple[Port, ...]], None]
+
+
+class ConnectionState(Enum):
+    """Where a peer stands; see the module's docstring."""
+
+    EXPECTED = auto()
+    CONNECTED = auto()
+    AWAY = auto()
+    RETURNED = auto()
+    RESTARTING = auto()
+
+
+@dataclass
+class SharedByPeers:
+    """What all peers of a session have in common.
+
+    Attributes
+    ----------
+    peers : dict of Connection to RemotePeer
+        The accepted connections.
+    to_send : list of (Connection, bytes)
+        Messages of the protocol itself that the I/O has yet to send.
+    events : list of PeerEvent
+        What has happened, for the I/O.
+    unused : UnusedMessages
+    running : bool
+        Whether session time has begun: only then may a lost peer come back.
+    """
+
+    peers: dict[Connection, RemotePeer] = field(default_factory=dict)
+    to_send: list[tuple[Connection, bytes]] = field(default_factory=list)
+    events: list[PeerEvent] = field(default_factory=list)
+    unused: UnusedMessages = field(default_factory=UnusedMessages)
+    running: bool = False
+
+    def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
+        """Count a message that was not used, and tell the I/O."""
+        self.unused.count(name, kind, text, now_ns)
+        self.events.append(NotUsed(name, kind))
+
+
+class RemotePeer:
+    """State of one peer: bytes and times in, bytes and events out.
+
+    Parameters
+    ----------
+    name : str
+        The subsystem's name in the session file.
+    role : {"solver", "gateway"}
+        What the peer must say that it is.
+    shared : SharedByPeers
+    check_ports : callable
+        Called with the announced inputs and outputs of the first hello; a `ProtocolError` that it
+        raises rejects the peer.
+    readmits : bool
+        Whether a peer that is lost while the session runs may take its place again.
+
+    Attributes
+    ----------
+    state : ConnectionState
+    connection : Connection or None
+        The accepted connection; None before the hello and while the peer is away.
+    hello : Hello or None
+        What the peer said of itself.
+    inputs, outputs : tuple of Port
+        As announced.
+    clock : ClockOffset
+        Maps the peer's clock readings to the master's.
+    heard_ns : int
+        When the newest message was read, master's clock, ns.
+    lost : str
+        Why the peer cannot go on at all; empty while it can.
+    stopping : bool
+        Whether the peer was told to stop: its end is no fault then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        shared: SharedByPeers,
+        *,
+        check_ports: CheckPorts = lambda inputs, outputs: None,
+        readmits: bool = False,
+    ) -> None:
+        self.name, self.role = name, role
+        self.state = ConnectionState.EXPECTED
+        self.connection: Connection | None = None
+        self.hello: Hello | None = None
+        self.inputs: tuple[Port, ...] = ()
+        self.outputs: tuple[Port, ...] = ()
+        self.clock = ClockOffset()
+        self.heard_ns = 0
+        self.lost = ""
+        self.stopping = False
+        self._shared = shared
+        self._check_ports, self._readmits = check_ports, readmits
+        self._n_inputs = self._n_outputs = 0
+        self._due: set[type[Message]] = set()
+        self._due_tick = -1
+        self._questions: deque[int] = deque(maxlen=QUESTIONS)
+        self._offset_exchanges = OFFSET_EXCHANGES
+
+    # --- handshake ----------------------------------------------------------------------------
+
+    def refusal(self) -> str:
+        """Why another hello under this name is refused; empty if it is not."""
+        if self.hello is None or (self.may_return and not self.lost):
+            return ""
+        if self.role == "gateway":
+            return (
+                f"bench {self.name!r} is connected already, or was lost: one that comes back is "
+                "never armed by itself; end this session and start another one"
+            )
+        if not self.lost:
+            return (
+                f"subsystem {self.name!r} is already connected; "
+                "end the other process or use another name"
+            )
+        return (
+            f"subsystem {self.name!r} was lost ({self.lost}) and is not taken back; with late = "
+            "{ rejoin = true } in its table one whose process or connection ended would be"
+        )
+
+    def accept(self, connection: Connection, hello: Hello, now_ns: int) -> None:
+        """Take a hello that is not refused; `ProtocolError` if its ports do not fit."""
+        inputs = ports_from_infos(hello.inputs, "input")
+        outputs = ports_from_infos(hello.outputs, "output")
+        returns = self.hello is not None
+        if not returns:
+            self._check_ports(inputs, outputs)
+        elif (inputs, outputs) != (self.inputs, self.outputs):
+            raise ProtocolError(
+                f"subsystem {self.name!r} has other ports than before; start the same model"
+            )
+        else:
+            self._leave("another connection has taken its place")
+            self.clock, self._offset_exchanges = ClockOffset(), OFFSET_EXCHANGES
+            self._questions.clear()
+        self.inputs, self.outputs = inputs, outputs
+        self._n_inputs = sum(port.size for port in inputs)
+        self._n_outputs = sum(port.size for port in outputs)
+        self.state = ConnectionState.RETURNED if returns else ConnectionState.CONNECTED
+        self.connection, self.hello, self.heard_ns = connection, hello, now_ns
+        self._shared.peers[connection] = self
+        self._tell(CameBack(self.name) if returns else Accepted(self.name, hello))
+
+    # --- messages -----------------------------------------------------------------------------
+
+    @property
+    def computing(self) -> bool:
+        """Whether the peer owes a result: its silence does not count then."""
+        return not self._due.isdisjoint(_COMPUTED)
+
+    def send(self, message: Message) -> bytes:
+        """Bytes of a message to the peer; its answer, if it has one, is due from now on."""
+        answer = ANSWERS.get(type(message))
+        if answer is not None:
+            self._due.add(answer)
+            if isinstance(message, (Advance, GoBack)):
+                self._due_tick = message.tick
+            elif isinstance(message, Stop):
+                self.stopping = True
+        return encode(message)
+
+    def give_up(self, answer: type[Message], now_ns: int) -> None:
+        """An answer is not waited for any more; the peer's silence counts from now on."""
+        self._due.discard(answer)
+        self.heard_ns = max(self.heard_ns, now_ns)
+
+    def receive(self, message: FromPeer, now_ns: int) -> None:
+        """Take one message, read at `now_ns`; `ProtocolError` if its arrays do not fit."""
+        self.heard_ns = now_ns
+        kind = type(message)
+        if kind in _HANDLED_HERE:  # one look-up on the way of every sample, not three tests
+            self._handle(message, now_ns)
+        elif kind in _UNASKED[self.role] or self._is_due(message):
+            check_arrays(message, self._n_inputs, self._n_outputs)
+            self._due.discard(kind)
+            if kind is Initialized and self.state is ConnectionState.RESTARTING:
+                self.state = ConnectionState.CONNECTED
+            self._shared.events.append(MessageReceived(self.name, message, now_ns))
+        else:
+            self.unexpected(message, now_ns)
+
+    def unexpected(self, message: Message, now_ns: int) -> None:
+        """Count a message that makes no sense now."""
+        text = f"{type(message).__name__} at the wrong time"
+        self._shared.count(self.name, "unexpected", text, now_ns)
+
+    def _is_due(self, message: FromPeer) -> bool:
+        if isinstance(message, Advanced) and message.tick != self._due_tick:
+            return False
+        return type(message) in self._due
+
+    def _handle(self, message: FromPeer, now_ns: int) -> None:
+        if isinstance(message, Heartbeat):
+            self._heartbeat(message, now_ns)
+        elif isinstance(message, Error):
+            self.lose(f"reported an error: {message.text}", for_good=not message.leaving)
+        elif message != self.hello:  # a solver that has not heard the master repeats its hello
+            self.unexpected(message, now_ns)
+
+    # --- heartbeats and clock -----------------------------------------------------------------
+
+    def keep_alive(self, now_ns: int, silence_ns: int) -> None:
+        """Send a heartbeat; the peer is lost if it was silent for longer than `silence_ns`."""
+        if self.connection is None or self.lost:
+            return
+        silent_ns = now_ns - self.heard_ns
+        if silent_ns > silence_ns and not self.computing:
+            self.lose(f"silent for {silent_ns * 1e-9:.1f} s; {self.where_to_look(now_ns)}")
+        else:
+            self._ask(now_ns)
+
+    def measure_offset(self, now_ns: int) -> None:
+        """Ask for the peer's clock while answers are read promptly; a few times only."""
+        if self._offset_exchanges and self.connection is not None and not self.lost:
+            self._offset_exchanges -= 1
+            self._ask(now_ns)
+
+    def where_to_look(self, now_ns: int) -> str:
+        """For an error: the newest message that could not be used, and where else to look."""
+        dropped = self._shared.unused.why_dropped(self.name, now_ns)
+        return f"{dropped}; see its log" if dropped else "see its log"
+
+    def _ask(self, now_ns: int) -> None:
+        self._questions.append(now_ns)
+        self._send(Heartbeat(sent_ns=now_ns))
+
+    def _heartbeat(self, message: Heartbeat, now_ns: int) -> None:
+        if message.echo_ns == 0:
+            self._send(Heartbeat(sent_ns=now_ns, echo_ns=message.sent_ns))
+        elif message.echo_ns in self._questions:
+            self._questions.remove(message.echo_ns)
+            self.clock.add(message.echo_ns, message.sent_ns, now_ns)
+        else:
+            self.unexpected(message, now_ns)
+
+    # --- loss and return ----------------------------------------------------------------------
+
+    @property
+    def may_return(self) -> bool:
+        """Whether the peer, if it is lost now, may take its place again: a solver, on request.
+
+        Never a bench: one that comes back must not be armed by itself.
+        """
+        return self._readmits and self.role == "solver" and self._shared.running
+
+    def lose(self, reason: str, *, for_good: bool = False) -> None:
+        """The peer is no more, for example because its connection closed.
+
+        The first reason is kept. A peer that `may_return` is only away, unless it `for_good`.
+        """
+        if self.may_return and not for_good and not self.stopping and not self.lost:
+            self._leave(reason)
+            return
+        if not self.lost:
+            self.lost = reason
+            if not self.stopping:
+                log.info("subsystem %r is lost: %s", self.name, reason)
+        self._tell(Lost(self.name, reason))
+
+    @contextlib.contextmanager
+    def although_lost(self) -> Iterator[None]:
+        """Treat the connection as usable: a bench with a fault can still be brought to rest."""
+        lost, self.lost = self.lost, ""
+        try:
+            yield
+        finally:
+            self.lost = lost or self.lost
+
+    def initialize_again(self, message: Initialize) -> bytes:
+        """Bytes that have a peer that came back start anew; its answer will be an event."""
+        self.state = ConnectionState.RESTARTING
+        return self.send(message)
+
+    def _leave(self, reason: str) -> None:
+        if self.state is ConnectionState.AWAY:
+            return
+        self._shared.peers.pop(self.connection, None)
+        self.connection, self.state = None, ConnectionState.AWAY
+        self._due.clear()
+        self._tell(Left(self.name, reason))
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def _send(self, message: Message) -> None:
+        if self.connection is not None:
+            self._shared.to_send.append((self.connection, encode(message)))
+
+    def _tell(self, event: PeerEvent) -> None:
+        self._shared.events.append(event)
