@@ -47,8 +47,8 @@ from hilrt.can.database import find_signal
 from hilrt.can.message_stats import REASONS
 from hilrt.can.receiver import Receiver
 from hilrt.config.session_file import load_session
-from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
+from hilrt.record.logged_frame import FrameFlag
 
 CHANNEL = "239.74.163.30"
 #: python-can's, where a bus names none.
@@ -199,7 +199,7 @@ def bench_frames(folder: Path) -> dict[str, int]:
     newest: dict[int, int] = {}
     frames = lost = 0
     for frame in LogFile(folder / "session.mcap").frames():
-        if frame.flags & Flag.SENT:
+        if frame.flags & FrameFlag.SENT:
             continue
         frames += 1
         count = frame.data[COUNTER]

@@ -156,7 +156,7 @@ class Run:
         words = {
             "hilrt.web": "page",
             "hilrt.monitor.relay": "relay",
-            "hilrt.record.writer": "recorder",
+            "hilrt.session.recorder_process": "recorder",
         }
         found = {"master": self.process.pid}
         for pid in children(self.process.pid):

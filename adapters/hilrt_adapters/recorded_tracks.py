@@ -15,8 +15,9 @@ from hilrt.can.id_table import carries
 from hilrt.can.library_errors import DECODE_ERRORS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
-from hilrt.logs.frames import Flag, Frame
-from hilrt.logs.source import Source, open_source
+from hilrt.logs.open_source import open_source
+from hilrt.logs.source import Source
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats
 
@@ -236,19 +237,21 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
 Found = dict[str, dict[int, list[tuple[int, bytes]]]]
 
 
-def _data_frames(source: Source) -> Iterable[Frame]:
-    skip = Flag.ERROR | Flag.REMOTE
+def _data_frames(source: Source) -> Iterable[LoggedFrame]:
+    skip = FrameFlag.ERROR | FrameFlag.REMOTE
     return (frame for frame in source.frames() if not frame.flags & skip)
 
 
-def _collect(frames: Iterable[Frame], messages: Mapping[str, Message]) -> tuple[int, int, Found]:
+def _collect(
+    frames: Iterable[LoggedFrame], messages: Mapping[str, Message]
+) -> tuple[int, int, Found]:
     """First and last time [ns], and the frames that may be the messages."""
     found: Found = {name: {} for name in messages}
     carriers: dict[tuple[int, int], list[str]] = {}
     first, last = 1 << 62, -(1 << 62)
     for frame in frames:
         first, last = min(first, frame.time_ns), max(last, frame.time_ns)
-        key = (frame.identifier, frame.flags & Flag.EXTENDED)
+        key = (frame.identifier, frame.flags & FrameFlag.EXTENDED)
         if key not in carriers:
             carriers[key] = [n for n, m in messages.items() if carries(m, key[0], bool(key[1]))]
         for name in carriers[key]:

@@ -26,7 +26,7 @@ from hilrt.analyze.step_advice import caps_of
 from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve
-from hilrt.record.messages import REPORT_STATISTICS, Topic
+from hilrt.record.messages import REPORT_STATISTICS, Begin, Topic
 from hilrt.record.reader import Block, Channel, LogEvent, LogStream
 from hilrt.solver import Floats
 
@@ -89,6 +89,12 @@ class ReportAccumulator:
         self._events: list[LogEvent] = []
         flags = (channel for channel in self._channels if channel.topic == "flags")
         self._flags = {s.name.rpartition(":")[2] for channel in flags for s in channel.signals}
+
+    @classmethod
+    def of(cls, begin: Begin) -> ReportAccumulator:
+        """For a log that begins."""
+        attachments = {file.name: file.data for file in begin.attachments}
+        return cls(begin.topics, begin.metadata, attachments)
 
     def event(self, event: LogEvent) -> None:
         """An event was written; a flag's are in the rows, too, and a page shows those."""

@@ -18,8 +18,9 @@ from can.interfaces.udp_multicast import UdpMulticastBus
 from cantools.database.can import Message
 
 from hilrt.can.bus_keys import unknown_keys
-from hilrt.can.frame import Frame, from_message, to_message
+from hilrt.can.frame import Frame
 from hilrt.can.id_table import IdTable
+from hilrt.can.python_can import from_message, to_message
 from hilrt.can.socketcan import SocketCanFrames
 from hilrt.can.udp_multicast import UdpFrames
 from hilrt.config.from_toml import nearest

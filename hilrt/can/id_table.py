@@ -13,11 +13,15 @@ from hilrt.can.frame import (
     EXTENDED_MASK,
     REMOTE,
     STANDARD_MASK,
-    can_id_of,
 )
 
 #: Identifiers remembered by an `IdTable`; a bus has a few hundred, noise has no end of them.
 _REMEMBERED = 4096
+
+
+def can_id_of(message: Message) -> int:
+    """Number under which data frames of a database message are found."""
+    return int(message.frame_id) | (EXTENDED if message.is_extended_frame else 0)
 
 
 def j1939_mask(identifier: int) -> int:

@@ -9,7 +9,8 @@ from cantools.database.can import Message, Signal
 
 from hilrt.can.codec import carried, codec, selection, start_values
 from hilrt.can.database import SignalRef
-from hilrt.can.frame import Frame, can_id_of
+from hilrt.can.frame import Frame
+from hilrt.can.id_table import can_id_of
 from hilrt.can.message_options import MessageOptions, counter_of, protection_of
 from hilrt.errors import ConfigError
 

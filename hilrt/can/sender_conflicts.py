@@ -10,8 +10,7 @@ from typing import Any
 from cantools.database.can import Message
 
 from hilrt.can.bus import open_bus
-from hilrt.can.frame import can_id_of
-from hilrt.can.id_table import IdTable
+from hilrt.can.id_table import IdTable, can_id_of
 from hilrt.errors import ConfigError
 
 #: How long to listen, s: a session sends its demands at every tick or at the database's cycle.

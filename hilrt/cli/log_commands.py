@@ -94,7 +94,7 @@ def cat(
     """Signals of a log as CSV on standard output."""
     from hilrt.logs import show
     from hilrt.logs.contents import read_contents
-    from hilrt.logs.source import open_source
+    from hilrt.logs.open_source import open_source
 
     low = -(1 << 62) if start is None else round(start * 1e9)
     high = 1 << 62 if end is None else round(end * 1e9)

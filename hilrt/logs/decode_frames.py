@@ -14,8 +14,8 @@ from hilrt.can.database import load_database
 from hilrt.can.id_table import carries
 from hilrt.can.library_errors import DECODE_ERRORS
 from hilrt.logs.columns import columns_of
-from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, Channel
 
@@ -54,7 +54,7 @@ class Decoded(Source):
             if kept is not None:
                 yield kept
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[LoggedFrame]:
         """Frames of the source; without a time of its own, time 0 is that of the first."""
         for frame in self._source.frames():
             if not self.epoch_ns:
@@ -76,7 +76,7 @@ class Decoded(Source):
 
 
 def decode_blocks(
-    frames: Iterable[Frame],
+    frames: Iterable[LoggedFrame],
     messages: Collection[Message],
     epoch_ns: Callable[[], int],
     notes: list[str],
@@ -85,7 +85,7 @@ def decode_blocks(
 
     Parameters
     ----------
-    frames : iterable of Frame
+    frames : iterable of LoggedFrame
     messages : collection of Message
     epoch_ns : callable
         Wall clock at time 0 [ns], asked after the first frame.
@@ -95,7 +95,7 @@ def decode_blocks(
     tables = _Tables(messages)
     window = -(1 << 62)
     for frame in frames:
-        if frame.flags & (Flag.ERROR | Flag.REMOTE):
+        if frame.flags & (FrameFlag.ERROR | FrameFlag.REMOTE):
             continue
         t_ns = frame.time_ns - epoch_ns()
         if t_ns // WINDOW_NS != window:
@@ -125,8 +125,8 @@ class _Tables:
         self.failures: dict[str, int] = {}
         self.truncated: dict[str, int] = {}
 
-    def add(self, t_ns: int, frame: Frame) -> None:
-        key = (frame.identifier, bool(frame.flags & Flag.EXTENDED))
+    def add(self, t_ns: int, frame: LoggedFrame) -> None:
+        key = (frame.identifier, bool(frame.flags & FrameFlag.EXTENDED))
         if key not in self._by_id:
             self._by_id[key] = self._find(*key)
         topic = self._by_id[key]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hilrt.can import can
-from hilrt.logs.export_file import Exported
+from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
 from hilrt.logs.source_can import to_message
 

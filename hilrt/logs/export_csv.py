@@ -11,7 +11,7 @@ from typing import TextIO
 import numpy as np
 
 from hilrt.logs.columns import Table, between, tables
-from hilrt.logs.export_file import Exported
+from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
 

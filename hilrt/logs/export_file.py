@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from hilrt.errors import ConfigError
+from hilrt.logs.exported import Exported
+from hilrt.logs.open_source import open_source
 from hilrt.logs.output import new_file
-from hilrt.logs.source import Source, chosen, open_source
+from hilrt.logs.source import Source, chosen
 
 Format = Literal["mf4", "csv", "parquet", "blf", "asc", "trc", "log"]
 FORMATS: tuple[str, ...] = get_args(Format)
@@ -22,17 +23,6 @@ EXTRAS = {
     "trc": "can",
     "log": "can",
 }
-
-
-@dataclass
-class Exported:
-    """What an export wrote, and what it left out."""
-
-    path: Path
-    rows: int = 0
-    frames: int = 0
-    signals: int = 0
-    notes: list[str] = field(default_factory=list)
 
 
 class Exporter(Protocol):

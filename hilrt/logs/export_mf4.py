@@ -15,9 +15,9 @@ from asammdf.blocks import v4_constants as v4c
 
 from hilrt.logs.columns import between
 from hilrt.logs.export_csv import wanted_topics
-from hilrt.logs.export_file import Exported
-from hilrt.logs.frames import Flag, Frame
+from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
 from hilrt.version import VERSION
@@ -117,7 +117,7 @@ def _add_frames(mdf: Any, source: Source, span: tuple[int, int], result: Exporte
     buses: dict[str, int] = {}
     others, group = 0, -1
     for batch in _batches(source, span):
-        data = [frame for frame in batch if not frame.flags & (Flag.ERROR | Flag.REMOTE)]
+        data = [frame for frame in batch if not frame.flags & (FrameFlag.ERROR | FrameFlag.REMOTE)]
         others += len(batch) - len(data)
         if not data:
             continue
@@ -140,8 +140,8 @@ def _add_frames(mdf: Any, source: Source, span: tuple[int, int], result: Exporte
         result.notes.append(f"{others} remote and error frames; BLF and ASC keep them")
 
 
-def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[Frame]]:
-    batch: list[Frame] = []
+def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[LoggedFrame]]:
+    batch: list[LoggedFrame] = []
     for frame in source.frames():
         source.epoch_ns = source.epoch_ns or frame.time_ns
         if span[0] <= frame.time_ns - source.epoch_ns <= span[1]:
@@ -153,7 +153,7 @@ def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[Frame]]:
         yield batch
 
 
-def _records(frames: list[Frame], buses: dict[str, int]) -> np.ndarray[Any, Any]:
+def _records(frames: list[LoggedFrame], buses: dict[str, int]) -> np.ndarray[Any, Any]:
     """The frames as the structure that ASAM bus logging prescribes."""
     found = np.zeros(len(frames), _FRAME)
     for record, frame in zip(found, frames, strict=True):
@@ -162,14 +162,14 @@ def _records(frames: list[Frame], buses: dict[str, int]) -> np.ndarray[Any, Any]
             buses.setdefault(frame.bus, len(buses) + 1) if number is None else number
         )
         record["CAN_DataFrame.ID"] = frame.identifier
-        record["CAN_DataFrame.IDE"] = bool(frame.flags & Flag.EXTENDED)
+        record["CAN_DataFrame.IDE"] = bool(frame.flags & FrameFlag.EXTENDED)
         record["CAN_DataFrame.DLC"] = _dlc(frame.dlc)
         record["CAN_DataFrame.DataLength"] = len(frame.data)
         record["CAN_DataFrame.DataBytes"][: len(frame.data)] = np.frombuffer(frame.data, np.uint8)
-        record["CAN_DataFrame.Dir"] = bool(frame.flags & Flag.SENT)
-        record["CAN_DataFrame.EDL"] = bool(frame.flags & Flag.FD)
-        record["CAN_DataFrame.BRS"] = bool(frame.flags & Flag.BIT_RATE_SWITCH)
-        record["CAN_DataFrame.ESI"] = bool(frame.flags & Flag.ERROR_STATE)
+        record["CAN_DataFrame.Dir"] = bool(frame.flags & FrameFlag.SENT)
+        record["CAN_DataFrame.EDL"] = bool(frame.flags & FrameFlag.FD)
+        record["CAN_DataFrame.BRS"] = bool(frame.flags & FrameFlag.BIT_RATE_SWITCH)
+        record["CAN_DataFrame.ESI"] = bool(frame.flags & FrameFlag.ERROR_STATE)
     return found
 
 

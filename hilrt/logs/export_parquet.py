@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from hilrt.logs.columns import Table, between, tables
 from hilrt.logs.export_csv import wanted_topics
-from hilrt.logs.export_file import Exported
+from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal
 

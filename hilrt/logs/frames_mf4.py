@@ -8,27 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.logs.frames import Flag, Frame
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 
 #: Records that are read at once.
 ROWS = 16384
 #: Structures of ASAM bus logging to the kind of frame that they hold.
 KINDS = {
-    "CAN_DataFrame": Flag(0),
-    "CAN_RemoteFrame": Flag.REMOTE,
-    "CAN_ErrorFrame": Flag.ERROR,
+    "CAN_DataFrame": FrameFlag(0),
+    "CAN_RemoteFrame": FrameFlag.REMOTE,
+    "CAN_ErrorFrame": FrameFlag.ERROR,
 }
 _FIELDS = (
-    ("IDE", Flag.EXTENDED),
-    ("EDL", Flag.FD),
-    ("BRS", Flag.BIT_RATE_SWITCH),
-    ("ESI", Flag.ERROR_STATE),
+    ("IDE", FrameFlag.EXTENDED),
+    ("EDL", FrameFlag.FD),
+    ("BRS", FrameFlag.BIT_RATE_SWITCH),
+    ("ESI", FrameFlag.ERROR_STATE),
 )
 _IDENTIFIER = 0x1FFFFFFF
 _LONG = 1 << 31
 
 
-def frames_of(mdf: Any, epoch_ns: int) -> Iterator[Frame]:
+def frames_of(mdf: Any, epoch_ns: int) -> Iterator[LoggedFrame]:
     """Frames of all groups, in the order of time.
 
     Parameters
@@ -46,13 +46,13 @@ def frames_of(mdf: Any, epoch_ns: int) -> Iterator[Frame]:
     return heapq.merge(*streams, key=lambda frame: frame.time_ns)
 
 
-def _group(mdf: Any, index: int, kind: str, epoch_ns: int) -> Iterator[Frame]:
+def _group(mdf: Any, index: int, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
     for offset in range(0, mdf.groups[index].channel_group.cycles_nr, ROWS):
         read = mdf.get(kind, index, record_offset=offset, record_count=ROWS, raw=False)
         yield from _frames(read, kind, epoch_ns)
 
 
-def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[Frame]:
+def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
     names = read.samples.dtype.names
     count = len(read.timestamps)
 
@@ -66,8 +66,8 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[Frame]:
     for field, flag in _FIELDS:
         flags |= np.where(column(field) != 0, int(flag), 0).astype(np.uint8)
     if f"{kind}.IDE" not in names:
-        flags |= np.where(raw_ids & _LONG, int(Flag.EXTENDED), 0).astype(np.uint8)
-    flags |= np.where(_sent(column("Dir")), int(Flag.SENT), 0).astype(np.uint8)
+        flags |= np.where(raw_ids & _LONG, int(FrameFlag.EXTENDED), 0).astype(np.uint8)
+    flags |= np.where(_sent(column("Dir")), int(FrameFlag.SENT), 0).astype(np.uint8)
     lengths = column("DataLength").astype(np.int64).tolist()
     buses = [str(bus) for bus in column("BusChannel").tolist()]
     has_data = f"{kind}.DataBytes" in names
@@ -81,7 +81,7 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[Frame]:
     ):
         length = lengths[i]
         body = packed[i * width : i * width + min(length, width)]
-        yield Frame(at, buses[i], identifier, bits, len(body) if body else codes[i], body)
+        yield LoggedFrame(at, buses[i], identifier, bits, len(body) if body else codes[i], body)
 
 
 def _sent(direction: Any) -> Any:

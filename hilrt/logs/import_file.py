@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hilrt.logs.frames import Frame
 from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.open_source import open_source
 from hilrt.logs.output import new_file
-from hilrt.logs.source import Source, open_source
+from hilrt.logs.source import Source
+from hilrt.record.logged_frame import LoggedFrame
 
 
 @dataclass
@@ -100,11 +101,11 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
 class _Ahead:
     """Frames, one of them looked at before it is taken."""
 
-    def __init__(self, frames: Iterator[Frame]) -> None:
+    def __init__(self, frames: Iterator[LoggedFrame]) -> None:
         self._frames = frames
-        self.head: Frame | None = next(frames, None)
+        self.head: LoggedFrame | None = next(frames, None)
 
-    def until(self, time_ns: int | None) -> Iterator[Frame]:
+    def until(self, time_ns: int | None) -> Iterator[LoggedFrame]:
         """Frames up to a time [ns], or all that are left."""
         while self.head is not None and (time_ns is None or self.head.time_ns <= time_ns):
             frame, self.head = self.head, next(self._frames, None)

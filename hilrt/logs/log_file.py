@@ -14,8 +14,8 @@ from typing import NamedTuple
 from mcap import records
 from mcap.opcode import Opcode
 
-from hilrt.logs import frames
-from hilrt.logs.frames import Frame
+from hilrt.record import logged_frame
+from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
 
 _MESSAGE = struct.Struct("<BQHIQQ")
@@ -85,17 +85,17 @@ class LogFile(RecordFile):
             if isinstance(piece, Batch):
                 yield from piece.messages
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[LoggedFrame]:
         """CAN frames, in the order of the file."""
         buses: dict[int, str] = {}
         for message in self.messages():
             bus = buses.get(message.channel)
             if bus is None:
                 channel = self.channels[message.channel]
-                bus = frames.bus_of(channel.topic) if "frames" in channel.metadata else ""
+                bus = logged_frame.bus_of(channel.topic) if "frames" in channel.metadata else ""
                 buses[message.channel] = bus
             if bus:
-                yield frames.decode(message.log_time, bus, message.data)
+                yield logged_frame.decode(message.log_time, bus, message.data)
 
     def _pieces(self, kind: int, body: bytes | Chunk) -> list[Piece]:
         if isinstance(body, Chunk):

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hilrt.logs import frames
-from hilrt.logs.frames import Frame
-from hilrt.record import cdr
+from hilrt.record import cdr, logged_frame
+from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.mcap_writer import McapWriter, RowLayout
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block
@@ -64,19 +63,22 @@ class LogWriter:
         self._sequence[topic] = sequence + len(block.times_ns)
         self.rows += len(block.times_ns)
 
-    def frame(self, frame: Frame) -> None:
+    def frame(self, frame: LoggedFrame) -> None:
         """Write a CAN frame, at its own time on the wall clock."""
         channel = self._buses.get(frame.bus)
         if channel is None:
             if not self._buses:
                 self._frame_schema = self._writer.register_schema(
-                    frames.SCHEMA_NAME, frames.SCHEMA_ENCODING, frames.SCHEMA
+                    logged_frame.SCHEMA_NAME, logged_frame.SCHEMA_ENCODING, logged_frame.SCHEMA
                 )
             channel = self._writer.register_channel(
-                frames.topic(frame.bus), frames.ENCODING, self._frame_schema, {"frames": "can"}
+                logged_frame.topic(frame.bus),
+                logged_frame.ENCODING,
+                self._frame_schema,
+                {"frames": "can"},
             )
             self._buses[frame.bus] = channel
-        body = frames.encode(frame)
+        body = logged_frame.encode(frame)
         self._writer.add_message(channel, frame.time_ns, body, self.frames)
         self.frames += 1
 

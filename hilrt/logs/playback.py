@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.logs import frames as coding
-from hilrt.logs.frames import Flag, Frame
-from hilrt.logs.source import open_source
+from hilrt.logs.open_source import open_source
+from hilrt.record import logged_frame
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing.clock import Clock
 
 #: The first frame is due this long after the call, ns.
@@ -46,9 +46,9 @@ class Tape:
     buses: list[str]
     left_out: int = 0
 
-    def frame(self, index: int) -> Frame:
+    def frame(self, index: int) -> LoggedFrame:
         """One frame; its time is that since the first frame of the log."""
-        return coding.decode(self.times_ns[index], self.buses[index], self.packed[index])
+        return logged_frame.decode(self.times_ns[index], self.buses[index], self.packed[index])
 
     @property
     def duration_s(self) -> float:
@@ -132,10 +132,10 @@ def load_tape(
             at = frame.time_ns - first
             name = buses.setdefault(frame.bus, frame.bus)  # one string for all
             wanted = (not identifiers or frame.identifier in identifiers) and bus in (None, name)
-            if not wanted or frame.flags & Flag.ERROR:
+            if not wanted or frame.flags & FrameFlag.ERROR:
                 left_out += 1
             elif low <= at <= high:
-                found.append((at, coding.encode(frame), name))
+                found.append((at, logged_frame.encode(frame), name))
     finally:
         source.close()
     if not found:
@@ -148,7 +148,7 @@ def load_tape(
 
 async def play(
     tape: Tape,
-    send: Callable[[Frame], bool],
+    send: Callable[[LoggedFrame], bool],
     clock: Clock,
     *,
     speed: float = 1.0,
@@ -200,7 +200,7 @@ async def play(
 # -- onto a bus ----------------------------------------------------------------------------------
 
 
-def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], bool]]:
+def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame], bool]]:
     """A bus of python-can, and what sends a frame on it.
 
     Raises
@@ -228,7 +228,7 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[Frame], boo
             "or network, and that the interface is up"
         ) from None
 
-    def send(frame: Frame) -> bool:
+    def send(frame: LoggedFrame) -> bool:
         message = to_message(frame._replace(bus=""))
         try:
             bus.send(message, timeout=SEND_TIMEOUT)

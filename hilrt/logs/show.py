@@ -12,9 +12,9 @@ from hilrt.errors import ConfigError
 from hilrt.logs.columns import between, tables
 from hilrt.logs.contents import Contents, TopicContents
 from hilrt.logs.export_csv import every, seconds, wanted_topics, write_head, write_rows
-from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.source import Source, chosen
+from hilrt.record.logged_frame import FrameFlag
 from hilrt.record.messages import EVENTS
 
 
@@ -146,9 +146,9 @@ def cat_frames(source: Source, file: TextIO, span_ns: tuple[int, int]) -> int:
         t_ns = frame.time_ns - source.epoch_ns
         if not span_ns[0] <= t_ns <= span_ns[1]:
             continue
-        width = 8 if frame.flags & Flag.EXTENDED else 3
+        width = 8 if frame.flags & FrameFlag.EXTENDED else 3
         kinds = [
-            k.name.lower() for k in Flag if frame.flags & k and k.name and k.name != "EXTENDED"
+            k.name.lower() for k in FrameFlag if frame.flags & k and k.name and k.name != "EXTENDED"
         ]
         data = " ".join(f"{byte:02X}" for byte in frame.data)
         line = (

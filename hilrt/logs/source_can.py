@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from hilrt.can import can
-from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.source import Source
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Topic
 from hilrt.record.reader import Block
 
@@ -27,12 +27,12 @@ class CanSource(Source):
         """None."""
         return iter(())
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[LoggedFrame]:
         """Frames in the order of the file, times rounded to microseconds."""
         yield from read_frames(self)
 
 
-def read_frames(source: Source) -> Iterator[Frame]:
+def read_frames(source: Source) -> Iterator[LoggedFrame]:
     """Frames of a file; whatever a reader raises becomes a `ConfigError`."""
     count = 0
     try:
@@ -52,18 +52,18 @@ def read_frames(source: Source) -> Iterator[Frame]:
         ) from None
 
 
-def from_message(message: can.Message) -> Frame:
+def from_message(message: can.Message) -> LoggedFrame:
     """A frame of python-can's as ours."""
     bits = (
-        (message.is_extended_id, Flag.EXTENDED),
-        (message.is_remote_frame, Flag.REMOTE),
-        (message.is_error_frame, Flag.ERROR),
-        (message.is_fd, Flag.FD),
-        (message.bitrate_switch, Flag.BIT_RATE_SWITCH),
-        (message.error_state_indicator, Flag.ERROR_STATE),
-        (not message.is_rx, Flag.SENT),
+        (message.is_extended_id, FrameFlag.EXTENDED),
+        (message.is_remote_frame, FrameFlag.REMOTE),
+        (message.is_error_frame, FrameFlag.ERROR),
+        (message.is_fd, FrameFlag.FD),
+        (message.bitrate_switch, FrameFlag.BIT_RATE_SWITCH),
+        (message.error_state_indicator, FrameFlag.ERROR_STATE),
+        (not message.is_rx, FrameFlag.SENT),
     )
-    return Frame(
+    return LoggedFrame(
         time_ns=round(message.timestamp * 1e9 / RESOLUTION_NS) * RESOLUTION_NS,
         bus="" if message.channel is None else str(message.channel),
         identifier=message.arbitration_id,
@@ -73,19 +73,19 @@ def from_message(message: can.Message) -> Frame:
     )
 
 
-def to_message(frame: Frame) -> can.Message:
+def to_message(frame: LoggedFrame) -> can.Message:
     """A frame of ours as python-can's; buses with a number as name get the number."""
     flags = frame.flags
     return can.Message(
         timestamp=frame.time_ns / 1e9,
         arbitration_id=frame.identifier,
-        is_extended_id=bool(flags & Flag.EXTENDED),
-        is_remote_frame=bool(flags & Flag.REMOTE),
-        is_error_frame=bool(flags & Flag.ERROR),
-        is_fd=bool(flags & Flag.FD),
-        bitrate_switch=bool(flags & Flag.BIT_RATE_SWITCH),
-        error_state_indicator=bool(flags & Flag.ERROR_STATE),
-        is_rx=not flags & Flag.SENT,
+        is_extended_id=bool(flags & FrameFlag.EXTENDED),
+        is_remote_frame=bool(flags & FrameFlag.REMOTE),
+        is_error_frame=bool(flags & FrameFlag.ERROR),
+        is_fd=bool(flags & FrameFlag.FD),
+        bitrate_switch=bool(flags & FrameFlag.BIT_RATE_SWITCH),
+        error_state_indicator=bool(flags & FrameFlag.ERROR_STATE),
+        is_rx=not flags & FrameFlag.SENT,
         channel=int(frame.bus) if frame.bus.isdecimal() else frame.bus or None,
         dlc=frame.dlc,
         data=frame.data,

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 
 from hilrt.errors import RecordError
 from hilrt.logs.columns import columns_of
-from hilrt.logs.frames import Frame
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.source import Source
+from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import REPORT_STATISTICS, Attachment, Topic
 from hilrt.record.reader import Block, LogStream
 
@@ -42,7 +42,7 @@ class McapSource(Source):
             self.notes.append(f"the log is not whole: {stream.damage}")
         self.epoch_ns = int(stream.metadata.get("epoch_ns") or 0)
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[LoggedFrame]:
         """Frames on all buses."""
         return LogFile(self.path).frames()
 

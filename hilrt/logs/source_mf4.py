@@ -10,9 +10,9 @@ import numpy as np
 from asammdf import MDF
 
 from hilrt.logs.columns import interleave
-from hilrt.logs.frames import Frame
 from hilrt.logs.frames_mf4 import frames_of
 from hilrt.logs.source import Source
+from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, Channel
 
@@ -57,7 +57,7 @@ class Mf4Source(Source):
                 streams.append(self._rows(name, group, keep))
         return interleave(streams)
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[LoggedFrame]:
         """Frames of bus logging."""
         return frames_of(self._mdf, self.epoch_ns)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hilrt.logs import frames as coding
-from hilrt.logs.frames import Flag, Frame
+from hilrt.record import logged_frame
 from hilrt.record.frame_batch import ERROR, EXTENDED, REMOTE, Pass, RawFrame, decode
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.session_clock import SessionClock
 
 #: A frame's own time is believed if it is at most that much older than its reading, ns.
@@ -74,30 +74,30 @@ class FrameIntake:
         return Taken(bus, records, lost, since, max(since, until))
 
     def _records(self, bus: str, one: Pass) -> Iterator[tuple[int, bytes]]:
-        direction = int(Flag.SENT) if one.sent else 0
+        direction = int(FrameFlag.SENT) if one.sent else 0
         for raw in one.frames:
             stamp = raw[2]
             age = one.real_ns - stamp if stamp else 0
             received = one.mono_ns - (age if 0 <= age <= MAX_AGE_NS else 0)
             t_ns = self._clock.session_ns(received)
             if t_ns >= 0:
-                yield t_ns, coding.encode(_frame(bus, raw, direction))
+                yield t_ns, logged_frame.encode(_frame(bus, raw, direction))
 
 
-def _frame(bus: str, raw: RawFrame, direction: int) -> Frame:
+def _frame(bus: str, raw: RawFrame, direction: int) -> LoggedFrame:
     can_id, data, _, fd = raw
     flags = direction
     wide = can_id & (EXTENDED | ERROR)  # the classes of an error take more than eleven bits
     if can_id & EXTENDED:
-        flags |= Flag.EXTENDED
+        flags |= FrameFlag.EXTENDED
     if can_id & ERROR:
-        flags |= Flag.ERROR
+        flags |= FrameFlag.ERROR
     length = len(data)
     if can_id & REMOTE:
-        flags |= Flag.REMOTE
+        flags |= FrameFlag.REMOTE
         data = b""
     if fd:
         # The gateway sends CAN FD with it; of a received frame nobody says.
-        flags |= Flag.FD | (Flag.BIT_RATE_SWITCH if direction else 0)
+        flags |= FrameFlag.FD | (FrameFlag.BIT_RATE_SWITCH if direction else 0)
     identifier = can_id & (_EXTENDED_MASK if wide else _STANDARD_MASK)
-    return Frame(0, bus, identifier, int(flags), length, data)
+    return LoggedFrame(0, bus, identifier, int(flags), length, data)

@@ -8,14 +8,12 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.analyze.report_accumulator import ReportAccumulator
-from hilrt.logs import frames as coding
-from hilrt.record import cdr, log_entry
+from hilrt.record import cdr, log_entry, logged_frame
 from hilrt.record.frame_intake import FrameIntake
 from hilrt.record.gate import Gate, HeldFrame, Rows
 from hilrt.record.mcap_writer import McapWriter, RowLayout
@@ -43,6 +41,22 @@ T = TypeVar("T")
 SYNC_S = 5.0
 
 
+class Follower(Protocol):
+    """What follows the log while it is written, and is attached to it at its end."""
+
+    def event(self, event: LogEvent) -> None:
+        """An event was written."""
+        ...
+
+    def take(self, times: NDArray[np.int64], rows: Floats) -> None:
+        """Rows, shape (n, n_signals), were written, at session times [ns]; they do not change."""
+        ...
+
+    def attachment(self) -> bytes:
+        """The attachment; empty for none."""
+        ...
+
+
 class Recording:
     """One log file. Every method raises `OSError` when the disk does.
 
@@ -50,9 +64,11 @@ class Recording:
     ----------
     begin : Begin
         Where it goes, and what a row holds.
+    follow : callable, optional
+        Makes what follows the log.
     """
 
-    def __init__(self, begin: Begin) -> None:
+    def __init__(self, begin: Begin, follow: Callable[[Begin], Follower] | None = None) -> None:
         folder = Path(begin.out_dir)
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / FILE_NAME
@@ -69,9 +85,7 @@ class Recording:
         self.frames = self.frames_missing = 0
         self.clock = SessionClock(begin.clock_ns)
         self._intake = FrameIntake(begin.buses, self.clock)
-        self._accumulator: ReportAccumulator | None = ReportAccumulator(
-            begin.topics, begin.metadata, {file.name: file.data for file in begin.attachments}
-        )
+        self._follower = follow(begin) if follow is not None else None
         trigger = begin.trigger
         self._gate = None if trigger is None else Gate(trigger, begin.topics)
         self._file = open(self.path, "xb")  # noqa: SIM115 - closed by finish or abandon
@@ -113,11 +127,11 @@ class Recording:
         self._buses = {}
         if begin.buses:
             schema = self._writer.register_schema(
-                coding.SCHEMA_NAME, coding.SCHEMA_ENCODING, coding.SCHEMA
+                logged_frame.SCHEMA_NAME, logged_frame.SCHEMA_ENCODING, logged_frame.SCHEMA
             )
         for bus in begin.buses:
             self._buses[bus] = self._writer.register_channel(
-                coding.topic(bus), coding.ENCODING, schema, {"frames": "can"}
+                logged_frame.topic(bus), logged_frame.ENCODING, schema, {"frames": "can"}
             )
         # A chunk needs a message, and the channels stand in the first one: a log that is cut off
         # early is then still one that says what it would have held.
@@ -145,19 +159,19 @@ class Recording:
         if opens and first > self._written:
             self._note_pause(first, int(times[0]))
         self._writer.add_rows(self._layout, first, times + self._begin.epoch_ns, rows)
-        self._accumulate(lambda accumulator: accumulator.take(times, rows))
+        self._follow(lambda follower: follower.take(times, rows))
         self._written = first + len(times)
         self._written_ns = int(times[-1])
         self.rows += len(times)
 
-    def _accumulate(self, use: Callable[[ReportAccumulator], T]) -> T | None:
-        """Use the accumulator; if it fails, pages take longer, and the log goes on."""
-        if self._accumulator is None:
+    def _follow(self, use: Callable[[Follower], T]) -> T | None:
+        """Use the follower; if it fails, reports take longer, and the log goes on."""
+        if self._follower is None:
             return None
         try:
-            return use(self._accumulator)
+            return use(self._follower)
         except Exception as error:
-            self._accumulator = None
+            self._follower = None
             text = f"no statistics are attached, reports will read the whole log: {error!r}"
             self.event(Event(self._last_ns, "warning", "recording", "recorder", text))
             return None
@@ -234,7 +248,7 @@ class Recording:
         t, until = event.t_ns / 1e9, None if until_ns is None else until_ns / 1e9
         text = (event.level, event.cause, event.source, event.text)
         data = log_entry.entry(log_time, t, *text, until)
-        self._accumulate(lambda accumulator: accumulator.event(LogEvent(t, *text, until)))
+        self._follow(lambda follower: follower.event(LogEvent(t, *text, until)))
         self._writer.add_message(self._event_channel, log_time, data)
         self.events += 1
 
@@ -277,7 +291,7 @@ class Recording:
         self.flush()
         if end is not None and end.summary:
             self._attach(Attachment("summary.json", "application/json", end.summary))
-        if attached := self._accumulate(lambda accumulator: accumulator.attachment()):
+        if attached := self._follow(lambda follower: follower.attachment()):
             self._attach(Attachment(REPORT_STATISTICS, "application/zlib", attached))
         counts = {"rows": str(self.rows), "rows_missing": str(self.missing)}
         if self._buses:

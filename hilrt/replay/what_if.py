@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Attachment, Begin, End
 from hilrt.record.reader import find_log
+from hilrt.record.recording import Recording
 from hilrt.record.signals import build_topics
-from hilrt.record.writer import Recording
 from hilrt.reliability.verdict import verdict
 from hilrt.replay.decisions import decisions, shared
 from hilrt.replay.rebuild import rebuild
@@ -305,7 +306,7 @@ class _WhatIfLog:
         files = [Attachment(recorded.name, "application/toml", recorded.text.encode())]
         begin = Begin(str(out), name, epoch_ns, build_topics(plan), files, metadata)
         try:
-            self._recording = Recording(begin)
+            self._recording = Recording(begin, ReportAccumulator.of)
         except FileExistsError:
             raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
         except OSError as error:

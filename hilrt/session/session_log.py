@@ -92,7 +92,7 @@ class SessionLog:
         facts = collect_facts(self._links, plan, state, initialized.samples, initialized.u0)
         self._attachments = attachments_of(self._file, self._links, facts)
         self.feed = feed = Feed(topics, patience_s=0.0 if real_time else PATIENCE_S)
-        argv = [sys.executable, "-m", "hilrt.record.writer", "--connect", feed.address]
+        argv = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", feed.address]
         argv += ["--tap", tap] if tap else []
         argv += ["--frames", frames] if any(link.buses for link in self._links) else []
         children.start("recorder", argv, affinity=cpus, nice=5)

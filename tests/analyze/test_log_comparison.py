@@ -9,7 +9,7 @@ from hilrt.analyze.log_comparison import compare_logs, write_comparison
 from hilrt.analyze.signal_differences import differences
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Signal, Topic
-from hilrt.record.writer import Recording
+from hilrt.record.recording import Recording
 
 TOPICS = [
     Topic("outputs", [Signal("a.x", "m"), Signal("a.y", "N")]),

@@ -13,7 +13,7 @@ from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
-from hilrt.record.writer import Recording
+from hilrt.record.recording import Recording
 
 EPOCH_NS = 1_780_000_000_000_000_000
 OUTPUTS = [

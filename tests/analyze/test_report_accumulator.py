@@ -10,8 +10,8 @@ from hilrt.analyze.log_analysis import analyse_log
 from hilrt.logs.cut import cut, merge
 from hilrt.record.messages import REPORT_STATISTICS, Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import LogEvent, LogStream, load_log
+from hilrt.record.recording import Recording
 from hilrt.record.repair import repair
-from hilrt.record.writer import Recording
 
 N = 6000
 TIMES = np.arange(N) * 1_000_000
@@ -44,7 +44,8 @@ def rows() -> np.ndarray:
 def record(folder) -> Path:
     """Path of a log with a gap and events."""
     files = [Attachment("bench.toml", "application/toml", SESSION_FILE)]
-    recording = Recording(Begin(str(folder), "keep", 10**18, TOPICS, files, {}))
+    begin = Begin(str(folder), "keep", 10**18, TOPICS, files, {})
+    recording = Recording(begin, report_accumulator.ReportAccumulator.of)
     data = rows()
     for first in range(0, N, 61):
         if first != 61 * 7:

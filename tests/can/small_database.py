@@ -5,7 +5,8 @@ from __future__ import annotations
 import cantools
 
 from hilrt.can.database import find_signal
-from hilrt.can.frame import Frame, can_id_of
+from hilrt.can.frame import Frame
+from hilrt.can.id_table import can_id_of
 
 DBC = """VERSION ""
 BU_: Bench Gateway

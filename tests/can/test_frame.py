@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame, from_message, to_message
+from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
 from hilrt.can.id_table import IdTable
+from hilrt.can.python_can import from_message, to_message
 
 DBC = """VERSION ""
 BU_: A B

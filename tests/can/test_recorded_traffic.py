@@ -17,8 +17,8 @@ from hilrt.can.database import SignalRef, load_database
 from hilrt.can.frame import EXTENDED, Frame
 from hilrt.can.id_table import IdTable
 from hilrt.can.receiver import Receiver
-from hilrt.logs.frames import Flag
-from hilrt.logs.source import open_source
+from hilrt.logs.open_source import open_source
+from hilrt.record.logged_frame import FrameFlag
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LOG, CAR = DATA / "car_pedal.candump.log", DATA / "car.dbc"
@@ -43,7 +43,9 @@ def frames_of(path: Path) -> list[Frame]:
     source = open_source(path, "log")
     try:
         return [
-            Frame(f.identifier | (EXTENDED if f.flags & Flag.EXTENDED else 0), f.data, f.time_ns)
+            Frame(
+                f.identifier | (EXTENDED if f.flags & FrameFlag.EXTENDED else 0), f.data, f.time_ns
+            )
             for f in source.frames()
         ]
     finally:

@@ -78,7 +78,7 @@ print(asammdf.MDF.__name__)
         "hilrt.fmu.fmu_solver",
         "hilrt.fmu.fmi2",
         "hilrt.bench.gateway_process",
-        "hilrt.record.writer",
+        "hilrt.session.recorder_process",
         "hilrt.monitor.relay",
         "hilrt.monitor.terminal",
         "hilrt.monitor.foxglove",

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.log_writer import LogWriter
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import Block, Channel
-from hilrt.record.writer import Recording
+from hilrt.record.recording import Recording
 
 EPOCH_NS = 1_780_000_000_123_456_789
 SIGNALS = [
@@ -57,23 +57,28 @@ def rows_of(path: Path) -> np.ndarray:
     return np.column_stack([log[name] for name in log.names])
 
 
-def some_frames(n: int = 200, epoch_ns: int = 1_780_000_000_000_000_000) -> list[Frame]:
+def some_frames(n: int = 200, epoch_ns: int = 1_780_000_000_000_000_000) -> list[LoggedFrame]:
     """Frames of all kinds on two buses, whole microseconds apart."""
     rng = np.random.default_rng(3)
-    kinds = [0, Flag.EXTENDED, Flag.EXTENDED | Flag.SENT, Flag.FD | Flag.BIT_RATE_SWITCH]
+    kinds = [
+        0,
+        FrameFlag.EXTENDED,
+        FrameFlag.EXTENDED | FrameFlag.SENT,
+        FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH,
+    ]
     found = []
     at = epoch_ns
     for i in range(n):
         at += int(rng.integers(1, 5000)) * 1000
         flags = int(kinds[i % len(kinds)])
-        length = 64 if flags & Flag.FD and i % 8 == 3 else int(rng.integers(0, 9))
-        identifier = int(rng.integers(0, 1 << (29 if flags & Flag.EXTENDED else 11)))
+        length = 64 if flags & FrameFlag.FD and i % 8 == 3 else int(rng.integers(0, 9))
+        identifier = int(rng.integers(0, 1 << (29 if flags & FrameFlag.EXTENDED else 11)))
         data = rng.bytes(length)
-        found.append(Frame(at, str(i % 2), identifier, flags, length, data))
+        found.append(LoggedFrame(at, str(i % 2), identifier, flags, length, data))
     return found
 
 
-def frame_log(path: Path, frames: Sequence[Frame]) -> Path:
+def frame_log(path: Path, frames: Sequence[LoggedFrame]) -> Path:
     """A log of frames alone."""
     writer = LogWriter(path, "frames", frames[0].time_ns)
     for frame in frames:

@@ -5,8 +5,8 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.logs.export_file import export_file
-from hilrt.logs.frames import Flag
 from hilrt.logs.source_can import from_message
+from hilrt.record.logged_frame import FrameFlag
 from tests.logs.made import frame_log, session_log, some_frames
 
 
@@ -25,7 +25,7 @@ def test_python_can_reads_the_same_frames_at_the_same_microseconds(
 
 @pytest.mark.parametrize(("suffix", "resolution_ns"), [("asc", 2_000), ("trc", 2_000_000)])
 def test_formats_of_relative_times(tmp_path: Path, suffix: str, resolution_ns: int) -> None:
-    frames = [f for f in some_frames() if not f.flags & Flag.FD and f.bus == "0"]
+    frames = [f for f in some_frames() if not f.flags & FrameFlag.FD and f.bus == "0"]
     export_file(frame_log(tmp_path / "log.mcap", frames), suffix)
     with can.LogReader(tmp_path / f"log.{suffix}") as reader:
         read = [from_message(message) for message in reader]

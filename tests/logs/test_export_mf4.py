@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from hilrt.logs.export_file import export_file
-from hilrt.logs.frames import Flag
 from hilrt.logs.source_can import from_message
+from hilrt.record.logged_frame import FrameFlag
 from tests.logs.made import (
     EPOCH_NS,
     bits,
@@ -56,7 +56,7 @@ def test_python_can_reads_the_frames(tmp_path: Path) -> None:
 
 def test_frames_that_are_no_data_are_counted(tmp_path: Path) -> None:
     frames = some_frames(4)
-    frames[2] = frames[2]._replace(flags=int(Flag.REMOTE), data=b"")
+    frames[2] = frames[2]._replace(flags=int(FrameFlag.REMOTE), data=b"")
     done = export_file(frame_log(tmp_path / "log.mcap", frames), "mf4")
     assert done.frames == 3
     assert done.notes == ["1 remote and error frames; BLF and ASC keep them"]

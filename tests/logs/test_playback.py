@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.playback import LEAD_NS, Tape, bus_sender, describe, load_tape, play, play_on_bus
 from hilrt.logs.source_can import from_message
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.timing import realtime
 from hilrt.timing.clock import VirtualClock
 from tests.logs.made import frame_log, session_log, some_frames
@@ -16,7 +16,7 @@ from tests.logs.made import frame_log, session_log, some_frames
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
-def tape_of(tmp_path: Path, frames: list[Frame], **options: object) -> Tape:
+def tape_of(tmp_path: Path, frames: list[LoggedFrame], **options: object) -> Tape:
     return load_tape(frame_log(tmp_path / "log.mcap", frames), **options)  # type: ignore[arg-type]
 
 
@@ -25,10 +25,10 @@ class Line:
 
     def __init__(self, cost_ns: int = 0) -> None:
         self.clock = VirtualClock(7_000_000_000)
-        self.seen: list[tuple[int, Frame]] = []
+        self.seen: list[tuple[int, LoggedFrame]] = []
         self.cost_ns = cost_ns
 
-    def __call__(self, frame: Frame) -> bool:
+    def __call__(self, frame: LoggedFrame) -> bool:
         self.seen.append((self.clock.now_ns() - 7_000_000_000 - LEAD_NS, frame))
         self.clock.advance(self.cost_ns)
         return True
@@ -55,8 +55,8 @@ async def test_truck_on_a_bus_has_the_recorded_frames_in_the_recorded_order() ->
     with can.LogReader(path) as reader:
         until = itertools.takewhile(lambda m: m.timestamp <= first + 20.0, reader)
         wanted = [from_message(message) for message in until]
-    recorded = [(f.identifier, f.flags & Flag.EXTENDED, f.data) for f in wanted]
-    assert [(f.identifier, f.flags & Flag.EXTENDED, f.data) for f in got] == recorded
+    recorded = [(f.identifier, f.flags & FrameFlag.EXTENDED, f.data) for f in wanted]
+    assert [(f.identifier, f.flags & FrameFlag.EXTENDED, f.data) for f in got] == recorded
     assert (played.sent, played.refused) == (len(wanted), 0)
     assert played.error_us.max() == 0.0
     span = wanted[-1].time_ns - wanted[0].time_ns
@@ -71,7 +71,7 @@ async def test_every_frame_at_its_recorded_nanosecond(tmp_path: Path) -> None:
 
 
 async def test_lateness_does_not_accumulate(tmp_path: Path) -> None:
-    frames = [Frame(10**18 + i * 1_000_000, "0", i, 0, 0, b"") for i in range(1000)]
+    frames = [LoggedFrame(10**18 + i * 1_000_000, "0", i, 0, 0, b"") for i in range(1000)]
     line = Line(cost_ns=700_000)
     played = await play(tape_of(tmp_path, frames), line, line.clock)
     assert played.took_s == played.due_s == 0.999
@@ -80,14 +80,14 @@ async def test_lateness_does_not_accumulate(tmp_path: Path) -> None:
 
 async def test_a_burst_catches_up(tmp_path: Path) -> None:
     times = [0, 0, 0, 0, 10_000_000]
-    frames = [Frame(10**18 + t, "0", i, 0, 0, b"") for i, t in enumerate(times)]
+    frames = [LoggedFrame(10**18 + t, "0", i, 0, 0, b"") for i, t in enumerate(times)]
     line = Line(cost_ns=1_000_000)
     await play(tape_of(tmp_path, frames), line, line.clock)
     assert [at for at, _ in line.seen] == [0, 1_000_000, 2_000_000, 3_000_000, 10_000_000]
 
 
 async def test_speed_and_passes(tmp_path: Path) -> None:
-    frames = [Frame(10**18 + i * 1_000_000, "0", i, 0, 0, b"") for i in range(3)]
+    frames = [LoggedFrame(10**18 + i * 1_000_000, "0", i, 0, 0, b"") for i in range(3)]
     line = Line()
     played = await play(tape_of(tmp_path, frames), line, line.clock, speed=0.5, passes=2)
     assert [at // 1_000_000 for at, _ in line.seen] == [0, 2, 4, 6, 8, 10]
@@ -97,7 +97,7 @@ async def test_speed_and_passes(tmp_path: Path) -> None:
 
 def test_frames_can_be_chosen(tmp_path: Path) -> None:
     frames = some_frames()
-    frames[3] = frames[3]._replace(flags=int(Flag.ERROR))
+    frames[3] = frames[3]._replace(flags=int(FrameFlag.ERROR))
     assert tape_of(tmp_path, frames).left_out == 1
     only = load_tape(tmp_path / "log.mcap", identifiers=[frames[5].identifier])
     assert {only.frame(i).identifier for i in range(len(only.packed))} == {frames[5].identifier}
@@ -113,9 +113,9 @@ def test_frames_can_be_chosen(tmp_path: Path) -> None:
 async def test_refused_frames_are_counted_and_playing_can_be_stopped(tmp_path: Path) -> None:
     tape = tape_of(tmp_path, some_frames(10))
     clock = VirtualClock()
-    seen: list[Frame] = []
+    seen: list[LoggedFrame] = []
 
-    def send(frame: Frame) -> bool:
+    def send(frame: LoggedFrame) -> bool:
         seen.append(frame)
         return len(seen) != 2
 

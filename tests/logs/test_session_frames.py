@@ -13,13 +13,13 @@ from hilrt import load_log
 from hilrt.logs.contents import read_contents
 from hilrt.logs.cut import cut
 from hilrt.logs.export_file import export_file
-from hilrt.logs.frames import Flag, Frame
 from hilrt.logs.log_file import LogFile
+from hilrt.logs.open_source import open_source
 from hilrt.logs.playback import bus_sender, load_tape, play
 from hilrt.logs.show import cat_frames
-from hilrt.logs.source import open_source
 from hilrt.logs.source_can import from_message
 from hilrt.record.frame_batch import Pass, RawFrame, encode
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Begin, End
 from hilrt.record.recording import Recording
 from hilrt.timing.clock import VirtualClock
@@ -48,11 +48,11 @@ def log(tmp_path: Path) -> Path:
     return recording.path
 
 
-def frames_of(log: Path, bus: str | None = None) -> list[Frame]:
+def frames_of(log: Path, bus: str | None = None) -> list[LoggedFrame]:
     return [frame for frame in LogFile(log).frames() if bus in (None, frame.bus)]
 
 
-def in_order(frames: list[Frame]) -> list[Frame]:
+def in_order(frames: list[LoggedFrame]) -> list[LoggedFrame]:
     return sorted(frames, key=lambda frame: (frame.time_ns, frame.bus))
 
 
@@ -111,4 +111,4 @@ async def test_a_sessions_frames_go_back_onto_a_bus(log: Path) -> None:
     assert played.took_s == pytest.approx((COUNT - 1) * 1e-3)
     mine = frames_of(log, "engine")
     assert [(f.identifier, f.data) for f in got] == [(f.identifier, f.data) for f in mine]
-    assert {f.flags & Flag.SENT for f in mine} == {0, Flag.SENT}
+    assert {f.flags & FrameFlag.SENT for f in mine} == {0, FrameFlag.SENT}

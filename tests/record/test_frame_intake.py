@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hilrt.logs import frames as coding
-from hilrt.logs.frames import Flag, Frame
-from hilrt.record.frame_batch import (
-    ERROR,
-    EXTENDED,
-    REMOTE,
-    Pass,
-    RawFrame,
-    encode,
-)
+from hilrt.record import logged_frame
+from hilrt.record.frame_batch import ERROR, EXTENDED, REMOTE, Pass, RawFrame, encode
 from hilrt.record.frame_intake import FrameIntake, Taken
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.session_clock import SessionClock
 
 EPOCH, REAL = 5_000_000_000, 1_780_000_000_000_000_000
@@ -34,8 +27,8 @@ def take(intake: FrameIntake, first: int, *passes: Pass, bus: str = "engine") ->
     return intake.take(encode(bus, first, passes))
 
 
-def frames_of(taken: Taken) -> list[Frame]:
-    return [coding.decode(t, taken.bus, record) for t, record in taken.records]
+def frames_of(taken: Taken) -> list[LoggedFrame]:
+    return [logged_frame.decode(t, taken.bus, record) for t, record in taken.records]
 
 
 def test_times_are_those_of_reception_as_session_time(intake: FrameIntake) -> None:
@@ -77,11 +70,11 @@ def test_kinds_of_frames(intake: FrameIntake) -> None:
     )
     assert [frame[2:] for frame in frames_of(taken)] == [
         (0x123, 0, 2, b"12"),
-        (0x18FEF100, Flag.EXTENDED, 0, b""),
-        (0x7, Flag.REMOTE, 4, b""),
-        (0x40, Flag.ERROR, 8, bytes(8)),
-        (0x1, Flag.FD, 64, bytes(64)),
-        (0x2, Flag.FD | Flag.BIT_RATE_SWITCH | Flag.SENT, 12, bytes(12)),
+        (0x18FEF100, FrameFlag.EXTENDED, 0, b""),
+        (0x7, FrameFlag.REMOTE, 4, b""),
+        (0x40, FrameFlag.ERROR, 8, bytes(8)),
+        (0x1, FrameFlag.FD, 64, bytes(64)),
+        (0x2, FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.SENT, 12, bytes(12)),
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 from hilrt.errors import RecordError
 from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import load_log
-from hilrt.record.writer import Recording
+from hilrt.record.recording import Recording
 
 TOPICS = [
     Topic("outputs", [Signal("a.x", "m", "somewhere"), Signal("b.v", "m/s")]),

@@ -11,8 +11,8 @@ from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from hilrt.record.messages import ASIDE, SNAPSHOTS, Attachment, Begin, End, Event, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
+from hilrt.record.recording import Recording
 from hilrt.record.repair import repair
-from hilrt.record.writer import Recording
 
 TOPICS = [
     Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]),

@@ -20,9 +20,9 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import NullFeed
 from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
+from hilrt.record.recording import Recording
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshots import Snapshots
-from hilrt.record.writer import Recording
 from hilrt.session.assembly import build_numerics, initialize
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.macro_step import assess, macro_step

@@ -12,7 +12,7 @@ from hilrt.logs.cut import cut
 from hilrt.record import gate, mcap_writer, snapshots
 from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
 from hilrt.record.reader import LogStream, load_log
-from hilrt.record.writer import Recording
+from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe

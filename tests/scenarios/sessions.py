@@ -172,7 +172,13 @@ class Listener:
 class Run:
     """One ``hilrt run`` in a session and process group of its own, as a terminal would make it."""
 
-    ROLES = ("emulate", "gateway", "solver", "hilrt.record.writer", "hilrt.monitor.terminal")
+    ROLES = (
+        "emulate",
+        "gateway",
+        "solver",
+        "hilrt.session.recorder_process",
+        "hilrt.monitor.terminal",
+    )
 
     def __init__(self, session: Path, out: Path, *options: str, quiet: bool = True) -> None:
         self.out, self.session = out, session

@@ -193,7 +193,7 @@ def test_recorder_is_killed(tmp_path: Path) -> None:
     with Listener() as listener, engine_run(tmp_path, listener, duration=2.0) as run:
         run.until_running()
         time.sleep(A_WHILE)
-        os.kill(run.children()["hilrt.record.writer"], signal.SIGKILL)
+        os.kill(run.children()["hilrt.session.recorder_process"], signal.SIGKILL)
         assert run.wait() == 0, run.stderr
         assert "recorder" in run.stderr
         assert "SIGKILL" in run.stderr

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import hilrt
-from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
+from hilrt.record.logged_frame import FrameFlag
 from tests.scenarios.sessions import (
     LINUX,
     MESSAGES,
@@ -74,7 +74,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
 
 def test_exit_status_and_processes(ended: Ended) -> None:
     assert ended.status == 0, ended.stderr
-    assert ended.roles >= {"emulate", "gateway", "solver", "hilrt.record.writer"}
+    assert ended.roles >= {"emulate", "gateway", "solver", "hilrt.session.recorder_process"}
 
 
 def test_summary_has_every_documented_key(ended: Ended) -> None:
@@ -208,7 +208,7 @@ def test_log_holds_the_frames_that_were_on_the_bus(ended: Ended) -> None:
         assert begin <= 1
         assert [frame.data for frame in mine] == data[begin : begin + len(mine)]
         is_demand = name.endswith("Demand")
-        assert {bool(frame.flags & Flag.SENT) for frame in mine} == {is_demand}
+        assert {bool(frame.flags & FrameFlag.SENT) for frame in mine} == {is_demand}
         if is_demand:
             assert begin + len(mine) == len(data)
         late = [

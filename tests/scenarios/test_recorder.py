@@ -39,7 +39,7 @@ while True:
 
 
 def start_recorder(address):
-    command = [sys.executable, "-m", "hilrt.record.writer", "--connect", address]
+    command = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", address]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 

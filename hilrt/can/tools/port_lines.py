@@ -14,7 +14,7 @@ from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
 from hilrt.can.database import find_signal, representable
-from hilrt.can.frame import can_id_of
+from hilrt.can.id_table import can_id_of
 from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
 

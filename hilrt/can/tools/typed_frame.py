@@ -11,7 +11,8 @@ from cantools.database.can import Message, Signal
 
 from hilrt.can.codec import codec
 from hilrt.can.database import load_database
-from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame, can_id_of
+from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame
+from hilrt.can.id_table import can_id_of
 from hilrt.can.tools.database_faults import fault, reason
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError

@@ -14,14 +14,15 @@ from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
 from hilrt.logs.contents import read_contents
-from hilrt.logs.frames import Flag
 from hilrt.logs.log_file import LogFile
-from hilrt.record import cdr, gate, mcap_writer, writer
+from hilrt.record import cdr, gate, mcap_writer
+from hilrt.record import recorder as recorder_module
 from hilrt.record import recording as file_writer
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.feed import Feed
 from hilrt.record.frame_batch import Pass, encode
 from hilrt.record.frame_feed import FrameFeed
+from hilrt.record.logged_frame import FrameFlag
 from hilrt.record.messages import (
     ASIDE,
     Attachment,
@@ -34,7 +35,9 @@ from hilrt.record.messages import (
     Trigger,
 )
 from hilrt.record.reader import load_log
-from hilrt.record.writer import Recorder, Recording
+from hilrt.record.recorder import Recorder
+from hilrt.record.recording import Recording
+from hilrt.session import recorder_process
 
 TOPICS = [
     Topic(
@@ -136,7 +139,7 @@ def test_frames_stand_beside_the_rows(tmp_path):
     assert [(f.time_ns - EPOCH_NS, f.bus, f.identifier, f.flags) for f in found] == [
         (4 * MS, "engine", 0, 0),
         (4 * MS, "engine", 1, 0),
-        (6 * MS, "engine", 2, Flag.SENT),
+        (6 * MS, "engine", 2, FrameFlag.SENT),
         (9 * MS, "engine", 8, 0),
     ]
     log = load_log(tmp_path)
@@ -333,7 +336,7 @@ def test_frames_follow_a_grid_that_was_stretched(master, tmp_path):
 
 
 def test_recorder_closes_the_log_when_the_master_is_gone(master, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "GONE_S", 0.1)
+    monkeypatch.setattr(recorder_module, "GONE_S", 0.1)
     feed, recorder = master
     feed.begin(tmp_path, "demo", EPOCH_NS)
     for k in range(64):
@@ -435,7 +438,7 @@ def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
 
 def test_a_clock_that_is_set_is_noted_and_moves_no_time(master, tmp_path, monkeypatch):
     feed, recorder = master
-    monkeypatch.setattr(writer, "CHUNK_S", 0.0)
+    monkeypatch.setattr(recorder_module, "CHUNK_S", 0.0)
     wall = itertools.chain([0] * 20, itertools.repeat(-3_600_000_000_000))
     recorder._clock_watch = ClockWatch(lambda: next(wall), lambda: 0)
     feed.begin(tmp_path, "demo", EPOCH_NS)
@@ -459,5 +462,5 @@ def test_recorder_without_a_master_gives_up(capsys):
 
 
 def test_bad_address_is_an_error_in_words(capsys):
-    assert writer.main(["--connect", "nowhere"]) == 2
+    assert recorder_process.main(["--connect", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err

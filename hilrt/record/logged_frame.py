@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<4sIBB2xI")
 _CDR = b"\x00\x01\x00\x00"
 
 
-class Flag(enum.IntFlag):
+class FrameFlag(enum.IntFlag):
     """What kind of frame it is."""
 
     EXTENDED = 1
@@ -39,8 +39,8 @@ class Flag(enum.IntFlag):
     SENT = 64
 
 
-class Frame(NamedTuple):
-    """One frame: wall clock [ns since 1970, UTC], bus, identifier, `Flag` bits, length, data."""
+class LoggedFrame(NamedTuple):
+    """One frame: wall clock [ns since 1970, UTC], bus, identifier, flags, length, data."""
 
     time_ns: int
     bus: str
@@ -50,7 +50,7 @@ class Frame(NamedTuple):
     data: bytes
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: LoggedFrame) -> bytes:
     """The message; the time and the bus stand outside of it."""
     return (
         _HEAD.pack(_CDR, frame.identifier, int(frame.flags), frame.dlc, len(frame.data))
@@ -58,7 +58,7 @@ def encode(frame: Frame) -> bytes:
     )
 
 
-def decode(time_ns: int, bus: str, data: bytes) -> Frame:
+def decode(time_ns: int, bus: str, data: bytes) -> LoggedFrame:
     """Frame of a message; `ValueError` if it is none."""
     if len(data) < _HEAD.size:
         raise ValueError(f"a CAN frame of {len(data)} bytes")
@@ -66,7 +66,7 @@ def decode(time_ns: int, bus: str, data: bytes) -> Frame:
     body = data[_HEAD.size : _HEAD.size + length]
     if len(body) != length:
         raise ValueError(f"a CAN frame with {len(body)} of {length} data bytes")
-    return Frame(time_ns, bus, identifier, flags, dlc, body)
+    return LoggedFrame(time_ns, bus, identifier, flags, dlc, body)
 
 
 def topic(bus: str) -> str:

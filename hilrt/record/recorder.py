@@ -1,20 +1,16 @@
-"""The recorder process: takes rows and events from the master, CAN frames from the gateways, and
-writes ``session.mcap``.
+"""The recorder's loop: rows and events from the master and CAN frames from the gateways become
+``session.mcap``.
 
-``python -m hilrt.record.writer --connect ADDRESS``. It ends when the master says so, on SIGTERM, or
-when the connection to the master is gone; in each case what has arrived is written and the file is
-closed. SIGINT is ignored: Ctrl-C reaches the whole process group, and the master decides what it
-means.
+It ends when the master says so, when it is told to stop, or when the connection to the master is
+gone; in each case what has arrived is written and the file is closed.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import os
-import signal
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
 import zmq
@@ -32,9 +28,7 @@ from hilrt.record.messages import (
     Stretched,
     decode,
 )
-from hilrt.record.recording import Recording
-
-__all__ = ["Recorder", "Recording"]
+from hilrt.record.recording import Follower, Recording
 
 #: What is to be written reaches the file after this long: what kill -9 loses.
 CHUNK_S = 0.5
@@ -54,12 +48,37 @@ TAP_LENGTH = 256
 
 
 class Recorder:
-    """The process around a `Recording`: socket, signals, life and death."""
+    """Sockets around a `Recording`, from the master's first message to its last.
+
+    Parameters
+    ----------
+    address : str
+        Of the master's feed.
+    connect_s : float
+        How long the master may take to appear, s.
+    tap : str
+        Where the same messages go, for live views; empty: nowhere.
+    frames : str
+        Where gateways hand over CAN frames; empty: there are none.
+    follow : callable, optional
+        Makes what follows the log, see `Recording`.
+
+    Attributes
+    ----------
+    stop : bool
+        Set by a signal handler: the loop ends when what has arrived is written.
+    """
 
     def __init__(
-        self, address: str, connect_s: float = CONNECT_S, tap: str = "", frames: str = ""
+        self,
+        address: str,
+        connect_s: float = CONNECT_S,
+        tap: str = "",
+        frames: str = "",
+        follow: Callable[[Begin], Follower] | None = None,
     ) -> None:
         self.stop = False
+        self._make_follower = follow
         self._tap: zmq.Socket[bytes] | None = None
         self._recording: Recording | None = None
         self._end: End | None = None
@@ -107,9 +126,9 @@ class Recorder:
             self._socket.disable_monitor()
             self._context.destroy(linger=0)
         if self._ignored:
-            _say(f"ignored {self._ignored} messages that make no sense")
+            say(f"ignored {self._ignored} messages that make no sense")
         if self._recording is None and not self._connected:
-            _say(f"no master at {self._address}; nothing was recorded")
+            say(f"no master at {self._address}; nothing was recorded")
             return 1
         return 0
 
@@ -117,11 +136,11 @@ class Recorder:
         reason = error.strerror or str(error)
         if self._recording is None:
             where = error.filename or "the log"
-            _say(f"{where}: cannot be created: {reason}; choose another folder with --out")
+            say(f"{where}: cannot be created: {reason}; choose another folder with --out")
             return 1
         self._recording.abandon()
         rows = self._recording.rows
-        _say(
+        say(
             f"{self._recording.path}: cannot be written: {reason}; recording ends after {rows} "
             "rows and the session goes on without it; check the disk"
         )
@@ -148,7 +167,7 @@ class Recorder:
         self._take_last_frames()
 
     def _take_last_frames(self) -> None:
-        """What gateways sent before they ended; nobody is waited for but a moment."""
+        """What gateways sent before they ended, as far as it comes within a moment."""
         until = time.monotonic() + FRAMES_END_S
         while time.monotonic() < until and self._frames.poll(FRAMES_QUIET_MS):
             self._take_frames(self._frames.recv())
@@ -171,7 +190,7 @@ class Recorder:
         return time.monotonic() > self._gone_at
 
     def _take(self, frames: list[bytes]) -> None:
-        if self._tap is not None:  # first, and as they came: whoever watches waits for nothing
+        if self._tap is not None:  # first, and as they came: live views wait for nothing
             with contextlib.suppress(zmq.Again):
                 self._tap.send_multipart(frames, zmq.NOBLOCK)
         try:
@@ -188,7 +207,7 @@ class Recorder:
             self._ignored += 1
             return
         if isinstance(message, Begin) and self._recording is None:
-            self._recording = Recording(message)
+            self._recording = Recording(message, self._make_follower)
         elif isinstance(message, Event) and self._recording is not None:
             self._recording.event(message)
         elif isinstance(message, Stretched) and self._recording is not None:
@@ -197,32 +216,6 @@ class Recorder:
             self._end = message
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Put a line into the process's own log."""
     print(f"recorder: {text}", file=sys.stderr, flush=True)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Entry point of the process."""
-    parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
-    parser.add_argument("--connect", required=True, help="address of the master's feed")
-    parser.add_argument("--tap", default="", help="where the same messages go, for live views")
-    parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
-    options = parser.parse_args(arguments)
-    try:
-        recorder = Recorder(options.connect, tap=options.tap, frames=options.frames)
-    except zmq.ZMQError as error:
-        _say(f"--connect {options.connect}: {error}; give the address that the session prints")
-        return 2
-
-    def stop(*_: object) -> None:
-        recorder.stop = True
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, stop)
-    if hasattr(os, "nice"):
-        os.nice(10)
-    return recorder.run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

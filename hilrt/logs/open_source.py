@@ -1,0 +1,115 @@
+"""Which format a file has, and its reader, imported when there is such a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hilrt.errors import ConfigError
+from hilrt.logs.source import Source
+
+#: Suffixes to formats; python-can reads the CAN ones, also compressed.
+SUFFIXES = {
+    ".mcap": "mcap",
+    ".mf4": "mf4",
+    ".mdf": "mf4",
+    ".dat": "mf4",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".log": "can",
+    ".asc": "can",
+    ".blf": "can",
+    ".trc": "can",
+    ".db": "can",
+}
+#: First line of the tables that python-can writes frames into.
+FRAMES_CSV = "timestamp,arbitration_id,extended,remote,error,dlc,data"
+
+
+def format_of(path: Path) -> str | None:
+    """Format by suffix; None for an unknown one."""
+    if path.suffix.lower() == ".gz":
+        suffix = Path(path.stem).suffix.lower()
+        # Of compressed files python-can reads those with frames, and a database is not read so.
+        frames = suffix == ".csv" or SUFFIXES.get(suffix) == "can"
+        return "can" if frames and suffix != ".db" else None
+    return SUFFIXES.get(path.suffix.lower())
+
+
+def open_source(
+    path: Path, label: str = "", *, database: Path | None = None, time: str | None = None
+) -> Source:
+    """Open a file by its suffix.
+
+    Parameters
+    ----------
+    path : Path
+        MCAP log of ours, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC, candump, SQLite, and CSV
+        with the columns of python-can).
+    label : str
+        Table and key that name it, for messages.
+    database : Path, optional
+        CAN database: frames give signals as well.
+    time : str, optional
+        Column of a CSV or Parquet file that holds the time.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, or its format is unknown or needs something not installed.
+    """
+    kind = format_of(path)
+    where = f"{label}: " if label else ""
+    if kind is None:
+        known = ", ".join(SUFFIXES)
+        raise ConfigError(f"{where}{path}: the suffix says no known format; there is {known}")
+    if not path.is_file():
+        raise ConfigError(f"{where}{path}: there is no such file; check the path")
+    try:
+        source = _open(kind, path, label, time)
+        if database is not None:
+            from hilrt.logs.decode_frames import Decoded
+
+            return Decoded(source, database)
+    except ImportError as error:
+        extra = {"mf4": "mdf", "parquet": "parquet"}.get(kind, "can")
+        raise ConfigError(
+            f"{where}{path}: reading it needs {error.name}, which is not installed; "
+            f"install hilrt[{extra}]"
+        ) from None
+    return source
+
+
+def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
+    if kind == "mcap":
+        from hilrt.logs.source_mcap import McapSource
+
+        return McapSource(path, label)
+    if kind == "mf4":
+        from hilrt.logs.source_mf4 import Mf4Source
+
+        return Mf4Source(path, label)
+    if kind == "csv" and not _holds_frames(path):
+        from hilrt.logs.source_csv import CsvSource
+
+        return CsvSource(path, label, time)
+    if kind == "parquet":
+        from hilrt.logs.source_parquet import ParquetSource
+
+        return ParquetSource(path, label, time)
+    from hilrt.logs.source_can import CanSource
+
+    return CanSource(path, label)
+
+
+def _holds_frames(path: Path) -> bool:
+    """Whether a CSV file is one of python-can's; it reads those that end in .csv alone."""
+    if path.suffix.lower() != ".csv":
+        return False
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(len(FRAMES_CSV) + 1).strip() == FRAMES_CSV
+    except OSError:
+        return False  # said when it is read

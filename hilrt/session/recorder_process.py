@@ -1,0 +1,47 @@
+"""The recorder process, which a session starts: ``python -m hilrt.session.recorder_process``.
+
+It ends when the master says so, on SIGTERM, or when the connection to the master is gone. SIGINT is
+ignored: Ctrl-C reaches the whole process group, and the master decides what it means. While it
+writes, statistics for the report accumulate, and are attached to the log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+
+import zmq
+
+from hilrt.analyze.report_accumulator import ReportAccumulator
+from hilrt.record.recorder import Recorder, say
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(prog="hilrt recorder", description="Writes a session's log.")
+    parser.add_argument("--connect", required=True, help="address of the master's feed")
+    parser.add_argument("--tap", default="", help="where the same messages go, for live views")
+    parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
+    options = parser.parse_args(arguments)
+    try:
+        recorder = Recorder(
+            options.connect, tap=options.tap, frames=options.frames, follow=ReportAccumulator.of
+        )
+    except zmq.ZMQError as error:
+        say(f"--connect {options.connect}: {error}; give the address that the session prints")
+        return 2
+
+    def stop(*_: object) -> None:
+        recorder.stop = True
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, stop)
+    if hasattr(os, "nice"):
+        os.nice(10)
+    return recorder.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
