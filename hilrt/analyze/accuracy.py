@@ -71,12 +71,12 @@ def global_error(
 def sums(matrix: Floats, z: Floats, n: int) -> tuple[Floats, Floats]:
     """``Σ z_k z_kᵀ`` and ``Σ z_k`` over ``z_k = matrix^k z``, k = 0 … n − 1."""
     power, squares, total = matrix, np.outer(z, z), z
-    # From the binary digits of n, the most significant one being the single z above.
+    # By the binary digits of n; the most significant one stands for the single z above.
     for digit in f"{n:b}"[1:]:
         squares = squares + power @ squares @ power.T
         total = total + power @ total
         power = power @ power
-        if digit == "1":  # one more at the front: z, then what there was, one step on
+        if digit == "1":  # one term more in front; the others are one step later
             squares = np.outer(z, z) + matrix @ squares @ matrix.T
             total = z + matrix @ total
             power = power @ matrix

@@ -38,7 +38,7 @@ def draw_both(found: LogComparison) -> list[Drawing]:
 
 
 def _chosen(found: LogComparison) -> list[str]:
-    """Outputs first, then what says how well they were coupled; the most different ones first."""
+    """Outputs before defects and residuals, each with the largest difference first."""
     topics = {c.topic: [s.name for s in c.signals] for c in found.a.stream.channels.values()}
     order = [signal.name for signal in found.signals]
     chosen = []

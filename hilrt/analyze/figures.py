@@ -28,7 +28,7 @@ GAP_COLOUR = "#d0574e"
 LEFT_BORDER = 76
 MAX_LINES = 8
 MAX_GAPS = 50
-#: Events that tell of missing rows: lost ones, and those that nothing triggered.
+#: Causes of events that mark missing rows: rows that were lost, and rows outside all triggers.
 GAPS = ("record_gap", "record_pause")
 #: Remaining outputs are drawn until the report has this many figures.
 MAX_FIGURES = 30
@@ -115,7 +115,7 @@ def _connections(stream: LogStream) -> list[tuple[str, str]]:
 
 
 def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
-    """All figures that the session has something to show for, in reading order."""
+    """All figures for which the log has data, in reading order."""
     start, end = material.span()
     # No scrolling far past the ends.
     air = 0.02 * (end - start)
@@ -152,7 +152,7 @@ def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -
 
 
 def _label(text: str) -> str:
-    """Text as it is: between double dollar signs it would be typeset, by a library online."""
+    """Text that is shown as it is; Bokeh typesets what stands between double dollar signs."""
     return text.replace("$", "＄")
 
 
@@ -222,7 +222,7 @@ def legend_above(plot: Any) -> None:
 
 
 def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
-    """What was demanded against what came of it: ``X.demanded_speed`` and ``X.….speed``."""
+    """Demanded and measured value of a quantity: ``X.demanded_speed`` and ``X.….speed``."""
     drawings = []
     for name in material.present(material.topics.get("outputs", [])):
         subsystem, _, port = name.partition(".")

@@ -40,7 +40,7 @@ class Dynamics(abc.ABC):
     states : int
         Number of states.
     source : str
-        Where the matrix comes from, for people.
+        Origin of the matrix, as text.
     linear : bool
         Whether it holds for any state, but for rounding.
     """
@@ -84,7 +84,7 @@ class Exact(Dynamics):
 
 
 class Constant(Dynamics):
-    """A subsystem outside every loop: whatever it does, no disturbance comes back from it."""
+    """A subsystem outside every loop, through which no disturbance returns."""
 
     def __init__(self, ports: Ports, source: str) -> None:
         self.nu, self.ny = size(ports.inputs), size(ports.outputs)
@@ -163,7 +163,7 @@ class Differentiated(Dynamics):
         return np.concatenate([self.x0, self.u0, np.zeros((rows - 1) * len(self.u0))])
 
     def _differentiate(self, h: float, rows: int, derivatives: int, *, near: bool) -> Floats:
-        """Differences; from far apart nothing is lost to rounding if the solver is linear."""
+        """Differences; those from far perturbations are exact if the solver is linear."""
         point = self._point(rows)
         if not near:
             origin = self._respond(h, rows, derivatives, np.zeros_like(point))
@@ -241,7 +241,7 @@ def rebuilt(state: Any, values: Iterator[Any]) -> Any:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """A solver that fails far from its state says nothing about it."""
+    """Without the solver's log: far from its state it may fail, which is expected."""
     logger = logging.getLogger("hilrt.solver")
     before, logger.disabled = logger.disabled, True
     try:

@@ -31,9 +31,9 @@ class LogAnalysis:
     stream : LogStream
         With all its events, metadata and attachments.
     curves : dict of str to Curve
-    tally : LogStatistics
+    statistics : LogStatistics
     summary : dict
-        ``summary.json`` where there is one, with what the rows tell.
+        ``summary.json`` where there is one, completed from the rows.
     summarised : bool
         Whether there was one.
     advice : Advice or None
@@ -103,7 +103,7 @@ def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
 
 
 def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
-    """The one kept in the log, else ``summary.json`` beside a session's log, else nothing."""
+    """The summary in the log or beside it; empty where there is none."""
     beside = file.parent / "summary.json"
     try:
         data = stream.attachments.get("summary.json", b"")
@@ -120,7 +120,7 @@ def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
 
 
 def _completed(summary: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
-    """The summary, and of each table in it what only the rows tell."""
+    """The summary, each of its tables completed from the rows."""
     found = {**rows, **summary}
     for key in ("bonds", "peers"):
         mine, theirs = rows.get(key) or {}, summary.get(key) or {}

@@ -27,7 +27,7 @@ _NO_DEFAULT = "–"
 
 @dataclass
 class LogComparison:
-    """Two logs and what sets them apart.
+    """Two logs and their differences.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def write_comparison(a: Path, b: Path, out: Path, *, png: bool = False) -> Path:
     return out
 
 
-# -- what the session files say ------------------------------------------------------------------
+# -- settings in the session files ---------------------------------------------------------------
 
 
 def _settings(a: LogAnalysis, b: LogAnalysis) -> Iterator[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """Numbers of a session from its log alone, gathered while the log is read once.
 
-What `summary.json` says is taken from the rows again where it is missing: for a session that was
-killed, for a part that was cut out, for two logs to be compared.
+Where `summary.json` is missing, its numbers are computed again from the rows: for a session that
+was killed, a part that was cut out, two logs that are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hilrt.record.reader import Block, Channel
 from hilrt.solver import Floats
 
 WORST = 10
-#: Topics with signals that are up or not: flags, and what is marked at each tick.
+#: Topics with signals that are 0 or above: flags, and marks of each tick.
 MARKS = ("flags", "timing")
 #: Bins of times in µs: 0.1 µs to 1000 s, 1 % wide.
 _EDGES = np.geomspace(0.1, 1e9, 2314)
@@ -41,9 +41,9 @@ class SignalStatistics:
     seconds : float
         ∫ dt over the values.
     above : float
-        ∫ dt where x > 0, s: how long a mark was up; of the topics in `MARKS`.
+        ∫ dt where x > 0, s: how long a flag or mark was up; for the topics in `MARKS`.
     rises : int
-        How often such a mark went up.
+        How often it went up.
     """
 
     count: int = 0
@@ -119,7 +119,7 @@ class TimeDistribution:
         return {**{key: self.quantile(q) for key, q in shares.items()}, "max": self.max}
 
     def histogram(self) -> tuple[list[float], list[int]]:
-        """Edges [µs] and counts of ten bins a decade, as far as there is something."""
+        """Edges [µs] and counts of ten bins a decade, without the empty ones at both ends."""
         step = 23
         edges = _EDGES[::step]
         counts = np.add.reduceat(self.counts[1:], np.arange(0, len(_EDGES), step))
@@ -167,7 +167,7 @@ class _Columns:
             self.last[i] = values[len(values) - 1 - missing[::-1, i].argmin(), i]
 
     def add_marks(self, values: Floats, dt: Floats) -> None:
-        """Take how long and how often values are above 0, of the same rows."""
+        """Count how long and how often values of the same rows are above 0."""
         up = values > 0.0
         self.above += dt @ up
         self.rises += (up & ~np.vstack([self._up, up[:-1]])).sum(axis=0)
@@ -183,7 +183,7 @@ class _Columns:
 
 @dataclass
 class LogStatistics:
-    """Everything that one pass over a log gathers.
+    """Statistics of all signals, gathered in one pass over a log.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class LogStatistics:
     def of(
         cls, stats: dict[str, SignalStatistics], worst: list[WorstStep], **found: Any
     ) -> LogStatistics:
-        """One that is complete: `found` are its attributes."""
+        """Statistics that are complete, from their attributes `found`."""
         return cls(**found, _stats=stats, _worst_steps=worst)
 
     @property
@@ -284,7 +284,7 @@ class LogStatistics:
                 t_ns = int(block.times_ns[row])
                 if math.isnan(values[row]) or (len(kept) == WORST and values[row] <= kept[0][0]):
                     continue
-                # A tick may come twice in logs that were merged: a number decides then.
+                # Merged logs may have a tick twice; the heap then compares the numbers.
                 value, number = float(values[row]), next(self._order)
                 item = (value, t_ns, number, block.values[row].copy(), block.channel)
                 self._causes[t_ns] = self._causes_at(t_ns)
@@ -294,7 +294,7 @@ class LogStatistics:
                     heapq.heapreplace(kept, item)
 
     def _causes_at(self, t_ns: int) -> list[str]:
-        """Causes whose flags were up: the flags of a tick stand in the file before its timing."""
+        """Causes whose flags were up; in the file a tick's flags precede its timing."""
         if self._flags is None:
             return []
         row = int(np.searchsorted(self._flags.times_ns, t_ns))
@@ -326,7 +326,7 @@ class LogStatistics:
         return max(0, self.end_ns - self.start_ns) / 1e9
 
     def summary(self) -> dict[str, Any]:
-        """What the rows tell of ``summary.json``, in its layout."""
+        """The part of ``summary.json`` that follows from the rows, in its layout."""
         stats = self.stats
         steps = max(self.rows - 1, 0)
         sizes = stats.get("master:step")
@@ -362,7 +362,7 @@ class LogStatistics:
         return found
 
     def _ones(self, name: str) -> int:
-        """Ticks at which a mark was set; from its time where ticks are alike."""
+        """Ticks at which a mark was set, from the time it was set and the shortest step."""
         stats = self.stats.get(name)
         steps = self.stats.get("master:step")
         if stats is None or steps is None or not stats.above:

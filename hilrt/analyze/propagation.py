@@ -56,8 +56,8 @@ class SessionScheme:
     Parameters
     ----------
     tables : Session
-    members : list of SubsystemModel
-        Its subsystems, from `find_members`; initialized and linearised here.
+    subsystems : list of SubsystemModel
+        Its subsystems, from `find_subsystem_models`; initialized and linearised here.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class SessionScheme:
             raise ConfigError(problems)
 
     def close(self) -> None:
-        """Let the solvers release what they hold."""
+        """Close the solvers."""
         for subsystem in self.subsystems:
             if subsystem.hosted is not None:
                 subsystem.hosted.stop("the analysis has ended")
@@ -125,7 +125,7 @@ class SessionScheme:
         return None if model is None else model.plan
 
     def describe_order(self) -> str:
-        """Degree of the extrapolation, for people."""
+        """Degree of the extrapolation, as text."""
         used = sorted(set(self.order.tolist()))
         return " and ".join(str(order) for order in used) if used else "none"
 
@@ -211,7 +211,7 @@ class _Cycle:
         self.y = (now * self.history).sum(axis=0)
 
     def correct(self, tick: int) -> None:
-        """What extrapolated inputs did to the outputs, taken out of them."""
+        """The feedthrough correction: removes the effect of the inputs' extrapolation error."""
         y = self.y
         feedthrough = self.scheme._feedthrough
         if feedthrough is not None:
@@ -223,7 +223,7 @@ class _Cycle:
         self.y = y
 
     def correct_by_model(self, plan: CorrectorPlan, tick: int, y: Floats) -> Floats:
-        """The model-based corrector acts where all communicate; in between it starts anew."""
+        """The model-based corrector, which acts where all subsystems communicate."""
         if tick < self.scheme.cycle:
             self.past, self.du = y[None], np.zeros_like(self.du)
             return y
@@ -250,7 +250,7 @@ def shifted(c: Floats, by: Floats) -> Floats:
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Result of a coroutine that has nothing to wait for."""
+    """Result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -321,7 +321,7 @@ def with_exact_jacobians(tables: Session) -> Session:
 
 
 def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) -> list[str]:
-    """What a linear analysis with a constant step cannot hold."""
+    """What a linear analysis with a constant step leaves out, one sentence each."""
     found = []
     bonds = [b.name for b in tables.bonds if b.correction.method == "energy"]
     if bonds:

@@ -1,7 +1,7 @@
 """``report.html``: one self-contained page about a session, readable without a network.
 
 It is written from the log alone; a ``summary.json`` beside it or inside it adds what the rows do
-not tell. Every curve is reduced to its smallest and largest value per interval; the log keeps the
+not hold. Every curve is reduced to its smallest and largest value per interval; the log keeps the
 full resolution.
 """
 
@@ -79,7 +79,7 @@ def default_target(file: Path) -> Path:
 
 
 def save(target: Path, text: str) -> None:
-    """Write a text file; `RecordError` if the disk does not take it."""
+    """Write a text file; `RecordError` if it cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -136,7 +136,7 @@ def _head(analysis: LogAnalysis) -> str:
 
 
 def _machine(summary: Mapping[str, Any]) -> list[str]:
-    """Where it ran, as far as the host report says."""
+    """The machine, as far as the host report names it."""
     host = summary.get("host") or {}
     keys = ("hostname", "cpu", "kernel")
     return [str(host[key]) for key in keys if isinstance(host, dict) and host.get(key)]

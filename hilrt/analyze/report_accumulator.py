@@ -1,8 +1,8 @@
-"""What the recorder keeps for a page about its log, so that one about hours need not read hours.
+"""Statistics and curves of a log, gathered while it is written, so that a report need not read it.
 
-While it writes rows, the recorder tallies them and follows their extremes, as a reader of the log
-would; what came out is attached to the log when it is closed. A log that was cut off has none, and
-is read.
+The recorder passes every row to `ReportAccumulator`, which computes what a reader of the log would;
+the result is attached to the log when it is closed. A log that was cut off has no attachment, and
+the report reads all of its rows.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from hilrt.record.messages import REPORT_STATISTICS, Begin, Topic
 from hilrt.record.reader import Block, Channel, LogEvent, LogStream
 from hilrt.solver import Floats
 
-#: A log with fewer rows is read in a moment, and not made larger.
+#: A log with fewer rows gets no attachment: reading it takes a moment.
 LEAST_ROWS = 100_000
-#: More events than that are not kept in memory, and such a log is read.
+#: With more events there is no attachment either: they would fill the memory.
 MOST_EVENTS = 100_000
-#: Rows that are taken together: more cost less, but hold up the writing for longer.
+#: Rows that are processed together: more cost less each, but delay the writing for longer.
 ROWS_AT_ONCE = 1024
-#: Points of all curves together: what keeps a page small whatever the session's length.
+#: Points of all curves together, which bounds the size of a page.
 POINT_BUDGET = 500_000
 MIN_INTERVALS, MAX_INTERVALS = 250, 1500
-#: The curves are mostly noise: more effort finds little more.
+#: Of zlib: the curves are mostly noise, and higher levels gain little.
 LEVEL = 1
 
 
@@ -59,12 +59,12 @@ class _Accumulated(msgspec.Struct):
 
 
 def intervals(signals: int) -> int:
-    """Intervals that the curves of so many signals are reduced to, at least."""
+    """Least number of intervals for the curves of so many signals."""
     return min(max(POINT_BUDGET // (4 * max(signals, 1)), MIN_INTERVALS), MAX_INTERVALS)
 
 
 class ReportAccumulator:
-    """Follows the rows that a recorder writes.
+    """Statistics and curves of the rows that a recorder writes.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class ReportAccumulator:
         return cls(begin.topics, begin.metadata, attachments)
 
     def event(self, event: LogEvent) -> None:
-        """An event was written; a flag's are in the rows, too, and a page shows those."""
+        """Take an event that was written; events of flags are left out, as rows hold the flags."""
         if event.cause not in self._flags and len(self._events) <= MOST_EVENTS:
             self._events.append(event)
 
     def take(self, times: NDArray[np.int64], rows: Floats) -> None:
-        """Rows, shape (n, n_signals), were written, at session times [ns]; nobody changes them."""
+        """Take written rows, shape (n, n_signals), at session times [ns]; both must not change."""
         self._waiting.append((times, rows))
         self._number += len(times)
         if self._number >= ROWS_AT_ONCE:
@@ -118,7 +118,7 @@ class ReportAccumulator:
             self._tally.add(block)
 
     def attachment(self) -> bytes:
-        """The attachment; empty for a log that needs none."""
+        """The attachment; empty where none is needed."""
         if self._rows + self._number < LEAST_ROWS or len(self._events) > MOST_EVENTS:
             return b""
         if self._waiting:
@@ -143,9 +143,9 @@ class ReportAccumulator:
 
 
 def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics] | None:
-    """The log without its rows, and what the recorder has kept of them.
+    """The log without its rows, and the attached curves and statistics.
 
-    None where it has kept nothing, or something that this version does not know.
+    None where nothing is attached, or by another version.
     """
     contents = read_index(file)
     if contents is None or REPORT_STATISTICS not in (name for name, _, _ in contents.attachments):
@@ -158,7 +158,7 @@ def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatis
     except (zlib.error, msgspec.MsgspecError):
         return None
     if contents.metadata.get("rows") != str(kept.rows_written):
-        return None  # of another log
+        return None  # the attachment of another log
     stream.metadata, stream.events = contents.metadata, kept.events
     stream.channels = {
         i: Channel(topic.name, topic.signals)

@@ -24,7 +24,7 @@ def table(
     text: Iterable[int] = (),
     marked: Iterable[tuple[int, int]] = (),
 ) -> str:
-    """A table with a heading; nothing where there is no row.
+    """A table with a heading; empty where there is no row.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ td.differs { background: var(--mark); border-radius: 3px; }
 @media print { body { max-width: none; } .figure, .table { break-inside: avoid; } }
 """
 
-#: The figures are drawn on canvas, which style sheets do not reach.
+#: Style sheets do not reach figures on a canvas: this sets their colours.
 _THEME = """
 function followPageColours() {
   const style = getComputedStyle(document.documentElement);

@@ -14,7 +14,7 @@ from hilrt.errors import RecordError
 
 
 def write_pictures(drawings: Sequence[Drawing], folder: Path) -> list[Path]:
-    """One picture per figure; `RecordError` without matplotlib, or if the disk fails."""
+    """One picture per figure; `RecordError` without matplotlib, or if a file cannot be written."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -86,5 +86,5 @@ def _labels(plot: Any) -> dict[str, str]:
 
 
 def _plain(text: Any) -> str:
-    """Text without marks that would be typeset."""
+    """Text with dollar signs escaped, which matplotlib would typeset."""
     return str(text or "").replace("$", r"\$")

@@ -76,7 +76,7 @@ def _ledger_table(
 
 
 def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float | None:
-    """RMS of the bond's correction over that of its effort; None where the log has not both."""
+    """RMS of the bond's correction over that of its effort; None where the log lacks either."""
     correction = statistics.stats.get(f"{bond}:correction")
     efforts = [statistics.stats.get(f"{name}:corrected") for name in effort.split(" + ")]
     squares = [stats.rms**2 for stats in efforts if stats is not None and stats.count]
@@ -109,7 +109,7 @@ def _peer_table(summary: Mapping[str, Any]) -> str:
 
 
 def _peer_times(summary: Mapping[str, Any]) -> str:
-    """Where the time of the subsystems' answers went; who made the master wait."""
+    """Where the time of the subsystems' answers went."""
     rows = [
         [
             name,
@@ -166,7 +166,7 @@ def _version_table(summary: Mapping[str, Any]) -> str:
 
 
 def event_table(stream: LogStream) -> str:
-    """What happened, without what a figure shows."""
+    """Events, without those of flags, which have a figure."""
     flags = {
         signal.name.rpartition(":")[2]
         for channel in stream.channels.values()

@@ -13,7 +13,7 @@ import numpy as np
 from hilrt.record.reader import Block, LogStream
 from hilrt.solver import Floats
 
-#: Relative difference above which signals count as having parted.
+#: Relative difference above which signals count as different.
 PARTED = 1e-6
 
 
@@ -120,7 +120,7 @@ def differences(a: Path, b: Path) -> list[SignalDifference]:
 
 
 def _in_step(a: Path, b: Path) -> Iterator[tuple[int, Block]]:
-    """Blocks of both logs, always from the one that is behind."""
+    """Blocks of both logs in the order of their times."""
     streams = [iter(LogStream(path).blocks()) for path in (a, b)]
     heads = [next(stream, None) for stream in streams]
     while any(head is not None for head in heads):
@@ -138,7 +138,7 @@ def _compare(
     topic: str,
     found: dict[str, SignalDifference],
 ) -> None:
-    """Compare what both have of a topic, and keep what only one has yet."""
+    """Compare the rows of a topic that both logs have; rows of one alone wait."""
     left, right = _joined(a.pop(topic)), _joined(b.pop(topic))
     until = min(int(left.times_ns[-1]), int(right.times_ns[-1]))
     _, i, j = np.intersect1d(left.times_ns, right.times_ns, return_indices=True)

@@ -20,7 +20,7 @@ from hilrt.errors import RecordError
 from hilrt.solver import Floats
 
 STABLE_COLOUR, UNSTABLE_COLOUR, LINE = "#2f7f79", "#c8503c", "#3b82c4"
-#: Darkest where a mode grows or decays by this factor per macro step, lightest at 1.
+#: Distance of the spectral radius from 1 at which the colour scale ends.
 STRONGEST = 0.3
 #: Labels of the colour scale below 1.
 LABELS = np.array([0.7, 0.9, 0.99, 0.999])
@@ -69,7 +69,7 @@ def draw_curve(study: StabilityStudy) -> Any:
         sizing_mode="scale_width",
     )
     finite = np.minimum(study.radii, 1e6)
-    # A curve that leaves far upwards must not press the neighbourhood of 1 flat.
+    # The axis ends at 1.3, so that the neighbourhood of 1 stays visible.
     low, high = min(float(finite.min()), 1.0), min(float(finite.max()), 1.3)
     plot.y_range = Range1d(start=low - 0.02, end=max(high, 1.0) + 0.02)
     line = plot.line(study.steps, finite, line_width=2, color=LINE)

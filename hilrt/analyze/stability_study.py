@@ -28,9 +28,9 @@ POINTS = 400
 MAP_POINTS = 40
 #: Relative accuracy of the matrices' entries: exact subsystems, and differentiated ones.
 ROUNDING, DIFFERENTIATED = 1e-14, 1e-8
-#: Closer to 1 than this, a spectral radius is looked at for what rounding does to it.
+#: Closer to 1 than this, the effect of rounding on a spectral radius is estimated.
 NEAR_ONE = 1e-4
-#: Random disturbances that are tried for it.
+#: Random disturbances for that estimate.
 DRAWS = 4
 
 
@@ -43,7 +43,7 @@ class MapAxis:
     logarithmic: bool
 
     def overrides(self, value: float) -> list[str]:
-        """What sets the parameter in a session file; the macro step is set otherwise."""
+        """``--set`` arguments for a value; none for the macro step."""
         return [] if self.key == STEP else [f"{self.key}={value!r}"]
 
 
@@ -147,7 +147,8 @@ def radius_and_margin(scheme: SessionScheme, h: float) -> tuple[float, float]:
     """Spectral radius per macro step at `h` [s], and how far rounding may have moved it.
 
     A mode that neither grows nor decays (a mass that moves freely) has an eigenvalue of 1, which
-    comes out a little above or below. How sensitive it is to rounding is found by trying.
+    comes out a little above or below. Random disturbances of the matrix show how far rounding moves
+    it.
     """
     power = 1.0 / scheme.cycle
     with np.errstate(all="ignore"):
@@ -160,7 +161,7 @@ def radius_and_margin(scheme: SessionScheme, h: float) -> tuple[float, float]:
         exact = all(subsystem.dynamics.linear for subsystem in scheme.subsystems)
         noise = np.random.default_rng(0).uniform(-1.0, 1.0, (DRAWS, *matrix.shape))
         noise *= ROUNDING if exact else DIFFERENTIATED
-        # A double eigenvalue parts along the real axis for one of two opposite disturbances.
+        # Of two opposite disturbances one splits a double eigenvalue along the real axis.
         disturbed = np.concatenate([matrix * (1.0 + noise), matrix * (1.0 - noise)])
         moved = np.abs(np.linalg.eigvals(disturbed)).max(axis=1) ** power
     spread = float(np.abs(moved - radius).max())

@@ -1,9 +1,9 @@
-"""Which macro step a session calls for, and what says so.
+"""Recommends a macro step from the figures of a session, with the reason.
 
-From above: what extrapolation leaves unknown over a step, the connection defect, falls with the
-step to the power k+1 for extrapolation of order k, and so does the power residual made of it. A
+The upper bound: the connection defect, the error of extrapolation over a step, falls with the step
+to the power k+1 for extrapolation of order k, and so does the power residual that it causes. A
 session at step h whose defect is a share s of the signal therefore keeps a share s* with
-``h (s*/s)^(1/(k+1))``. From below: the macro step and its subsystems must be done in time.
+``h (s*/s)^(1/(k+1))``. The lower bound: the macro step and its subsystems must be computed in time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 from hilrt.analyze.log_statistics import Cap, LogStatistics
 from hilrt.wording import number
 
-#: Share of the threshold that is aimed at: the rest is for what the session did not show.
+#: Share of the threshold that is aimed at; the rest is reserve.
 MARGIN = 0.5
-#: How far one session's numbers carry.
+#: Largest factor between the step used and the step recommended.
 FURTHEST = 10.0
 #: Share of the step that a subsystem may compute in real time.
 SOLVER_SHARE = 0.8
@@ -38,7 +38,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Advice:
-    """What a session says about its macro step.
+    """A recommended macro step with its bounds.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Advice:
     recommended_s : float or None
         A step within both; None where there is none.
     text : str
-        The same, for people.
+        The same as text.
     """
 
     used_s: float
@@ -77,11 +77,11 @@ def advise(
     attachments: Mapping[str, bytes],
     bonds: Mapping[str, Mapping[str, str]],
 ) -> Advice | None:
-    """Recommend a macro step; None where the log does not hold what it takes.
+    """Recommend a macro step; None where the log lacks the figures for it.
 
     Parameters
     ----------
-    tally : LogStatistics
+    statistics : LogStatistics
         Of the whole log.
     attachments : mapping of str to bytes
         Of the log: the session file has orders and thresholds.
@@ -170,7 +170,7 @@ def _from_above(
 def _corrected_inputs(
     statistics: LogStatistics, tables: Mapping[str, Any], bonds: Mapping[str, Mapping[str, str]]
 ) -> set[str]:
-    """Inputs that get an effort with a correction added to it."""
+    """Inputs that receive a corrected effort."""
     efforts = {
         effort
         for bond, ports in bonds.items()
@@ -236,7 +236,7 @@ def _caps(text: bytes) -> dict[str, Cap]:
 
 
 def caps_of(metadata: Mapping[str, str], attachments: Mapping[str, bytes]) -> dict[str, Cap]:
-    """Caps of the energy corrections, as the session file in a log has them."""
+    """Caps of the energy corrections, from the session file in a log."""
     if "correction" in metadata.get("overrides", ""):
         return {}  # not those of the file
     for name, data in attachments.items():
@@ -252,7 +252,7 @@ def _default_order(tables: Mapping[str, Any]) -> int:
 
 
 def _orders(tables: Mapping[str, Any]) -> dict[str, int]:
-    """Order of the inputs whose connections give one."""
+    """Order of the inputs whose connections have one of their own."""
     connections = tables.get("connections")
     found = connections if isinstance(connections, list) else []
     return {

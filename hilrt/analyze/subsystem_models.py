@@ -23,7 +23,7 @@ from hilrt.solver import Floats, Sample, Solver
 
 
 class SubsystemModel(Link):
-    """A subsystem in the analysis: asked for its start values and Jacobians, never run."""
+    """A subsystem in the analysis: gives start values and Jacobians, and is never run."""
 
     dynamics: Dynamics
 
@@ -33,7 +33,7 @@ class SubsystemModel(Link):
         super().__init__(name, options, folder)
         self.inputs, self.outputs = ports
         self.hosted: HostedSolver | None = None
-        self.reason = reason  #: why there is no solver to look at
+        self.reason = reason  #: why there is no solver to differentiate
         self.bench = False
         self.matrices = matrices(options.jacobian, name, ports)
 
@@ -64,7 +64,7 @@ class SubsystemModel(Link):
         raise NotImplementedError
 
     def linearise(self, u0: Floats, h: float, in_loop: bool) -> str | None:
-        """Find `dynamics`; the problem if there is no way to them."""
+        """Set `dynamics`; returns the problem where there are none."""
         if self.hosted is not None:
             solver = self.hosted.solver
             if isinstance(solver, Linear) and type(solver).advance is Linear.advance:
@@ -114,7 +114,7 @@ def find_subsystem_models(file: SessionFile) -> list[SubsystemModel]:
     Raises
     ------
     ConfigError
-        Naming the subsystems whose solver or ports are wrong or not known.
+        Naming the subsystems whose solver or ports are wrong or unknown.
     """
     found: list[SubsystemModel] = []
     problems: list[str] = []
@@ -154,7 +154,7 @@ def _subsystem_model(name: str, options: SubsystemOptions, folder: Path) -> Subs
 
 
 def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | None:
-    """How to make the solver in this process; None if its table does not say."""
+    """A function that makes the solver in this process; None where its table has no model."""
     model = getattr(options, "model", None)
     if isinstance(model, str):
         params, path = getattr(options, "params", {}), getattr(options, "path", None)

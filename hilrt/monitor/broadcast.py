@@ -1,8 +1,7 @@
-"""What the relay sends: from the recorder's frames to the telemetry stream. No I/O, no clock.
+"""From the recorder's frames to the telemetry stream that the relay sends. No I/O, no clock.
 
-Everything is computed from what the recorder passes on, so that the master pays for none of it.
-Topics that cost something (``minmax``, ``full/NAME``, ``each/NAME``) are made only while somebody
-has subscribed to them.
+Everything is computed from the recorder's frames, so that it costs the master nothing. Expensive
+topics (``minmax``, ``full/NAME``, ``each/NAME``) are made only while they are subscribed to.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class Broadcast:
     Parameters
     ----------
     head : Head
-        What is known before the session's log begins; the rest is filled in from there.
+        What is known before the log begins; the log's first message completes it.
 
     Attributes
     ----------
     outbox : list of (topic, frame)
-        What is to be sent; the caller empties it.
+        Messages to be sent; the caller empties it.
     """
 
     def __init__(self, head: Head) -> None:
@@ -56,10 +55,10 @@ class Broadcast:
         self._lost = 0
         self._due = self._head_due = 0.0
 
-    # -- what comes in ----------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def take(self, frames: list[bytes]) -> None:
-        """Take one message of the recorder; nonsense is ignored."""
+        """Take one message of the recorder; anything else is ignored."""
         try:
             if frames[0] == ROWS and len(frames) == 4:
                 self._rows(*frames[1:])
@@ -86,7 +85,7 @@ class Broadcast:
                 self._send(stream.EVENT, event)
 
     def acknowledge(self, number: int, who: str) -> None:
-        """Note who has acknowledged an event, and tell everybody."""
+        """Note the operator that has acknowledged an event, and send the event again."""
         for event in self._events:
             if event.number == number:
                 event.acknowledged = who
@@ -98,11 +97,11 @@ class Broadcast:
             self._head_due = now + HEAD_PERIOD_S
             self._send(stream.HEAD, self.head)
         if now >= self._due and self._interval.rows:
-            on_time = self._due + self._period  # else a late one would be followed by another
+            on_time = self._due + self._period  # else a late message would delay the next one, too
             self._due = on_time if on_time > now else now + self._period
             self._send_signals()
 
-    # -- what goes out ----------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def _begin(self, begin: Begin) -> None:
         signals = [signal for topic in begin.topics for signal in topic.signals]

@@ -1,4 +1,4 @@
-"""The table at the end of a session: what `summary.json` says, for the terminal."""
+"""The table on the terminal at the end of a session, from `summary.json`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 
 
 def closing_table(summary: Mapping[str, Any]) -> RenderableType:
-    """What `summary.json` says, for the terminal; missing parts are left out.
+    """The table for the terminal; parts that the summary lacks are left out.
 
     Parameters
     ----------

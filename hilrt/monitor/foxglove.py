@@ -33,7 +33,7 @@ from hilrt.record.messages import EVENTS, Topic
 
 POLL_MS = 20
 STATE = "/state"
-#: How long the clients get to see a session's end, s.
+#: Time between a session's end and the server's, s.
 LAST_LOOK_S = 0.6
 #: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
 #: has one for every tick of every signal that is asked for.
@@ -101,7 +101,7 @@ def json_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 class Subscriptions(ServerListener):
-    """Notes what clients ask for: the server calls from threads of its own."""
+    """Collects clients' subscriptions; the server calls it from threads of its own."""
 
     def __init__(self) -> None:
         self._changes: queue.SimpleQueue[tuple[int, str, int]] = queue.SimpleQueue()
@@ -120,7 +120,7 @@ class Subscriptions(ServerListener):
 
 
 class Bridge:
-    """Serves what a `Viewer` hears; `RuntimeError` if the address cannot be used.
+    """Serves what a `Viewer` receives; `RuntimeError` if the address cannot be used.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Bridge:
         self._width = self._lost = 0
 
     def run(self) -> None:
-        """Serve until `stop`; what has arrived by then still leaves."""
+        """Serve until `stop`; what has arrived by then is still passed on."""
         end = math.inf
         while time.monotonic() < end:
             self.turn(POLL_MS)
@@ -188,7 +188,7 @@ class Bridge:
         return Channel(topic, schema=schema, context=self._context)
 
     def _follow_head(self) -> None:
-        """Another session, or its first word: other channels."""
+        """Replace the channels when another session begins, or its log does."""
         head, before = self._viewer.head, self._head
         if head is None or head is before:
             return
@@ -279,7 +279,7 @@ class Bridge:
             channel.log(cdr.HEADER + value, log_time=self._wall_ns(t))
 
     def _take_event(self, event: Happening) -> None:
-        # One by one, as a client whose subscription has not been served gets it when it is served.
+        # One by one: a client whose subscription has not been served gets the event with it.
         for client in self._event_readers:
             self._log_event(event, client)
 

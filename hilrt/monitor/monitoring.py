@@ -1,4 +1,4 @@
-"""What a session starts so that it can be watched: relay, page, bridge; addresses and keys."""
+"""Starts what a session is watched with: relay, page, bridge; their addresses and keys."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LocalAddresses:
         self._folder = Path(tempfile.mkdtemp(prefix="hilrt-")) if os.name == "posix" else None
 
     def get(self, name: str) -> str:
-        """A ZeroMQ endpoint that nobody uses."""
+        """An unused ZeroMQ endpoint."""
         if self._folder is not None:
             return f"ipc://{self._folder}/{name}"
         with socket.socket() as probe:
@@ -62,7 +62,7 @@ class LocalAddresses:
 
 @dataclass
 class Monitoring:
-    """How one run is watched.
+    """How one run is watched: processes, addresses, keys.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Monitoring:
     run : str
         Tells this run from every other; a command names the one that it is meant for.
     token : str
-        What opens the commands for operators; empty where the session file allows none.
+        Operators' token; empty where the session file allows no commands.
     """
 
     table: MonitorTable
@@ -92,12 +92,12 @@ class Monitoring:
 
     @property
     def wanted(self) -> bool:
-        """Whether anybody but the terminal view may watch."""
+        """Whether the session can be watched other than on its terminal."""
         table = self.table
         return self.web or table.listen is not None or table.foxglove is not None
 
     def hints(self) -> list[str]:
-        """What the operator is told at the start."""
+        """Lines for the operator at the start."""
         lines, page = [], self.table.page
         if self.web:
             lines.append(f"page: http://{'' if ':' in page else '127.0.0.1:'}{page}")
@@ -149,7 +149,7 @@ class Monitoring:
             children.start("foxglove", [*argv, "--foxglove", table.foxglove], nice=NICE)
 
     def start_view(self, children: Children, status: str, *, has_keys: bool) -> None:
-        """Start the terminal view; it takes the operator's keys where it `has_keys`."""
+        """Start the terminal view, which takes the operator's keys if it `has_keys`."""
         argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", status]
         if has_keys:
             argv += ["--commands", self.commands]
@@ -163,5 +163,5 @@ class Monitoring:
         )
 
     def close(self) -> None:
-        """Remove what was made for the addresses."""
+        """Remove the addresses' folder."""
         self.local.close()

@@ -1,7 +1,7 @@
-"""What an operator asks of a session: the messages, the side that asks and the master's side.
+"""Operators' commands to a session: messages, client and the master's port.
 
 A command is one msgpack frame with the session's key, a reply is another. The master's socket is
-for this machine alone; commands from elsewhere go through the relay, which knows the operators'
+for this machine alone; commands from elsewhere go through the relay, which checks the operators'
 token and what the session file allows (docs/monitor.md).
 """
 
@@ -17,27 +17,27 @@ from typing import Literal
 import msgspec
 import zmq
 
-#: What operators ask for, and ``refused``, with which the relay tells the session of wrong tokens.
+#: Operators' actions, and ``refused``, by which the relay reports wrong tokens to the session.
 Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "refused"]
 ACTIONS: tuple[Action, ...] = ("arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust")
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
-#: Longest name and comment that are kept.
+#: Longest name and comment; the rest is cut.
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
 #: Commands handled in one turn of the event loop: what a flood may cost a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
-#: How long an operator waits for an answer, s; what comes later than that is not carried out.
+#: How long a client waits for an answer, s; a command that is older is not carried out.
 ANSWER_S = 3.0
 #: How long the first command may wait for a connection that is being made, ms.
 CONNECT_MS = 200
-#: They are never too late for the run that they are meant for.
+#: Carried out however late they come, in the run that they are meant for.
 TO_REST = ("safe", "stop")
 
 
 class OperatorCommand(msgspec.Struct, kw_only=True):
-    """Something an operator asks for.
+    """A command of an operator.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
     who : str
         Name of the operator, for the log.
     key : str
-        Proof that the sender may: the operators' token, or the session's own key.
+        Authorisation: the operators' token, or the session's own key.
     run : str
         The run that it is meant for: never the next one at the same address.
     at : float
@@ -65,7 +65,7 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
 
 
 class Reply(msgspec.Struct):
-    """Whether the command was obeyed, and what it did or why not."""
+    """Whether the command was carried out, and its effect or the reason."""
 
     ok: bool
     text: str = ""
@@ -108,18 +108,18 @@ def _printable(text: str) -> str:
 
 
 class CommandPort:
-    """The master's side: takes commands between two ticks and answers them.
+    """The master's port: takes commands between two ticks and answers them.
 
     Parameters
     ----------
     address : str
         Where to listen, for this machine.
     key : str
-        Senders must know it.
+        Senders must give it.
     obey : callable
         Carries a command out, at once; its reply goes back.
     refused : callable
-        Told when a sender does not know the key.
+        Called when a sender gives a wrong key.
     context : zmq.Context, optional
         Shared context.
     clock : callable
@@ -192,7 +192,7 @@ class CommandPort:
 
 
 class CommandClient:
-    """The side that asks. What nobody is there to take is not sent, rather than kept.
+    """The client's side. Without a connection a command is not sent, rather than queued.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class CommandClient:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         self._socket.linger = 200
         self._socket.sndhwm = QUEUE_LENGTH
-        self._socket.immediate = True  # no queue for a session that is not there
+        self._socket.immediate = True  # without a connection nothing is queued
         self._socket.connect(address)
         self._number = 0
         self._awaited: dict[int, float] = {}

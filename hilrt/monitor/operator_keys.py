@@ -1,4 +1,4 @@
-"""Keys of the terminal view: each becomes a command. Typing never waits, and gives way on exit."""
+"""Keys of the terminal view: each becomes a command. Reading them never blocks."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class OperatorKeys:
         self._show("sent" if self._client.send(command) else "the session does not answer")
 
     def take_answers(self) -> None:
-        """Show what the session has answered."""
+        """Show the session's answers."""
         for _, reply in self._client.replies():
             self._show(reply.text if reply.ok else f"not done: {reply.text}")
 
@@ -112,7 +112,7 @@ class OperatorKeys:
 
 
 def operator_name() -> str:
-    """Who sits here, for the log."""
+    """Name of this terminal's user, for the log."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -121,7 +121,7 @@ def operator_name() -> str:
 
 @contextlib.contextmanager
 def typing() -> Iterator[Callable[[], str] | None]:
-    """What has been typed since the last call, key by key; None where there is no terminal."""
+    """A function that returns what was typed since its last call; None without a terminal."""
     try:
         import termios
         import tty

@@ -1,4 +1,4 @@
-"""What the terminal view shows of a status: a panel of the terminal's size, or one line."""
+"""A status on the terminal: as a panel of the terminal's size, or as one line."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def live_view(
     """The panel that is redrawn while a session runs.
 
     `line` stands below everything; `traces` are plotted beside the values. Where `height` lines are
-    not enough, values give way first; `events` are shown where there is room. After `silent_s` [s]
-    without a word from the session what is shown is old, and said to be.
+    not enough, values are left out first; `events` are shown where there is room. After `silent_s`
+    [s] without a status the panel says that it is old.
     """
     body = Table.grid(padding=(0, 3), expand=True)
     body.add_column(ratio=1)
@@ -55,7 +55,7 @@ def live_view(
 
 
 def state_word(status: Status, silent_s: float = 0.0) -> str:
-    """The state, whether corrections act, and whether all of this is old."""
+    """The state, whether corrections act, and whether the status is old."""
     shadow = ", shadow: no correction acts" if status.shadow else ""
     if silent_s > 0.0:
         return f"NO DATA for {silent_s:.0f} s (was {status.state}{shadow})"
@@ -76,7 +76,7 @@ class _Cut:
 
 
 class _Fitted:
-    """Head and foot whole, and of what is between them what there is room for."""
+    """Head and foot whole, and the part between them cut to the room that is left."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""The relay process: between a session and everybody who watches it.
+"""The relay process between a session and its watchers.
 
 ``python -m hilrt.monitor.relay``; its settings come in an environment variable, because they hold
 keys. It takes rows and events from the recorder and the status from the master, and publishes the
 telemetry stream; it takes operators' commands, and passes on those that a token and the session
-file allow. However many watch, and however slow they are: the master has one peer here, and the
-recorder drops what this process does not take.
+file allow. Number and speed of the watchers do not matter to the session: the master has one peer
+here, and the recorder drops what this process does not take.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SETTINGS_VARIABLE = "HILRT_RELAY"
 QUEUE_LENGTH = 256
 POLL_MS = 20
 LINGER_MS = 300
-#: Commands passed on per second: what a flood may cost the master.
+#: Commands passed on per second, which bounds the cost of a flood for the master.
 COMMANDS_PER_S = 20
-#: How often a refused command is told to the session, s.
+#: Shortest time between two reports of refused commands to the session, s.
 REFUSAL_PERIOD_S = 5.0
 WRONG_TOKEN = "refused: wrong token"
 #: Requests whose answers are awaited.
@@ -45,7 +45,7 @@ MAX_OPEN = 256
 
 
 class RelaySettings(msgspec.Struct, kw_only=True):
-    """Where the relay listens, and what it lets through. Addresses are ZeroMQ endpoints.
+    """Where the relay listens, and which commands it passes on. Addresses are ZeroMQ endpoints.
 
     `rows` (from the recorder), `telemetry` and `commands` are bound here; `status` and `master` are
     connected to. `public_telemetry` and `public_commands` are for other machines, empty for none.
@@ -64,13 +64,13 @@ class RelaySettings(msgspec.Struct, kw_only=True):
 
 
 class CommandRate:
-    """How often something may happen: `COMMANDS_PER_S`, and as many at once after a pause."""
+    """Rate limit: `COMMANDS_PER_S`, and as many at once after a pause."""
 
     def __init__(self) -> None:
         self._left, self._at = float(COMMANDS_PER_S), time.monotonic()
 
     def take(self, now: float) -> bool:
-        """Whether it may happen once more at `now` [s, monotonic]."""
+        """Whether one more is within the limit at `now` [s, monotonic]."""
         self._left = min(COMMANDS_PER_S, self._left + (now - self._at) * COMMANDS_PER_S)
         self._at = now
         if self._left < 1.0:
@@ -106,10 +106,10 @@ class Relay:
         self.broadcast = Broadcast(head)
         self._open_requests: dict[bytes, tuple[list[bytes], OperatorCommand]] = {}
         self._serial = 0
-        # What brings benches to rest is not kept waiting by other commands.
+        # Commands that bring benches to rest have a limit of their own: others must not delay them.
         self._allowances = {kind: CommandRate() for kind in (*TO_REST, "")}
         self._wrong_answers = CommandRate()
-        self._wrong = 0  # wrong tokens that the session has not been told of
+        self._wrong = 0  # wrong tokens not yet reported to the session
         self._newest_wrong = OperatorCommand(action="mark")
         self._tell_at = time.monotonic()
 
@@ -126,7 +126,7 @@ class Relay:
                 socket.bind(address)
 
     def run(self) -> None:
-        """Relay until told to stop; what has arrived by then still leaves."""
+        """Relay until stopped; what has arrived by then is still sent."""
         poller = zmq.Poller()
         handlers = {
             self._rows: self._take_rows,
@@ -174,7 +174,7 @@ class Relay:
             return
         now = time.monotonic()
         problem = self.refusal(command, now)
-        if problem == WRONG_TOKEN:  # guesses beyond a few are not worth an answer
+        if problem == WRONG_TOKEN:  # further guesses get no answer
             self._wrong, self._newest_wrong = self._wrong + 1, command
             if not self._wrong_answers.take(now):
                 return
@@ -200,7 +200,7 @@ class Relay:
         return ""
 
     def tell_wrong(self, now: float) -> None:
-        """Somebody tries tokens: the log should know, though not of every try by itself."""
+        """Report wrong tokens to the session's log, several in one event."""
         if not self._wrong or now < self._tell_at:
             return
         self._tell_at = now + REFUSAL_PERIOD_S

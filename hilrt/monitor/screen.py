@@ -21,7 +21,7 @@ from hilrt.monitor.panel import closing_line, live_view, plain_line
 from hilrt.monitor.sparkline import Traces
 from hilrt.monitor.telemetry import Status
 
-#: A session that is silent for so long is no longer watched, and no longer believed, s.
+#: Silence after which a session is taken as ended, and after which its status is old, s.
 SILENCE_S, NO_DATA_S = 30.0, 3.0
 POLL_MS = 100
 PLAIN_PERIOD_S = 2.0
@@ -33,10 +33,10 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class StatusSource(Protocol):
-    """Where the view gets what it shows, and sends what is typed.
+    """Source of the statuses that are shown, and destination of commands.
 
-    `silent` ends the view, `age` is the time since the session was last heard [s], and `types`
-    whether what is typed is for this process.
+    `silent` ends the view, `age` is the time since the newest status [s], and `types` whether keys
+    are for this process.
     """
 
     status: Status | None
@@ -50,17 +50,17 @@ class StatusSource(Protocol):
         """How long the session has been silent, s."""
 
     def take(self, wait_ms: int) -> bool:
-        """Wait for news for at most `wait_ms` [ms]; whether there are any."""
+        """Wait for a status for at most `wait_ms` [ms]; whether there is a new one."""
 
     def client(self) -> CommandClient | None:
-        """Whom to send commands to; None if nobody takes them."""
+        """Takes commands; None where the session takes none."""
 
     def events(self) -> list[str]:
         """Newest events, the newest last."""
 
 
 class Screen:
-    """What stands on the terminal.
+    """The content of the terminal.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ class Screen:
         self._line = self._told = ""
 
     def turn(self) -> bool:
-        """Pass on what has been typed; whether there is something else to show."""
+        """Pass on what has been typed; whether the display must be redrawn."""
         line, self._line = self._line, self._type()
         return line != self._line or self._console.size != self._size or self._silent_s > 0.0
 
     def show(self) -> None:
-        """Show the newest status, in the way that the terminal has room for."""
+        """Show the newest status as a panel or a line, by the terminal's size."""
         status, size = self._source.status, self._console.size
-        if size != self._size:  # what was drawn for another size cannot be drawn over
+        if size != self._size:  # a panel drawn for another size cannot be overwritten
             self._size = size
             had_panel = self._live is not None
             self.close()
@@ -144,7 +144,7 @@ class Screen:
         return age if age > NO_DATA_S and not ended else 0.0
 
     def _type(self) -> str:
-        """Pass on what has been typed; what the operator is told, if there are keys."""
+        """Pass on what has been typed; returns the line below the session, if there are keys."""
         client = self._source.client() if self._typed is not None else None
         if client is None or self._typed is None:
             return ""
@@ -154,7 +154,7 @@ class Screen:
         return self._keys.line
 
     def _print(self, status: Status) -> None:
-        """A line every two seconds and at every change of state; events; below, what keys do."""
+        """Print a line every two seconds and at changes of state, events, and the keys' line."""
         now, silent_s = self._clock(), self._silent_s
         word = f"{status.state} {silent_s > 0.0}"
         lines = [f"{status.session}: {event}" for event in added(self._events, status.events)]
@@ -188,16 +188,16 @@ class Screen:
 
 
 def added(before: list[str], now: list[str]) -> list[str]:
-    """What has come at the end of a list that loses its first entries as it grows."""
+    """New entries at the end of a list that drops its first ones."""
     overlaps = range(min(len(before), len(now)), -1, -1)
     kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
     return now[kept:]
 
 
 def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:
-    """Call `show` with every news until the session ends or is silent.
+    """Call `show` with every new status until the session ends or is silent.
 
-    `turn` is called ten times a second; it says whether there is something else to show.
+    `turn` is called ten times a second and returns whether the display must be redrawn.
     """
     while not source.stop and not source.silent:
         news = source.take(POLL_MS)
@@ -210,7 +210,7 @@ def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], boo
 def run(
     source: StatusSource, console: Console, plain: bool = False, tell_end: bool = False
 ) -> None:
-    """Show the session until it ends; `tell_end`: and then say how it did."""
+    """Show the session until it ends; with `tell_end` print how it ended."""
     with contextlib.ExitStack() as stack:
         typed = stack.enter_context(typing()) if source.types else None
         screen = Screen(source, console, typed, plain)

@@ -26,7 +26,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 class Traces:
-    """What the small plots show."""
+    """The newest values of each signal, for the small plots."""
 
     def __init__(self) -> None:
         self._values: dict[str, deque[float]] = {}

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from hilrt.step.step_state import StepInput
 
 PERIOD_NS = 200_000_000
-#: How often a session whose loop does not run says that it is there, s.
+#: Period of the announcement while the loop does not run, s.
 ALIVE_S = 0.5
-#: Newest events that a status tells.
+#: Newest events in a status.
 MAX_EVENTS = 5
 
 
@@ -73,14 +73,14 @@ class StatusPublisher:
             self.telemetry.publish(self._announced)
 
     async def keep_alive(self) -> None:
-        """Until cancelled: while no loop runs, watchers still hear that the session is there."""
+        """Repeat the announcement until cancelled, while no loop runs."""
         while True:
             await asyncio.sleep(ALIVE_S)
             if monotonic_ns() >= self._next_ns + PERIOD_NS:
                 self.repeat()
 
     def repeat(self) -> None:
-        """Tell again what was announced last: a session that waits is still there."""
+        """Repeat the last announcement, so that watchers do not take the session as ended."""
         if self.telemetry is not None and self._announced is not None:
             self.telemetry.publish(self._announced)
 
@@ -96,7 +96,7 @@ class StatusPublisher:
         self.telemetry.publish(self._newest)
 
     def _cause(self) -> str:
-        """Why the session is degraded; what else was announced is soon past."""
+        """The reason why the session is degraded."""
         announced = self._announced
         return announced.message if announced is not None and self.state == "DEGRADED" else ""
 

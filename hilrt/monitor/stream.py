@@ -51,7 +51,7 @@ class BondEdge(msgspec.Struct, frozen=True):
 
 
 class SessionGraph(msgspec.Struct, frozen=True):
-    """What is connected to what; stands in the log's metadata as JSON under ``topology``."""
+    """Subsystems, connections and bonds; also in the log's metadata, as JSON under ``topology``."""
 
     subsystems: list[SubsystemNode] = []
     connections: list[ConnectionEdge] = []
@@ -59,7 +59,7 @@ class SessionGraph(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, kw_only=True):
-    """What the stream holds; sent to every new subscriber and every two seconds.
+    """The content of the stream; sent to every new subscriber and every two seconds.
 
     `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
     messages per second on topic ``signals``; `control` are the commands that a token opens,
@@ -86,7 +86,7 @@ class Signals(msgspec.Struct, kw_only=True):
 
     `rows` ticks from `t_from` to `t_until` [s] are summed up in the smallest, the largest and the
     last finite value of each signal, shape (n_signals,); NaN where there was none. `lost` counts
-    the ticks that never came so far. `number` grows by one: a gap is what the subscriber missed.
+    the ticks that never arrived so far. `number` grows by one: a gap shows missed messages.
     """
 
     number: int

@@ -1,6 +1,6 @@
-"""Live status of a session, published a few times per second for whoever wants to watch.
+"""Live status of a session, published a few times per second.
 
-Watching never touches the session: the socket drops what a slow or dead watcher does not take.
+Watchers cannot delay the session: the socket drops what a slow or dead watcher does not take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LINGER_MS = 200
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Distribution of a time since the look before, µs."""
+    """Distribution of a time since the previous status, µs."""
 
     p50: float = 0.0
     p99: float = 0.0
@@ -23,7 +23,7 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class RaisedFlag(msgspec.Struct, frozen=True):
-    """A reliability flag that is up: what is wrong, and with which signal, bond or peer."""
+    """A reliability flag that is up: its cause, and the signal, bond or peer concerned."""
 
     cause: str
     where: str
@@ -41,7 +41,7 @@ class BondStatus(msgspec.Struct):
 class PeerStatus(msgspec.Struct):
     """Ticks at which a subsystem was late, messages lost, age of its newest sample [ms].
 
-    `dropped`: messages that came and did not count.
+    `dropped`: messages that arrived and were not used.
     """
 
     late: int = 0
@@ -51,9 +51,9 @@ class PeerStatus(msgspec.Struct):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """One look at a session. Times `t` and `duration` are session time, s.
+    """State of a session at one time. Times `t` and `duration` are session time, s.
 
-    `rate_hz`: macro steps per second of wall time since the look before; 0 where not known yet.
+    `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
     `shadow`: corrections are computed and not applied. Without `values` it announces a state before
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
     the session's own, as text. `adjustable`: what operators may change, as it is now.
@@ -126,7 +126,7 @@ class Telemetry:
         self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def publish(self, status: Status) -> None:
-        """Send to whoever listens; never blocks."""
+        """Send to all watchers; never blocks."""
         self._socket.send(_encoder.encode(status), zmq.NOBLOCK)
 
     def close(self) -> None:

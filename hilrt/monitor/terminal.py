@@ -26,12 +26,12 @@ from hilrt.monitor.viewer import merged
 
 __all__ = ["Watcher", "flag_words", "main"]
 
-#: How long the session may take to say its first word, s.
+#: How long the session may take until its first status, s.
 CONNECT_S = 60.0
 
 
 class Watcher:
-    """Receives the newest status from the session on this machine, and says when to end.
+    """Receives the newest status from the session on this machine; detects its end.
 
     Parameters
     ----------

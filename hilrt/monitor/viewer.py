@@ -1,6 +1,7 @@
-"""A subscriber to the telemetry stream: keeps what views show, and counts what it missed.
+"""A subscriber to the telemetry stream: holds what views show, and counts missed messages.
 
-`take` is called often and never blocks. A view that is too slow loses messages, not the session.
+`take` is called often and never blocks. A view that is too slow loses messages; the session is
+not affected.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hilrt.monitor.stream import Full, Happening, Head, Signals
 from hilrt.monitor.telemetry import RaisedFlag, Status, decode
 
 QUEUE_LENGTH = 256
-#: Messages taken in one call: what a flood may cost a turn of the view's loop.
+#: Messages taken in one call, which bounds a turn of the view's loop.
 AT_ONCE = 400
 MAX_EVENTS = 500
 SILENCE_S = 3.0
@@ -45,16 +46,15 @@ class Viewer:
     events : dict
         Newest events by number.
     missed : int
-        Messages that this viewer did not take in time, and that were dropped for it.
+        Messages that were dropped because this viewer did not take them in time.
     heard_at : float
-        When the session itself was last heard, s. What the relay repeats on its own does not count.
+        Time of the session's last message, s; the relay's own repetitions do not count.
     run : str
-        Which run of a session this is; it changes when the next one starts, and the rest begins
-        empty.
+        Identifies the run; with the next one it changes, and everything else is reset.
     on_signals, on_full : callable, optional
-        Told of every message of signals.
+        Called with every message of signals.
     on_event : callable, optional
-        Told of every event once.
+        Called with every event once.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Viewer:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing has come for so long that what is shown may be wrong."""
+        """Whether the last message is so old that what is shown may be wrong."""
         return self._clock() - self.heard_at > SILENCE_S
 
     @property
@@ -140,7 +140,7 @@ class Viewer:
             self._numbers.pop(topic, None)
 
     def client(self) -> CommandClient | None:
-        """Whom to send commands to; None if the session takes none from here."""
+        """Client for commands; None where the session takes none from here."""
         address, head = self._commands, self.head
         if not address and head is not None and head.commands:
             address = f"{self._telemetry.rpartition(':')[0]}:{head.commands}"
@@ -168,7 +168,7 @@ class Viewer:
         if isinstance(message, Head):
             self._follow(message.run)
             self.head = message
-            self.client()  # is connected by the time that somebody presses a key
+            self.client()  # connects now, so that the first key need not wait
         elif isinstance(message, Happening):
             self._take_event(message)
         elif isinstance(message, Signals):
@@ -183,7 +183,7 @@ class Viewer:
                 self.on_full(message)
 
     def _follow(self, run: str) -> None:
-        """Another session than before begins with an empty picture."""
+        """Reset everything when another run begins."""
         if not run or run == self.run:
             return
         if self.run:
@@ -205,13 +205,13 @@ class Viewer:
         self.heard_at = self._clock()
         self.status = merged(self.status, status)
         if status.values:
-            # Of two sources the newer one counts: an event may be ahead of the status.
+            # Status and events both carry flags; the newer one counts.
             ahead = {flag: t for flag, t in self._flags.items() if t > status.t}
             self._flags = dict.fromkeys(status.flags, status.t) | ahead
 
     def _take_event(self, event: Happening) -> None:
         known = event.number in self.events
-        if event.number > self._numbers.get(stream.EVENT, 0):  # not one that is told again
+        if event.number > self._numbers.get(stream.EVENT, 0):  # not a repeated one
             self._count_gap(stream.EVENT, event.number)
         self.events[event.number] = event
         while len(self.events) > MAX_EVENTS:

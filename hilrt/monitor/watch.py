@@ -70,7 +70,7 @@ class RemoteWatcher:
         self.key = os.environ.get(TOKEN_VARIABLE, "")
 
     def take(self, wait_ms: int) -> bool:
-        """Wait for news; whether there are any."""
+        """Wait for a status; whether there is a new one."""
         before, viewer = self.viewer.status, self.viewer
         viewer.take(wait_ms)
         self.status = viewer.status
@@ -91,5 +91,5 @@ class RemoteWatcher:
         return [event_line(event.t, event.text) for event in newest]
 
     def client(self) -> CommandClient | None:
-        """Whom to send commands to, if a token is known and the session takes commands."""
+        """Client for commands, if a token is known and the session takes commands."""
         return self.viewer.client() if self.key else None

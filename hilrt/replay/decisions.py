@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from hilrt.record.signals import CIRCUMSTANCES
 from hilrt.solver import Floats
 
-#: Relative tolerance where another build makes the replay; of each signal's largest value so far.
+#: Tolerance of a replay on another build, relative to each signal's largest value so far.
 ELSEWHERE = 1e-9
-#: Differing signals that are named.
+#: Most differing signals that are listed.
 NAMED = 6
 
 #: Stages of the macro step in their order, and what each one decides.
@@ -35,7 +35,7 @@ STAGES = (
 
 
 def decisions(names: Sequence[str]) -> list[str]:
-    """Names of the signals that the step decides, in the order of its stages."""
+    """The names that are decisions of the step, in the order of its stages."""
     return sorted((name for name in names if is_decision(name)), key=stage_of)
 
 
@@ -45,7 +45,7 @@ def shared(mine: Sequence[str], theirs: Container[str]) -> list[str]:
 
 
 def is_decision(name: str) -> bool:
-    """Whether a signal follows from the step's inputs alone: not a sample, and not the clock's."""
+    """Whether a signal follows from the step's inputs alone: no sample, and no measured time."""
     if ":" not in name:  # a sample, as it arrived
         return False
     _, _, key = name.rpartition(":")
@@ -56,7 +56,7 @@ def is_decision(name: str) -> bool:
 
 
 def stage_of(name: str) -> int:
-    """Number of the stage that decides a signal; one past the last if none does."""
+    """Number of the stage that decides a signal; the number of stages if none does."""
     if name.startswith("flag:"):
         return len(STAGES) - 1
     for number, (_, marks) in enumerate(STAGES[:-1]):
@@ -68,7 +68,7 @@ def stage_of(name: str) -> int:
 
 @dataclass(frozen=True)
 class DifferingValue:
-    """One signal where it differs."""
+    """A signal that differs, with both values."""
 
     name: str
     recorded: float
@@ -77,7 +77,7 @@ class DifferingValue:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """The first step that came out otherwise.
+    """The first step whose decisions differ.
 
     Attributes
     ----------
@@ -90,9 +90,9 @@ class FirstDifference:
     values : list of DifferingValue
         Signals that differ, in the order of the stages; at most `NAMED`.
     count : int
-        How many differ.
+        Number of signals that differ.
     causes : list of str
-        What is known of why.
+        Possible causes, as text.
     """
 
     row: int
@@ -117,7 +117,7 @@ class DecisionComparison:
     Attributes
     ----------
     exact : bool
-        Whether everything so far was the same bit for bit, whatever is tolerated.
+        Whether everything so far was the same bit for bit, whatever the tolerance.
     """
 
     def __init__(self, names: Sequence[str], tolerance: float) -> None:
@@ -157,5 +157,5 @@ class DecisionComparison:
 
 
 def stage_name(signal: str) -> str:
-    """The stage that decides a signal, in words."""
+    """The stage that decides a signal, as text."""
     return STAGES[stage_of(signal)][0]

@@ -1,4 +1,4 @@
-"""From a log to the numerics that made it: the plan, and the state before the first step."""
+"""From a log to the plan that ran, and the state before the first step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hilrt.tables.network import Network, build_network
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a log says of its session beside the rows.
+    """What a log holds of its session beside the rows.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Recorded:
         ``table.key=value`` it was run with.
     facts : Facts
     build : dict
-        Version of everything that decides on the last bit.
+        Versions of everything on which the last bit depends.
     where : str
         The log, for messages.
     """
@@ -53,7 +53,7 @@ class Recorded:
 def read_recorded(
     attachments: Mapping[str, bytes], metadata: Mapping[str, str], where: str
 ) -> Recorded:
-    """What the head of a log says; `RecordError` where something is missing."""
+    """The head of a log; `RecordError` where something is missing."""
     facts = read_facts(dict(attachments), where)
     name = metadata.get("session_file", "")
     if name not in attachments:
@@ -87,12 +87,12 @@ class RebuiltNumerics:
 
 
 def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> RebuiltNumerics:
-    """The numerics as they ran, or with `changes` to the session file.
+    """Plan and state as they ran, or with `changes` to the session file.
 
     Raises
     ------
     ConfigError
-        If the session file is wrong with the changes, or needs what only the subsystems know.
+        If the session file is wrong with the changes, or needs a Jacobian that is not in the log.
     RecordError
         If the log's facts do not fit its session file.
     """
@@ -131,7 +131,7 @@ async def _corrections(
     *,
     same: bool,
 ) -> tuple[Feedthrough | None, ModelCorrector | None]:
-    """Corrections of the outputs: as they ran, and otherwise as far as the file has Jacobians."""
+    """Corrections of the outputs, with Jacobians as recorded or from the session file."""
     feedthrough = facts.feedthrough_correction()
     rows = network.corrected_efforts("feedthrough")
     if not same and (feedthrough is None or _corrected_rows(feedthrough) != rows.tolist()):
@@ -146,7 +146,7 @@ def _corrected_rows(feedthrough: Feedthrough) -> list[bool]:
 
 
 class _Absent(Link):
-    """A subsystem that is no longer there: all that is left of it is what the log recorded."""
+    """A subsystem in a replay, of which there is only what the log recorded."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Absent(Link):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """Γ as recorded; None where the session that was recorded did not need it."""
+        """Γ as recorded; None where the recorded session did not need it."""
         if self._gamma is None or h != self._step or order >= len(self._gamma):
             return None
         rows, columns = self._part
@@ -181,8 +181,8 @@ class _Absent(Link):
         raise HilrtError(f"{self.name}: a replay has no subsystems")
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
-        """Nobody is there."""
+        """Nothing is sent."""
 
     def poll(self) -> Sequence[Arrival]:
-        """Nothing comes."""
+        """Nothing arrives."""
         return ()

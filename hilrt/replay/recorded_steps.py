@@ -1,4 +1,4 @@
-"""The steps in a log: what each was given, and what the session decided then."""
+"""The steps in a log: the input of each, and the decisions of the session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RowChunk(NamedTuple):
 
 
 class RecordedSteps:
-    """A log as a sequence of steps; `recorded` is known at once, the rest is read piece by piece.
+    """A log as a sequence of steps; `recorded` is read at once, the rest piece by piece.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class RecordedSteps:
     def chunks(self) -> Iterator[RowChunk]:
         """All rows in the order of the file; to be called once.
 
-        Rows whose last topics are in the next piece of the file wait for them: the recorder never
-        divides a row, but whoever cuts or merges logs may.
+        A row whose last topics are in the next piece of the file waits for them: the recorder never
+        divides a row, but tools that cut or merge logs may.
         """
         assert self._first is not None
         waiting: dict[str, Block] = {}
@@ -83,7 +83,7 @@ class RecordedSteps:
                 yield self._join(waiting)
 
     def _join(self, waiting: dict[str, Block]) -> RowChunk:
-        """Take those rows out of `waiting` of which all topics are there."""
+        """Take the rows out of `waiting` of which all topics have been read."""
         n = min(len(block.rows) for block in waiting.values())
         blocks = [_part(waiting[channel.topic], slice(n)) for channel in self.channels]
         for topic, block in list(waiting.items()):
@@ -164,7 +164,7 @@ class StepInputs:
         self._chunk = {key: values[:, index] for key, index in self._index.items()}
         for m, index in enumerate(self._derivatives):
             self._chunk[f"dy{m}"] = values[:, index]
-        # A time stands where a sample has arrived, and nowhere else.
+        # Only a sample that has arrived has a time.
         self._fresh = ~np.isnan(self._chunk["t_valid"])
 
     def cut(self, i: int, t_ns: int) -> StepInput:

@@ -1,8 +1,8 @@
-"""Replay: make every decision of a recorded session again, and compare.
+"""Replay: every decision of a recorded session is made again, and compared.
 
-The step is a function of its state and its input, and the log holds every input. So the same
-decisions come out bit for bit, on the same build; where they do not, something is wrong with the
-log, with the code, or with both being different ones, and the first difference says what.
+The step is a function of its state and its input, and the log holds every input. On the same build
+the decisions are therefore equal bit for bit. Where they are not, the log is damaged, the code is
+wrong, or the build is another one; the first difference shows where to look.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from hilrt.replay.walk import Gap, Walk, signal_names
 
 @dataclass
 class Outcome:
-    """What a replay found.
+    """The result of a replay.
 
     Attributes
     ----------
     path : Path
     steps, skipped : int
-        Steps made again and found as recorded, and rows that were not made again (before the
+        Steps that came out as recorded, and rows that were not made again (before the
         start, after a gap).
     begin, end : float
         Session time that was replayed, s.
     snapshots : int
-        Snapshots that the state was found equal to.
+        Snapshots that equalled the state.
     gaps : list of Gap
     resumed : list of float
         Session times of the snapshots that the replay started or went on from, s.
@@ -102,7 +102,7 @@ def replay(
         Relative to each signal's largest value so far; default: 0 on the build that recorded, else
         `ELSEWHERE`. Snapshots are compared bit for bit, or not at all.
     progress : callable
-        Told the session time [s] that was reached.
+        Called with the session time [s] that was reached.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def _first_difference(
     why: list[str],
     progress: Callable[[float], None],
 ) -> FirstDifference | None:
-    """Walk until a step comes out otherwise, or the state does; None if neither ever does."""
+    """Walk to the first step or snapshot that differs; None where there is none."""
     theirs = np.array([columns[name] for name in comparison.names], dtype=np.intp)
     for chunk, made, values in walk.chunks(progress):
         found = comparison.first(chunk.values[made][:, theirs], values[made])
@@ -185,7 +185,7 @@ def _nothing(start: float) -> str:
 
 
 def other_build(recorded: dict[str, str]) -> list[str]:
-    """How the build that recorded differs from this one, for people; empty: it is the same."""
+    """How the build that recorded differs from this one, as text; empty where it is the same."""
     here = build_report()
     found = []
     for key in {**recorded, **here}:
@@ -198,7 +198,7 @@ def other_build(recorded: dict[str, str]) -> list[str]:
 
 
 def causes(other: list[str]) -> list[str]:
-    """Why a step may have come out otherwise, as far as can be told."""
+    """Possible causes of a difference, as text."""
     if other:
         return [f"another build: {text}" for text in other]
     return [

@@ -1,4 +1,4 @@
-"""What a replay found, in words and as JSON."""
+"""Results of a replay as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.replay.what_if import CAVEAT, WhatIf
 
 
 def describe(outcome: Outcome) -> list[str]:
-    """Lines for people: the verdict first."""
+    """Lines of text, the verdict first."""
     lines = []
     difference = outcome.difference
     if difference is None:

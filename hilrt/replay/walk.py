@@ -34,7 +34,7 @@ class Engine:
     Attributes
     ----------
     age, compute_us, wire_us : ndarray, shape (n subsystems,)
-        What the row writer asks for and a replay does not know.
+        Columns of a row that are measured, and unknown in a replay.
     """
 
     def __init__(self, steps: RecordedSteps, numerics: RebuiltNumerics) -> None:
@@ -92,12 +92,12 @@ class Walk:
         Begin at the first snapshot at or after `start_ns` (0: at the first step), end at
         `until_ns`, ns.
     exact : bool
-        The numerics are those that ran: the walk stops at a gap and goes on from a snapshot, and
-        what was changed on the way is changed. Else the state goes its own way.
+        The numerics are those that ran: after a gap the walk resumes from a snapshot, and changes
+        by operators are applied. Otherwise the state departs from the recorded one.
     compare_snapshots : bool
         Compare the state with the snapshots, bit for bit.
     changes : sequence of str
-        ``table.key=value`` that the numerics were given: an operator did not adjust these.
+        ``table.key=value`` in the numerics; an operator's adjustments of these are ignored.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Walk:
     strayed : tuple of (int, float, list of str) or None
         Row, session time and fields of the first snapshot that the state differs from.
     ended : bool
-        Nothing more is to be walked.
+        Whether the walk has ended.
     """
 
     def __init__(
@@ -151,9 +151,9 @@ class Walk:
     def chunks(
         self, progress: Callable[[float], None]
     ) -> Iterator[tuple[RowChunk, NDArray[np.bool_], Floats]]:
-        """Every chunk of the log with what `run` makes of it, as far as there is to walk.
+        """Every chunk of the log with the result of `run`, until the walk ends.
 
-        `progress` is told the session time [s] that was reached.
+        `progress` is called with the session time [s] that was reached.
         """
         for chunk in self._steps.chunks():
             yield chunk, *self.run(chunk)
@@ -162,14 +162,14 @@ class Walk:
                 return
 
     def run(self, chunk: RowChunk) -> tuple[NDArray[np.bool_], Floats]:
-        """Make the steps of a chunk again.
+        """Recompute the steps of a chunk.
 
         Returns
         -------
         made : ndarray of bool, shape (n,)
-            Rows whose step was made.
+            Rows whose step was recomputed.
         values : ndarray, shape (n, columns)
-            What came out; not a number elsewhere.
+            The recomputed signals; NaN elsewhere.
         """
         self._take(chunk.asides)
         self.engine.load(chunk.values)
@@ -184,7 +184,7 @@ class Walk:
                 self._note_gap(row, times[i])
             self._next, self._last_ns = row + 1, times[i]
             ready = self._running or self._resume(row)
-            self._apply_changes(row)  # a change before this very step is not in its snapshot
+            self._apply_changes(row)  # the snapshot does not hold a change made before this step
             if not ready:
                 self.skipped += 1
                 continue
@@ -210,7 +210,7 @@ class Walk:
         self._running = not self._exact and self._running
 
     def _apply_changes(self, row: int) -> None:
-        """What was changed between the step before and this one."""
+        """Apply what was recorded since the previous step: adjustments, renewed Jacobians."""
         while self._changes and self._changes[0].row <= row:
             change = self._changes.popleft()
             content = msgspec.msgpack.decode(change.data)
@@ -224,7 +224,7 @@ class Walk:
                 set_number(self.engine.plan, content[0], content[1])
 
     def _resume(self, row: int) -> bool:
-        """Go on from the snapshot before this row, if there is one and it is not too early."""
+        """Resume from the snapshot before this row; False if there is none, or it is too early."""
         snapshot = self._snapshots.get(row)
         if snapshot is None or snapshot.t_ns < self._start_ns:
             return False
@@ -248,7 +248,7 @@ class Walk:
         self.end = t
 
     def _agrees(self, row: int) -> bool:
-        """Whether the state is that of the snapshot before `row`, if there is one."""
+        """Whether the state equals the snapshot before `row`; True where there is none."""
         snapshot = self._snapshots.get(row)
         if snapshot is None or not self._compares:
             return True

@@ -1,10 +1,9 @@
 """Counterfactual replay: the decisions that other settings would have made of the same samples.
 
-Caps, orders, correctors, thresholds of a recorded session are changed and every decision is made
-again, from the session's beginning. What the subsystems answered stays as recorded, for nobody can
-ask them any more: a bench would have reacted to other inputs, and that is not simulated here. So
-the result says what the master would have done at each step, given what it saw, and nothing about
-where that would have led.
+Caps, orders, correctors or thresholds of a recorded session are changed, and every decision is
+made again from the session's beginning. The subsystems' answers stay as recorded: a bench would
+have reacted to other inputs, and that is not simulated. The result therefore says what the master
+would have decided at each step from the recorded samples, and nothing about later samples.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.solver import Floats
 from hilrt.step.plan import Plan
 
-#: What every report of a counterfactual replay begins with.
+#: First line of every report of a counterfactual replay.
 CAVEAT = (
     "The bench's reaction is not re-simulated: every sample is the recorded one, whatever would "
     "have been sent instead."
@@ -50,7 +49,7 @@ class ChangedSignal:
     steps : int
         Steps at which it differs, bit for bit.
     largest, t : float
-        Largest difference in magnitude, and when, s.
+        Largest difference in magnitude, and its session time, s.
     recorded, recomputed : float
         The values then.
     rms : float
@@ -69,7 +68,7 @@ class ChangedSignal:
 
 @dataclass(frozen=True)
 class FlagTime:
-    """How long a cause's flags were up, recorded and recomputed, s."""
+    """Time that flags of a cause were up, recorded and recomputed, s."""
 
     cause: str
     recorded: float
@@ -78,7 +77,7 @@ class FlagTime:
 
 @dataclass
 class WhatIf:
-    """What other settings would have decided.
+    """The decisions under other settings, compared with the recorded ones.
 
     Attributes
     ----------
@@ -132,7 +131,7 @@ def what_if(
     out: Path | None = None,
     progress: Callable[[float], None] = lambda t: None,
 ) -> WhatIf:
-    """Make the decisions of a recorded session with other settings.
+    """Recompute the decisions of a recorded session with other settings.
 
     Parameters
     ----------
@@ -217,7 +216,7 @@ def _verdict(walk: Walk) -> str:
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:
-    """Of the session's summary; the session's ends of other kinds are in it, too."""
+    """Verdict in the session's summary, which also covers faults and missed ticks."""
     try:
         summary = json.loads(steps.stream.attachments.get("summary.json", b"{}"))
     except json.JSONDecodeError:
@@ -226,7 +225,7 @@ def _recorded_verdict(steps: RecordedSteps) -> str:
 
 
 class _DifferenceSums:
-    """Adds up differences signal by signal, chunk by chunk."""
+    """Sums of the differences of each signal, chunk by chunk."""
 
     def __init__(self, mine: list[str], theirs: dict[str, int], start_ns: int) -> None:
         self.names = names = shared(mine, theirs)
@@ -295,7 +294,7 @@ class _DifferenceSums:
 
 
 class _WhatIfLog:
-    """The recomputed decisions as a log, and beside them the samples as they were recorded."""
+    """A log of the recomputed decisions, with the recorded samples."""
 
     def __init__(self, out: Path, steps: RecordedSteps, plan: Plan, changes: Sequence[str]) -> None:
         metadata = dict(steps.stream.metadata)

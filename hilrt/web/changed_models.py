@@ -1,4 +1,4 @@
-"""What the parts of the page have in common."""
+"""Changes of Bokeh models, sent only where values differ."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def change(model: Any, **values: Any) -> None:
-    """Change what differs of a Bokeh model: the rest need not travel."""
+    """Set the properties of a Bokeh model that differ; the others are not sent."""
     changed = {key: value for key, value in values.items() if getattr(model, key) != value}
     if changed:
         model.update(**changed)

@@ -1,4 +1,4 @@
-"""The session as a drawing: subsystems, what connects them, and flags where they are raised."""
+"""The session as a drawing: subsystems, connections, bonds, and flags where they are raised."""
 
 from __future__ import annotations
 

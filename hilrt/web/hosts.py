@@ -1,4 +1,4 @@
-"""Where the page is served, and under which names it may be asked for."""
+"""Where the page is served, and under which names of this machine."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 
 def url(host: str, port: int) -> str:
-    """What to give to a browser."""
+    """Address for a browser."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def own_names(host: str, port: int) -> set[str]:
-    """Names, with the port, under which a page that is bound to `host` may be asked for."""
+    """Names, with the port, under which a page that is bound to `host` is served."""
     names = set(LOCAL)
     if host in EVERYWHERE:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -34,10 +34,10 @@ def own_names(host: str, port: int) -> set[str]:
 
 
 class Refused(RequestHandler):
-    """Answers who asked under a name that is not the page's."""
+    """Refuses requests under a name that is not the page's."""
 
     def prepare(self) -> None:
-        """Say so, and what to do."""
+        """Answer with the reason and the remedy."""
         self.set_status(403)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish("This page is not served under that name. For a reverse proxy, set "
@@ -45,10 +45,10 @@ class Refused(RequestHandler):
 
 
 class OwnHostOnly(BokehTornado):
-    """Serves only who asks for this machine by a name that it was told.
+    """Serves only requests under a known name of this machine.
 
-    Browsers take a page whose name was made to point at this machine for that page's own server:
-    its origin is then the name that was asked for, and the WebSocket's check alone lets it in.
+    A foreign name that is made to point at this machine (DNS rebinding) is its own origin to a
+    browser, and the WebSocket's check of the origin alone would let it in.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class OwnHostOnly(BokehTornado):
         )
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Pass on what was asked for under a name of ours."""
+        """Pass on requests under a known name."""
         if self._knows(request.host.lower()):
             return super().find_handler(request, **kwargs)
         return self.get_handler_delegate(request, Refused)
@@ -75,6 +75,6 @@ class OwnHostOnly(BokehTornado):
         if asked in self._names:
             return True
         name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]
-        if self._any_number and is_number(name):  # a number cannot be made to point elsewhere
+        if self._any_number and is_number(name):  # a numeric address cannot be rebound
             return True
         return check_allowlist(asked, settings.allowed_ws_origin())

@@ -1,4 +1,4 @@
-"""``/metrics``: the session in numbers for Prometheus, computed when it is asked for."""
+"""``/metrics``: the session's figures for Prometheus, computed at each scrape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUCKETS_US = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50
 
 
 class Lateness:
-    """Counts the lateness of every tick in buckets, whatever happens between two scrapes."""
+    """Counts the lateness of every tick in buckets, also between two scrapes."""
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         viewer.want_full(TIMING_SIGNAL)
@@ -34,7 +34,7 @@ class Lateness:
         self._sum_us = 0.0
 
     def count(self) -> None:
-        """Count what has come; to be called more often than the ring is filled."""
+        """Count new ticks; to be called more often than the ring is filled."""
         late = self._ring.since(self._seen)[:, 1]
         self._seen = self._ring.total
         late = late[np.isfinite(late)]
@@ -53,7 +53,7 @@ class Lateness:
 
 
 class SessionCollector(Collector):
-    """Metrics from what a `Viewer` knows; `up` is 0 while the session is silent."""
+    """Metrics from a `Viewer`; `up` is 0 while the session is silent."""
 
     def __init__(self, viewer: Viewer, history: SignalHistory) -> None:
         self._viewer, self._history = viewer, history

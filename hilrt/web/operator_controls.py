@@ -1,4 +1,4 @@
-"""What an operator does on the page: its fields and buttons, what they send, and the answers."""
+"""The page's fields and buttons for operators: their commands and the answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilrt.web.panels import text
 from hilrt.web.shared_session import SharedSession
 
 CONFIRM_S = 3.0
-#: An answer that has not come by then does not come.
+#: Time after which an answer is no longer awaited, s.
 ANSWER_S = 5.0
 #: From one end of an adjustable number to the other by the arrows.
 STEPS = 100
@@ -28,7 +28,7 @@ READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([mon
 
 
 class OperatorControls:
-    """The row of one client's page that operates the session.
+    """The row of one client's page with the commands.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class OperatorControls:
     Attributes
     ----------
     buttons : dict
-        By what they ask for.
+        By action.
     released : bool
-        The browser has gone: nobody reads answers any more.
+        Whether the browser has disconnected; answers are then dropped.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class OperatorControls:
     # -- what changes -----------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Offer what the session takes now; called with every update of the page."""
+        """Enable the commands that the session takes now; called with every update of the page."""
         if time.monotonic() > self._stop_until:
             change(self.stop, label="■ Stop")
         self._acknowledge_next()
@@ -136,7 +136,7 @@ class OperatorControls:
             answered(Reply(False, "commands are not taken from here"))
 
     def _answer_later(self, answered: Callable[[Reply], None], reply: Reply) -> None:
-        """The answer comes outside this client's turn; the browser may have gone by then."""
+        """Show an answer in this client's turn, unless its browser has disconnected."""
         if not self.released:
             self._document.add_next_tick_callback(partial(answered, reply))
 
@@ -159,7 +159,7 @@ class OperatorControls:
 
     def _mark(self) -> None:
         said = (self.note.value_input or self.note.value).strip()
-        # What was typed stays in `value_input` when the field is emptied: it would be sent again.
+        # Emptying the field does not empty `value_input`, whose text would be sent again.
         self.note.update(value="", value_input="")
         if said:
             self.ask("mark", text=said)
@@ -178,7 +178,7 @@ class OperatorControls:
         """Acknowledge events, number and text each, one after another until one is refused.
 
         The session takes twenty commands per second of all operators together: one with every
-        update leaves room for whoever presses Safe meanwhile.
+        update leaves room for the Safe button meanwhile.
         """
         if not events:
             self.answered(Reply(False, "select events first"))
@@ -198,7 +198,7 @@ class OperatorControls:
         self._send("acknowledge", number, said, self._acknowledged)
 
     def _acknowledged(self, reply: Reply) -> None:
-        if not self._asked_at:  # an answer after all, to what was given up
+        if not self._asked_at:  # the answer arrives after its time-out
             return
         self._asked_at = 0.0
         if reply.ok:
@@ -215,7 +215,7 @@ class OperatorControls:
 def make_button(
     label: str, name: str, act: Callable[[], None], kind: Any = "default", *, sheets: list[Any]
 ) -> Button:
-    """A button that does something."""
+    """A button that calls a function."""
     button = Button(label=label, name=name, button_type=kind, stylesheets=sheets, align="end")
     button.on_click(act)
     return button

@@ -1,4 +1,4 @@
-"""One client's page: Bokeh models, and what updates them."""
+"""One client's page: Bokeh models and their updates."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
 from hilrt.web.shared_session import SharedSession
 
 FOLDER = Path(__file__).parent
-#: What the page uses of Bokeh's JavaScript; a server's pages get all of it, and nearly half of that
-#: sets formulas, which a browser would read at every first visit.
+#: Parts of Bokeh's JavaScript that the page uses; by default a server sends all of it, nearly half
+#: of which typesets formulas.
 SCRIPTS = Resources(
     mode="server",
     root_url="/",
@@ -48,13 +48,13 @@ SCRIPTS = Resources(
     components=["bokeh", "bokeh-gl", "bokeh-widgets", "bokeh-tables"],
 ).js_files
 UPDATE_MS = 100
-#: The figures are made that long after the rest of the page, which has left by then.
+#: Delay after which the figures are made, so that the rest of the page is sent before.
 PREPARE_MS = 50
 #: Updates on their way to the browser at a time.
 AHEAD = 1
-#: After that long without an echo the next update goes out: the browser may just have connected.
+#: Time without an echo after which the next update is sent: the browser may just have connected.
 ECHO_S = 1.0
-#: Every that many updates the slower parts of the page are looked at.
+#: The slower parts of the page are updated once in so many updates.
 SLOW = 3
 WINDOWS = {"10 s": 10.0, "30 s": 30.0, "2 min": 120.0, "10 min": 600.0}
 FIRST_SIGNALS = 4
@@ -67,7 +67,7 @@ WHOLE_TEXT = '<span title="<%- value %>"><%- value %></span>'
 
 
 class Page:
-    """What one browser shows.
+    """The page of one browser.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Page:
         self._shown: dict[str, object] = {}
         roots = self._build()
         self._update()
-        with document.models.freeze():  # else all that is there is searched for models every time
+        with document.models.freeze():  # else every addition searches the whole document for models
             for root in roots:
                 document.add_root(root)
         self._sent = self._echoed = 0
@@ -108,7 +108,7 @@ class Page:
     # -- pace ------------------------------------------------------------------------------------
 
     def _follow_client(self) -> None:
-        """Let the browser echo every update: one that is slow gets fewer, not older ones."""
+        """Have the browser echo every update: a slow one gets fewer updates, not older ones."""
         code = "echo.tags = cb_obj.tags"
         sent, echo = self.parts["state"], self.parts["answer"]
         sent.js_on_change("tags", CustomJS(args={"echo": echo}, code=code))
@@ -173,14 +173,14 @@ class Page:
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
     def _prepare_figures(self) -> None:
-        """Make what takes longest while the browser reads the page's scripts."""
+        """Make the figures, the slowest part, while the browser reads the page's scripts."""
         if self.timing is None:
             self.timing = Timing(self.viewer, self.history)
             self._paint(self.figures.tags)
             self._choose()
 
     def draw_figures(self) -> None:
-        """Show the figures: the browser shows everything else now."""
+        """Show the figures, once the browser shows everything else."""
         self._prepare_figures()
         assert self.timing is not None
         self._ready = True
@@ -260,13 +260,13 @@ class Page:
             self.document.title = title
         if self._beginning != self.history.beginnings and self.history.names:
             self._beginning = self.history.beginnings
-            self.pause.active = False  # it was another session's picture
+            self.pause.active = False  # the paused picture is another session's
             names: list[Any] = list(self.history.names)
             same = self.choice.options == names
             chosen = self.choice.value if same else first_signals(head.topology.bonds, names)
             self.choice.options = names
             if self.choice.value == chosen:
-                self._choose()  # the same names of another session: nothing else would
+                self._choose()  # with the same names nothing else would choose anew
             self.choice.value = chosen
 
     def _choose(self) -> None:
@@ -277,14 +277,14 @@ class Page:
                f"signals: the first {MAX_SIGNALS} are plotted, {more} are not")  # fmt: skip
         self.plots.full = self.full.active
         figures = self.plots.choose(list(self.choice.value))
-        for plot in figures:  # what is looked at closely stays: the present would move it away
+        for plot in figures:  # a range that was zoomed into stays as it is
             plot.js_on_event(PanStart, self._stay)
             plot.js_on_event(MouseWheel, self._stay)
         if self._ready:
             self.figures.children = figures
 
     def _paint(self, looks: list[Any]) -> None:
-        """The browser says how its page looks: what is drawn on a canvas has to be told."""
+        """Take the page's colours from the browser, for what is drawn on a canvas."""
         colour = INKS.get(str(looks[0]) if looks else "", INKS["light"])
         self.plots.paint(colour)
         if self.timing is not None:
@@ -303,8 +303,8 @@ class Page:
             self._shown["events"] = rows
             chosen = {self.event_source.data["number"][i] for i in self._selected()}
             self.event_source.data = panels.columns(rows)
-            # The table looks at its rows again only when their view changes, not for other values.
-            # Two that are always there take turns: browsers never forget a new one.
+            # The table reads its rows again only when its view changes, not for other values. Two
+            # views take turns: browsers never release a new one.
             self._views.reverse()
             self.table.view.filter = self._views[0]
             self.event_source.selected.indices = [
@@ -327,6 +327,6 @@ class Page:
 
 
 def first_signals(bonds: Any, names: list[str]) -> list[str]:
-    """What is plotted before anybody chooses: the first bond, else the first outputs."""
+    """Signals that are plotted at first: those of the first bond, else the first outputs."""
     ends = [port for bond in bonds[:1] for port in (*bond.effort, bond.flow)]
     return [name for name in ends if name in names] or names[:FIRST_SIGNALS]

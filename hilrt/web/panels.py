@@ -1,7 +1,6 @@
-"""The page's texts and tables as HTML, from what a `Viewer` knows. No Bokeh, no I/O.
+"""The page's texts and tables as HTML, from a `Viewer`. No Bokeh, no I/O.
 
-Nothing is told by colour alone: every state has a shape and a word. Everything that comes from a
-session is escaped.
+Colour alone has no meaning: every state has a shape and a word. All text of a session is escaped.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ def text(value: object) -> str:
     return html.escape(str(value))
 
 
-#: What a session that waits says at its terminal, and what it means here.
+#: Messages of a waiting session on its terminal, and their text on the page.
 AT_TERMINAL, HERE, NOT_HERE = "press Enter to arm", "press Arm", "press Enter at its terminal"
 
 
 def on_page(said: str, head: Head | None) -> str:
-    """What a session says at its terminal, for who has the page's buttons, or has not."""
+    """A session's message in the page's words, with or without the buttons for commands."""
     arms = head is not None and "arm" in head.control
     return said.replace(AT_TERMINAL, HERE if arms else NOT_HERE)
 
 
 class Lamp(NamedTuple):
-    """How far the results can be trusted now: a kind, the word on it, and why."""
+    """How far the results can be trusted now: kind, word and reason."""
 
     kind: str
     word: str
@@ -46,7 +45,7 @@ class Lamp(NamedTuple):
 
 
 def lamp(viewer: Viewer) -> Lamp:
-    """The reliability lamp: now, not over the session."""
+    """The reliability lamp, for the present, not the whole session."""
     status = viewer.status
     if status is None:
         return Lamp("nothing", "NO DATA", "the session has not been heard yet")
@@ -175,7 +174,7 @@ def _bar(label: str, value: float, scale: float) -> str:
 
 
 def peers_html(viewer: Viewer) -> str:
-    """Link quality per subsystem, and what is done while its samples are late."""
+    """Link quality per subsystem, and its late policy."""
     status, head = viewer.status, viewer.head
     if status is None or not status.peers:
         return '<p class="soft">no subsystem yet</p>'
@@ -193,7 +192,7 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
     part = parts.get(name)
     policy = part.late_policy if part is not None else ""
     kind, word = ("degraded", "late") if late else ("good", "in time")
-    if late and not peer.late:  # every answer came: the master itself was late, and skipped ticks
+    if late and not peer.late:  # all answers arrived: the master itself was late, and skipped ticks
         word = "behind"
     share = f" ({100 * peer.late / ticks:.1f}&nbsp;%)" if ticks > 0 and peer.late else ""
     in_force = f"<b>{text(policy)} now</b>" if late and policy else text(policy)
@@ -241,15 +240,15 @@ def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[Even
 
 
 def in_words(event: Happening) -> str:
-    """What has happened and where, in one line."""
+    """An event with its place, in one line."""
     cause, said = event.cause, event.text
-    if said.startswith(f"{cause} "):  # a flag: its place stands in the text
+    if said.startswith(f"{cause} "):  # of a flag the text holds the place
         return words(cause) + said.removeprefix(cause)
     return told(event.source, said)
 
 
 def open_alarms(viewer: Viewer) -> int:
-    """Alarms that nobody has acknowledged."""
+    """Number of alarms that are not acknowledged."""
     return sum(
         event.level in LEVEL_MARKS and not event.acknowledged for event in viewer.events.values()
     )

@@ -17,8 +17,9 @@ from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
 from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
 
-#: Okabe and Ito's colours without yellow and black, the light ones darker: a contrast of 3 to
-#: both pages, and to be told apart by everybody with the dashes, of which each has three colours.
+#: Colours of Okabe and Ito (2008) without yellow and black, the light ones darkened to a contrast
+#: of 3 on both pages. With the dashes, three colours each, colour-blind readers can distinguish
+#: them.
 COLOURS = ("#0072b2", "#b87900", "#009e73", "#c76f9f", "#2b95d0", "#d55e00")
 DASHES = ("solid", "dashed", "dotted", "dotdash")
 COLOURS_PER_DASH = 3
@@ -38,7 +39,7 @@ TIMING_END_US = 1e4
 
 
 def style(plot: Any) -> None:
-    """Canvas is not reached by style sheets: transparent, with the colours of `ink`."""
+    """Make a figure transparent, in the colours of `ink`: style sheets do not reach a canvas."""
     plot.background_fill_color = plot.border_fill_color = None
     plot.outline_line_color = None
     plot.grid.grid_line_alpha = 0.25
@@ -60,7 +61,7 @@ def ink(plot: Any, colour: str) -> None:
 
 
 class PlotLine:
-    """One signal on a plot: its data source, and what of it has been sent."""
+    """One signal on a plot: its data source, and how much of it has been sent."""
 
     def __init__(self, name: str, history: SignalHistory, full: Ring | None) -> None:
         self.name, self.history, self.full = name, history, full
@@ -68,7 +69,7 @@ class PlotLine:
         self.sent = -1
 
     def update(self, window: float, until: float = math.inf) -> None:
-        """Send what is new, or the whole window up to a session time [s] at first."""
+        """Send new samples; at first the whole window up to a session time [s]."""
         ring = self.full if self.full is not None else self.history.t
         new = ring.total - self.sent
         if new == 0:
@@ -153,7 +154,7 @@ class Plots:
         return self._until < math.inf
 
     def pause(self) -> None:
-        """Keep the picture; what is chosen meanwhile is shown up to here."""
+        """Stop following; signals that are chosen meanwhile are shown up to this time."""
         newest = self._history.t.newest(1)
         self._until = float(newest[0, 0]) if len(newest) else 0.0
 
@@ -163,7 +164,7 @@ class Plots:
         self.update()
 
     def release(self) -> None:
-        """Give up what was asked for at full rate."""
+        """Unsubscribe from signals at full rate."""
         for name in self._wanted:
             self._viewer.drop_full(name)
         self._wanted, self.lines = [], []
@@ -204,7 +205,7 @@ class Plots:
                 legend_label=name,
             )
             hover.renderers = [*hover.renderers, shown]
-        plot.add_layout(plot.legend[0], "above")  # inside it would be crossed by the lines
+        plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross the legend
         plot.legend.ncols, plot.legend.click_policy = LEGEND_COLUMNS, "hide"
         plot.legend.location = "top_left"
         plot.legend.update(margin=0, padding=0)
@@ -220,7 +221,7 @@ class Plots:
         return self._history.full.setdefault(name, Ring(FULL_SAMPLES, 2))
 
     def update(self) -> None:
-        """Send what is new and follow it, unless paused."""
+        """Send new samples and move the time axis, unless paused."""
         if self.paused:
             return
         for line in self.lines:
@@ -263,7 +264,7 @@ class Timing:
         self.plot.xaxis.formatter = CustomJSTickFormatter(code="return tick.toLocaleString('en')")
 
     def update(self) -> None:
-        """Count anew if there is anything new."""
+        """Count again if there are new ticks."""
         if self._ring.total == self._seen:
             return
         self._seen = self._ring.total

@@ -27,7 +27,8 @@ from hilrt.web.shared_session import POLL_MS, SharedSession
 
 #: How long the clients get to see a session's end, s.
 LAST_LOOK_S = 0.6
-#: How often the lateness of the ticks is counted, ms: no ring may be filled meanwhile.
+#: How often the lateness of the ticks is counted, ms: short enough that no ring overflows
+#: meanwhile.
 COUNT_MS = 5000
 FOR_ALL = "whoever reaches this machine's network can read it; 127.0.0.1:PORT is for it alone"
 
@@ -48,7 +49,7 @@ class Metrics(RequestHandler):
 def make_server(source: SharedSession, host: str, port: int) -> BaseServer:
     """A server for a session; `OSError` if the port is not free.
 
-    Only pages that it served itself may talk to it: another site in the same browser cannot. For a
+    Only pages that it served itself may connect: another site in the same browser cannot. For a
     reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer address.
     """
     registry = CollectorRegistry(auto_describe=False)

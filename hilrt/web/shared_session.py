@@ -1,4 +1,4 @@
-"""The session as all clients of the page share it: one subscriber, one past, one asker."""
+"""The session as all clients of the page share it: subscriber, history, client for commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SharedSession:
                 answered(reply)
 
     def send(self, command: OperatorCommand, answered: Callable[[Reply], None]) -> bool:
-        """Send a command; `answered` gets the reply. False if nobody takes commands."""
+        """Send a command; `answered` gets the reply. False where the session takes none."""
         client = self.viewer.client()
         number = client.send(command) if client is not None else 0
         if number:

@@ -1,4 +1,4 @@
-"""What the page remembers of the signals: a bounded past, shared by all clients."""
+"""The signals' recent past in bounded memory, shared by all clients of the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilrt.solver import Floats
 #: Memory for the past of all signals, bytes, and its longest extent, s.
 BUDGET_BYTES = 64 << 20
 LONGEST_S = 600.0
-#: Messages per second of a session that does not say.
+#: Messages per second, where the session does not state them.
 USUAL_RATE = 10.0
 #: Samples kept of a signal at full rate.
 FULL_SAMPLES = 30_000
@@ -64,7 +64,7 @@ class Ring:
 
 
 class SignalHistory:
-    """Decimated signals, and those at full rate that somebody has asked for.
+    """Decimated signals, and those that were asked for at full rate.
 
     Attributes
     ----------
@@ -75,9 +75,9 @@ class SignalHistory:
     last, low, high : Ring
         Last, smallest and largest value of each signal in it.
     lost : int
-        Ticks that the recorder passed on to nobody.
+        Ticks that never reached the stream.
     beginnings : int
-        How often it has begun anew.
+        Number of restarts.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class SignalHistory:
         self.restart([])
 
     def restart(self, names: list[str], rate: float = 0.0) -> None:
-        """Forget everything: another session, or its first word; `rate` in messages per second."""
+        """Reset for another session, or when its log begins; `rate` in messages per second."""
         self.names, self.rate = names, rate
         self.beginnings += 1
         self.column = {name: i for i, name in enumerate(names)}
@@ -100,7 +100,7 @@ class SignalHistory:
     def take(self, message: Signals) -> None:
         """Add an interval; one that does not fit the names is ignored.
 
-        Time that goes back is another session's, though it has the same name and signals.
+        Where time goes back, another session of the same name and signals has begun.
         """
         last = array(message.last)
         if len(last) != len(self.names):
