@@ -1,4 +1,4 @@
-"""Clocks of FMI 3: what the model description says of them, and when they tick."""
+"""Clocks of FMI 3: their entries in the model description, and when they tick."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class FmuClock(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Whether it is an input that ticks at times: its own, or those the FMU tells."""
+        """Whether it is an input that ticks at known times, periodic or given by the FMU."""
         return self.periodic or (self.causality == "input" and self.variability in _APERIODIC)
 
     @property
     def triggered(self) -> bool:
-        """Whether it is an input that others let tick."""
+        """Whether it is an input that another subsystem triggers."""
         return self.causality == "input" and self.variability == "triggered"
 
     @property
@@ -126,7 +126,7 @@ class Schedule:
         self._count: dict[int, int] = {}
 
     def at(self, reference: int, t: float) -> None:
-        """Have a clock tick once, at `t` [s], and not when it was going to."""
+        """Have a clock tick once, at `t` [s], instead of its next tick."""
         self._due[reference] = t
 
     def every(self, reference: int, first: float, interval: float) -> None:
@@ -136,9 +136,9 @@ class Schedule:
         self._due[reference] = first
 
     def next(self, t: float, end: float) -> tuple[float, list[int]]:
-        """Time [s] of the next tick in ``[t, end)``, and who ticks then; `end` and nobody if none.
+        """Time [s] of the next tick in ``[t, end)``, and its clocks; without one, `end` and none.
 
-        Ticks as good as at `t`, and any that were missed, are due at `t`.
+        Ticks within a rounding error of `t`, and missed ones, are due at `t`.
         """
         first = min(self._due.values(), default=math.inf)
         if first >= end - NEAR_S:

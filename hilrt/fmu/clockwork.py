@@ -1,8 +1,8 @@
-"""Drives the clocks of an FMU of FMI 3: who ticks when, and what may be set and read then.
+"""Drives the clocks of an FMU of FMI 3: their ticks, and the variables set and read at them.
 
 Variables of a clock may be set and read at its ticks only, in event mode; between ticks, outputs
-are held here. Clocks that others trigger, and those that the FMU ticks itself, are ports: their
-number is a count, and an input clock ticks when that has changed.
+are held here. Triggered input clocks, and output clocks, are ports: their value is a count of
+ticks, and an input clock ticks when its count has changed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ log = logging.getLogger("hilrt.fmu")
 
 Sized = Sequence[tuple[Any, int]]
 
-#: What an FMU says of an interval, beside "not yet known".
+#: Qualifiers of an interval that an FMU returns, apart from "not yet known".
 _UNCHANGED, _CHANGED = 1, 2
 
 
 @dataclass
 class ClockState:
-    """What belongs to a saved state of the FMU.
+    """The clocks' part of a saved state.
 
     Attributes
     ----------
     schedule : Schedule
     intervals : dict
-        What the FMU said last of its changing clocks, s.
+        Newest intervals of the clocks with changing ones, s.
     triggers : ndarray, shape (n triggered input clocks,)
         Their inputs, as last seen.
     ticked : Counter
@@ -88,18 +88,18 @@ class Clockwork:
 
     @property
     def has_triggers(self) -> bool:
-        """Whether others let clocks of it tick."""
+        """Whether other subsystems trigger clocks of it."""
         return bool(self._triggers)
 
     @property
     def has_times(self) -> bool:
-        """Whether any clock ticks at times."""
+        """Whether any clock ticks at known times."""
         return bool(self._timed)
 
     # -- times -------------------------------------------------------------------------------------
 
     def begin(self, start: float) -> None:
-        """Have the FMU say, in initialization mode, when clocks tick first; `start` of it, s."""
+        """Ask the FMU, in initialization mode, for the first ticks; FMU time `start` [s]."""
         for clock in self._timed:
             if not clock.periodic:
                 self._ask([clock], start)
@@ -115,13 +115,13 @@ class Clockwork:
         return self._state.schedule.next(t, end)
 
     def _ask(self, clocks: Sequence[FmuClock], t: float) -> None:
-        """Have the FMU say when `clocks` tick next, counted from `t` [s]."""
+        """Ask the FMU for the next ticks of `clocks`, counted from `t` [s]."""
         for clock, (interval, qualifier) in zip(clocks, self._intervals(clocks), strict=True):
             reference = clock.reference
             if qualifier == _UNCHANGED and clock.variability == "changing":
                 interval = self._state.intervals.get(reference, math.nan)
             elif qualifier != _CHANGED:
-                continue  # not known yet, or as it was
+                continue  # not known yet, or unchanged
             self._check(clock, interval, interval >= 0.0)
             self._state.intervals[reference] = interval
             self._state.schedule.at(reference, t + interval)
@@ -157,7 +157,7 @@ class Clockwork:
         return [r for r, other in zip(self._triggers, changed.tolist(), strict=True) if other]
 
     def tick(self, references: Sequence[int], u: Floats) -> None:
-        """Let clocks tick, and set what waits for them; `u` (n_inputs,) are the inputs."""
+        """Tick clocks, and set the inputs that belong to them; `u` (n_inputs,) are the inputs."""
         self._guard(self._fmi.setClock, list(references), [True] * len(references))
         self._state.schedule.ticked(references)
         self._active.update(references)
@@ -166,7 +166,7 @@ class Clockwork:
                 self._ins[reference].write(u)
 
     def look(self, t: float) -> None:
-        """See at `t` [s] which clocks the FMU ticks, and read what is clocked while they do."""
+        """Get the output clocks that tick at `t` [s], and read the outputs that belong to them."""
         if self._told:
             active = self._guard(self._fmi.getClock, [clock.reference for clock in self._told])
             for clock, ticks in zip(self._told, active, strict=True):
@@ -187,7 +187,7 @@ class Clockwork:
         log.log(level, "%s: clock %s ticks at %.9g s", self._fmu.path.name, clock.name, t)
 
     def settled(self, t: float) -> None:
-        """After the event iteration at `t` [s]: have the FMU say when its clocks tick next."""
+        """After the event iteration at `t` [s]: ask the FMU for the next ticks."""
         were, self._were = self._were, set()
         # A countdown may begin at any event; a changing interval follows a tick.
         asked = {"countdown": self._timed}
@@ -197,7 +197,7 @@ class Clockwork:
     # -- outputs and state -------------------------------------------------------------------------
 
     def hold(self, y: Floats) -> Floats:
-        """Outputs of the initialization, shape (n_outputs,), are those until the first ticks."""
+        """Hold the outputs of the initialization, shape (n_outputs,), until the first ticks."""
         self._state.held = y.copy()
         return y
 
@@ -207,7 +207,7 @@ class Clockwork:
         return self._state.held.copy()
 
     def save(self) -> ClockState:
-        """What belongs to a saved state of the FMU."""
+        """The clocks' part of a saved state."""
         return copy.deepcopy(self._state)
 
     def restore(self, state: ClockState) -> None:
@@ -222,7 +222,7 @@ class Clockwork:
 
 
 def is_free(variable: Any) -> bool:
-    """Whether a variable belongs to no clock, and is none."""
+    """Whether a variable belongs to no clock, and is no clock."""
     return not variable.clocks and variable.type != "Clock"
 
 

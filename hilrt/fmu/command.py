@@ -28,7 +28,7 @@ def spawned_fmu(argv: Sequence[str], folder: Path) -> FmuSolver:
     Parameters
     ----------
     argv : sequence of str
-        One that `is_fmu_command` knows.
+        One for which `is_fmu_command` is true.
     folder : Path
         The session file's folder, where it is started.
     """

@@ -1,4 +1,4 @@
-"""What an FMU says of itself, read without loading its binary."""
+"""An FMU's model description, read without loading its binary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Fmu:
     clocks : tuple of FmuClock
         FMI 3: its clocks.
     notes : list of str
-        What is wrong with the description without keeping the FMU from being used.
+        Errors of the description that do not keep the FMU from being used.
     """
 
     path: Path
@@ -163,7 +163,7 @@ def read_fmu(path: str | Path) -> Fmu:
 
 
 def _root(xml: bytes, where: str) -> Any:
-    """Root of a model description of a version that we run."""
+    """Root of a model description of a supported version."""
     try:
         root = etree.fromstring(xml)
     except etree.XMLSyntaxError as error:
@@ -197,7 +197,7 @@ def _model(path: Path, where: str) -> tuple[Any, list[str]]:
         notes.append(_one_line(error))
     try:
         return read_model_description(str(path), validate=False), notes
-    except Exception as error:  # FMPy raises whatever a broken description leads to
+    except Exception as error:  # FMPy raises many kinds of errors for a broken description
         reasons = "; ".join(dict.fromkeys([*notes[:3], _one_line(error)]))
         raise ConfigError(
             f"{where}: its modelDescription.xml cannot be used: {reasons}; export it again"

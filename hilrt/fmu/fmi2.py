@@ -24,9 +24,9 @@ from hilrt.solver import Floats
 _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
 
 
-# FMPy's proxy, which fills in the variadic arguments of a message, knows one logger per process:
-# the one that was registered last. So there is one, registered once, that never ends, and finds
-# the instance by its number.
+# FMPy's proxy, which fills in the variadic arguments of a message, has one logger per process, the
+# one registered last. So one logger is registered once, for good, and finds the instance by its
+# number.
 _numbers = itertools.count(1)
 _loggers: weakref.WeakValueDictionary[int, Instance2] = weakref.WeakValueDictionary()
 
@@ -74,7 +74,7 @@ class Instance2(Instance):
         callbacks.componentEnvironment = ctypes.c_void_p(self._number)
         self.fmi.instantiate(callbacks=callbacks, loggingOn=debug)
         self._do_step = self.fmi.dll.fmi2DoStep
-        self._go_back = int(not self.can_step_back)  # our promise never to
+        self._go_back = int(not self.can_step_back)  # the promise never to do so
 
     def set_start(self, values: dict[str, Any]) -> None:
         """See `Instance.set_start`."""
@@ -98,7 +98,7 @@ class Instance2(Instance):
         self._prepare_derivatives()
 
     def _prepare_derivatives(self) -> None:
-        """Buffers for the derivatives of inputs, of the highest order that occurs."""
+        """Buffers for input derivatives up to the highest order that occurs."""
         self._orders: dict[int, tuple[Any, ...]] = {}
         self._where = [place for place, _, _ in self.real_inputs]
 
@@ -128,7 +128,7 @@ class Instance2(Instance):
         return self.fmi.getRealOutputDerivatives(references, [order] * len(references))
 
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
-        """See `Instance.step`; FMI 2.0 tells no events."""
+        """See `Instance.step`; FMI 2.0 has no events."""
         self.set_at = t
         status = self._do_step(self.c, t, h, self._go_back)
         if status == DISCARD:
@@ -138,7 +138,7 @@ class Instance2(Instance):
         return []
 
     def _after_discard(self, t: float, h: float, u: Inputs) -> None:
-        """Go on from where a discarded step got to, in parts where it got nowhere."""
+        """Continue a discarded step from its last successful time, else in smaller parts."""
         end, part, status = t + h, h, DISCARD
         for _ in range(MAX_PARTS):
             if status == DISCARD:

@@ -23,9 +23,9 @@ from hilrt.fmu.instance import (
 from hilrt.fmu.values import TYPES, Values, ValueSubset
 from hilrt.solver import Floats
 
-#: Events and ticks in one step after which the FMU is taken to make no progress.
+#: Events and ticks in one step after which it ends with an error: no progress.
 MAX_EVENTS = 1000
-#: Rounds of an event iteration after which it is taken not to end.
+#: Rounds of an event iteration after which it ends with an error.
 _MAX_ROUNDS = 100
 
 
@@ -87,7 +87,7 @@ class Instance3(Instance):
         self._flow = self.part(inputs, flows)
         self._switching = self.part(inputs, lambda v: is_free(v) and not flows(v)).where
         self._switched = np.empty(0)
-        #: Set whatever no clock holds.
+        #: Inputs that belong to no clock.
         self._write_free: Callable[[Floats], None] = self._ins.write
         triggers = False
         if self._clockwork is not None:
@@ -106,7 +106,7 @@ class Instance3(Instance):
             requiredIntermediateVariables=[v.valueReference for v in self._inside],
         )
         self._do_step = self.fmi.dll.fmi3DoStep
-        self._go_back = ctypes.c_bool(not self.can_step_back)  # our promise never to
+        self._go_back = ctypes.c_bool(not self.can_step_back)  # the promise never to do so
         self._event, self._ends, self._early = (ctypes.c_bool() for _ in range(3))
         self._last = ctypes.c_double()
         self._answers = [
@@ -138,13 +138,13 @@ class Instance3(Instance):
         Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
 
     def save(self) -> SavedState:
-        """See `Instance.save`; what the clocks stand at belongs to it."""
+        """See `Instance.save`; with the state of the clocks."""
         saved = super().save()
         saved.beside = self._now, None if self._clockwork is None else self._clockwork.save()
         return saved
 
     def restore(self, saved: SavedState) -> None:
-        """See `Instance.restore`; the discrete inputs are those of then, too."""
+        """See `Instance.restore`; with the discrete inputs of the saved state."""
         super().restore(saved)
         self._switched = np.empty(0)
         self._now, clocks = saved.beside
@@ -171,7 +171,7 @@ class Instance3(Instance):
             self._settle()
 
     def _read_apart(self) -> Floats:
-        """Outputs of an FMU with clocks: what these clock is read at their ticks only."""
+        """Outputs of an FMU with clocks: clocked ones are read at ticks only."""
         assert self._clockwork is not None
         if self._initialized:
             return self._clockwork.read()
@@ -180,7 +180,7 @@ class Instance3(Instance):
     def _write_apart(self, u: Floats) -> None:
         """Set the inputs of an FMU in step mode, which takes discrete ones in event mode only.
 
-        So does it with the clocks that others let tick.
+        Triggered clocks tick there, too.
         """
         ticking = [] if self._clockwork is None else self._clockwork.triggered(u)
         switched = u[self._switching]
@@ -194,7 +194,7 @@ class Instance3(Instance):
         self._to_event(u, ticking)
 
     def _to_event(self, u: Floats, ticking: Sequence[int] = ()) -> None:
-        """Event mode where the FMU stands, with its inputs `u` (n_inputs,) and ticks of clocks."""
+        """Enter event mode at the present time, with inputs `u` (n_inputs,) and ticks of clocks."""
         self.guard(self.fmi.enterEventMode)
         if self._clockwork is not None and ticking:
             self._clockwork.tick(ticking, u)
@@ -202,7 +202,7 @@ class Instance3(Instance):
         self._settle()
 
     def _rates(self, references: Sequence[int], order: int, size: int) -> Any:
-        n = len(references)  # FMPy's own method knows scalars only
+        n = len(references)  # FMPy's own method takes scalars only
         values = (ctypes.c_double * size)()
         self.fmi.fmi3GetOutputDerivatives(
             self.fmi.component,
@@ -217,7 +217,7 @@ class Instance3(Instance):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """See `Instance.step`; events are handled when the FMU stops at them, ticks at theirs.
 
-        A tick inside the step is an event, too; one at its beginning has the inputs of then.
+        A tick inside the step is an event, too; one at its beginning has the inputs of that time.
         """
         self._u = u
         self.inside = self._seen = []
@@ -245,7 +245,7 @@ class Instance3(Instance):
         """Steps from `t` to `end`, or to the first event, without ticks; times of events, s."""
         events: list[float] = []
         near = 1e-12 * max(abs(end), end - t)
-        parts = 0  # that ended early without an event
+        parts = 0  # parts that ended early without an event
         while True:
             status = self._do_step(self.c, t, end - t, self._go_back, *self._answers)
             if self._raised is not None:
@@ -304,10 +304,10 @@ class Instance3(Instance):
         wants_return: Any,
         _return_time: Any,
     ) -> None:
-        """Called by the FMU inside a step. What is raised here must not unwind through C."""
+        """Called by the FMU inside a step; an exception must not unwind through C."""
         try:
             wants_return[0] = False
-            # In this order: outputs with feedthrough are those of the inputs of this instant.
+            # Inputs before outputs, for outputs with feedthrough.
             if set_requested and self.sets_inside and self._u is not None:
                 self._flow.write(self._u(t))
             if get_allowed and self.reads_inside:

@@ -38,17 +38,17 @@ class FmuSolver(Solver):
     outputs : sequence of str, optional
         Variables that become outputs (names or patterns); default: the FMU's outputs.
     feedthrough : mapping, optional
-        Output to the inputs it depends on directly, where the FMU does not say it, or wrongly.
+        Output to the inputs it depends on directly, where the FMU's own list is missing or wrong.
     substeps : int
         Steps of the FMU per macro step; the inputs are set anew before each.
     input_derivatives : bool
-        Hand the input polynomial on where the FMU can take it (FMI 2: input derivatives, FMI 3:
+        Pass the input polynomial on where the FMU can take it (FMI 2: input derivatives, FMI 3:
         intermediate update); otherwise, inputs are held over each substep.
     half_steps : bool
         Read the outputs in the middle of the macro step, which takes an even number of substeps.
     end_inputs : bool
         Set the inputs of the step's end before reading the outputs. The standards do not allow
-        reading between setting and stepping, but most FMUs with feedthrough answer well.
+        reading between setting and stepping, but most FMUs with feedthrough allow it.
     events : bool
         FMI 3: use event mode and early return where the FMU has them.
     tolerance, stop_time : float, optional
@@ -99,12 +99,12 @@ class FmuSolver(Solver):
         self._events = events
         self._offset = start_time
         self._experiment = Experiment(tolerance, start_time, stop_time)
-        #: Session time that it is told to end at, s.
+        #: Session time of the FMU's stop time, s.
         self.until = math.inf if stop_time is None else stop_time - start_time
         self._debug = debug
         self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
-        #: What is worth a warning of `hilrt check`.
+        #: Warnings for `hilrt check`.
         self.remarks = not_driven(self.fmu, events)
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
@@ -121,7 +121,7 @@ class FmuSolver(Solver):
         self._instance: Instance | None = None
         self._running = False
         self._length: float | None = None
-        self._time = 0.0  # of the session; and the inputs there, for a probe
+        self._time = 0.0  # session time, and the inputs at it, for a probe
         self._last: Inputs = lambda _t: _NONE
 
     # -- life --------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class FmuSolver(Solver):
         return Sample(self._instance.read())
 
     def _ready(self) -> Instance:
-        """The instance, out of initialization mode: that mode ends when it is first stepped."""
+        """The instance, out of initialization mode, which ends with the first step."""
         if self._instance is None:
             raise SolverError("the FMU is not initialized")
         if not self._running:
@@ -160,7 +160,7 @@ class FmuSolver(Solver):
     # -- step --------------------------------------------------------------------------------------
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
-        """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are handed on."""
+        """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are passed on."""
         instance = self._instance if self._running else self._ready()
         assert instance is not None
         if self._plain and len(u.coefficients) == 1:
@@ -208,7 +208,7 @@ class FmuSolver(Solver):
         return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
-        """Inputs as a function of FMU time; what is not continuous keeps its value of the start."""
+        """Inputs as a function of FMU time; those that are not continuous are held."""
         if len(u.coefficients) == 1:
             held = u.coefficients[0]
             return lambda _t: held
@@ -223,7 +223,7 @@ class FmuSolver(Solver):
 
     def _derivatives_at(self, u: InputPolynomial) -> Any:
         """Input derivatives as a function of FMU time; None for held inputs."""
-        # One that was set once stays set: a lower order is one with zeros.
+        # Derivatives stay set in the FMU: a lower order is sent as zeros.
         order = self._sent_order = max(self._sent_order, len(u.coefficients) - 1)
         if order == 0:
             return None
@@ -232,12 +232,12 @@ class FmuSolver(Solver):
         )
 
     def _read(self, instance: Instance, t: float, at: Any) -> Floats:
-        """Outputs at `t`, with the inputs of then where that can be."""
+        """Outputs at `t`, with the inputs of that time where possible."""
         if self._end_inputs:
             instance.write(at(t))
             return instance.read()
         y = instance.read()
-        # An FMU that follows the polynomial itself has the inputs of the end.
+        # An FMU that evaluates the polynomial itself has the inputs of the step's end.
         if self._by_derivative and not (self._hands_on or instance.sets_inside):
             change = at(t) - at(instance.set_at)
             if change.any():
@@ -245,7 +245,7 @@ class FmuSolver(Solver):
         return y
 
     def _steps(self, h: float) -> int:
-        """Number of FMU steps in a macro step `h`; an FMU of constant steps keeps its first one."""
+        """Number of FMU steps in a macro step `h`; an FMU of constant step keeps the first one."""
         if self._length is None:
             self._length = h / self._substeps
         n = round(h / self._length)
@@ -263,7 +263,7 @@ class FmuSolver(Solver):
         return bool(self.fmu.co.canGetAndSetFMUstate)
 
     def save_state(self) -> SavedState:
-        """A copy of the FMU's state, with what is kept of its steps here."""
+        """A copy of the FMU's state, with the solver's own."""
         saved = self._ready().save()
         saved.of_solver = self._length, self._time, self._last
         return saved
@@ -309,7 +309,7 @@ class FmuSolver(Solver):
         A, (B,) = linear.discretize(h / n, 0)
         power = np.arange(order + 1)[:, None, None]
         effect = np.zeros((order + 1, *B.shape))
-        for i in range(n):  # s^m is held at its value of the substep's start
+        for i in range(n):  # s^m is held at its value at the substep's start
             effect = A @ effect + B * (i / n) ** power
         seen = 1.0 if self._end_inputs or self._by_derivative else (n - 1) / n
         gamma: Floats = linear.C @ effect + linear.D * seen**power

@@ -1,4 +1,4 @@
-"""``hilrt fmu info``: what an FMU offers, and what each offer enables here."""
+"""``hilrt fmu info``: an FMU's capabilities, and what each enables here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def capabilities(fmu: Fmu) -> list[Capability]:
     ]
     if three:
         inside = bool(co.providesIntermediateUpdate)
-        # As it is used: of all ports or of none.
+        # Used for all ports or for none.
         settable = [v for v in fmu.named("input") if flows(v)]
         readable = [v for v in fmu.named("output") if v.type in NUMERIC and not v.clocks]
         follows = inside and bool(settable) and all(v.intermediateUpdate for v in settable)
@@ -184,7 +184,7 @@ def _items(variable: Any) -> list[str]:
 
 
 def _clocks(fmu: Fmu) -> Iterator[str]:
-    """What the clocks do here."""
+    """The clocks, and when they tick here."""
     if not fmu.clocks:
         return
     yield f"Clocks ({len(fmu.clocks)})"

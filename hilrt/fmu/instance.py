@@ -30,8 +30,8 @@ _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, loggin
 #: Warnings of an FMU that are logged as such: one that warns at every step would fill the log.
 MESSAGES = 100
 
-#: Parts that an FMU may make one step in, by discarding it or returning early, before it is taken
-#: to get nowhere.
+#: Parts into which an FMU may divide a step, by discarding it or returning early, before the step
+#: ends with an error.
 MAX_PARTS = 1024
 
 #: Inputs at an FMU time [s], shape (n_inputs,).
@@ -43,7 +43,7 @@ class FmuError(SolverError):
 
 
 class Experiment(NamedTuple):
-    """What an FMU is told before it starts: tolerance, start and stop time [s]."""
+    """Arguments of an FMU's initialization: tolerance, start and stop time [s]."""
 
     tolerance: float | None
     start: float
@@ -51,7 +51,7 @@ class Experiment(NamedTuple):
 
 
 class SavedState:
-    """A state the FMU keeps for us, freed with this object; and what we keep beside it."""
+    """A state stored by the FMU, freed with this object; and the solver's data of that time."""
 
     def __init__(self, instance: Instance, handle: Any) -> None:
         self.instance, self.handle = instance, handle
@@ -63,7 +63,7 @@ class SavedState:
 
 
 class Instance(abc.ABC):
-    """A loaded FMU. Subclasses know the calls of one FMI version.
+    """A loaded FMU. Subclasses make the calls of one FMI version.
 
     Life: made (binary loaded, instantiated) → `set_start` → `enter_initialization` → `write`,
     `read` as often as needed → `exit_initialization` → `step`, `read` … → `close`.
@@ -131,7 +131,7 @@ class Instance(abc.ABC):
         self.real_inputs = _places(inputs)
         self.real_outputs = _places(outputs)
 
-    # -- what the versions differ in ---------------------------------------------------------------
+    # -- calls that differ by version --------------------------------------------------------------
 
     @abc.abstractmethod
     def _instantiate(self, debug: bool) -> None: ...
@@ -159,7 +159,7 @@ class Instance(abc.ABC):
         Where the FMU stops in between, inputs are set there again, and `set_at` says when.
         """
 
-    # -- what they share ---------------------------------------------------------------------------
+    # -- common to both ----------------------------------------------------------------------------
 
     def derivatives(self, order: int) -> Floats:
         """Output derivatives 1 … order, shape (order, n_outputs); 0 for what is not continuous."""
@@ -218,7 +218,7 @@ class Instance(abc.ABC):
         raise FmuError(f"{self.fmu.path.name}: {function} returned {word}{said}")
 
     def stuck(self, t: float, end: float) -> FmuError:
-        """What to raise when `MAX_PARTS` parts of a step to `end` [s] have led to `t` [s] only."""
+        """Error for a step to `end` [s] of which `MAX_PARTS` parts have reached `t` [s] only."""
         return FmuError(
             f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
             f"{end:.9g} s{self._said()}; take shorter steps, or look at the model there"
@@ -240,7 +240,7 @@ class Instance(abc.ABC):
         log.log(level, "%s%s: %s", self.fmu.path.name, f" [{word}]" if word else "", text)
 
     def close(self) -> None:
-        """Free the instance, once; a dead one is only forgotten."""
+        """Free the instance, once; after a fatal error it is only dropped."""
         if self._closed:
             return
         self._closed = True
@@ -257,7 +257,7 @@ class Instance(abc.ABC):
         raise NotImplementedError
 
     def guard(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """A call through FMPy, whose exception becomes ours."""
+        """A call through FMPy, whose exception becomes an `FmuError`."""
         try:
             return call(*arguments)
         except FMICallException as error:
@@ -273,7 +273,7 @@ class Instance(abc.ABC):
     def _unload(self) -> None:
         """Unload the binary where its file could not be deleted otherwise.
 
-        Elsewhere it stays: FMUs that started threads or hold an interpreter do not survive it.
+        Elsewhere it stays loaded: FMUs with threads or an interpreter crash when unloaded.
         """
         if sys.platform == "win32":
             self.fmi.freeLibrary()

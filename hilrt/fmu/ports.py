@@ -23,12 +23,12 @@ _BASE_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
 #: Units for definitions with a factor or an offset, which cannot be written as a product.
 _COMMON_UNITS = ["degC", "degF", "t", "g", "mm", "km", "L", "min", "h", "km/h", "deg", "rpm"]
 _COMMON_UNITS += ["kN", "bar", "kPa", "MPa", "kW", "%"]
-_MOST_ELEMENTS = 1_000_000  # more in one array is a slip in a size, and would fill the memory
+_MOST_ELEMENTS = 1_000_000  # a larger array is taken as a wrong size, and would fill the memory
 _SETTABLE = ("parameter", "structuralParameter", "input")
 
 
 class Selection(NamedTuple):
-    """What of an FMU takes part: variables with their ports, and values set before it starts."""
+    """What is used of an FMU: variables with their ports, and values set before it starts."""
 
     inputs: list[Any]
     outputs: list[Any]
@@ -66,7 +66,7 @@ def select(
     problems: list[str] = []
     start = _start_values(fmu, params, problems)
     sizes = _sizes(fmu, start)
-    if not problems:  # or the sizes may not be those that were meant
+    if not problems:  # otherwise the sizes may be wrong
         problems += _wrong_lengths(start, sizes)
     able = _portable(fmu, events)
     ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
@@ -98,7 +98,7 @@ def _sizes(fmu: Fmu, start: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
-    """Values of arrays that are not one for each element: the FMU would read past the last one."""
+    """Arrays with a wrong number of values: the FMU would read past the last one."""
     problems = []
     for key, value in start.items():
         given = len(value) if isinstance(value, list) else 1
@@ -120,7 +120,7 @@ def _too_large(variables: Sequence[Any], sizes: Mapping[str, int]) -> list[str]:
 
 
 def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
-    """Variables that a port can carry: numbers, and what counts the ticks of clocks."""
+    """Variables that a port can carry: numbers, and clocks as counts of their ticks."""
     clocks = {c.name for c in fmu.clocks if fmu.event_mode and events and (c.triggered or c.tells)}
     return {name: v for name, v in fmu.variables.items() if v.type in NUMERIC or name in clocks}
 
@@ -150,7 +150,7 @@ def _dependencies(
     outputs: list[Any],
     problems: list[str],
 ) -> dict[str, tuple[str, ...]]:
-    """Output to inputs: as given, as described, or all of them where nothing is said."""
+    """Output to inputs: as given, as described, or all inputs where nothing is stated."""
     names = [variable.name for variable in outputs]
     for key, known in given.items():
         if key not in names:
@@ -181,7 +181,7 @@ def _dependencies(
 
 
 def _port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
-    """Port of a variable; `ConfigError` where its description makes no sense."""
+    """Port of a variable; `ConfigError` where its description is inconsistent."""
     try:
         return _make_port(fmu, variable, size, feedthrough)
     except ValueError as error:
@@ -208,7 +208,7 @@ def _make_port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...])
         variable.name,
         unit_of(fmu, variable),
         start=starts[0],
-        # Bounds of an output are the FMU's business; those of an input are kept by the master.
+        # The master enforces bounds of inputs; those of outputs are the FMU's own.
         min=low if variable.causality == "input" else -math.inf,
         max=high if variable.causality == "input" else math.inf,
         feedthrough=feedthrough,
@@ -241,7 +241,7 @@ def unit_of(fmu: Fmu, variable: Any) -> str:
     definitions = {definition.name: definition.baseUnit for definition in fmu.model.unitDefinitions}
     base = definitions.get(unit)
     known = _readable(unit)
-    # Some names mean different things to different people, as "ton": the definition counts.
+    # Some names are ambiguous, as "ton": the definition counts.
     if known and (base is None or _agrees(unit, base)):
         return str(unit)
     if base is not None:
@@ -269,12 +269,12 @@ def _agrees(unit: str, base: Any) -> bool:
         if exponents == {"K": 1}:
             factor, offset = units.conversion(unit, "K")
         else:
-            # Times a power over the definition, because radians do not count in a power.
+            # By comparison with the definition, because radians have no exponent.
             inverse = _product({name: -n for name, n in exponents.items()})
             factor = units.power_factor(unit, f"W*{inverse}" if inverse else "W")
     except ConfigError:
         return False
-    # Many define revolutions as numbers: 1/60 s**-1 is the rpm, too.
+    # Many FMUs define revolutions without a unit: 1/60 s**-1 is the rpm, too.
     factors = (factor,) if "rad" in exponents else (factor, factor / (2 * math.pi))
     same = any(math.isclose(defined, one, rel_tol=1e-3) for one in factors)
     return same and math.isclose(zero, offset, rel_tol=1e-4)

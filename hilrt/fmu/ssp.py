@@ -1,4 +1,9 @@
-"""A system structure of SSP 1.0, flattened: components, connections between them, parameters."""
+"""A system structure of SSP 1.0, flattened: components, connections between them, parameters.
+
+`fmpy.ssp` was rejected: it reads neither the connectors' units nor the default experiment, drops
+the transformations when it resolves connections, applies no parameter mapping, and refuses archives
+with small violations of the schema, which many tools write.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +42,7 @@ class SspConnection(NamedTuple):
 
 
 class SspValue(NamedTuple):
-    """A parameter's value, with its unit if one is stated; `converts`: that unit counts."""
+    """A parameter's value, with its unit if one is stated; `converts`: to be converted from it."""
 
     value: float | int | bool | str
     unit: str | None = None
@@ -78,7 +83,7 @@ class Structure:
         Unit of each connector that states one.
     routes : list of Route
     notes : list of str
-        What was left out.
+        Parts of the file that were left out.
     """
 
     name: str
@@ -112,7 +117,7 @@ def read_ssp(path: Path) -> Structure:
 
 
 class _BadValue(ValueError):
-    """An attribute that is missing, or not what it has to be."""
+    """An attribute that is missing, or of the wrong kind."""
 
 
 class _Reader:
@@ -153,7 +158,7 @@ class _Reader:
                 self._system(element, inner)
             elif kind == "Component":
                 self._component(element, inner)
-            else:  # a signal dictionary: its connectors pass on what reaches them
+            else:  # a signal dictionary, whose connectors pass values on
                 self._connectors(element, inner)
         for connection in system.iterfind("ssd:Connections/ssd:Connection", _NS):
             self._connection(connection, path)
@@ -229,7 +234,7 @@ class _Reader:
     def _mapped(
         self, binding: Any, values: Mapping[str, SspValue]
     ) -> Iterator[tuple[str, SspValue]]:
-        """Parameters by the names that they have in the system; with a mapping, those in it."""
+        """Parameters by their names in the system; with a mapping, only those in it."""
         mapping = binding.find("ssd:ParameterMapping", _NS)
         if mapping is None:
             yield from values.items()

@@ -35,7 +35,7 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     Returns
     -------
     list of str
-        What the archive says that the session does not.
+        Parts of the archive that the session leaves out.
 
     Raises
     ------
@@ -129,7 +129,7 @@ class _Writer:
         return _plain(stop - start)
 
     def _step(self) -> float:
-        """The shortest step that an FMU was made for."""
+        """The shortest step size among the FMUs' default experiments."""
         steps = [
             float(fmu.model.defaultExperiment.stepSize)
             for fmu in self.fmus.values()

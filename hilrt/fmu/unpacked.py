@@ -1,9 +1,9 @@
-"""Where an FMU is unpacked: a folder that goes when the process that uses it is gone.
+"""The folder in which an FMU is unpacked, removed after the process that uses it has ended.
 
-A process that is killed, or that the FMU's own binary takes down, cannot remove its folder. So each
-holds a lock on a file in it, which the operating system drops with the process, whatever ended it,
-and whoever comes next removes what nobody holds. The number of the process in the folder's name
-would not do: another one gets it some day, and in another container it means nothing.
+A process that is killed, or crashes in the FMU's binary, cannot remove its folder. Each process
+therefore holds a lock on a file in its folder, which the operating system releases with the
+process, and the next process removes all folders without a lock. The process number in the folder's
+name would not do: numbers are reused, and differ between containers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class UnpackedFolder:
         if sys.platform == "win32":  # there, a file that is open cannot be removed
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR)
             return
-        # It gets its name when it is locked: nobody takes the folder for abandoned before.
+        # The lock file gets its name once it is locked, so that no process takes the folder as
+        # abandoned.
         self._lock, name = tempfile.mkstemp(dir=self.path)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.rename(name, self.path / _LOCK)
@@ -55,7 +56,7 @@ def remove_abandoned_folders() -> None:
     with contextlib.suppress(OSError):  # there may be no temporary folder at all
         folders += Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
     for folder in folders:
-        with contextlib.suppress(OSError):  # in use, somebody else's, or removed meanwhile
+        with contextlib.suppress(OSError):  # in use, another user's, or removed meanwhile
             _remove_if_abandoned(folder)
 
 

@@ -75,7 +75,7 @@ class _Group:
         arguments = [instance, self.references, len(references), pointer]
         if major == 3:
             arguments.append(len(positions))
-        # With their arguments once and for all: ctypes then has little left to convert.
+        # Bound with their arguments once, so that ctypes has little to convert per call.
         self.get = functools.partial(getattr(lib, self.get_name), *arguments)
         self.set = functools.partial(getattr(lib, self.set_name), *arguments)
 

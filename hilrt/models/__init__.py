@@ -1,1 +1,9 @@
-"""Benchmark problems, a demonstration vehicle and emulated benches, one file each."""
+"""Benchmark problems, a demonstration vehicle and emulated benches, one file each.
+
+Linear benchmark problems: `two_mass`, `two_mass_rotational`, `two_mass_chain`, `mass_chain`,
+`linear`. Nonlinear ones: `nonlinear_oscillator`, `nonlinear_coupling`, `nonlinear_chain`,
+`coupled_pendula`, `hydraulic_crane`; all integrate by `integrate` where asked for the exact
+solution. The vehicle: `vehicle`, `driveline`, `driver`, `vehicle_data`. Emulated benches:
+`bench_sequence` (enable and faults), `dynamometer`, `dyno_bench`, `engine_bench`, `motor_bench`,
+`hydraulic_axis_bench`.
+"""

@@ -8,7 +8,7 @@ from enum import IntEnum
 STARTING_S = 0.15
 READY_S = 0.05
 DEMAND_TIMEOUT_S = 0.1
-#: A cycle that ends this long after the one before: the bench's process was not let run.
+#: Time between two cycles after which the bench's process counts as having been suspended.
 ABSENT_S = 0.02
 
 #: Fault causes that every bench has; a bench's own ones follow.
@@ -17,7 +17,7 @@ DEMAND_LOST = 1
 
 
 class BenchState(IntEnum):
-    """State of a bench, as it tells it."""
+    """State of a bench, as its messages report it."""
 
     OFF = 0
     STARTING = 1
@@ -27,7 +27,7 @@ class BenchState(IntEnum):
 
 
 class Demand:
-    """When the counter of a demand message last moved, s."""
+    """Watches the counter of a demand message; `moved_at` is the time of its last change, s."""
 
     def __init__(self) -> None:
         self.alive: float | None = None
@@ -63,7 +63,7 @@ class BenchSequence:
         return self.state is BenchState.ENABLED
 
     def measure(self) -> dict[str, float]:
-        """Signals with which every bench tells of it."""
+        """Signals of the sequence that every bench measures."""
         signals = {"Enabled": self.enabled, "State": self.state, "FaultCause": self.fault}
         return {name: float(value) for name, value in signals.items()}
 
@@ -77,11 +77,12 @@ class BenchSequence:
         demand_age : float
             Time since the demands last moved, s.
         trip : int
-            Cause of the bench's own for a fault, or `NO_FAULT`.
+            The bench's own cause for a fault, or `NO_FAULT`.
         """
         state, since = self.state, now - self._entered
         if now - self._now > ABSENT_S:
-            # A real bench would have gone on: do not blame whoever else was held up with it.
+            # A suspended emulator has missed demands that a real bench would have received: it
+            # waits for new ones before it trips on their age.
             self._excused_until = now + DEMAND_TIMEOUT_S
         self._now = now
         fresh = demand_age <= DEMAND_TIMEOUT_S

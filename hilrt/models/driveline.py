@@ -41,7 +41,7 @@ class Driveline:
     LOCKUP_ON, LOCKUP_OFF = 125.0, 105.0  # rad/s of the turbine
     UP, UP_PER_PEDAL = 160.0, 2.6  # rad/s of the turbine, and per % of pedal
     DOWN, DOWN_PER_PEDAL = 72.0, 1.5
-    UP_ALWAYS = 0.85  # of the top speed: shift up whatever the pedal says
+    UP_ALWAYS = 0.85  # of the top speed: shift up at any pedal
     UP_PAUSE, DOWN_PAUSE = 1.5, 0.5  # s since the last shift
     PEDAL_FALL_TIME = 0.7  # s, so that lifting the foot does not shift up at once
 
@@ -208,7 +208,7 @@ class Driveline:
         s.lockup = min(s.lockup + ramp, 1.0) if s.lockup_wanted else max(s.lockup - ramp, 0.0)
 
     def _choose(self, turbine_speed: float, brake: float) -> int:
-        """Gear that the shift map wants; speeds up and down are apart by more than a ratio step."""
+        """Gear by the shift map; the speeds up and down differ by more than a ratio step."""
         s = self.state
         if s.gear < len(self.ratios):
             calm = s.since_shift > self.UP_PAUSE and brake <= 0.0

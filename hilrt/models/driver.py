@@ -139,7 +139,7 @@ class Driver:
     LEAD = 0.15  # s, the speed is compared this much ahead: intake, converter and shifts take time
     KP = 1.5  # 1/s, wanted acceleration per speed error
     KI = 0.35  # 1/s²
-    INTEGRAL_MAX = 2.5  # m/s², the most that the integral part may ask for
+    INTEGRAL_MAX = 2.5  # m/s², bound of the integral part
     PEDAL_RATE = 300.0  # %/s
     BRAKE_RATE = 250.0  # %/s
     REV_GAIN = 1.0  # N*m per rad/s that the engine is away from the speed its torque needs

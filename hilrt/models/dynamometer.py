@@ -32,7 +32,7 @@ class DynoMode(IntEnum):
 
 
 class DynoDemand(Demand):
-    """What message ``DynoDemand`` asks for: speed [rad/s], torque [N m], mode and enable."""
+    """Demands of message ``DynoDemand``: speed [rad/s], torque [N m], mode and enable."""
 
     SIGNALS = ("Speed", "Torque", "Mode", "Enable", "Alive")
 
@@ -120,7 +120,7 @@ class Dynamometer:
         self._integral = 0.0
         # A command acts one cycle after it is computed: the control's dead time.
         self._command = 0.0
-        self._asking = 0  # cycles for which the other mode has been asked for
+        self._asking = 0  # cycles for which the other mode has been requested
 
     def start(self) -> None:
         """Take the control over, of the speed at first, without a bump."""
@@ -142,7 +142,7 @@ class Dynamometer:
         speed, torque : float
             Demands, rad/s and N m.
         mode : DynoMode
-            Which of the two is asked for.
+            The requested mode.
         """
         self._mechanics(machine_torque)
         self._command = self._drive(enabled, speed, torque, mode)

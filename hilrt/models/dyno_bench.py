@@ -1,4 +1,4 @@
-"""What emulated benches with a dynamometer have in common: drive, demands, sequence control.
+"""The common part of emulated benches with a dynamometer: drive, demands, sequence control.
 
 The machine at the other end of the shaft is a subclass's, with the messages that belong to it.
 """
@@ -37,7 +37,7 @@ class DynoBench(abc.ABC):
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
+        """Whether enable is requested."""
         return self._dyno_demand.enable
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
@@ -60,11 +60,11 @@ class DynoBench(abc.ABC):
 
     @abc.abstractmethod
     def _demands_moved_at(self) -> float:
-        """When the older of the demands that it needs last showed a new counter, s."""
+        """Time of the last change of the oldest demand's counter, s."""
 
     @abc.abstractmethod
     def _trip(self) -> int:
-        """Cause of the bench's own for a fault, or 0."""
+        """The bench's own cause for a fault, or 0."""
 
     @abc.abstractmethod
     def _advance_machine(self) -> float:

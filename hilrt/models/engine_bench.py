@@ -1,6 +1,6 @@
 """An engine on a dynamometer: the engine's physics and the sensors of the emulated bench.
 
-Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.bench.emulate`
+No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
 puts it on a CAN bus. One call of `EngineBench.advance` is one control cycle of 1 ms.
 """
 
@@ -24,7 +24,7 @@ INTAKE_LAG_S = 0.08
 FULL_LOAD_SPEED = (0.0, 80.0, 120.0, 180.0, 240.0, 480.0, 550.0, 580.0, 620.0, 650.0, 690.0)
 FULL_LOAD_TORQUE = (60.0, 110.0, 150.0, 190.0, 200.0, 200.0, 197.0, 190.0, 170.0, 140.0, 0.0)
 # fmt: on
-#: Below this the engine does not fire, whatever is asked of it.
+#: Below this speed the engine does not fire.
 FIRING_SPEED = 40.0  # rad/s
 IDLE_SPEED = 80.0  # rad/s
 IDLE_GAIN = 2.0  # N m s/rad

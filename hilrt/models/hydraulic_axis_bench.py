@@ -5,7 +5,7 @@ a spring with a damper. The axis is controlled in position or in force; either m
 the other without a bump. Without enable a bypass joins the chambers, and the specimen pushes the
 piston back to its middle.
 
-Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.bench.emulate`
+No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
 puts it on a CAN bus. One call of `HydraulicAxisBench.advance` is one control cycle of 1 ms.
 """
 
@@ -171,7 +171,7 @@ class AxisControl:
         position, force : float
             Demands, m and N.
         mode : AxisMode
-            Which of the two is asked for.
+            The requested mode.
         """
         self._asking = self._asking + 1 if mode is not self.mode else 0
         if self._asking >= MODE_SWITCH_CYCLES:
@@ -233,7 +233,7 @@ class HydraulicAxisBench:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
+        """Whether enable is requested."""
         return self._enable
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:

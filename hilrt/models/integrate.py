@@ -1,8 +1,12 @@
-"""Integration inside a macro step without an error of its own: what is left is the coupling's.
+"""Integration inside a macro step without an error of its own, so that all error is the coupling's.
 
 The benchmark problems integrate by the simple methods with which their papers' numbers were made.
 With ``integrator = "exact"`` the linear ones take the matrix exponential, the others an adaptive
 method of high order with a tight tolerance; the inputs are the whole polynomial either way.
+
+scipy was rejected: `solve_ivp` takes 54 µs for a macro step of 1 ms where this takes 43 (from 10 ms
+on DOP853 is faster), and its import 0.27 s; `scipy.linalg.expm` takes 0.6 ms and loses one to two
+digits where stiffnesses differ widely (`hilrt.coupling.jacobian.expm`: 0.05 ms).
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ Integrator = Literal["paper", "exact"]
 
 #: Tolerance of the adaptive method, relative to the largest value of the state.
 TOLERANCE = 1e-11
-#: Keeps it from nothing while the state is zero.
+#: Least value taken for the state, which may be zero.
 TINY = 1e-9
 
 #: The method of Dormand and Prince (1980), order 5(4): stage times, weights of the slopes, and the
@@ -55,7 +59,7 @@ class ExactSteps:
         order = len(u.coefficients) - 1
         known = self._known.get((h, order))
         if known is None:
-            if len(self._known) > 64:  # a variable step would keep them all
+            if len(self._known) > 64:  # a variable step would fill it
                 self._known.clear()
             decay, integrals = discretize(self.A, self.B, h, order)
             known = self._known[h, order] = decay, np.hstack(list(integrals))

@@ -4,7 +4,7 @@ Rodríguez et al. (2022), section 4.1.
 
 The first mass of the two-mass oscillator is divided into n − 1, each with its share of the wall and
 coupling springs. Each of them owns its coupling spring and outputs the force on the last mass,
-which feels their sum and tells its motion to all. One bond carries the summed effort, and one
+which receives their sum and sends its motion to all. One bond carries the summed effort, and one
 correction acts on it.
 """
 

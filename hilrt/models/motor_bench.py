@@ -1,6 +1,6 @@
 """An electric motor with its inverter on a dynamometer: physics and sensors of the emulated bench.
 
-Pure: time is handed in, demands are handed in, measurements are asked for; `hilrt.bench.emulate`
+No I/O and no clock: time and demands are arguments, measurements are results; `hilrt.bench.emulate`
 puts it on a CAN bus. One call of `MotorBench.advance` is one control cycle of 1 ms.
 """
 
