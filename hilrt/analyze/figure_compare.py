@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 
 from hilrt.analyze.figures import COLOURS, Drawing, legend_above, time_figure
+from hilrt.analyze.log_comparison import LogComparison
 from hilrt.record.decimate import Curve
-
-if TYPE_CHECKING:
-    from hilrt.analyze.log_comparison import LogComparison
 
 MAX_FIGURES = 24
 _TOPICS = ("outputs", "bonds", "sent", "defects")

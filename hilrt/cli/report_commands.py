@@ -41,7 +41,8 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Two sessions side by side, their differences highlighted."""
-    from hilrt.analyze.log_comparison import compare_logs, write_comparison
+    from hilrt.analyze.comparison_page import write_comparison
+    from hilrt.analyze.log_comparison import compare_logs
 
     with bad_input():
         files = locate(a), locate(b)

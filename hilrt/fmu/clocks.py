@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from hilrt.fmu.description import Fmu
+from typing import Any, NamedTuple
 
 #: Ticks this close [s] to the end of a step belong to the next one: event points are whole ns.
 NEAR_S = 2e-9
@@ -79,42 +76,6 @@ def _clock(given: Any) -> FmuClock:
         seconds("interval", math.nan),
         seconds("shift", 0.0),
     )
-
-
-def why_not_driven(fmu: Fmu, clock: FmuClock, events: bool) -> str:
-    """Why an input clock never ticks here; empty if it does.
-
-    Parameters
-    ----------
-    fmu : Fmu
-    clock : FmuClock
-    events : bool
-        Whether event mode is to be used.
-    """
-    if not (clock.timed or clock.triggered):
-        return f"its intervalVariability is {clock.variability!r}"
-    if not fmu.event_mode:
-        return "the FMU has no event mode (hasEventMode)"
-    if not events:
-        return "events = false"
-    if clock.timed and not fmu.variable_step:
-        return "its ticks may lie inside a step, and the FMU takes steps of one length only"
-    return ""
-
-
-def not_driven(fmu: Fmu, events: bool) -> list[str]:
-    """Input clocks that never tick here, and why; `events`: whether event mode is to be used."""
-    reasons = [
-        (clock, why_not_driven(fmu, clock, events))
-        for clock in fmu.clocks
-        if clock.causality == "input"
-    ]
-    return [
-        f"{fmu.path.name}: clock {clock.name!r} is not driven: {reason}; what it clocks "
-        "keeps its start value"
-        for clock, reason in reasons
-        if reason
-    ]
 
 
 class Schedule:

@@ -14,16 +14,15 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from hilrt.fmu.clocks import FmuClock, Schedule, why_not_driven
-from hilrt.fmu.instance import FmuError
+from hilrt.fmu.clocks import FmuClock, Schedule
+from hilrt.fmu.driven_clocks import why_not_driven
+from hilrt.fmu.instance import FmuError, Instance
+from hilrt.fmu.values import ValueSubset
 from hilrt.solver import Floats
-
-if TYPE_CHECKING:
-    from hilrt.fmu.fmi3 import Instance3
 
 log = logging.getLogger("hilrt.fmu")
 
@@ -62,14 +61,23 @@ class Clockwork:
 
     Parameters
     ----------
-    instance : Instance3
+    instance : Instance
+    part : callable
+        Those of the ports' variables for which a condition holds, to be read and set apart.
     inputs, outputs : sequence of (variable, int)
         The ports' variables with their sizes.
     events : bool
         Whether event mode is to be used; without it nothing ticks.
     """
 
-    def __init__(self, instance: Instance3, inputs: Sized, outputs: Sized, events: bool) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        part: Callable[[Sized, Callable[[Any], bool]], ValueSubset],
+        inputs: Sized,
+        outputs: Sized,
+        events: bool,
+    ) -> None:
         self._fmi, self._guard, self._fmu = instance.fmi, instance.guard, instance.fmu
         clocks = self._fmu.clocks
         used = events and self._fmu.event_mode
@@ -77,9 +85,9 @@ class Clockwork:
         self._told = [c for c in clocks if c.tells and used]
         self._triggers, self._shown = _places(inputs), _places(outputs)
         self._where = np.array(list(self._triggers.values()), dtype=np.intp)
-        self._ins = {r: instance.part(inputs, _of(r)) for r in _references(inputs)}
-        self._outs = {r: instance.part(outputs, _of(r)) for r in _references(outputs)}
-        self._free = instance.part(outputs, is_free)
+        self._ins = {r: part(inputs, _of(r)) for r in _references(inputs)}
+        self._outs = {r: part(outputs, _of(r)) for r in _references(outputs)}
+        self._free = part(outputs, is_free)
         n_outputs = sum(size for _, size in outputs)
         self._state = ClockState(np.zeros(len(self._where)), np.zeros(n_outputs))
         # Those active in this round of the event iteration, and all that were in any of it.

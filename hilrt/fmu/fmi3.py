@@ -68,7 +68,9 @@ class Instance3(Instance):
         self._raised: BaseException | None = None
         super().__init__(fmu, inputs, outputs, debug)
         self._now = 0.0  # of the FMU, s
-        self._clockwork = Clockwork(self, inputs, outputs, events) if fmu.clocks else None
+        self._clockwork = (
+            Clockwork(self, self.part, inputs, outputs, events) if fmu.clocks else None
+        )
         self._sort_inputs(inputs)
         if self._clockwork is not None:
             self.read = self._read_apart

@@ -14,10 +14,11 @@ import numpy as np
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, SolverError
 from hilrt.exchange.probe import INSTANT_S, probe_jacobian
-from hilrt.fmu.clocks import not_driven
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
-from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState, load
+from hilrt.fmu.driven_clocks import not_driven
+from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState
+from hilrt.fmu.load_instance import load
 from hilrt.fmu.ports import select, size_of
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 

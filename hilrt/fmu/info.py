@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hilrt.config import units
-from hilrt.fmu.clocks import FmuClock, why_not_driven
+from hilrt.fmu.clocks import FmuClock
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
+from hilrt.fmu.driven_clocks import why_not_driven
 from hilrt.fmu.ports import Selection, select, size_of
 
 

@@ -290,34 +290,3 @@ def _places(variables: Sequence[tuple[Any, int]]) -> list[tuple[int, int, int]]:
             places.append((first, variable.valueReference, size))
         first += size
     return places
-
-
-def load(
-    fmu: Fmu,
-    inputs: Sequence[tuple[Any, int]],
-    outputs: Sequence[tuple[Any, int]],
-    debug: bool = False,
-    events: bool = True,
-    intermediate: bool = True,
-) -> Instance:
-    """Load and instantiate an FMU of either version.
-
-    Parameters
-    ----------
-    fmu : Fmu
-    inputs, outputs : sequence of (variable, int)
-        The ports' variables with their sizes.
-    debug : bool
-        Ask for all log messages.
-    events : bool
-        FMI 3: use event mode and early return where the FMU has them.
-    intermediate : bool
-        FMI 3: use intermediate update where the FMU provides it.
-    """
-    if fmu.major == 2:
-        from hilrt.fmu.fmi2 import Instance2
-
-        return Instance2(fmu, inputs, outputs, debug)
-    from hilrt.fmu.fmi3 import Instance3
-
-    return Instance3(fmu, inputs, outputs, debug, events, intermediate)

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilrt.analyze.log_comparison import compare_logs, write_comparison
+from hilrt.analyze.comparison_page import write_comparison
+from hilrt.analyze.log_comparison import compare_logs
 from hilrt.analyze.signal_differences import differences
 from hilrt.logs.cut import cut
 from hilrt.record.messages import Attachment, Begin, End, Signal, Topic
