@@ -1,4 +1,4 @@
-"""Those who watch a session, for `bench_monitor`: clients of its page and a frozen subscriber.
+"""Watchers of a session, for `bench_monitor`: clients of its page and a frozen subscriber.
 
 Each is a process of its own: ``python tools/audience.py --page-client ADDRESS``.
 """
@@ -19,7 +19,7 @@ from watched_session import MASTER, Run
 
 NICE = 10
 CLIENTS = 3
-#: What a browser says when it has drawn the document: the page adds its figures then.
+#: A browser's message that it has drawn the document; the page then adds its figures.
 DRAWN = {
     "kind": "MessageSent",
     "msg_type": "bokeh_event",
@@ -96,7 +96,7 @@ class PageClient:
 
 
 def page_client(address: str) -> None:
-    """Follow the page until it ends; says how many updates came."""
+    """Follow the page until it ends; returns the number of updates."""
     os.nice(NICE)
     leave_master_alone()
     client = PageClient()
@@ -111,7 +111,7 @@ def leave_master_alone() -> None:
 
 
 def subscriber(address: str) -> None:
-    """Subscribe to everything; the parent freezes this process when it says so."""
+    """Subscribe to everything; the parent freezes this process on its message."""
     leave_master_alone()
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket: zmq.Socket[bytes] = context.socket(zmq.SUB)

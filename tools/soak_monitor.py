@@ -11,7 +11,7 @@ is fitted after the first fifth of the run, because plots, caches and histories 
 the slope goes its standard error, and a slope of less than two of these is nothing.
 
 A browser keeps pages of its heaps that hold nothing any more. So the renderers are also measured
-when they were told that memory runs short, after the first fifth and at the end.
+after a notice that memory runs short, after the first fifth and at the end.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def resident_mb(pid: int) -> float | None:
 
 
 def name_of(pid: int) -> str:
-    """The last module or program in the command line that says what the process is for."""
+    """The last module or program in the command line, which names the process's purpose."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     except OSError:

@@ -71,7 +71,7 @@ def session_text(channels: int) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody uses now."""
+    """A port that is not in use now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

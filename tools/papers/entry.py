@@ -19,7 +19,7 @@ PAPERS = {
 
 @dataclass
 class Entry:
-    """What is drawn, and what is said beside it.
+    """The figures of a claim, and the text beside them.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Entry:
     figures : str
         Figures of the paper that are redrawn.
     title, claim, seen : str
-        Heading; what the paper says, in our words; what our runs say.
+        Heading; the paper's claim, paraphrased; the result of the runs.
     verdict : str
     plots : list
         Bokeh models, below each other.
