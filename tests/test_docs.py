@@ -31,7 +31,7 @@ from hilrt_adapters.zeromq import Options as ZeroMQOptions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"])
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 
 #: Section of docs/session.md to the struct whose keys its table lists.
 SECTIONS = {
