@@ -12,11 +12,14 @@ from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
+from hilrt.session.assembly import Numerics, as_fast_as_possible, real_time
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 from hilrt.step.macro_step import assess, macro_step
 from hilrt.step.plan import Plan, build_plan
 from hilrt.step.step_state import StepInput, start
 from hilrt.tables.network import Network, build_network
+from hilrt.timing.clock import Clock
+from hilrt.timing.pace import Pace
 from hilrt_adapters.inprocess import InProcessLink
 
 
@@ -137,20 +140,33 @@ class Stepping:
             name: MemoryLink(name, s) if isinstance(s, Solver) else s for name, s in solvers.items()
         }
         ports = {name: Ports(link.inputs, link.outputs) for name, link in self.links.items()}
-        net, session = make_network(ports, **tables)
+        net, self.tables = make_network(ports, **tables)
         physical = np.array([link.physical for link in self.links.values()])
         leads = np.array([(lead or {}).get(name, 0.0) for name in self.links])
-        self.plan = build_plan(net, session, physical, leads, shadow)
+        self.plan = build_plan(net, self.tables, physical, leads, shadow)
         samples, u0 = self._initialize(net)
         self.state = start(self.plan, 0.0, np.concatenate([s.y for s in samples]), u0)
         derivatives = self.plan.rows - 1 if self.plan.taylor else 0
-        misses = [table.late.max_misses for table in session.subsystems.values()]
+        misses = [table.late.max_misses for table in self.tables.subsystems.values()]
         self.exchange = Exchange(
             net, list(self.links.values()), self.plan.step, misses, derivatives
         )
         self.exchange.start(0.0, samples)
         self.tick = self.t_ns = self.elapsed_ns = 0
         self.h_ns = 0
+
+    @property
+    def numerics(self) -> Numerics:
+        """What a master steps."""
+        return Numerics(self.plan, self.state, self.exchange)
+
+    def real_time(self, clock: Clock, on_shift: Callable[[int], None] = lambda ns: None) -> Pace:
+        """The pace of a master in real time."""
+        return real_time(self.numerics, self.tables, clock, 1.0, on_shift)
+
+    def as_fast_as_possible(self) -> Pace:
+        """The pace of a master that waits for its solvers."""
+        return as_fast_as_possible(self.numerics, self.tables, list(self.links.values()))
 
     def _initialize(self, net: Network) -> tuple[list[Sample], Floats]:
         samples = [Sample(np.zeros(0)) for _ in self.links]

@@ -31,7 +31,9 @@ class Stalling(MemoryLink):
         self.clock.advance(self.stalls.get(tick, 0))
 
 
-def prepare(stalls: dict[int, int], every: int = 1, **options) -> tuple[Master, Stalling]:
+def prepare(
+    stalls: dict[int, int], every: int = 1, overrun="skip", on_shift=lambda ns: None
+) -> tuple[Master, Stalling]:
     """A master; beside the stalling subsystem one that is due only so often."""
     clock = VirtualClock(EPOCH)
     link = Stalling(clock, stalls)
@@ -39,12 +41,11 @@ def prepare(stalls: dict[int, int], every: int = 1, **options) -> tuple[Master, 
         {"a": link, "slow": Recorded({"y": np.cos}, [])},
         connections=[{"from": "a.y", "to": "a.u"}],
         subsystems={"a": {}, "slow": {"every": every}},
-        master={"step": 1e-3},
+        master={"step": 1e-3, "pacing": {"overrun": overrun}},
     )
     feed = NullFeed(build_topics(s.plan))
     publisher = StatusPublisher(None, "test", 0.02)
-    options = {"deadline_ns": MS // 5, **options}
-    return Master(s.plan, s.state, s.exchange, clock, feed, publisher, **options), link
+    return Master(*s.numerics, s.real_time(clock, on_shift), feed, publisher), link
 
 
 async def test_without_stalls_nothing_is_missed():
@@ -79,13 +80,13 @@ async def test_ticks_that_passed_are_left_out_and_the_grid_stays():
     assert progress.max_h == 5 * MS
     flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
     assert flags["deadline_missed"] == 1
-    assert master.clock.now_ns() == EPOCH + 20 * MS
+    assert master.pace.clock.now_ns() == EPOCH + 20 * MS
 
 
 async def test_stretching_leaves_no_tick_out_and_tells_by_how_much():
-    master, link = prepare({4: 5 * MS + MS // 2}, overrun="stretch")
     shifts: list[int] = []
-    master.on_stretched = shifts.append
+    stalls = {4: 5 * MS + MS // 2}
+    master, link = prepare(stalls, overrun="stretch", on_shift=shifts.append)
     await master.run(20 * MS, EPOCH)
     progress = master.progress
     assert [asked.tick for asked in link.asked] == list(range(20))
@@ -93,7 +94,7 @@ async def test_stretching_leaves_no_tick_out_and_tells_by_how_much():
     assert progress.stretched_ns == sum(shifts)
     assert progress.max_h == MS
     assert progress.missed == 1 + 4  # tick 4, and the four grid points that passed meanwhile
-    assert master.clock.now_ns() == EPOCH + 20 * MS + sum(shifts)
+    assert master.pace.clock.now_ns() == EPOCH + 20 * MS + sum(shifts)
 
 
 async def test_an_overrun_can_end_the_session():
@@ -114,13 +115,13 @@ async def test_a_tick_that_could_only_begin_too_late_is_left_out_too():
 
 def held_up(monkeypatch, master, naps: dict[int, int]) -> None:
     """Let the clock wake the master so much later [ns] than these grid points."""
-    sleep_until = master.clock.sleep_until
+    sleep_until = master.pace.clock.sleep_until
 
     async def oversleep(target_ns: int) -> None:
         await sleep_until(target_ns)
-        master.clock.advance(naps.pop((target_ns - EPOCH) // MS, 0))
+        master.pace.clock.advance(naps.pop((target_ns - EPOCH) // MS, 0))
 
-    monkeypatch.setattr(master.clock, "sleep_until", oversleep)
+    monkeypatch.setattr(master.pace.clock, "sleep_until", oversleep)
 
 
 @pytest.mark.parametrize(
@@ -138,11 +139,11 @@ async def test_a_tick_for_which_the_master_wakes_too_late_is_left_out(
     assert master.progress.steps == 20 - (resumed - 8)
     flags = dict(zip(master.plan.checks.causes, master.state.monitor.count, strict=True))
     assert flags["deadline_missed"] == 1
-    assert master.clock.now_ns() == EPOCH + 20 * MS
+    assert master.pace.clock.now_ns() == EPOCH + 20 * MS
 
 
 async def test_with_several_rates_a_late_tick_is_not_left_out(monkeypatch):
-    """Who is due every fifth tick only would lose all five."""
+    """A subsystem that is due at every fifth tick would lose all five."""
     master, link = prepare({4: MS + 6 * MS // 10}, every=5)
     held_up(monkeypatch, master, {10: 6 * MS // 10})
     await master.run(20 * MS, EPOCH)
@@ -178,7 +179,8 @@ class Slow(Recorded):
 async def test_as_fast_as_possible_others_have_their_turn_after_every_step_of_a_slow_model():
     s = Stepping({"slow": Slow({"y": np.sin}, [])}, connections=[], master={"step": 1e-3})
     feed = NullFeed(build_topics(s.plan))
-    master = Master(s.plan, s.state, s.exchange, None, feed, StatusPublisher(None, "test", 1.0))
+    publisher = StatusPublisher(None, "test", 1.0)
+    master = Master(*s.numerics, s.as_fast_as_possible(), feed, publisher)
     asyncio.get_running_loop().call_later(0.03, master.request_stop, "enough")
     assert await master.run(1000 * MS, EPOCH) is End.INTERRUPTED
     assert master.progress.steps <= 10
@@ -205,7 +207,7 @@ def test_identification_learns_only_where_it_fits_before_the_next_tick(monkeypat
     monkeypatch.setattr(s.exchange, "dispatch", busy)
     publisher = StatusPublisher(None, "test", 300 * H)
     feed = NullFeed(build_topics(s.plan))
-    master = Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=MS)
+    master = Master(*s.numerics, s.real_time(clock), feed, publisher)
     asyncio.run(master.run(round(300 * H * 1e9), EPOCH))
     budget = master.progress.learning
     assert budget.made + budget.skipped == len(looks) == 301

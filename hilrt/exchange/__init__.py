@@ -7,5 +7,6 @@ In reading order:
 * the wire protocol, without I/O: `wire`, `announced_ports`; the master's side `master_protocol`,
   `remote_peer`, `peer_events`, `clock_offset`, `unused_messages`; a peer's side `peer_protocol`;
 * I/O around it: `hub` and `remote_link` (master), `peer`, `transport`, `keys`, `addresses`;
-* beginning and discontinuities: `initial_loop`, `jacobians`, `probe`, `event_points`.
+* the beginning: `initial_loop`, `jacobians`, `probe`; between two steps: `event_points`,
+  `jacobian_renewal`.
 """

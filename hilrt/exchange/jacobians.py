@@ -8,7 +8,6 @@ import numpy as np
 
 from hilrt.config.structs import JacobianOptions, Session
 from hilrt.coupling.correct_feedthrough import Feedthrough, build_feedthrough
-from hilrt.coupling.identify import dither
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.model_corrector import (
     Identified,
@@ -18,7 +17,7 @@ from hilrt.coupling.model_corrector import (
 )
 from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
-from hilrt.exchange.probe import INSTANT_S, PERTURBATION
+from hilrt.exchange.probe import INSTANT_S
 from hilrt.link import Link
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
@@ -176,61 +175,3 @@ def _matrix(rows: Sequence[Sequence[float]], shape: tuple[int, int], where: str)
 def _shape(network: Network, s: int) -> tuple[int, int]:
     rows, columns = network.outputs.slices[s], network.inputs.slices[s]
     return rows.stop - rows.start, columns.stop - columns.start
-
-
-class JacobianKeeper:
-    """Keeps Jacobians while they predict, and asks for new ones when they do not.
-
-    The test is the one that Haid et al. (2022) suggest in their conclusion, on the subsystem
-    itself: how the outputs answer to one change of the inputs is compared with what Γ says of it.
-
-    Parameters
-    ----------
-    network, tables, links
-        The session's.
-    model : ModelCorrector
-
-    Attributes
-    ----------
-    checks, refreshed : int
-        Looks, and Jacobians replaced.
-    """
-
-    #: Share of the answer by which the prediction may be off.
-    TOLERANCE = 0.02
-
-    def __init__(
-        self, network: Network, tables: Session, links: Sequence[Link], model: ModelCorrector
-    ) -> None:
-        self.network, self.links, self.model = network, links, model
-        self.checks = self.refreshed = 0
-        self._every = {}
-        # Nobody else is corrected, nor need it take steps of the session's length.
-        for s in sorted(set().union(*bond_sides(network, "model"))):
-            option = tables.subsystems[links[s].name].jacobian
-            if option is not None and option.refresh and option.source in ("solver", "probe"):
-                self._every[s] = (option.refresh, option.source)
-
-    def due(self, tick: int) -> list[int]:
-        """Subsystems to look at before the macro step `tick`."""
-        return [s for s, (every, _) in self._every.items() if tick and tick % every == 0]
-
-    async def look(self, tick: int, t: float, u: Floats) -> None:
-        """Check the subsystems that are due at `t` [s], around the inputs `u`, shape (nu,)."""
-        for s in self.due(tick):
-            self.checks += 1
-            rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
-            order, inputs = self.model.plan.order, u[columns]
-            direction = dither(tick, PERTURBATION * np.maximum(1.0, np.abs(inputs)), order)
-            answer = await self.links[s].response(t, self.model.h, inputs, direction)
-            if answer is not None:
-                known = self.model.gamma[:, rows, columns]
-                predicted = np.einsum("mij,mj->i", known, direction)
-                wrong = np.abs(answer - predicted)[self.model.keep[rows]]
-                if (wrong <= self.TOLERANCE * np.abs(answer).max()).all():
-                    continue
-            source = self._every[s][1]
-            gamma = await self.links[s].jacobian(source, t, self.model.h, order, inputs)
-            if gamma is not None:
-                self.model.replace(rows, columns, gamma)
-                self.refreshed += 1

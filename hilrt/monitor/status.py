@@ -111,10 +111,7 @@ class StatusPublisher:
         state, progress, exchange = master.state, master.progress, master.exchange
         outputs = master.plan.network.outputs
         energy, tables = state.energy, master.plan.network.bonds.tables
-        lateness, missed = None, 0
-        if master.clock is not None:
-            lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
-            missed = progress.missed
+        lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
         return Status(
             session=self.session,
             run=self.run,
@@ -122,7 +119,7 @@ class StatusPublisher:
             t=given.t,
             duration=self.duration,
             tick=given.tick,
-            missed=missed,
+            missed=progress.missed,
             rate_hz=rate_hz,
             lateness_us=None if lateness is None else Percentiles(*lateness),
             values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
@@ -146,7 +143,7 @@ class StatusPublisher:
                 )
                 for s, link in enumerate(exchange.links)
             },
-            verdict=verdict(state.monitor, given.t, None, missed, progress.steps).word,
+            verdict=verdict(state.monitor, given.t, None, progress.missed, progress.steps).word,
             message=self._cause(),
             shadow=master.plan.shadow or not given.apply,
             events=list(self._events),

@@ -1,23 +1,29 @@
-"""From opened links to the numerics: initialize the subsystems, build plan, state and exchange."""
+"""From opened links to what the master steps: plan, state, exchange, and how time passes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
+from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
+from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
 from hilrt.link import Link, Ports
 from hilrt.solver import Floats, Sample
 from hilrt.step.plan import Plan, build_plan
 from hilrt.step.step_state import StepState, start
 from hilrt.tables.network import Network, build_network
+from hilrt.timing.clock import Clock
+from hilrt.timing.overrun import overrun_policy
+from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
+from hilrt.timing.progress import Progress
 
 
 class Initialized(NamedTuple):
@@ -117,3 +123,54 @@ async def build_numerics(
     )
     exchange.start(0.0, samples)
     return Numerics(plan, start(plan, 0.0, y0, u0, model), exchange)
+
+
+def real_time(
+    numerics: Numerics,
+    tables: Session,
+    clock: Clock,
+    factor: float,
+    on_shift: Callable[[int], None],
+) -> Pace:
+    """Session time by a clock, `factor` seconds per second; `on_shift` is told of grid shifts."""
+    plan, progress = numerics.plan, Progress()
+
+    def shift(ns: int) -> None:
+        progress.stretched_ns += ns
+        on_shift(ns)
+
+    overrun = overrun_policy(
+        tables.master.pacing.overrun,
+        one_rate=not plan.variable_step and bool(np.all(plan.network.every == 1)),
+        on_missed=progress.skip,
+        on_shift=shift,
+    )
+    return RealTime(
+        clock,
+        overrun,
+        numerics.exchange,
+        round(plan.step * 1e9),
+        plan.variable_step,
+        progress,
+        factor=factor,
+        deadline_ns=round(tables.master.dispatch_deadline * plan.step * 1e9 / factor),
+    )
+
+
+def as_fast_as_possible(numerics: Numerics, tables: Session, links: Sequence[Link]) -> Pace:
+    """Session time by the solvers, with what the session needs between two steps."""
+    plan, state, exchange = numerics
+    timeout = tables.master.step_timeout
+    between_steps: list[BetweenSteps] = []
+    if EventPoints.possible(exchange, plan):
+        between_steps.append(EventPoints(exchange, plan, timeout))
+    if state.model is not None:
+        between_steps.append(JacobianRenewal(plan.network, tables, links, state))
+    return AsFastAsPossible(
+        exchange,
+        round(plan.step * 1e9),
+        plan.variable_step,
+        Progress(),
+        step_timeout=timeout,
+        between_steps=between_steps,
+    )

@@ -23,7 +23,6 @@ from hilrt.check.check_listen import unguarded
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange.hub import Hub
-from hilrt.exchange.jacobians import JacobianKeeper
 from hilrt.exchange.keys import VARIABLE, Authenticator, is_local
 from hilrt.exchange.remote_link import RemoteLink
 from hilrt.fmu.unpacked import remove_abandoned_folders
@@ -36,7 +35,13 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.record import frame_batch
 from hilrt.reliability.alarms import STOP, refuse_alarms
-from hilrt.session.assembly import Numerics, build_numerics, initialize
+from hilrt.session.assembly import (
+    Numerics,
+    as_fast_as_possible,
+    build_numerics,
+    initialize,
+    real_time,
+)
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.run import Result, RunOptions, make_folder, route_signals
@@ -231,26 +236,16 @@ class Session:
     # -- run --------------------------------------------------------------------------------------
 
     def _make_master(self, numerics: Numerics) -> Master:
-        """The master, and who hears of what it meets."""
-        plan, state, exchange = numerics
+        """The master, and what is told of what it meets."""
         assert self.log.feed is not None
-        factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
-        master = Master(
-            plan,
-            state,
-            exchange,
-            self.timing.clock,
-            self.log.feed,
-            self.publisher,
-            pace=factor,
-            deadline_ns=round(self.tables.master.dispatch_deadline * plan.step * 1e9 / factor),
-            overrun=self.tables.master.pacing.overrun,
-            step_timeout=self.tables.master.step_timeout,
-        )
+        clock = self.timing.clock
+        if clock is None:
+            pace = as_fast_as_possible(numerics, self.tables, self.links)
+        else:
+            factor = self.pace if isinstance(self.pace, (int, float)) else 1.0
+            pace = real_time(numerics, self.tables, clock, factor, self._stretched)
+        master = Master(*numerics, pace, self.log.feed, self.publisher)
         master.degradation.on_change = self._degraded
-        master.on_stretched = self._stretched
-        if state.model is not None and not self.real_time:
-            master.jacobians = JacobianKeeper(plan.network, self.tables, self.links, state.model)
         if self.interrupted:
             master.request_stop(self.interrupted)
         return master
@@ -259,7 +254,7 @@ class Session:
         """Ticks from the first to the last, benches to rest, and the sum of it all."""
         plan, state, exchange = numerics
         self.master = self.operator.master = master = self._make_master(numerics)
-        ahead = 2 * master.step_ns if self.timing.clock is not None else 0
+        ahead = 2 * master.pace.step_ns if self.timing.clock is not None else 0
         with freeze_gc() as collect:
             master.collect_garbage = collect
             self._epoch_ns = monotonic_ns() + ahead

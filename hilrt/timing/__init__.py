@@ -1,1 +1,9 @@
-"""When: clocks, punctual waiting, real-time priorities, the timeline of the ticks, the host."""
+"""When: how session time passes, punctual waiting, real-time priorities, where a tick's time goes.
+
+In reading order:
+
+* session time: `grid`, `pace`, `overrun`;
+* clocks to sleep on: `clock`, `timerfd`;
+* what a tick took: `tick_marks`, `timeline`, `progress`, `slack`, `histogram`;
+* the host: `host`, `realtime`, `scheduler_slice`, `processor_time`, `doctor`.
+"""

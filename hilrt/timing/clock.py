@@ -1,4 +1,4 @@
-"""When: an absolute integer grid, and clocks that sleep until its points.
+"""Clocks to sleep on.
 
 `WallClock` wakes a little early on a kernel timer and busy-waits the last stretch. The event loop's
 own timers are rounded to whole milliseconds by epoll, and whatever wakes the loop takes two passes
@@ -6,21 +6,18 @@ through it until the sleeper runs: cold, they take longer than the timer is late
 still for the last moment of a sleep, in a blocking wait for a ``timerfd``.
 Measured on two processors at 1 kHz: ``asyncio.sleep`` wakes 545 µs late (median); this clock 23 µs
 (p99 42) without the busy-wait and 0.02 µs (p99 2) with it (`tools/bench_pacing.py`).
-`VirtualClock` jumps: as fast as possible, and in tests.
+`VirtualClock` jumps to the next target, for tests.
 """
 
 from __future__ import annotations
 
 import abc
 import asyncio
-import ctypes
-import functools
-import os
-import select
 import sys
 import time
-from dataclasses import dataclass
 from typing import Literal
+
+from hilrt.timing.timerfd import TimerFd
 
 #: The event loop gets a turn at least this often, even when every target has already passed.
 TURN_NS = 2_000_000
@@ -35,48 +32,6 @@ LATE_WAKES = 0.002
 
 #: On Windows, `time.monotonic_ns` advances in steps of 16 ms.
 monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Communication points on a clock, computed from integers and never accumulated.
-
-    Parameters
-    ----------
-    epoch_ns : int
-        Clock reading at session time 0, ns.
-    step_ns : int
-        Base step in session time, ns.
-    pace : float
-        Session seconds per second on the clock.
-    """
-
-    epoch_ns: int
-    step_ns: int
-    pace: float = 1.0
-
-    def time(self, k: int) -> int:
-        """Clock reading of grid point `k`, ns."""
-        return self.clock_ns(k * self.step_ns)
-
-    def clock_ns(self, session_ns: int) -> int:
-        """Clock reading at a session time (both ns): for steps that vary."""
-        if self.pace == 1.0:
-            return self.epoch_ns + session_ns
-        numerator, denominator = self.pace.as_integer_ratio()
-        return self.epoch_ns + session_ns * denominator // numerator
-
-    def seconds(self, k: int) -> float:
-        """Session time of grid point `k`, s; rounded once."""
-        return k * self.step_ns / 1_000_000_000
-
-    def index(self, now_ns: int) -> int:
-        """Newest grid point that has come at the clock reading `now_ns`; negative before 0."""
-        numerator, denominator = self.pace.as_integer_ratio()
-        k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
-        while self.time(k + 1) <= now_ns:  # rounding down puts a few points on the same ns
-            k += 1
-        return k
 
 
 class Clock(abc.ABC):
@@ -171,7 +126,7 @@ class WallClock(Clock):
         self.spin_ns, self._longest_spin_ns = spin_ns, longest_spin_ns
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
-        self._timer = _TimerFd() if timer == "timerfd" else None
+        self._timer = TimerFd() if timer == "timerfd" else None
 
     def now_ns(self) -> int:
         """Reading, ns."""
@@ -222,96 +177,6 @@ class WallClock(Clock):
         """Free the timer. May be called twice."""
         if self._timer is not None:
             self._timer.close()
-
-
-class _TimerFd:
-    """A Linux timerfd on the monotonic clock, awaited through the running event loop."""
-
-    def __init__(self) -> None:
-        self._fd = -1
-        self._fd = _timerfd_create()
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    async def wait_until(self, target_ns: int) -> None:
-        if self._waiter is not None:
-            raise RuntimeError("another task sleeps on this clock; give each task its own")
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._unwatch()
-            loop.add_reader(self._fd, self._expired)
-            self._loop = loop
-        self._waiter = loop.create_future()
-        _timerfd_settime(self._fd, target_ns)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
-    def block_until(self, target_ns: int) -> None:
-        _timerfd_settime(self._fd, target_ns)
-        self._poll.poll()
-        os.read(self._fd, 8)
-
-    def _expired(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:  # set anew since the loop saw it
-            return
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def _unwatch(self) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.remove_reader(self._fd)
-        self._loop = None
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            self._unwatch()
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-
-
-# Python offers timerfd from 3.13 on; before, the same three calls go through the C library.
-if sys.version_info >= (3, 13) and sys.platform == "linux":
-
-    def _timerfd_create() -> int:
-        return os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
-
-    def _timerfd_settime(fd: int, target_ns: int) -> None:
-        os.timerfd_settime_ns(fd, flags=os.TFD_TIMER_ABSTIME, initial=max(target_ns, 1))
-
-else:
-    _TFD_TIMER_ABSTIME = 1
-
-    class _ITimerSpec(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "s", "ns")]
-
-    @functools.cache
-    def _libc() -> ctypes.CDLL:
-        return ctypes.CDLL(None, use_errno=True)
-
-    def _timerfd_create() -> int:
-        if sys.platform != "linux":
-            raise OSError("only Linux has timerfd; take the plain timer")
-        clock_monotonic = 1
-        fd: int = _libc().timerfd_create(clock_monotonic, os.O_NONBLOCK | os.O_CLOEXEC)
-        if fd < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_create failed")
-        return fd
-
-    def _timerfd_settime(fd: int, target_ns: int) -> None:
-        s, ns = divmod(max(target_ns, 1), 1_000_000_000)
-        spec = _ITimerSpec(0, 0, s, ns)
-        if _libc().timerfd_settime(fd, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
 
 async def measure_spin_ns(

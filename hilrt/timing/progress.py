@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hilrt.timing.histogram import Distribution
 from hilrt.timing.slack import SlackBudget
+from hilrt.timing.tick_marks import TickMarks
 from hilrt.timing.timeline import Timeline
 
 
@@ -44,6 +46,19 @@ class Progress:
     first_h: int = 0
     min_h: int = 0
     max_h: int = 0
+
+    def enter(
+        self, tick: int, t: float, marks: TickMarks, missed: bool, late: Callable[[], list[str]]
+    ) -> None:
+        """Count a tick whose inputs are on the wire; parameters as for `Timeline.add`."""
+        self.compute.add(marks.compute_ns)
+        self.missed += missed
+        self.timeline.add(tick, t, marks, missed, late)
+
+    def skip(self, ticks: int) -> None:
+        """Count ticks that have passed without being served: they are missed."""
+        self.missed += ticks
+        self.timeline.skip(ticks)
 
     def count_step(self, h_ns: int) -> None:
         """Count one completed macro step of size `h_ns`."""

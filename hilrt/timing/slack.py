@@ -22,7 +22,7 @@ class SlackBudget:
     def __init__(self) -> None:
         self.took_ns = self.made = self.skipped = 0
 
-    def fits(self, left_ns: int) -> bool:
+    def fits(self, left_ns: float) -> bool:
         """Whether a turn may begin with `left_ns` until the next tick wants the processor."""
         if MARGIN * self.took_ns < left_ns:
             return True

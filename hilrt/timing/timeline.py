@@ -16,22 +16,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hilrt.timing.histogram import Distribution, Quantiles
+from hilrt.timing.tick_marks import TickMarks
 
 #: Parts of a tick, in their order.
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
 #: Slowest ticks that are kept whole.
 KEPT: Final = 10
-
-
-@dataclass(slots=True)
-class Marks:
-    """Clock readings of a tick, ns; without a clock the target is when it began."""
-
-    target: int = 0
-    begun: int = 0
-    cut: int = 0
-    stepped: int = 0
-    done: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +90,7 @@ class Timeline:
         self,
         tick: int,
         t: float,
-        marks: Marks,
+        marks: TickMarks,
         missed: bool,
         late: Callable[[], list[str]],
     ) -> None:
@@ -110,20 +100,21 @@ class Timeline:
         ----------
         tick, t : int, float
             Its number and session time, s.
-        marks : Marks
+        marks : TickMarks
         missed : bool
             Whether it missed its deadline.
         late : callable
             Gives the subsystems whose samples were late; asked where the tick is kept.
         """
-        target, begun, cut, stepped = marks.target, marks.begun, marks.cut, marks.stepped
+        target, done = marks.target_ns, marks.done_ns
+        begun, cut, stepped = marks.begun_ns, marks.cut_ns, marks.stepped_ns
         wake, taken, step, sent = self._critical
-        parts = (max(begun - target, 0), cut - begun, stepped - cut, marks.done - stepped)
+        parts = (max(begun - target, 0), cut - begun, stepped - cut, done - stepped)
         wake.add(parts[0])
         taken.add(parts[1])
         step.add(parts[2])
         sent.add(parts[3])
-        lateness = marks.done - target
+        lateness = done - target
         self._parts_ns = (*parts, self.slack_ns)
         slow = len(self._slowest) < KEPT or lateness > self._slowest[0][0]
         if not (missed or slow):

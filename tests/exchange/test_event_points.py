@@ -8,6 +8,7 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
+from hilrt.exchange.event_points import EventPoints
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import NullFeed
@@ -127,7 +128,8 @@ def prepare(relay, others, clock=None, every=1, **master):
         connections=[{"from": "relay.y", "to": f"other{i}.u"} for i in range(len(others))],
     )
     feed, publisher = Rows(build_topics(s.plan)), StatusPublisher(None, "test", 0.02)
-    return Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=10**6)
+    pace = s.as_fast_as_possible() if clock is None else s.real_time(clock)
+    return Master(*s.numerics, pace, feed, publisher)
 
 
 async def run(relay, *others, **options):
@@ -137,6 +139,12 @@ async def run(relay, *others, **options):
     rows = master.feed
     across = [source for cause, source in rows.told if cause == "event_inside_step"]
     return rows, across, master
+
+
+def event_points(master):
+    """What moves the communication points of a master that runs as fast as possible, if it does."""
+    found = [one for one in master.pace.between_steps if isinstance(one, EventPoints)]
+    return found[0] if found else None
 
 
 def exact(rows, at=JUMP):
@@ -154,7 +162,7 @@ async def test_the_event_is_a_communication_point_and_the_grid_goes_on():
     assert not rows["other0.u:sent_d1"].any()
     assert not rows["other0.u:connection_defect"].any()
     assert across == []
-    assert master.events.count == 1
+    assert event_points(master).count == 1
     assert rows["cut:rest"][4] == pytest.approx(0.04 - JUMP)
     done = master.progress
     assert (done.steps, done.max_h) == (11, 10_000_000)
@@ -186,7 +194,7 @@ async def test_who_cannot_go_back_is_named_and_the_others_stop():
 
 async def test_nobody_goes_back_if_the_one_that_jumps_cannot():
     rows, across, master = await run(StubbornRelay())
-    assert master.events is None
+    assert event_points(master) is None
     assert rows.t == pytest.approx(STEP * np.arange(11))
     assert across == ["other0"]
     # Through both sides of the jump there would be a slope of 100/s.
@@ -194,15 +202,14 @@ async def test_nobody_goes_back_if_the_one_that_jumps_cannot():
 
 
 async def test_in_real_time_there_is_only_the_flag():
-    rows, across, master = await run(Relay(), clock=VirtualClock(EPOCH))
-    assert master.events is None
+    rows, across, _ = await run(Relay(), clock=VirtualClock(EPOCH))
     assert rows.t == pytest.approx(STEP * np.arange(11))
     assert across == ["other0"]
 
 
 async def test_with_several_rates_there_is_only_the_flag():
     rows, across, master = await run(Relay(), every=2)
-    assert master.events is None
+    assert event_points(master) is None
     assert rows.t == pytest.approx(STEP * np.arange(11))
     assert across == ["other0"]
 
@@ -220,7 +227,7 @@ async def test_however_many_events_the_session_goes_on(again):
     rows, _, master = await run(Relay(again=again))
     assert rows.t[-1] == pytest.approx(0.1)
     assert np.diff(rows.t).min() > 0.0099 * STEP
-    assert master.events.count > 20
+    assert event_points(master).count > 20
     jumps = JUMP + again * np.arange(10000)
     wanted = [np.maximum(t - jumps, 0.0).sum() for t in rows.t]
     # Points are whole nanoseconds, and at least 1 % of the step apart.

@@ -12,7 +12,7 @@ from scipy.linalg import expm
 from hilrt.config.session_file import load_session
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError
-from hilrt.exchange.jacobians import JacobianKeeper
+from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.models.integrate import ExactSteps
 from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
@@ -187,10 +187,10 @@ def test_jacobians_are_kept_while_they_predict_and_refreshed_when_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Haid et al. (2022), conclusion: the old Jacobian's prediction decides."""
-    seen: list[JacobianKeeper] = []
+    seen: list[JacobianRenewal] = []
     monkeypatch.setattr(
-        "hilrt.session.session.JacobianKeeper",
-        lambda *arguments: seen.append(JacobianKeeper(*arguments)) or seen[-1],
+        "hilrt.session.assembly.JacobianRenewal",
+        lambda *arguments: seen.append(JacobianRenewal(*arguments)) or seen[-1],
     )
     run(tmp_path, *both("source=probe"), *both("refresh=10"))
     assert (seen[-1].checks, seen[-1].refreshed) == (60, 0)  # two subsystems, every 10th of 300

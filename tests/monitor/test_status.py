@@ -39,14 +39,14 @@ def master(monkeypatch):
     s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
     publisher = StatusPublisher(Told(), "test", 1.0)
     feed = NullFeed(build_topics(s.plan))
-    return Master(s.plan, s.state, s.exchange, clock, feed, publisher, deadline_ns=MS // 5)
+    return Master(*s.numerics, s.real_time(clock), feed, publisher)
 
 
 def slow(master, cut):
     """Every step takes 3.5 ms."""
 
     def slow_cut(tick, t_ns, elapsed_ns):
-        master.clock.advance(7 * MS // 2)
+        master.pace.clock.advance(7 * MS // 2)
         return cut(tick, t_ns, elapsed_ns)
 
     return slow_cut
@@ -112,7 +112,7 @@ async def test_lateness_is_that_of_the_period(master):
 
     def once_slow(tick, t_ns, elapsed_ns):
         if tick == 250:
-            master.clock.advance(80 * MS)
+            master.pace.clock.advance(80 * MS)
         return cut(tick, t_ns, elapsed_ns)
 
     master.exchange.cut = once_slow

@@ -13,7 +13,6 @@ import numpy as np
 from hilrt import registry
 from hilrt.check.check_record import build_trigger
 from hilrt.config.session_file import SessionFile, load_session
-from hilrt.exchange.jacobians import JacobianKeeper
 from hilrt.link import Ports
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
@@ -23,7 +22,12 @@ from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
 from hilrt.record.recording import Recording
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshots import Snapshots
-from hilrt.session.assembly import build_numerics, initialize
+from hilrt.session.assembly import (
+    Numerics,
+    as_fast_as_possible,
+    build_numerics,
+    initialize,
+)
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.macro_step import assess, macro_step
 from tests.stepping import MemoryLink
@@ -104,9 +108,8 @@ async def _record(file: SessionFile, folder: Path, duration: float, lost: Sequen
     facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)
     feed.open(folder, attachments_of(file, links, facts), head_of(file), trigger)
-    master = Master(plan, state, exchange, None, feed, StatusPublisher(None, "test", duration))
-    if state.model is not None:
-        master.jacobians = JacobianKeeper(plan.network, tables, links, state.model)
+    pace = as_fast_as_possible(Numerics(plan, state, exchange), tables, links)
+    master = Master(plan, state, exchange, pace, feed, StatusPublisher(None, "test", duration))
     await master.run(round(duration * 1e9), 0)
     for link in links:
         await link.close()

@@ -3,9 +3,9 @@ import math
 
 import pytest
 
-from hilrt.master import Progress
 from hilrt.session.summary import build_summary
 from hilrt.solver import Port
+from hilrt.timing.progress import Progress
 from tests.record.test_signals import two_mass
 from tests.stepping import Recorded, Stepping
 

@@ -1,6 +1,7 @@
 import pytest
 
-from hilrt.timing.timeline import KEPT, STAGES, Marks, Timeline
+from hilrt.timing.tick_marks import TickMarks
+from hilrt.timing.timeline import KEPT, STAGES, Timeline
 from hilrt.wording import MISSED_BECAUSE
 
 US = 1000
@@ -8,11 +9,17 @@ US = 1000
 
 def add(timeline, tick, *parts, target=None, missed=False, late=()):
     """A tick whose wake, cut, macro step and dispatch took these µs; returns when it was done."""
-    marks = [tick * 1000 * US if target is None else target]
+    readings = [tick * 1000 * US if target is None else target]
     for part in parts:
-        marks.append(marks[-1] + part * US)
-    timeline.add(tick, tick * 1e-3, Marks(*marks), missed, lambda: list(late))
-    return marks[-1]
+        readings.append(readings[-1] + part * US)
+    target_ns, *readings = readings
+    remaining = iter(readings)
+    marks = TickMarks(lambda: next(remaining))
+    marks.target_ns = target_ns
+    for mark in (marks.begin, marks.taken, marks.stepped, marks.dispatched):
+        mark()
+    timeline.add(tick, tick * 1e-3, marks, missed, lambda: list(late))
+    return marks.done_ns
 
 
 @pytest.mark.parametrize("longest", range(4))

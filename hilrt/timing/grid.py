@@ -1,0 +1,64 @@
+"""Communication points: their numbers and times, and the grid that they lie on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class CommunicationPoint(NamedTuple):
+    """Where samples and inputs are exchanged.
+
+    Attributes
+    ----------
+    tick : int
+        Its number.
+    t_ns, elapsed_ns : int
+        Its session time, and the time since the point before, ns; 0 at the first.
+    """
+
+    tick: int
+    t_ns: int
+    elapsed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Communication points on a clock, computed from integers and never accumulated.
+
+    Parameters
+    ----------
+    epoch_ns : int
+        Clock reading at session time 0, ns.
+    step_ns : int
+        Base step in session time, ns.
+    pace : float
+        Session seconds per second on the clock.
+    """
+
+    epoch_ns: int
+    step_ns: int
+    pace: float = 1.0
+
+    def time(self, k: int) -> int:
+        """Clock reading of grid point `k`, ns."""
+        return self.clock_ns(k * self.step_ns)
+
+    def clock_ns(self, session_ns: int) -> int:
+        """Clock reading at a session time (both ns): for steps that vary."""
+        if self.pace == 1.0:
+            return self.epoch_ns + session_ns
+        numerator, denominator = self.pace.as_integer_ratio()
+        return self.epoch_ns + session_ns * denominator // numerator
+
+    def seconds(self, k: int) -> float:
+        """Session time of grid point `k`, s; rounded once."""
+        return k * self.step_ns / 1_000_000_000
+
+    def index(self, now_ns: int) -> int:
+        """Newest grid point that has come at the clock reading `now_ns`; negative before 0."""
+        numerator, denominator = self.pace.as_integer_ratio()
+        k = (now_ns - self.epoch_ns) * numerator // (self.step_ns * denominator)
+        while self.time(k + 1) <= now_ns:  # rounding down puts a few points on the same ns
+            k += 1
+        return k

@@ -1,0 +1,159 @@
+"""What happens to ticks that have passed before the master came to them (``pacing.overrun``).
+
+Such ticks are missed, and none is run late. `Skip` leaves them out and keeps the grid; `Stretch`
+shifts the grid by the overrun and leaves none out; `Stop` ends the session. `SkipLateStarts` also
+leaves out a tick that could only begin too late: it would miss its deadline itself and delay the
+next one. A tick that is only late is no overrun.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from hilrt.errors import SessionFault
+from hilrt.timing.grid import Grid
+
+#: Most that is skipped at once, so that a long stall shows in the log at least once a second.
+LONGEST_SKIP_NS = 1_000_000_000
+#: A tick that would begin later than this share of the step is left out, where ticks may be.
+LATEST_START = 0.5
+
+
+class Overrun(abc.ABC):
+    """A policy. Times in session time are `t_ns`, readings of the clock `now_ns`, both ns.
+
+    Parameters
+    ----------
+    on_missed : callable
+        Told how many ticks have passed without being served.
+
+    Attributes
+    ----------
+    grid : Grid
+        The points of the session on the clock.
+    overran : bool
+        Whether ticks have passed between the last two communication points.
+    """
+
+    def __init__(self, on_missed: Callable[[int], None]) -> None:
+        self.grid = Grid(0, 1)
+        self.overran = False
+        self._on_missed = on_missed
+        self._end_ns = 0
+
+    def begin(self, grid: Grid, end_ns: int) -> None:
+        """Start anew on `grid`; nothing is left out beyond `end_ns`."""
+        self.grid, self._end_ns, self.overran = grid, end_ns, False
+
+    def wake(self, t_ns: int, now_ns: int) -> int:
+        """Communication point to go on with when the master has woken for `t_ns` at `now_ns`."""
+        return t_ns
+
+    def after_step(self, t_ns: int, now_ns: int) -> int:
+        """Communication point after a step that leads to `t_ns` and is finished at `now_ns`."""
+        passed = self._passed(t_ns, now_ns)
+        self.overran = passed > 0
+        return self._resolve(passed, t_ns, now_ns) if self.overran else t_ns
+
+    def _passed(self, t_ns: int, now_ns: int) -> int:
+        """Ticks from the one at `t_ns` on whose whole step has passed."""
+        return self.grid.index(now_ns) - t_ns // self.grid.step_ns
+
+    @abc.abstractmethod
+    def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
+        """Communication point after `passed` ticks, the first of them at `t_ns`."""
+
+
+class Skip(Overrun):
+    """Leaves ticks out; the grid stays where it is."""
+
+    def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
+        step_ns = self.grid.step_ns
+        end_ns = min(self._end_ns, t_ns + LONGEST_SKIP_NS)
+        later_ns = max(min(t_ns + passed * step_ns, end_ns), t_ns)
+        self._on_missed((later_ns - t_ns) // step_ns)
+        return later_ns
+
+
+class SkipLateStarts(Skip):
+    """Also leaves out a tick that could only begin later than `LATEST_START`.
+
+    Not for several rates: a subsystem that is due at every tenth tick would lose all ten.
+    """
+
+    def __init__(self, on_missed: Callable[[int], None]) -> None:
+        super().__init__(on_missed)
+        self._woke_late = False
+
+    def begin(self, grid: Grid, end_ns: int) -> None:
+        """See `Overrun.begin`."""
+        super().begin(grid, end_ns)
+        self._woke_late = False
+        self._latest_start_ns = round(LATEST_START * grid.step_ns / grid.pace)
+        #: Added to the time now it gives that of the tick that may still begin.
+        self._ahead_ns = round((1 - LATEST_START) * grid.step_ns / grid.pace) - 1
+
+    def wake(self, t_ns: int, now_ns: int) -> int:
+        """See `Overrun.wake`. With a clock that is always late, ticks run late."""
+        was_late, self._woke_late = self._woke_late, self._is_late(t_ns, now_ns)
+        if not self._woke_late or was_late or self.overran:
+            return t_ns
+        later_ns = self._resolve(self._passed(t_ns, now_ns), t_ns, now_ns)
+        self.overran = later_ns > t_ns
+        return later_ns
+
+    def _is_late(self, t_ns: int, now_ns: int) -> bool:
+        return now_ns - self.grid.clock_ns(t_ns) > self._latest_start_ns
+
+    def _passed(self, t_ns: int, now_ns: int) -> int:
+        return super()._passed(t_ns, now_ns + self._ahead_ns)
+
+
+class Stretch(Overrun):
+    """Shifts the grid by the overrun, and leaves no tick out.
+
+    Parameters
+    ----------
+    on_missed : callable
+    on_shift : callable
+        Told by how much the grid has moved on the clock, ns.
+    """
+
+    def __init__(self, on_missed: Callable[[int], None], on_shift: Callable[[int], None]) -> None:
+        super().__init__(on_missed)
+        self._on_shift = on_shift
+
+    def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
+        behind_ns = now_ns - self.grid.clock_ns(t_ns)
+        self.grid = replace(self.grid, epoch_ns=self.grid.epoch_ns + behind_ns)
+        self._on_missed(passed)
+        self._on_shift(behind_ns)
+        return t_ns
+
+
+class Stop(Overrun):
+    """Ends the session: `SessionFault`."""
+
+    def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
+        behind_ns = now_ns - self.grid.clock_ns(t_ns)
+        raise SessionFault(
+            f"overrun: the macro step at t = {t_ns * 1e-9:g} s is {behind_ns * 1e-6:.1f} ms "
+            'behind the clock and master.pacing.overrun is "stop"; see the slowest ticks in '
+            "summary.json for who was late"
+        )
+
+
+def overrun_policy(
+    name: Literal["skip", "stretch", "stop"],
+    *,
+    one_rate: bool,
+    on_missed: Callable[[int], None],
+    on_shift: Callable[[int], None],
+) -> Overrun:
+    """Policy of that name for a session whose subsystems are all due at every tick, or not."""
+    if name == "skip":
+        return SkipLateStarts(on_missed) if one_rate else Skip(on_missed)
+    return Stretch(on_missed, on_shift) if name == "stretch" else Stop(on_missed)

@@ -1,0 +1,251 @@
+"""How session time passes: by a clock, in real time or at a factor, or as fast as possible.
+
+The master's loop asks its `Pace` when a communication point has come, which is the next one, and
+whether a tick was late. In real time the answers come from a clock and its grid, and no solver is
+waited for; as fast as possible they come from the solvers, which are waited for.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from hilrt.timing.clock import Clock, monotonic_ns
+from hilrt.timing.grid import CommunicationPoint, Grid
+from hilrt.timing.overrun import Overrun
+from hilrt.timing.progress import Progress
+from hilrt.timing.tick_marks import TickMarks
+
+#: As fast as possible, signals, commands and heartbeats get their turn at least this often, ns, or
+#: after every step that takes longer.
+TURN_NS = 5_000_000
+#: Nothing is begun for solvers that are behind so shortly before the master wakes for a tick, ns.
+QUIET_NS = 100_000
+
+#: Whether the loop is to end.
+Stopping = Callable[[], bool]
+#: What happens at a point that all solvers have reached, before its samples are taken; it may move
+#: the point.
+BetweenSteps = Callable[[CommunicationPoint, Stopping], Awaitable[CommunicationPoint]]
+
+
+class Samples(Protocol):
+    """What a pace needs of the exchange."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether intervals wait for a solver to answer the one before."""
+
+    async def catch_up(self, until_ns: int) -> None:
+        """Send them as fast as the solver answers, until that reading of the monotonic clock."""
+
+    async def collect(self, t_ns: int, timeout: float, stopping: Stopping) -> None:
+        """Wait until every solver has answered up to `t_ns`; `PeerLost` after `timeout` [s]."""
+
+
+class Pace(abc.ABC):
+    """When communication points come.
+
+    Parameters
+    ----------
+    step_ns : int
+        Base macro step, ns.
+    variable_step : bool
+        Whether steps have other lengths: points are then counted, not numbered by the grid.
+    progress : Progress
+        Where missed ticks and lateness are counted.
+    """
+
+    def __init__(self, step_ns: int, variable_step: bool, progress: Progress) -> None:
+        self.step_ns, self.variable_step, self.progress = step_ns, variable_step, progress
+
+    @property
+    def overran(self) -> bool:
+        """Whether ticks have passed unserved between the last two points."""
+        return False
+
+    @abc.abstractmethod
+    def begin(self, epoch_ns: int, end_ns: int) -> None:
+        """Session time 0 is `epoch_ns` on the clock; the session ends at `end_ns`, ns."""
+
+    @abc.abstractmethod
+    def now_ns(self) -> int:
+        """Reading of the clock by which ticks are timed, ns."""
+
+    @abc.abstractmethod
+    async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
+        """Wait for `point`; return the one to go on with, which may be another."""
+
+    @abc.abstractmethod
+    def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
+        """Fill in the marks' target and lateness; whether the tick missed its deadline."""
+
+    @abc.abstractmethod
+    def time_left_ns(self, t_ns: int) -> float:
+        """Time until the point at `t_ns` needs the processor, ns; infinite if it can wait."""
+
+    @abc.abstractmethod
+    def next_point(self, point: CommunicationPoint, h_ns: int) -> CommunicationPoint:
+        """Point after a macro step of `h_ns` from `point` on, and after all of its work."""
+
+    def _point(self, before: CommunicationPoint, t_ns: int) -> CommunicationPoint:
+        """Point at `t_ns` that follows `before`."""
+        elapsed_ns = t_ns - before.t_ns
+        # A discontinuity's point counts, too: there is one rate then, and no use of the numbers.
+        ticks = 1 if self.variable_step else max(1, elapsed_ns // self.step_ns)
+        return CommunicationPoint(before.tick + ticks, t_ns, elapsed_ns)
+
+
+class RealTime(Pace):
+    """By a clock: in real time, or at a factor.
+
+    Parameters
+    ----------
+    clock : Clock
+    overrun : Overrun
+        What happens to ticks that have passed.
+    samples : Samples
+        Solvers that are behind are sent what they missed while the master sleeps.
+    step_ns, variable_step, progress
+        As for `Pace`.
+    factor : float
+        Session seconds per second on the clock.
+    deadline_ns : int
+        Time from a tick to the end of its dispatch that is still on time, ns.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        overrun: Overrun,
+        samples: Samples,
+        step_ns: int,
+        variable_step: bool,
+        progress: Progress,
+        *,
+        factor: float = 1.0,
+        deadline_ns: int = 0,
+    ) -> None:
+        super().__init__(step_ns, variable_step, progress)
+        self.clock, self.overrun, self.samples = clock, overrun, samples
+        self.factor, self.deadline_ns = factor, deadline_ns
+
+    @property
+    def overran(self) -> bool:
+        """See `Overrun.overran`."""
+        return self.overrun.overran
+
+    def begin(self, epoch_ns: int, end_ns: int) -> None:
+        """See `Pace.begin`."""
+        self.overrun.begin(Grid(epoch_ns, self.step_ns, self.factor), end_ns)
+
+    def now_ns(self) -> int:
+        """See `Pace.now_ns`."""
+        return self.clock.now_ns()
+
+    async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
+        """Sleep until `point`; if the clock wakes the master too late, until a later one."""
+        while True:
+            await self._sleep_until(self.overrun.grid.clock_ns(point.t_ns))
+            if not point.elapsed_ns:  # the first point is always served
+                return point
+            later_ns = self.overrun.wake(point.t_ns, self.clock.now_ns()) - point.t_ns
+            if not later_ns:
+                return point
+            tick, t_ns, elapsed_ns = point
+            ticks = later_ns // self.step_ns
+            point = CommunicationPoint(tick + ticks, t_ns + later_ns, elapsed_ns + later_ns)
+
+    async def _sleep_until(self, target_ns: int) -> None:
+        """Sleep; solvers that are behind get what they missed meanwhile."""
+        if not self.samples.behind:
+            await self.clock.sleep_until(target_ns)
+            return
+        until_ns = self.clock.wake_ns(target_ns) - QUIET_NS
+        pursuit = asyncio.ensure_future(self.samples.catch_up(until_ns))
+        try:
+            await self.clock.sleep_until(target_ns, stand_still=False)
+        finally:
+            pursuit.cancel()
+        if pursuit.done() and not pursuit.cancelled():
+            pursuit.result()  # raises what it has found out
+
+    def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
+        """See `Pace.judge`."""
+        marks.target_ns = self.overrun.grid.clock_ns(point.t_ns)
+        marks.late_ns = marks.done_ns - marks.target_ns
+        self.progress.lateness.add(marks.late_ns)
+        return marks.late_ns > self.deadline_ns
+
+    def time_left_ns(self, t_ns: int) -> float:
+        """See `Pace.time_left_ns`."""
+        return self.clock.wake_ns(self.overrun.grid.clock_ns(t_ns)) - self.clock.now_ns()
+
+    def next_point(self, point: CommunicationPoint, h_ns: int) -> CommunicationPoint:
+        """See `Pace.next_point`; ticks that have wholly passed are left to the policy."""
+        t_ns = self.overrun.after_step(point.t_ns + h_ns, self.clock.now_ns())
+        return self._point(point, t_ns)
+
+
+class AsFastAsPossible(Pace):
+    """By the solvers: a point has come when all of them have reached it.
+
+    Parameters
+    ----------
+    samples : Samples
+    step_ns, variable_step, progress
+        As for `Pace`.
+    step_timeout : float
+        How long a solver may take for a step, s.
+    between_steps : sequence of BetweenSteps
+        What happens at each point before its samples are taken, in this order.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        step_ns: int,
+        variable_step: bool,
+        progress: Progress,
+        *,
+        step_timeout: float = 60.0,
+        between_steps: Sequence[BetweenSteps] = (),
+    ) -> None:
+        super().__init__(step_ns, variable_step, progress)
+        self.samples, self.step_timeout = samples, step_timeout
+        self.between_steps = list(between_steps)
+        self._turn_ns = 0
+
+    def begin(self, epoch_ns: int, end_ns: int) -> None:
+        """See `Pace.begin`: nothing depends on it."""
+
+    def now_ns(self) -> int:
+        """See `Pace.now_ns`."""
+        return monotonic_ns()
+
+    async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
+        """Wait for the solvers, and do what is to be done between two steps."""
+        await self.samples.collect(point.t_ns, self.step_timeout, stopping)
+        for happens in self.between_steps:
+            if not stopping():
+                point = await happens(point, stopping)
+        if monotonic_ns() >= self._turn_ns:  # the loop has no other wait that is sure to come
+            await asyncio.sleep(0)
+            self._turn_ns = monotonic_ns() + TURN_NS
+        return point
+
+    def judge(self, point: CommunicationPoint, marks: TickMarks) -> bool:
+        """No tick is late where none has to wait for its time."""
+        marks.target_ns, marks.late_ns = marks.begun_ns, 0
+        return False
+
+    def time_left_ns(self, t_ns: int) -> float:
+        """See `Pace.time_left_ns`."""
+        return math.inf
+
+    def next_point(self, point: CommunicationPoint, h_ns: int) -> CommunicationPoint:
+        """See `Pace.next_point`."""
+        return self._point(point, point.t_ns + h_ns)
