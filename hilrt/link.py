@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hilrt.errors import ConfigError
-from hilrt.solver import Floats, Port, Sample
+from hilrt.solver import Floats, Port, Ports, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
     from hilrt.config.structs import SubsystemOptions
 
-
-class Ports(NamedTuple):
-    """The ports of a subsystem."""
-
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+#: Everything that an adapter needs beside `hilrt.solver`.
+__all__ = ["Arrival", "Command", "Link", "Ports", "PortsError"]
 
 
 class PortsError(ConfigError):

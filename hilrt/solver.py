@@ -6,7 +6,7 @@ import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,13 @@ class Port:
         if self.size == 1:
             return [self.name]
         return [f"{self.name}[{i}]" for i in range(self.size)]
+
+
+class Ports(NamedTuple):
+    """The ports of a subsystem."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
 
 
 class InputPolynomial:

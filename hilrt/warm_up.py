@@ -20,10 +20,9 @@ from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
 from hilrt.exchange.peer_times import AnswerTimes
-from hilrt.link import Ports
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.reliability.measures import staying_shares
-from hilrt.solver import Port
+from hilrt.solver import Port, Ports
 from hilrt.step.macro_step import assess, macro_step
 from hilrt.step.plan import build_plan
 from hilrt.step.step_state import StepInput, start

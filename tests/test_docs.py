@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import typer.main
 
-from hilrt import registry
 from hilrt.bench.bench_table import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt.can.bus_faults import BusFaults
 from hilrt.can.message_options import MessageOptions
 from hilrt.can.protection import Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
+from hilrt.config import registry
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.exchange.keys import is_local

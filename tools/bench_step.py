@@ -26,9 +26,8 @@ from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.coupling.model_corrector import Identified, ModelCorrector, build_model_corrector
 from hilrt.coupling.regression import Settings
-from hilrt.link import Ports
 from hilrt.reliability.flags import Monitor
-from hilrt.solver import Port
+from hilrt.solver import Port, Ports
 from hilrt.step import macro_step as macro
 from hilrt.step.plan import build_plan
 from hilrt.step.step_state import StepInput, start

@@ -30,8 +30,8 @@ from hilrt.exchange.wire import (
     pack,
     unpack,
 )
-from hilrt.link import Arrival, Command, Ports, PortsError
-from hilrt.solver import Floats, Port, Sample
+from hilrt.link import Arrival, Command, PortsError
+from hilrt.solver import Floats, Port, Ports, Sample
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile

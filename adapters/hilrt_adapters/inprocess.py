@@ -11,8 +11,8 @@ import msgspec
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.user_solver import HostedSolver, load_solver
-from hilrt.link import Arrival, Link, Ports
-from hilrt.solver import Floats, Sample, Solver
+from hilrt.link import Arrival, Link
+from hilrt.solver import Floats, Ports, Sample, Solver
 
 
 class Options(SubsystemOptions, kw_only=True):

@@ -15,9 +15,9 @@ from hilrt.can.database import SignalRef, find_signal, load_database
 from hilrt.config.structs import NonNegative, SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
-from hilrt.link import Arrival, Link, Ports, PortsError
+from hilrt.link import Arrival, Link, PortsError
 from hilrt.record.messages import Signal
-from hilrt.solver import Floats, Port, Sample
+from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt_adapters.recorded_tracks import (
     Recording,
     Track,

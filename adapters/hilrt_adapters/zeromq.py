@@ -24,8 +24,8 @@ from hilrt.exchange.wire import (
     unpack,
 )
 from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival, Ports
-from hilrt.solver import Floats, Sample
+from hilrt.link import Arrival
+from hilrt.solver import Floats, Ports, Sample
 
 if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver

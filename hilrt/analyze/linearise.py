@@ -21,8 +21,7 @@ from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import HilrtError
 from hilrt.exchange.probe import PERTURBATION
 from hilrt.hosting.user_solver import HostedSolver
-from hilrt.link import Ports
-from hilrt.solver import Floats, Port
+from hilrt.solver import Floats, Port, Ports
 
 #: Steps from a far and from a near perturbation that agree this well are those of a linear solver.
 LINEAR = 1e-6

@@ -24,8 +24,7 @@ from hilrt.coupling.correct_model import Plan as CorrectorPlan
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.errors import ConfigError
 from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
-from hilrt.link import Ports
-from hilrt.solver import Floats
+from hilrt.solver import Floats, Ports
 from hilrt.tables.network import Ints, Network, build_network
 
 T = TypeVar("T")

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt import registry
 from hilrt.analyze.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
+from hilrt.config import registry
 from hilrt.config.from_toml import parse_params
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.hosting.user_solver import HostedSolver, load_solver
-from hilrt.link import Arrival, Link, Ports
+from hilrt.link import Arrival, Link
 from hilrt.models.linear import Linear
-from hilrt.solver import Floats, Sample, Solver
+from hilrt.solver import Floats, Ports, Sample, Solver
 
 
 class SubsystemModel(Link):

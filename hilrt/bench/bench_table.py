@@ -26,8 +26,8 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.structs import InputOptions, NonNegative, Positive, SubsystemOptions, Table
 from hilrt.config.units import UNSTATED, conversion
 from hilrt.errors import ConfigError
-from hilrt.link import Ports, PortsError
-from hilrt.solver import Port
+from hilrt.link import PortsError
+from hilrt.solver import Port, Ports
 
 if TYPE_CHECKING:
     from cantools.database.can import Message

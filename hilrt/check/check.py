@@ -11,7 +11,6 @@ import math
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from hilrt import registry
 from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
 from hilrt.check.check_control import check_control
@@ -26,15 +25,16 @@ from hilrt.check.check_topology import (
     check_loops,
     check_mu,
 )
+from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.structs import InputOptions, Late, MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.exchange.remote_link import RemoteLink
-from hilrt.link import Link, Ports, PortsError
+from hilrt.link import Link, PortsError
 from hilrt.session import spawn
-from hilrt.solver import Port
+from hilrt.solver import Port, Ports
 from hilrt.timing import host
 
 _NS = 1_000_000_000

@@ -15,8 +15,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.structs import Bond, Connection, Session
 from hilrt.coupling.mu import bond_mu
 from hilrt.errors import ConfigError
-from hilrt.link import Ports
-from hilrt.solver import Port
+from hilrt.solver import Port, Ports
 from hilrt.tables.network import build_network
 
 Direction = Literal["output", "input"]

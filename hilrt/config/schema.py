@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hilrt import registry
+from hilrt.config import registry
 from hilrt.config import structs as config
 from hilrt.errors import ConfigError
 

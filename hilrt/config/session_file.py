@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hilrt import registry
+from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError

@@ -19,10 +19,10 @@ import numpy as np
 from hilrt.config.session_file import SessionFile
 from hilrt.coupling.correct_feedthrough import Feedthrough
 from hilrt.errors import RecordError
-from hilrt.link import Link, Ports
+from hilrt.link import Link
 from hilrt.record.messages import Attachment
 from hilrt.record.snapshot import jacobians_in_use
-from hilrt.solver import Floats, Port, Sample
+from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step.plan import Plan
 from hilrt.step.step_state import StepState
 from hilrt.timing.host import host_report

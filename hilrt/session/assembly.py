@@ -15,8 +15,8 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
-from hilrt.link import Link, Ports
-from hilrt.solver import Floats, Sample
+from hilrt.link import Link
+from hilrt.solver import Floats, Ports, Sample
 from hilrt.step.plan import Plan, build_plan
 from hilrt.step.step_state import StepState, start
 from hilrt.tables.network import Network, build_network

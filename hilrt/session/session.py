@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hilrt import registry
 from hilrt.bench.arming import owns_terminal
 from hilrt.bench.benches import Benches
 from hilrt.check.check import check
 from hilrt.check.check_listen import unguarded
+from hilrt.config import registry
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exchange.hub import Hub

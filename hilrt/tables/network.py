@@ -17,8 +17,7 @@ from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.config.structs import InputOptions, Session
 from hilrt.errors import ConfigError
-from hilrt.link import Ports
-from hilrt.solver import Floats, Port
+from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds as Bonds
 from hilrt.tables.bonds import build_bonds, span
 

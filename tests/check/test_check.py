@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from hilrt import registry
 from hilrt.check.check import check, check_file
+from hilrt.config import registry
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.units import UNSTATED

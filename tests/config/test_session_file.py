@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hilrt import registry
+from hilrt.config import registry
 from hilrt.config.removed_keys import REMOVED
 from hilrt.config.session_file import load_session, read_session
 from hilrt.config.structs import SubsystemOptions

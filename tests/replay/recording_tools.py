@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hilrt import registry
 from hilrt.check.check_record import build_trigger
+from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.link import Ports
 from hilrt.master import Master
