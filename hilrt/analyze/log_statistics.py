@@ -356,12 +356,12 @@ class LogStatistics:
             edges, counts = spread.histogram()
             found["lateness_us"] = spread.quantiles()
             found["lateness_histogram"] = {"edges_us": edges, "counts": counts}
-            found["missed_ticks"] = self._ones("master:missed")
+            found["missed_ticks"] = self._marked_ticks("master:missed")
         peers = [n.removesuffix(":late") for n in stats if n.endswith(":late")]
-        found["peers"] = {p: {"late": self._ones(f"{p}:late"), "lost": None} for p in peers}
+        found["peers"] = {p: {"late": self._marked_ticks(f"{p}:late"), "lost": None} for p in peers}
         return found
 
-    def _ones(self, name: str) -> int:
+    def _marked_ticks(self, name: str) -> int:
         """Ticks at which a mark was set, from the time it was set and the shortest step."""
         stats = self.stats.get(name)
         steps = self.stats.get("master:step")

@@ -81,11 +81,11 @@ class SessionScheme:
         self._linearise()
         self.order = orders(net, tables)
         self.rows = self.depth = int(self.order.max(initial=0)) + 1
-        self.weights = weigh(net, self.order, self.rows, self.cycle)
+        self.weights = extrapolation_weights(net, self.order, self.rows, self.cycle)
         self.derivatives = self.rows - 1 if net.connections.taylor.any() else 0
         self.left_out = left_out(net, tables, subsystems)
         self._tables = with_exact_jacobians(tables)
-        self._feedthrough: Feedthrough | None = at_once(
+        self._feedthrough: Feedthrough | None = immediate_result(
             find_feedthrough(net, self._tables, subsystems, self.u0)
         )
 
@@ -116,7 +116,7 @@ class SessionScheme:
         master = msgspec.structs.replace(self._tables.master, step=h)
         tables = msgspec.structs.replace(self._tables, master=master)
         try:
-            model = at_once(
+            model = immediate_result(
                 find_model_corrector(self.network, tables, self.subsystems, self.u0, self.y0)
             )
         except ValueError as error:
@@ -248,7 +248,7 @@ def shifted(c: Floats, by: Floats) -> Floats:
     return moved
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def immediate_result(coroutine: Coroutine[Any, Any, T]) -> T:
     """Result of a coroutine that never waits."""
     try:
         coroutine.send(None)
@@ -266,7 +266,7 @@ def initialize(net: Network, subsystems: list[SubsystemModel]) -> tuple[Floats, 
         y0[part] = port.start
     for s in net.initialization_order():
         np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
-        sample = at_once(subsystems[s].initialize(0.0, u0[net.inputs.slices[s]]))
+        sample = immediate_result(subsystems[s].initialize(0.0, u0[net.inputs.slices[s]]))
         y0[net.outputs.slices[s]] = sample.y
     np.copyto(u0, net.L @ y0 + net.offset, where=net.connected)
     return u0, y0
@@ -281,7 +281,7 @@ def orders(net: Network, tables: Session) -> Ints:
     return np.where(net.connections.free, start, net.connections.order)
 
 
-def weigh(net: Network, order: Ints, rows: int, cycle: int) -> Weights:
+def extrapolation_weights(net: Network, order: Ints, rows: int, cycle: int) -> Weights:
     """Extrapolation at every tick of the cycle; the samples at hand are complete."""
     connections, owner = net.connections, net.outputs.owner
     nu, ny = len(net.inputs), len(net.outputs)

@@ -83,7 +83,7 @@ class ReportAccumulator:
         self._channels = [Channel(topic.name, topic.signals) for topic in topics]
         self._columns = cdr.signal_slices(topics)
         self._envelopes = Envelopes(intervals(sum(len(c.signals) for c in self._channels)))
-        self._tally = LogStatistics(caps=lambda: caps_of(metadata, attachments))
+        self._statistics = LogStatistics(caps=lambda: caps_of(metadata, attachments))
         self._waiting: list[tuple[NDArray[np.int64], Floats]] = []
         self._number = self._rows = 0
         self._events: list[LogEvent] = []
@@ -115,7 +115,7 @@ class ReportAccumulator:
         for channel, columns in zip(self._channels, self._columns, strict=True):
             block = Block(channel, times, np.ascontiguousarray(rows[:, columns]))
             self._envelopes.add(block)
-            self._tally.add(block)
+            self._statistics.add(block)
 
     def attachment(self) -> bytes:
         """The attachment; empty where none is needed."""
@@ -123,7 +123,7 @@ class ReportAccumulator:
             return b""
         if self._waiting:
             self._follow()
-        statistics, curves = self._tally, self._envelopes.curves(self._channels)
+        statistics, curves = self._statistics, self._envelopes.curves(self._channels)
         kept = _Accumulated(
             rows_written=self._rows,
             events=self._events,
@@ -168,10 +168,10 @@ def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatis
     curves = {
         name: Curve(np.frombuffer(t), np.frombuffer(y)) for name, (t, y) in kept.curves.items()
     }
-    return stream, curves, _tally(kept)
+    return stream, curves, _statistics(kept)
 
 
-def _tally(kept: _Accumulated) -> LogStatistics:
+def _statistics(kept: _Accumulated) -> LogStatistics:
     spreads = {}
     for name, (count, largest, counts) in kept.spreads.items():
         spreads[name] = spread = TimeDistribution()

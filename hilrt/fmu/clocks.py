@@ -50,7 +50,7 @@ class FmuClock(NamedTuple):
         return self.causality == "input" and self.variability == "triggered"
 
     @property
-    def tells(self) -> bool:
+    def is_output(self) -> bool:
         """Whether it is an output that ticks at events of the FMU."""
         return self.causality == "output" and self.variability == "triggered"
 

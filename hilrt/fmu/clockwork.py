@@ -82,7 +82,7 @@ class Clockwork:
         clocks = self._fmu.clocks
         used = events and self._fmu.event_mode
         self._timed = [c for c in clocks if c.timed and not why_not_driven(self._fmu, c, events)]
-        self._told = [c for c in clocks if c.tells and used]
+        self._output_clocks = [c for c in clocks if c.is_output and used]
         self._triggers, self._shown = _places(inputs), _places(outputs)
         self._where = np.array(list(self._triggers.values()), dtype=np.intp)
         self._ins = {r: part(inputs, _of(r)) for r in _references(inputs)}
@@ -173,11 +173,13 @@ class Clockwork:
             if reference in self._ins:
                 self._ins[reference].write(u)
 
-    def look(self, t: float) -> None:
+    def take_output_ticks(self, t: float) -> None:
         """Get the output clocks that tick at `t` [s], and read the outputs that belong to them."""
-        if self._told:
-            active = self._guard(self._fmi.getClock, [clock.reference for clock in self._told])
-            for clock, ticks in zip(self._told, active, strict=True):
+        if self._output_clocks:
+            active = self._guard(
+                self._fmi.getClock, [clock.reference for clock in self._output_clocks]
+            )
+            for clock, ticks in zip(self._output_clocks, active, strict=True):
                 if ticks:
                     self._note(clock, t)
         for reference in self._active & self._outs.keys():
@@ -224,7 +226,7 @@ class Clockwork:
 
     def report(self) -> None:
         """Log how often clocks of the FMU ticked."""
-        for clock in self._told:
+        for clock in self._output_clocks:
             count = self._state.ticked[clock.reference]
             log.info("%s: clock %s ticked %d times", self._fmu.path.name, clock.name, count)
 

@@ -63,29 +63,29 @@ class Fmu:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def co(self) -> Any:
+    def interface(self) -> Any:
         """Capabilities of the co-simulation interface."""
         return self.model.coSimulation
 
     @property
-    def here(self) -> str:
+    def platform(self) -> str:
         """Folder below ``binaries`` that this host needs."""
         return str(fmpy.platform if self.major == 2 else fmpy.platform_tuple)
 
     @property
-    def runs_here(self) -> bool:
+    def runs_on_this_host(self) -> bool:
         """Whether there is a binary for this host."""
-        return self.here in self.platforms
+        return self.platform in self.platforms
 
     @property
     def variable_step(self) -> bool:
         """Whether steps may differ in length."""
-        return bool(self.co.canHandleVariableCommunicationStepSize)
+        return bool(self.interface.canHandleVariableCommunicationStepSize)
 
     @property
     def event_mode(self) -> bool:
         """Whether it stops at its events and has them handled from outside (FMI 3)."""
-        return self.major == 3 and bool(self.co.hasEventMode)
+        return self.major == 3 and bool(self.interface.hasEventMode)
 
     def named(self, causality: str) -> list[Any]:
         """Variables of a causality, in the order of the description."""
@@ -93,11 +93,11 @@ class Fmu:
 
     def need_binary(self) -> None:
         """`ConfigError` if there is no binary for this host."""
-        if self.runs_here:
+        if self.runs_on_this_host:
             return
         there = ", ".join(self.platforms) or "none at all"
         raise ConfigError(
-            f"fmu = {str(self.path)!r}: has no binary for {self.here} (it has: {there}); "
+            f"fmu = {str(self.path)!r}: has no binary for {self.platform} (it has: {there}); "
             "export it for this platform, or host it on a machine of that platform with "
             f"`hilrt solver {self.path.name} --connect …`"
         )

@@ -54,7 +54,7 @@ class Instance3(Instance):
         intermediate: bool,
     ) -> None:
         self.event_mode = events and fmu.event_mode
-        provided = bool(intermediate and fmu.co.providesIntermediateUpdate)
+        provided = bool(intermediate and fmu.interface.providesIntermediateUpdate)
         readable = [v for v, _ in outputs if is_free(v)]
         every = provided and all(v.intermediateUpdate for v in readable)
         flowing = [v for v, _ in inputs if flows(v)]
@@ -284,7 +284,7 @@ class Instance3(Instance):
         """Event iteration, and back to step mode."""
         for _ in range(_MAX_ROUNDS):
             if self._clockwork is not None:
-                self._clockwork.look(self._now)
+                self._clockwork.take_output_ticks(self._now)
             again, ends, *_ = self.guard(self.fmi.updateDiscreteStates)
             if ends:
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")

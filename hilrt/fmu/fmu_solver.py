@@ -85,7 +85,7 @@ class FmuSolver(Solver):
             raise ConfigError(f"substeps = {substeps}: take at least 1")
         self.fmu: Fmu = read_fmu(fmu)
         self.fmu.need_binary()
-        with _beside(_wrong_times(start_time, stop_time)):
+        with _together_with(_wrong_times(start_time, stop_time)):
             chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports
         self._start = chosen.start
@@ -103,21 +103,21 @@ class FmuSolver(Solver):
         #: Session time of the FMU's stop time, s.
         self.until = math.inf if stop_time is None else stop_time - start_time
         self._debug = debug
-        self._order_out = int(self.fmu.co.maxOutputDerivativeOrder or 0)
+        self._order_out = int(self.fmu.interface.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
         #: Warnings for `hilrt check`.
         self.remarks = not_driven(self.fmu, events)
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.
-        self._hands_on = input_derivatives and bool(self.fmu.co.canInterpolateInputs)
+        self._hands_on = input_derivatives and bool(self.fmu.interface.canInterpolateInputs)
         self._hands_on &= self.fmu.major == 2
         self._sent_order = 0
         self._plain = (
             self._substeps == 1
             and self._variable
             and not (self._hands_on or end_inputs or self._order_out)
-            and not (input_derivatives and self.fmu.co.providesIntermediateUpdate)
+            and not (input_derivatives and self.fmu.interface.providesIntermediateUpdate)
         )
         self._instance: Instance | None = None
         self._running = False
@@ -261,7 +261,7 @@ class FmuSolver(Solver):
 
     def can_restore(self) -> bool:
         """Whether the FMU can get and set its state."""
-        return bool(self.fmu.co.canGetAndSetFMUstate)
+        return bool(self.fmu.interface.canGetAndSetFMUstate)
 
     def save_state(self) -> SavedState:
         """A copy of the FMU's state, with the solver's own."""
@@ -322,7 +322,7 @@ class FmuSolver(Solver):
 
 
 @contextlib.contextmanager
-def _beside(problems: list[str]) -> Iterator[None]:
+def _together_with(problems: list[str]) -> Iterator[None]:
     """Raise `problems` together with those that are found inside."""
     try:
         yield

@@ -23,7 +23,7 @@ class Capability(NamedTuple):
 
 def capabilities(fmu: Fmu) -> list[Capability]:
     """The capabilities that change what can be done with an FMU."""
-    co, three = fmu.co, fmu.major == 3
+    co, three = fmu.interface, fmu.major == 3
     order = int(co.maxOutputDerivativeOrder or 0)
     exposed = bool(fmu.model.derivatives)
     rows = [
@@ -98,11 +98,15 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
         yield f"  {' '.join(model.description.split())}"
     if model.generationTool:
         yield f"  made by {model.generationTool}"
-    runs = "runs here" if fmu.runs_here else f"does NOT run here: it needs one for {fmu.here}"
+    runs = (
+        "runs here"
+        if fmu.runs_on_this_host
+        else f"does NOT run here: it needs one for {fmu.platform}"
+    )
     yield f"  binaries: {', '.join(fmu.platforms) or 'none'} ({runs})"
-    if fmu.co.needsExecutionTool:
+    if fmu.interface.needsExecutionTool:
         yield "  needs the tool that made it on this machine"
-    if fmu.co.canBeInstantiatedOnlyOncePerProcess:
+    if fmu.interface.canBeInstantiatedOnlyOncePerProcess:
         yield "  may be loaded once per process: host a second one with `hilrt solver`"
     yield from _experiment(fmu)
     yield ""
@@ -124,7 +128,7 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
 
 
 def _experiment(fmu: Fmu) -> Iterator[str]:
-    internal = fmu.co.fixedInternalStepSize
+    internal = fmu.interface.fixedInternalStepSize
     if internal:
         yield f"  steps of {internal} s inside: take macro steps that are a multiple of them"
     default = fmu.model.defaultExperiment
@@ -191,13 +195,13 @@ def _clocks(fmu: Fmu) -> Iterator[str]:
     yield f"Clocks ({len(fmu.clocks)})"
     width = max(len(clock.name) for clock in fmu.clocks)
     for clock in fmu.clocks:
-        yield f"  {clock.name:{width}}  {_does(fmu, clock)}"
+        yield f"  {clock.name:{width}}  {_use_of(fmu, clock)}"
     yield ""
 
 
-def _does(fmu: Fmu, clock: FmuClock) -> str:
+def _use_of(fmu: Fmu, clock: FmuClock) -> str:
     if clock.causality != "input":
-        if not clock.tells:
+        if not clock.is_output:
             return "is the FMU's own affair"
         if not fmu.event_mode:
             return "is not seen: the FMU has no event mode (hasEventMode)"

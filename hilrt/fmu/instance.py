@@ -100,7 +100,7 @@ class Instance(abc.ABC):
         self._failed = self._dead = self._closed = False
         self._initialized = False
         self._last_message = ""
-        self.can_step_back = bool(fmu.co.canGetAndSetFMUstate)
+        self.can_step_back = bool(fmu.interface.canGetAndSetFMUstate)
         fmu.need_binary()
         self._folder = UnpackedFolder()
         try:
@@ -108,7 +108,7 @@ class Instance(abc.ABC):
             with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
                 self.fmi = self.Slave(
                     guid=fmu.model.guid,
-                    modelIdentifier=fmu.co.modelIdentifier,
+                    modelIdentifier=fmu.interface.modelIdentifier,
                     unzipDirectory=str(self._folder.path),
                     instanceName=fmu.model.modelName,
                 )
@@ -118,7 +118,7 @@ class Instance(abc.ABC):
             if isinstance(error, SolverError) or not isinstance(error, Exception):
                 raise
             raise FmuError(
-                f"{fmu.path.name} cannot be instantiated: {error}{self._said()}"
+                f"{fmu.path.name} cannot be instantiated: {error}{self._log_hint()}"
             ) from error
         # A pointer as ctypes passes it fastest.
         self.c = ctypes.c_void_p(self.fmi.component)
@@ -198,7 +198,7 @@ class Instance(abc.ABC):
         """Raise `FmuError` for discard, error and fatal; count and log warnings."""
         if status == OK:
             return
-        said, self._last_message = self._said(), ""
+        said, self._last_message = self._log_hint(), ""
         if status == WARNING:
             self.warnings += 1
             if self.warnings == 1 or not said:
@@ -221,7 +221,7 @@ class Instance(abc.ABC):
         """Error for a step to `end` [s] of which `MAX_PARTS` parts have reached `t` [s] only."""
         return FmuError(
             f"{self.fmu.path.name}: got to {t:.9g} s only in {MAX_PARTS} parts of its step to "
-            f"{end:.9g} s{self._said()}; take shorter steps, or look at the model there"
+            f"{end:.9g} s{self._log_hint()}; take shorter steps, or look at the model there"
         )
 
     def logged(self, status: int, category: bytes | None, message: bytes | None) -> None:
@@ -278,7 +278,7 @@ class Instance(abc.ABC):
         if sys.platform == "win32":
             self.fmi.freeLibrary()
 
-    def _said(self) -> str:
+    def _log_hint(self) -> str:
         return f": {self._last_message}" if self._last_message else ""
 
 

@@ -121,7 +121,9 @@ def _too_large(variables: Sequence[Any], sizes: Mapping[str, int]) -> list[str]:
 
 def _portable(fmu: Fmu, events: bool) -> dict[str, Any]:
     """Variables that a port can carry: numbers, and clocks as counts of their ticks."""
-    clocks = {c.name for c in fmu.clocks if fmu.event_mode and events and (c.triggered or c.tells)}
+    clocks = {
+        c.name for c in fmu.clocks if fmu.event_mode and events and (c.triggered or c.is_output)
+    }
     return {name: v for name, v in fmu.variables.items() if v.type in NUMERIC or name in clocks}
 
 

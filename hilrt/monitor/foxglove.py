@@ -176,7 +176,7 @@ class Bridge:
         if status is not None and status is not self._shown:
             self._shown = status
             self._state.log(self._state_message(status), log_time=self._wall_ns(status.t))
-        self._tell_silence()
+        self._log_silence()
 
     def close(self) -> None:
         """End the server."""
@@ -315,7 +315,7 @@ class Bridge:
         )
         return msgspec.json.encode(state)
 
-    def _tell_silence(self) -> None:
+    def _log_silence(self) -> None:
         silent = self._viewer.silent and not self._viewer.ended
         if silent == self._silent:
             return

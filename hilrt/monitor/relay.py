@@ -145,7 +145,7 @@ class Relay:
                 if socket in ready:
                     handle()
             self.broadcast.tick(time.monotonic())
-            self.tell_wrong(time.monotonic())
+            self.report_wrong_tokens(time.monotonic())
             self._flush()
         self._context.destroy(linger=LINGER_MS)
 
@@ -199,7 +199,7 @@ class Relay:
             return "refused: too many commands; try again in a second"
         return ""
 
-    def tell_wrong(self, now: float) -> None:
+    def report_wrong_tokens(self, now: float) -> None:
         """Report wrong tokens to the session's log, several in one event."""
         if not self._wrong or now < self._tell_at:
             return

@@ -67,11 +67,11 @@ class OwnHostOnly(BokehTornado):
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Pass on requests under a known name."""
-        if self._knows(request.host.lower()):
+        if self._is_known(request.host.lower()):
             return super().find_handler(request, **kwargs)
         return self.get_handler_delegate(request, Refused)
 
-    def _knows(self, asked: str) -> bool:
+    def _is_known(self, asked: str) -> bool:
         if asked in self._names:
             return True
         name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hilrt.analyze.linearise import leaves
-from hilrt.analyze.propagation import SessionScheme, at_once
+from hilrt.analyze.propagation import SessionScheme, immediate_result
 from hilrt.analyze.stability import LinearScheme as PaperScheme
 from hilrt.analyze.stability import propagation_matrix, spectral_radius, trajectory
 from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
@@ -60,8 +60,8 @@ class Corrected(Stepping):
         session, net = make_session(tables), self.plan.network
         subsystems = members_of(solvers, session)
         u0, y0, n = self.state.last, self.state.y, len(solvers)
-        feedthrough = at_once(find_feedthrough(net, session, subsystems, u0))
-        model = at_once(find_model_corrector(net, session, subsystems, u0, y0))
+        feedthrough = immediate_result(find_feedthrough(net, session, subsystems, u0))
+        model = immediate_result(find_model_corrector(net, session, subsystems, u0, y0))
         lead, physical = np.zeros(n), np.zeros(n, dtype=bool)
         self.plan = build_plan(net, session, physical, lead, False, feedthrough)
         self.state = start(self.plan, 0.0, y0, u0, model)

@@ -120,7 +120,7 @@ def test_a_description_against_the_schema_is_used_with_a_note():
 
 def test_no_binary_for_this_machine():
     path = mass(2, binary=False)
-    assert not read_fmu(path).runs_here
+    assert not read_fmu(path).runs_on_this_host
     with pytest.raises(
         ConfigError, match=r"no binary for .* \(it has: none at all\).*hilrt solver"
     ):
@@ -154,7 +154,7 @@ def test_a_function_is_missing(tmp_path):
 def test_the_binary_is_none(tmp_path):
     path = mass(3, binary=False)
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(f"binaries/{read_fmu(path).here}/mass.so", "not a library")
+        archive.writestr(f"binaries/{read_fmu(path).platform}/mass.so", "not a library")
     with pytest.raises(SolverError, match="cannot be instantiated: Failed to load"):
         FmuSolver(path, HELD).initialize(0.0, np.zeros(2))
 
@@ -301,6 +301,6 @@ def test_messages_belong_to_the_instance_that_sent_them():
     first, second = hosted(2, {"fault": 3}), hosted(2)
     with pytest.raises(SolverError, match="singular matrix at t = 0 s"):
         step(first)
-    assert second.solver._instance._said() == ""
+    assert second.solver._instance._log_hint() == ""
     for solver in (first, second):
         solver.stop("done")

@@ -30,7 +30,7 @@ HELD = {"x2": 0.0, "v2": 0.0, "F": 0.0}
 def repacked(change):
     """The FMU of FMI 3 with the files of its archive changed, name to content."""
     path = mass(3)
-    binary = f"binaries/{read_fmu(path).here}/mass.so"
+    binary = f"binaries/{read_fmu(path).platform}/mass.so"
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
