@@ -90,8 +90,7 @@ def accuracy_limits(
     x0: Floats,
     duration: float,
     *,
-    h_min: float = 1e-6,
-    h_max: float = 3e-3,
+    steps: tuple[float, float] = (1e-6, 3e-3),
     points: int = 60,
     limit: float = ACCURATE,
 ) -> list[tuple[float, bool]]:
@@ -101,7 +100,7 @@ def accuracy_limits(
     ----------
     subsystems, L, scheme, x0, duration
         As for `global_error`.
-    h_min, h_max : float
+    steps : (float, float)
         Range of the macro step, s.
     points : int
         Logarithmic grid that is searched.
@@ -116,4 +115,4 @@ def accuracy_limits(
     def share(h: float) -> float:
         return global_error(subsystems, L, h, scheme, x0, duration) / limit
 
-    return crossings(share, h_min, h_max, points, tolerance=1e-3)
+    return crossings(share, *steps, points, tolerance=1e-3)

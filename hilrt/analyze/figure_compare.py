@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 
-from hilrt.analyze.figures import COLOURS, Drawing, legend_above, time_figure
+from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, time_figure
 from hilrt.analyze.log_comparison import LogComparison
 from hilrt.record.decimate import Curve
 

@@ -8,7 +8,7 @@ from typing import Any
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool
 from bokeh.plotting import figure
 
-from hilrt.analyze.figures import COLOURS, Drawing, plain
+from hilrt.analyze.figure_style import COLOURS, Drawing, plain
 from hilrt.analyze.log_statistics import WorstStep
 from hilrt.wording import words
 

@@ -1,7 +1,6 @@
 """The figures of a report, from a session's curves.
 
-Time figures share one range, so that zooming one zooms all. Colours of axes and text follow the
-page, see `report`; the curves' colours are readable on light and dark.
+Time figures share one range, so that zooming one zooms all.
 """
 
 from __future__ import annotations
@@ -16,31 +15,20 @@ from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
+from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
 from hilrt.analyze.log_analysis import bonds_of
 from hilrt.record.decimate import Curve
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
 
-COLOURS = ("#3b82c4", "#e0802b", "#2a9d6f", "#c4508f", "#8b70d6", "#a5812a", "#4aa5b8", "#d0574e")
 FLAG_COLOUR = "#e0802b"
 GAP_COLOUR = "#d0574e"
-#: Room for the axis labels, so that the time axes of all figures stand below each other.
-LEFT_BORDER = 76
 MAX_LINES = 8
 MAX_GAPS = 50
 #: Causes of events that mark missing rows: rows that were lost, and rows outside all triggers.
 GAPS = ("record_gap", "record_pause")
 #: Remaining outputs are drawn until the report has this many figures.
 MAX_FIGURES = 30
-
-
-@dataclass
-class Drawing:
-    """A figure with its heading and a sentence about how to read it."""
-
-    heading: str
-    note: str
-    plot: Any
 
 
 @dataclass
@@ -133,42 +121,6 @@ def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
 # -- time figures --------------------------------------------------------------------------------
 
 
-def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:
-    """A figure over session time; all with the same range zoom together."""
-    plot = figure(
-        height=height,
-        sizing_mode="stretch_width",
-        x_range=shared,
-        x_axis_label="session time in s",
-        y_axis_label=_label(unit or "–"),
-        tools="pan,box_zoom,xwheel_zoom,reset,save",
-        active_drag="box_zoom",
-        active_scroll=None,
-        output_backend="canvas",
-        **options,
-    )
-    plain(plot)
-    return plot
-
-
-def _label(text: str) -> str:
-    """Text that is shown as it is; Bokeh typesets what stands between double dollar signs."""
-    return text.replace("$", "＄")
-
-
-def plain(plot: Any) -> None:
-    """Colours of the page, no frame, labels in line with those of other figures."""
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
-    plot.background_fill_alpha = 0.0
-    plot.border_fill_alpha = 0.0
-    plot.outline_line_color = None
-    plot.min_border_left = LEFT_BORDER
-    plot.min_border_right = 16
-    plot.axis.axis_label_text_font_style = "normal"
-    plot.axis.axis_label_text_font_size = "12px"
-
-
 def _lines(
     material: Material,
     shared: Range1d,
@@ -182,7 +134,7 @@ def _lines(
     for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
         curve = material.broken(name)
         source = ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
-        label = _label((labels or {}).get(name, name))
+        label = literal((labels or {}).get(name, name))
         broad = overlaid and i == 0 and len(names) > 1
         plot.line(
             "t",
@@ -206,19 +158,6 @@ def _lines(
         )
     legend_above(plot)
     return plot
-
-
-def legend_above(plot: Any) -> None:
-    """Legend in a row over the curves; pointing at an entry hides its curve."""
-    plot.yaxis[0].formatter.power_limit_high = 7
-    plot.legend.click_policy = "hide"
-    plot.legend.location = "top_left"
-    plot.legend.orientation = "horizontal"
-    plot.legend.padding = 2
-    plot.legend.margin = 0
-    plot.legend.background_fill_alpha = 0.0
-    plot.legend.border_line_alpha = 0.0
-    plot.add_layout(plot.legend[0], "above")
 
 
 def _demanded(material: Material, shared: Range1d) -> list[Drawing]:

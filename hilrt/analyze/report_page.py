@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hilrt.analyze.figures import Drawing
+    from hilrt.analyze.figure_style import Drawing
 
 
 def escape(value: object) -> str:

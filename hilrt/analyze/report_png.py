@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hilrt.analyze.figures import Drawing
+from hilrt.analyze.figure_style import Drawing
 from hilrt.errors import RecordError
 
 

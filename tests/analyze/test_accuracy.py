@@ -33,7 +33,9 @@ def error(pair: tuple[float, float], h: float, scheme: LinearScheme) -> float:
 @functools.cache
 def limits(pair: tuple[float, float], order: int, corrected: bool) -> list[tuple[float, bool]]:
     scheme = LinearScheme(order, corrected)
-    return accuracy_limits(*two_mass_chain(*pair), scheme, X0, DURATION, h_min=1e-7, points=24)
+    return accuracy_limits(
+        *two_mass_chain(*pair), scheme, X0, DURATION, steps=(1e-7, 3e-3), points=24
+    )
 
 
 def limit(pair: tuple[float, float], order: int, corrected: bool) -> float:
