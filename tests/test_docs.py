@@ -19,9 +19,9 @@ from hilrt.cli import main as cli
 from hilrt.config import registry
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
-from hilrt.exchange.keys import is_local
 from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.monitor.session_state import SessionState
+from hilrt.peers.keys import is_local
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session

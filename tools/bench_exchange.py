@@ -44,12 +44,12 @@ import zmq
 
 from hilrt import InputPolynomial, Port, Sample, Solver
 from hilrt.exchange.exchange import STANDSTILL_S
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.peer import Peer
 from hilrt.exchange.waiter import Doorbell
-from hilrt.exchange.wire import Advance, Advanced, encode, pack
 from hilrt.hosting.solver_process import serve
 from hilrt.hosting.user_solver import HostedSolver
+from hilrt.peers.hub import Hub
+from hilrt.peers.peer import Peer
+from hilrt.peers.wire import Advance, Advanced, encode, pack
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 PORTS = 4

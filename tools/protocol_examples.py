@@ -2,7 +2,7 @@
 
     python tools/protocol_examples.py
 
-A test checks that the page holds what `hilrt.exchange.wire.encode` gives.
+A test checks that the page holds what `hilrt.peers.wire.encode` gives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import struct
 from pathlib import Path
 
-from hilrt.exchange import wire
+from hilrt.peers import wire
 
 PAGE = Path(__file__).parents[1] / "docs" / "protocol.md"
 

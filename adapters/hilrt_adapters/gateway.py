@@ -17,8 +17,9 @@ from hilrt.can.bus_keys import doubtful_keys
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
-from hilrt.exchange.remote_link import RemoteLink
-from hilrt.exchange.wire import (
+from hilrt.link import Arrival, Command, PortsError
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.peers.wire import (
     Arm,
     Armed,
     FromPeer,
@@ -30,7 +31,6 @@ from hilrt.exchange.wire import (
     pack,
     unpack,
 )
-from hilrt.link import Arrival, Command, PortsError
 from hilrt.solver import Floats, Port, Ports, Sample
 
 if TYPE_CHECKING:

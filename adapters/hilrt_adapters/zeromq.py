@@ -10,8 +10,10 @@ import numpy as np
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.exchange.remote_link import RemoteLink
-from hilrt.exchange.wire import (
+from hilrt.fmu.command import is_fmu_command, spawned_fmu
+from hilrt.link import Arrival
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.peers.wire import (
     Advance,
     Advanced,
     FromPeer,
@@ -23,8 +25,6 @@ from hilrt.exchange.wire import (
     pack,
     unpack,
 )
-from hilrt.fmu.command import is_fmu_command, spawned_fmu
-from hilrt.link import Arrival
 from hilrt.solver import Floats, Ports, Sample
 
 if TYPE_CHECKING:

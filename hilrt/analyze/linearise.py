@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.coupling.probe import PERTURBATION
 from hilrt.errors import HilrtError
-from hilrt.exchange.probe import PERTURBATION
 from hilrt.hosting.user_solver import HostedSolver
 from hilrt.solver import Floats, Port, Ports
 

@@ -24,8 +24,8 @@ from hilrt.bench.guardian import Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.can.bus import CanBus
 from hilrt.can.library_errors import BUS_ERRORS
-from hilrt.exchange import wire
-from hilrt.exchange.peer import Peer
+from hilrt.peers import wire
+from hilrt.peers.peer import Peer
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.timing.host import parent_alive
 

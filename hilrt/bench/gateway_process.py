@@ -16,8 +16,8 @@ from hilrt.can.sender_conflicts import refuse_company
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.exchange import wire
-from hilrt.exchange.peer import Peer
+from hilrt.peers import wire
+from hilrt.peers.peer import Peer
 from hilrt.record import frame_batch
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port

@@ -12,8 +12,8 @@ from hilrt.bench.guard import NS, GuardState, Level, Notice
 from hilrt.bench.guardian import Guardian
 from hilrt.can.receiver import Receiver
 from hilrt.errors import ProtocolError
-from hilrt.exchange import wire
-from hilrt.exchange.peer import Peer
+from hilrt.peers import wire
+from hilrt.peers.peer import Peer
 
 #: How long the bench may take to be heard completely before the first exchange, s.
 FIRST_FRAMES_TIMEOUT = 10.0

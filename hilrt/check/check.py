@@ -31,8 +31,8 @@ from hilrt.config.problems import Findings, Problem
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.structs import InputOptions, Late, MasterTable, Session
 from hilrt.errors import ConfigError
-from hilrt.exchange.remote_link import RemoteLink
 from hilrt.link import Link, PortsError
+from hilrt.peers.remote_link import RemoteLink
 from hilrt.session import spawn
 from hilrt.solver import Port, Ports
 from hilrt.timing import host

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from hilrt.config.problems import Findings
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError
-from hilrt.exchange.addresses import is_port
-from hilrt.exchange.keys import MASTER, is_local, read_key
+from hilrt.peers.addresses import is_port
+from hilrt.peers.keys import MASTER, is_local, read_key
 
 
 def check_listen(session: SessionFile, remote: Collection[str], findings: Findings) -> None:

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 from hilrt.config.problems import Findings
 from hilrt.config.structs import MonitorTable, Session
-from hilrt.exchange.addresses import is_number, is_port
 from hilrt.monitor.operator_commands import ACTIONS
+from hilrt.peers.addresses import is_number, is_port
 
 #: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
 #: correction.

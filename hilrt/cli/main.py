@@ -141,7 +141,7 @@ def keys(
     names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
 ) -> None:
     """Make the keys that let subsystems connect: a pair for the master and for each NAME."""
-    from hilrt.exchange.keys import make_keys
+    from hilrt.peers.keys import make_keys
 
     for path in make_keys(folder, names):
         typer.echo(str(path))
@@ -317,7 +317,7 @@ def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
 def _use_keys(folder: Path | None) -> None:
     """Keys for the connection to the master; a session tells its own processes by itself."""
     if folder is not None:
-        from hilrt.exchange.keys import VARIABLE
+        from hilrt.peers.keys import VARIABLE
 
         os.environ[VARIABLE] = str(folder.resolve())
 

@@ -15,9 +15,9 @@ from hilrt.exchange.missed_samples import Absences
 from hilrt.exchange.peer_times import AnswerTimes
 from hilrt.exchange.pending_intervals import Backlog
 from hilrt.exchange.rejoin import Returns
-from hilrt.exchange.remote_link import RemoteLink
 from hilrt.exchange.waiter import Doorbell
 from hilrt.link import Arrival, Link
+from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Sample
 from hilrt.step.step_state import StepInput, StepState
 from hilrt.tables.network import Network

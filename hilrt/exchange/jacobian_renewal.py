@@ -8,8 +8,8 @@ import numpy as np
 
 from hilrt.config.structs import Session
 from hilrt.coupling.identify import dither
+from hilrt.coupling.probe import PERTURBATION
 from hilrt.exchange.jacobians import bond_sides
-from hilrt.exchange.probe import PERTURBATION
 from hilrt.link import Link
 from hilrt.solver import Floats
 from hilrt.step.step_state import StepState

@@ -15,9 +15,9 @@ from hilrt.coupling.model_corrector import (
     build_model_corrector,
     connection_orders,
 )
+from hilrt.coupling.probe import INSTANT_S
 from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
-from hilrt.exchange.probe import INSTANT_S
 from hilrt.link import Link
 from hilrt.solver import Floats
 from hilrt.tables.network import Network

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.errors import PeerLost
-from hilrt.exchange.remote_link import RemoteLink
-from hilrt.exchange.wire import Event
 from hilrt.link import Link
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.peers.wire import Event
 
 #: Events taken at once: a talkative peer costs no ticks.
 REPORTS_AT_ONCE = 20

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.coupling import polynomial as poly
-from hilrt.exchange.remote_link import RemoteLink
 from hilrt.link import Link
+from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
 

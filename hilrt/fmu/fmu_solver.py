@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.coupling.probe import INSTANT_S, probe_jacobian
 from hilrt.errors import ConfigError, SolverError
-from hilrt.exchange.probe import INSTANT_S, probe_jacobian
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.driven_clocks import not_driven

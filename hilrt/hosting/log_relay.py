@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
-from hilrt.exchange.peer import Peer
-from hilrt.exchange.wire import Event
+from hilrt.peers.peer import Peer
+from hilrt.peers.wire import Event
 
 #: Messages kept until they are told; all of them are in the process's own log.
 KEPT = 64

@@ -22,10 +22,10 @@ from typing import Any
 
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
-from hilrt.exchange import wire
-from hilrt.exchange.peer import Peer
 from hilrt.hosting.log_relay import LogRelay
 from hilrt.hosting.user_solver import HostedSolver, load_solver
+from hilrt.peers import wire
+from hilrt.peers.peer import Peer
 from hilrt.solver import Sample, Solver
 from hilrt.timing import host
 

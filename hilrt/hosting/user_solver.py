@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from hilrt.config.from_toml import nearest
+from hilrt.coupling.probe import probe_jacobian, probe_response
 from hilrt.errors import ConfigError, SolverError
-from hilrt.exchange.probe import probe_jacobian, probe_response
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)

@@ -23,11 +23,11 @@ import zmq
 from foxglove import Channel, Context, Schema, StatusLevel
 from foxglove.websocket import ChannelView, Client, ServerListener
 
-from hilrt.exchange.addresses import parse_address
 from hilrt.monitor.broadcast import MAX_FULL
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
+from hilrt.peers.addresses import parse_address
 from hilrt.record import cdr, log_entry
 from hilrt.record.messages import EVENTS, Topic
 

@@ -22,9 +22,6 @@ from hilrt.check.check_listen import unguarded
 from hilrt.config import registry
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.keys import VARIABLE, Authenticator, is_local
-from hilrt.exchange.remote_link import RemoteLink
 from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.link import Link
 from hilrt.master import End, Master
@@ -33,6 +30,9 @@ from hilrt.monitor.operator_commands import CommandPort
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.telemetry import Telemetry
+from hilrt.peers.hub import Hub
+from hilrt.peers.keys import VARIABLE, Authenticator, is_local
+from hilrt.peers.remote_link import RemoteLink
 from hilrt.record import frame_batch
 from hilrt.reliability.alarms import STOP, refuse_alarms
 from hilrt.session.assembly import (

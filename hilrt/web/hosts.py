@@ -11,7 +11,7 @@ from bokeh.settings import settings
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
-from hilrt.exchange.addresses import LOOPBACK, is_number
+from hilrt.peers.addresses import LOOPBACK, is_number
 
 LOCAL = (LOOPBACK, "localhost", "[::1]")
 #: Addresses that stand for every network that this machine is in.

@@ -18,8 +18,8 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
-from hilrt.exchange.addresses import LOOPBACK, is_loopback, parse_address
 from hilrt.monitor.viewer import Viewer
+from hilrt.peers.addresses import LOOPBACK, is_loopback, parse_address
 from hilrt.web.hosts import OwnHostOnly, url
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.page import Page

@@ -24,9 +24,9 @@ from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, PeerLost
-from hilrt.exchange import wire
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.peer import Peer
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
+from hilrt.peers.peer import Peer
 from hilrt_adapters.gateway import GatewayLink
 
 T = TypeVar("T")

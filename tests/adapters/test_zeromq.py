@@ -7,16 +7,16 @@ import pytest
 
 from hilrt import Port
 from hilrt.errors import HilrtError, PeerLost, SolverError
-from hilrt.exchange import wire
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.keys import VARIABLE, Authenticator, make_keys
-from hilrt.exchange.peer import Peer
-from hilrt.exchange.peer_protocol import MASTER_SILENCE_S
-from hilrt.exchange.transport import local
-from hilrt.exchange.transport.local import LocalClient, LocalServer
-from hilrt.exchange.transport.zeromq import Dealer, Router
 from hilrt.hosting.solver_process import MasterGone, serve
 from hilrt.hosting.user_solver import HostedSolver
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
+from hilrt.peers.keys import VARIABLE, Authenticator, make_keys
+from hilrt.peers.peer import Peer
+from hilrt.peers.peer_protocol import MASTER_SILENCE_S
+from hilrt.peers.transport import local
+from hilrt.peers.transport.local import LocalClient, LocalServer
+from hilrt.peers.transport.zeromq import Dealer, Router
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
 

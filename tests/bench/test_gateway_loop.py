@@ -23,7 +23,7 @@ from hilrt.bench.guard import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
-from hilrt.exchange import wire
+from hilrt.peers import wire
 from hilrt.record import frame_batch
 
 MS = NS // 1000

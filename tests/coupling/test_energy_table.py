@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hilrt.coupling.probe import probe_jacobian
 from hilrt.exchange.jacobians import find_feedthrough
-from hilrt.exchange.probe import probe_jacobian
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
 from tests.stepping import MemoryLink, Stepping, make_session

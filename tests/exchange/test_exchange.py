@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from hilrt.errors import PeerLost, SolverError
-from hilrt.exchange import wire
 from hilrt.exchange.exchange import Exchange
-from hilrt.exchange.hub import Hub
 from hilrt.link import Arrival, Link, Ports
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
 from hilrt.solver import Port, Sample
 from hilrt.timing.clock import monotonic_ns
 from hilrt_adapters.zeromq import Options, ZeroMQLink
-from tests.exchange.test_hub import Dealer, drain_until
+from tests.peers.test_hub import Dealer, drain_until
 from tests.stepping import make_network
 
 MS = 1_000_000

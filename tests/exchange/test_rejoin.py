@@ -10,15 +10,15 @@ import pytest
 
 from hilrt.config.structs import Late
 from hilrt.errors import PeerLost
-from hilrt.exchange import wire
 from hilrt.exchange.exchange import Exchange
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.peer import Peer
-from hilrt.exchange.unused_messages import STRANGER
 from hilrt.link import Ports
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
+from hilrt.peers.peer import Peer
+from hilrt.peers.unused_messages import STRANGER
 from hilrt.solver import Sample
 from hilrt_adapters.zeromq import Options, ZeroMQLink
-from tests.exchange.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
+from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
 from tests.stepping import make_network
 
 MS = 1_000_000

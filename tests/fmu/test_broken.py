@@ -10,7 +10,6 @@ import pytest
 from lxml import etree
 
 from hilrt.errors import ConfigError, SolverError
-from hilrt.exchange import wire
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.fmu.info import page
@@ -18,6 +17,7 @@ from hilrt.fmu.instance import MESSAGES
 from hilrt.hosting.log_relay import LogRelay
 from hilrt.hosting.solver_process import serve
 from hilrt.hosting.user_solver import HostedSolver
+from hilrt.peers import wire
 from tests.fmu.build import clocked, description, mass, needs_compiler
 from tests.fmu.test_clocks import EVERY
 from tests.hosting.test_solver_process import FakePeer

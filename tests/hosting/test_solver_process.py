@@ -8,12 +8,12 @@ import pytest
 
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, PeerLost, SolverError
-from hilrt.exchange import wire
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.peer import Peer
 from hilrt.hosting import solver_process
 from hilrt.hosting.solver_process import MasterGone, serve
 from hilrt.hosting.user_solver import HostedSolver
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
+from hilrt.peers.peer import Peer
 from hilrt.session.assembly import initialize
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 from tests.adapters.link_contract import Reference, arrivals

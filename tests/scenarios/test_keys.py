@@ -4,7 +4,7 @@ import pytest
 
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
-from hilrt.exchange.keys import make_keys
+from hilrt.peers.keys import make_keys
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from tests.two_masses import CONNECTIONS

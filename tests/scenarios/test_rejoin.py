@@ -21,7 +21,7 @@ import pytest
 import zmq
 
 import hilrt
-from hilrt.exchange import wire
+from hilrt.peers import wire
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run
 from tests.two_masses import CONNECTIONS
 

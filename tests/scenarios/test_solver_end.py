@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import PeerLost
-from hilrt.exchange.hub import Hub
+from hilrt.peers.hub import Hub
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 DEADLINE_S = 20.0

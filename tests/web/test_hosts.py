@@ -7,7 +7,7 @@ pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from hilrt.exchange.addresses import parse_address
+from hilrt.peers.addresses import parse_address
 from hilrt.web import server as web_server
 from hilrt.web.hosts import own_names
 from hilrt.web.server import main, make_server

@@ -7,9 +7,9 @@ import zmq
 
 from hilrt import Port
 from hilrt.errors import ConfigError, SessionFault
-from hilrt.exchange import wire
-from hilrt.exchange.peer import Peer
-from hilrt.exchange.peer_protocol import LOOKS_PER_HEARTBEAT
+from hilrt.peers import wire
+from hilrt.peers.peer import Peer
+from hilrt.peers.peer_protocol import LOOKS_PER_HEARTBEAT
 
 DEADLINE_S = 10.0
 SECOND = 1_000_000_000

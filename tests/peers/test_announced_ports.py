@@ -5,8 +5,8 @@ import math
 import pytest
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange import wire
-from hilrt.exchange.announced_ports import MAX_CHANNELS, port_to_info, ports_from_infos
+from hilrt.peers import wire
+from hilrt.peers.announced_ports import MAX_CHANNELS, port_to_info, ports_from_infos
 from hilrt.solver import Port
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from hilrt.errors import PeerLost, ProtocolError
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.peer_events import (
+from hilrt.link import Arrival, Command, Link
+from hilrt.peers.hub import Hub
+from hilrt.peers.peer_events import (
     Accepted,
     CameBack,
     Left,
@@ -21,9 +22,9 @@ from hilrt.exchange.peer_events import (
     NotUsed,
     PeerEvent,
 )
-from hilrt.exchange.remote_peer import ConnectionState, RemotePeer
-from hilrt.exchange.unused_messages import DROPPED_KINDS, LOST_KINDS
-from hilrt.exchange.wire import (
+from hilrt.peers.remote_peer import ConnectionState, RemotePeer
+from hilrt.peers.unused_messages import DROPPED_KINDS, LOST_KINDS
+from hilrt.peers.wire import (
     Advance,
     Event,
     FromPeer,
@@ -37,7 +38,6 @@ from hilrt.exchange.wire import (
     Stopped,
     pack,
 )
-from hilrt.link import Arrival, Command, Link
 from hilrt.solver import Floats, Port, Sample
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Message)
 
-log = logging.getLogger("hilrt.exchange.hub")
+log = logging.getLogger("hilrt.peers.hub")
 
 #: Arrivals and events that are kept until they are taken.
 INBOX = 1000
@@ -223,7 +223,7 @@ class RemoteLink(Link):
         return arrivals
 
     def fileno(self) -> int | None:
-        """Descriptor shared by all links of the hub; edge-triggered, see `hilrt.exchange.hub`."""
+        """Descriptor shared by all links of the hub; edge-triggered, see `hilrt.peers.hub`."""
         return self.hub.fileno()
 
     async def stop(self, reason: str) -> None:

@@ -12,9 +12,9 @@ import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.errors import ConfigError, ProtocolError
-from hilrt.exchange.keys import Authenticator, PeerKeys
-from hilrt.exchange.transport.base import QUEUE_MESSAGES, ClientTransport, ServerTransport
-from hilrt.exchange.wire import MAX_MESSAGE_BYTES
+from hilrt.peers.keys import Authenticator, PeerKeys
+from hilrt.peers.transport.base import QUEUE_MESSAGES, ClientTransport, ServerTransport
+from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from hilrt.errors import ConfigError, SessionFault
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.keys import VARIABLE, Authenticator, is_local, make_keys, peer_keys, read_key
-from hilrt.exchange.peer import Peer
+from hilrt.peers.hub import Hub
+from hilrt.peers.keys import VARIABLE, Authenticator, is_local, make_keys, peer_keys, read_key
+from hilrt.peers.peer import Peer
 
 
 def test_pairs_are_made_once(tmp_path):

@@ -20,7 +20,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils.monitor import recv_monitor_message
 
 from hilrt.errors import ConfigError
-from hilrt.exchange.addresses import is_loopback
+from hilrt.peers.addresses import is_loopback
 
 MASTER = "master"
 #: Folder of the keys for processes that a session starts, and for peers on other machines.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from hilrt.exchange.wire import FromPeer, Hello
+from hilrt.peers.wire import FromPeer, Hello
 
 #: Names a connection; chosen by the I/O, and never used again for another connection.
 Connection = Hashable

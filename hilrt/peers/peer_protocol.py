@@ -1,7 +1,7 @@
 """A peer's side of the wire protocol: a core without I/O.
 
 Bytes and times go in, bytes and messages come out; docs/protocol.md says what is exchanged. The
-core reads no clock and no socket, its I/O (`hilrt.exchange.peer`) does:
+core reads no clock and no socket, its I/O (`hilrt.peers.peer`) does:
 
 * `connect` says hello;
 * `receive` takes one message from the master and returns what is left for the peer to do;
@@ -15,7 +15,7 @@ import logging
 from collections import Counter
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.wire import (
+from hilrt.peers.wire import (
     FromMaster,
     Heartbeat,
     Hello,
@@ -26,7 +26,7 @@ from hilrt.exchange.wire import (
     encode,
 )
 
-log = logging.getLogger("hilrt.exchange.peer")
+log = logging.getLogger("hilrt.peers.peer")
 
 #: The master is lost when it is silent for this long [s], or for this many heartbeats.
 MASTER_SILENCE_S = 5.0

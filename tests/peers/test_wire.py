@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange import wire
-from hilrt.exchange.peer_protocol import MASTER_SILENCE_HEARTBEATS, MASTER_SILENCE_S
 from hilrt.hosting.solver_process import CONNECT_TIMEOUT_S
+from hilrt.peers import wire
+from hilrt.peers.peer_protocol import MASTER_SILENCE_HEARTBEATS, MASTER_SILENCE_S
 
 ROOT = Path(__file__).parents[2]
 

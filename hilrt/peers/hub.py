@@ -5,7 +5,7 @@ and hands the protocol's events to the remote links. During the session nothing 
 `RemoteLink.poll` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
 reply is awaited (open, initialize, arm, stop) the event loop watches the transports' descriptor.
 
-That descriptor may report *edges* (`hilrt.exchange.transport.zeromq`): everything must have been
+That descriptor may report *edges* (`hilrt.peers.transport.zeromq`): everything must have been
 taken before it is waited on (`Hub.drain` does so, up to its flood limit), and the wait must end now
 and then for another look.
 """
@@ -21,15 +21,15 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol, TypeVar, cast
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.keys import Authenticator
-from hilrt.exchange.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.exchange.peer_events import Connection, MessageReceived, PeerEvent
-from hilrt.exchange.remote_peer import RemotePeer
-from hilrt.exchange.transport import local
-from hilrt.exchange.transport.base import ServerTransport
-from hilrt.exchange.transport.zeromq import Router
-from hilrt.exchange.unused_messages import STRANGER
-from hilrt.exchange.wire import Role
+from hilrt.peers.keys import Authenticator
+from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
+from hilrt.peers.peer_events import Connection, MessageReceived, PeerEvent
+from hilrt.peers.remote_peer import RemotePeer
+from hilrt.peers.transport import local
+from hilrt.peers.transport.base import ServerTransport
+from hilrt.peers.transport.zeromq import Router
+from hilrt.peers.unused_messages import STRANGER
+from hilrt.peers.wire import Role
 from hilrt.solver import Port
 from hilrt.timing.clock import monotonic_ns
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 #: A transport, and the key by which it knows a connection.
 Route = tuple[ServerTransport, Hashable]
 
-log = logging.getLogger("hilrt.exchange.hub")
+log = logging.getLogger("hilrt.peers.hub")
 
 #: Most messages taken by one `Hub.drain`: a flooding peer cannot hold the master up.
 MAX_PER_DRAIN = 1000
@@ -47,7 +47,7 @@ _LINGER_MS = 200
 
 
 class Attached(Protocol):
-    """What the hub needs of a remote link: `hilrt.exchange.remote_link.RemoteLink`."""
+    """What the hub needs of a remote link: `hilrt.peers.remote_link.RemoteLink`."""
 
     name: str
     hub: Hub

@@ -20,8 +20,8 @@ import sys
 from collections.abc import Iterator
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.transport.base import ClientTransport, ServerTransport
-from hilrt.exchange.wire import MAX_MESSAGE_BYTES
+from hilrt.peers.transport.base import ClientTransport, ServerTransport
+from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 #: Asked of the kernel for each connection and direction; it gives what its own limit allows.
 QUEUE_BYTES = 1 << 20

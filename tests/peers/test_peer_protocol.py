@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from hilrt.exchange import wire
-from hilrt.exchange.peer_protocol import LOOKS_PER_HEARTBEAT, PeerProtocol
+from hilrt.peers import wire
+from hilrt.peers.peer_protocol import LOOKS_PER_HEARTBEAT, PeerProtocol
 
 SECOND = 1_000_000_000
 
@@ -153,7 +153,7 @@ def test_after_a_long_step_the_peer_listens_before_it_judges(process):
 
 
 def test_what_cannot_be_used_is_counted_and_each_kind_logged_once(process, caplog):
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.peer"):
+    with caplog.at_level(logging.WARNING, "hilrt.peers.peer"):
         for data in (
             b"\xc1",
             b"\x81\xa4type\xa4save",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.exchange.clock_offset import ClockOffset
+from hilrt.peers.clock_offset import ClockOffset
 
 SECOND = 1_000_000_000
 delays = st.tuples(st.integers(0, 10**7), st.integers(0, 10**7))

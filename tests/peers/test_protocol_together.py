@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.exchange import wire
-from hilrt.exchange.master_protocol import MasterProtocol
-from hilrt.exchange.peer_events import Accepted, CameBack, Left, Lost, MessageReceived, NotUsed
-from hilrt.exchange.peer_protocol import PeerProtocol
+from hilrt.peers import wire
+from hilrt.peers.master_protocol import MasterProtocol
+from hilrt.peers.peer_events import Accepted, CameBack, Left, Lost, MessageReceived, NotUsed
+from hilrt.peers.peer_protocol import PeerProtocol
 
 SECOND = 1_000_000_000
 MS = 1_000_000

@@ -9,10 +9,10 @@ import pytest
 import zmq
 
 from hilrt.errors import ConfigError, PeerLost
-from hilrt.exchange import hub as hub_module
-from hilrt.exchange import wire
-from hilrt.exchange.hub import Hub
-from hilrt.exchange.unused_messages import STRANGER
+from hilrt.peers import hub as hub_module
+from hilrt.peers import wire
+from hilrt.peers.hub import Hub
+from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import Options, ZeroMQLink
 
 DEADLINE_S = 10.0
@@ -235,7 +235,7 @@ def test_one_drain_takes_a_bounded_number_of_messages(hub, link, dealer, monkeyp
 
 
 def test_the_inbox_keeps_the_newest(hub, link, dealer, monkeypatch):
-    monkeypatch.setattr("hilrt.exchange.remote_link.INBOX", 5)
+    monkeypatch.setattr("hilrt.peers.remote_link.INBOX", 5)
     for tick in range(8):
         link.dispatch(tick, 0.0, 0.1, np.zeros((1, 1)))
         dealer.receive(wire.Advance)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange import wire
-from hilrt.exchange.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.exchange.peer_events import Accepted, CameBack, Left, Lost, MessageReceived, NotUsed
-from hilrt.exchange.remote_peer import OFFSET_EXCHANGES, ConnectionState
-from hilrt.exchange.unused_messages import STRANGER
+from hilrt.peers import wire
+from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
+from hilrt.peers.peer_events import Accepted, CameBack, Left, Lost, MessageReceived, NotUsed
+from hilrt.peers.remote_peer import OFFSET_EXCHANGES, ConnectionState
+from hilrt.peers.unused_messages import STRANGER
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -178,7 +178,7 @@ NOT_USED = {
 @pytest.mark.parametrize("what", NOT_USED)
 def test_what_cannot_be_used_is_counted_logged_once_and_dropped(greeted, caplog, what):
     data, kind = NOT_USED[what]
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
+    with caplog.at_level(logging.WARNING, "hilrt.peers.hub"):
         for _ in range(3):
             greeted.hears_bytes(data)
     assert greeted.protocol.counters == {("model", kind): 3}
@@ -191,7 +191,7 @@ def test_what_cannot_be_used_is_counted_logged_once_and_dropped(greeted, caplog,
 
 
 def test_each_kind_is_logged_once_whatever_comes_between(greeted, caplog):
-    with caplog.at_level(logging.WARNING, "hilrt.exchange.hub"):
+    with caplog.at_level(logging.WARNING, "hilrt.peers.hub"):
         for _ in range(2):
             greeted.hears_bytes(msgspec.msgpack.encode({"type": "save"}))
             greeted.hears(wire.Event(level="info", cause="x", text="between"))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.wire import PortInfo
+from hilrt.peers.wire import PortInfo
 from hilrt.solver import Port
 
 #: Most scalar inputs, and most scalar outputs, of one peer: an advance of any order stays below

@@ -1,7 +1,7 @@
 """The master's side of the wire protocol, for all peers of a session: a core without I/O.
 
 Bytes and times go in, bytes and events come out; docs/protocol.md says what is exchanged. The core
-knows connections by keys that its I/O (`hilrt.exchange.hub`) chooses, and reads no clock:
+knows connections by keys that its I/O (`hilrt.peers.hub`) chooses, and reads no clock:
 
 * `receive` takes what came over a connection, `connection_lost` notes its end;
 * `keep_alive` is called when `due_ns` has come, for heartbeats and silence;
@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import Counter
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.peer_events import Connection, PeerEvent
-from hilrt.exchange.remote_peer import CheckPorts, RemotePeer, SharedByPeers
-from hilrt.exchange.unused_messages import STRANGER, UnusedMessages
-from hilrt.exchange.wire import (
+from hilrt.peers.peer_events import Connection, PeerEvent
+from hilrt.peers.remote_peer import CheckPorts, RemotePeer, SharedByPeers
+from hilrt.peers.unused_messages import STRANGER, UnusedMessages
+from hilrt.peers.wire import (
     PROTOCOL_VERSION,
     Error,
     Hello,

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from hilrt.errors import SessionFault
-from hilrt.exchange.announced_ports import port_to_info
-from hilrt.exchange.keys import VARIABLE, peer_keys
-from hilrt.exchange.peer_protocol import PeerProtocol
-from hilrt.exchange.transport import local
-from hilrt.exchange.transport.base import ClientTransport
-from hilrt.exchange.transport.zeromq import Dealer
-from hilrt.exchange.wire import (
+from hilrt.peers.announced_ports import port_to_info
+from hilrt.peers.keys import VARIABLE, peer_keys
+from hilrt.peers.peer_protocol import PeerProtocol
+from hilrt.peers.transport import local
+from hilrt.peers.transport.base import ClientTransport
+from hilrt.peers.transport.zeromq import Dealer
+from hilrt.peers.wire import (
     PROTOCOL_VERSION,
     FromMaster,
     Hello,

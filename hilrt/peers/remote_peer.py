@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hilrt.errors import ProtocolError
-from hilrt.exchange.announced_ports import ports_from_infos
-from hilrt.exchange.clock_offset import ClockOffset
-from hilrt.exchange.peer_events import (
+from hilrt.peers.announced_ports import ports_from_infos
+from hilrt.peers.clock_offset import ClockOffset
+from hilrt.peers.peer_events import (
     Accepted,
     CameBack,
     Connection,
@@ -33,8 +33,8 @@ from hilrt.exchange.peer_events import (
     NotUsed,
     PeerEvent,
 )
-from hilrt.exchange.unused_messages import UnusedMessages
-from hilrt.exchange.wire import (
+from hilrt.peers.unused_messages import UnusedMessages
+from hilrt.peers.wire import (
     Advance,
     Advanced,
     Arm,
@@ -57,10 +57,10 @@ from hilrt.exchange.wire import (
     check_arrays,
     encode,
 )
-from hilrt.exchange.wire import Event as PeerReport
+from hilrt.peers.wire import Event as PeerReport
 from hilrt.solver import Port
 
-log = logging.getLogger("hilrt.exchange.hub")
+log = logging.getLogger("hilrt.peers.hub")
 
 #: Exchanges that measure a peer's clock right after it connected.
 OFFSET_EXCHANGES = 12

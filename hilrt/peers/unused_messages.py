@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
-log = logging.getLogger("hilrt.exchange.hub")
+log = logging.getLogger("hilrt.peers.hub")
 
 #: Name under which messages of connections without a valid hello are counted.
 STRANGER = "?"
