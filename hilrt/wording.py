@@ -1,4 +1,4 @@
-"""Numbers and names as people read them, for the terminal and the report."""
+"""Numbers and names as text, for the terminal and the report."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def told(source: str, text: str) -> str:
-    """What has happened to whom, in one line."""
+def event_text(source: str, text: str) -> str:
+    """An event with its source, in one line."""
     return text if source in SPEAKERS else f"{source}: {text}"
 
 
@@ -59,7 +59,7 @@ def missed_ticks(summary: Mapping[str, Any]) -> str:
 
 
 def stolen(summary: Mapping[str, Any]) -> str:
-    """``the host took …``: what a virtual machine's host took of the master's time, if it did."""
+    """``the host took …``: the master's time that a virtual machine's host took, if any."""
     seconds, wall_s = summary.get("stolen_s") or 0.0, summary.get("wall_s") or 0.0
     if not (seconds > 0.0 and wall_s > 0.0):
         return ""

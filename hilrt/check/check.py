@@ -1,7 +1,7 @@
-"""Everything `hilrt check` says about a session file, at once.
+"""All problems of a session file, found at once.
 
-`hilrt.config.session_file` finds what is wrong with the file's structure; here is what is wrong
-with its meaning. Ports that are known only after connecting are checked then
+`hilrt.config.session_file` finds problems of the file's structure; problems of its meaning are
+found here. Ports that are known only after connecting are checked then
 (`hilrt.tables.network`).
 """
 
@@ -38,14 +38,14 @@ from hilrt.solver import Port, Ports
 from hilrt.timing import host
 
 _NS = 1_000_000_000
-#: A step in seconds is a binary fraction: so far it may be from a whole number of ns.
+#: Largest distance of a step from a whole number of ns: in seconds it is a binary fraction.
 _NS_TOLERANCE = 1e-3
 
 
 def check_file(
     path: str | Path, overrides: Iterable[str] = (), pace: str | float | None = None
 ) -> list[Problem]:
-    """`check` for a file, together with what is wrong with its structure.
+    """`check` for a file, together with the problems of its structure.
 
     Parameters as for `load_session` and `check`; `ConfigError` only if the file is not TOML.
     """
@@ -53,7 +53,7 @@ def check_file(
     findings = Findings()
     for line in draft.problems:
         findings.line(line)
-    # A value that could not be read is not missing as well.
+    # A value that could not be read is not reported as missing, too.
     unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
     meaning = check(draft.session, pace, draft.broken)
     return findings.problems + [p for p in meaning if (p.table, p.key) not in unread]
@@ -70,7 +70,7 @@ def check(
     pace : str or float, optional
         Instead of the session file's.
     broken : collection of str
-        Subsystems in the file whose tables could not be read: what concerns them is not checked.
+        Subsystems in the file whose tables could not be read; checks that need them are left out.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def _check_pacing(master: MasterTable, findings: Findings) -> None:
 def _check_excluded(
     tables: Session, pace: str | float, physical: set[str], findings: Findings
 ) -> None:
-    """Combinations that the scheme cannot serve."""
+    """Combinations that the scheme does not support."""
     method = tables.master.step_control.method
     if pace not in ("realtime", 1.0) and physical:
         findings.error(
@@ -248,7 +248,7 @@ def _ports(
         topology.refused.add(name)
         topology.unclear.update(f"{name}.{port}" for port in error.unclear)
         return error.ports
-    except (Exception, SystemExit) as error:  # a user's model may raise anything when it is made
+    except (Exception, SystemExit) as error:  # a user's model may raise anything
         text = f"{type(error).__name__}: {error}"
         findings.error(
             table, "", None, f"its ports cannot be determined: {text}", "correct the model"
@@ -296,7 +296,7 @@ def _check_limits(
     """Bounds of one input, the session file's over the subsystem's own."""
     for key in ("min", "max", "safe", "start"):
         value = getattr(entry, key)
-        if value is not None and math.isnan(value):  # it would be taken for no bound
+        if value is not None and math.isnan(value):  # NaN would mean no bound
             findings.error(table, key, value, "is not a number", "correct it, or leave it out")
             return
     low = port.min if entry.min is None else max(port.min, entry.min)

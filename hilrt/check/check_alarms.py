@@ -1,4 +1,4 @@
-"""Checks of what is watched and waited for: alarms, matches, and the steps of start and stop."""
+"""Checks of alarms, matches, and the steps of start and stop sequences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _check_units(
 
 
 def _check_unused(step: Step, table: str, findings: Findings) -> None:
-    """What says how long to wait, in a step that does not wait."""
+    """Keys of a wait, in a step that does not wait."""
     given = {"min": step.min, "max": step.max, "hold": step.hold or None}
     for key, value in given.items():
         if value is not None:
@@ -90,7 +90,7 @@ def _check_hold(entry: Step | Match, table: str, findings: Findings) -> None:
 def _check_measured(
     topology: Topology, signal: str, table: str, key: str, findings: Findings
 ) -> Place | None:
-    """Only a bench goes on while no ticks run."""
+    """Outside the ticks, only a bench's outputs change."""
     place = topology.find(signal, "output", table, key, findings)
     if place is not None and place.subsystem not in topology.physical:
         findings.error(
@@ -118,7 +118,7 @@ def _check_set_point(
 
 
 def _check_numbers(low: float | None, high: float | None, table: str, findings: Findings) -> None:
-    """Limits that a value can be beyond, in order."""
+    """Finite limits, in order."""
     wrong = [
         (key, value)
         for key, value in (("min", low), ("max", high))

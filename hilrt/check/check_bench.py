@@ -1,6 +1,6 @@
 """Checks of a bench's times against those of the session.
 
-The keys are those of adapter "can"; what the table of another adapter does not have is not checked.
+The keys are those of adapter "can"; keys that the table of another adapter lacks are not checked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Session
 
-#: Set-points that a bench should be able to miss; with less, one late tick ends the session.
+#: Set-points that a bench should tolerate to miss; with fewer, one late tick ends the session.
 FEW = 3
-#: Communication steps that a set-point may be sent ahead: it is extrapolated so far.
+#: Communication steps by which a set-point may be sent ahead, and is extrapolated.
 AHEAD = 5
 #: Longest plausible `actuation_delay`, s.
 LONGEST_DELAY = 1.0
@@ -38,7 +38,7 @@ def check_benches(topology: Topology, findings: Findings) -> None:
 
 
 def _check_foreign_code(tables: Session, findings: Findings) -> None:
-    """Binaries of unknown quality do not belong into the process that leads a bench."""
+    """FMUs in the master's process, in a session with a bench: a crash takes the master down."""
     for name, options in tables.subsystems.items():
         if options.adapter == "fmu":
             findings.warn(
@@ -52,7 +52,7 @@ def _check_foreign_code(tables: Session, findings: Findings) -> None:
 
 
 def _check_master_timeout(name: str, options: Any, step: float, findings: Findings) -> None:
-    """Whether the next set-points come before the gateway gives the master up."""
+    """Whether the gateway's time-out for the master spans enough set-points."""
     timeout = getattr(options, "master_timeout", None)
     if timeout is None or timeout >= FEW * step:
         return
@@ -106,13 +106,13 @@ def shortest_ramp(way: float, max_rate: float, max_jerk: float | None) -> float:
     if max_jerk is None:
         return way / max_rate
     build_up = max_rate / max_jerk
-    if way < max_rate * build_up:  # the rate is never reached
+    if way < max_rate * build_up:  # the full rate is never reached
         return 2.0 * math.sqrt(way / max_jerk)
     return way / max_rate + build_up
 
 
 def _check_arming(name: str, options: Any, arm_timeout: float, findings: Findings) -> None:
-    """Whether the bench may take as long as its own table allows it."""
+    """Whether the session waits as long as the bench's table allows."""
     enable = getattr(options, "enable", None)
     enabling = enable.timeout if enable else 0.0
     if enabling > arm_timeout:

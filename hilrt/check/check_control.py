@@ -33,7 +33,7 @@ def _check_step(topology: Topology, findings: Findings) -> None:
 
 
 def _check_tolerances(topology: Topology, findings: Findings) -> None:
-    """Names in a table of `atol` are ports; only said when all ports are known."""
+    """Names in a table of `atol` must be ports; checked when all ports are known."""
     step = topology.tables.master.step_control
     if not isinstance(step.atol, dict):
         return
@@ -95,7 +95,7 @@ def _check_order(topology: Topology, findings: Findings) -> None:
 
 
 def _check_corrections(topology: Topology, findings: Findings) -> None:
-    """A model correction belongs to one order and one step: its Jacobians do."""
+    """A model correction needs a fixed order and step, to which its Jacobians belong."""
     master = topology.tables.master
     for bond in topology.tables.bonds:
         if bond.correction.method != "model":
@@ -127,7 +127,7 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
 
 
 def _check_prediction(topology: Topology, findings: Findings) -> None:
-    """Late policy "predict" asks the identified model, so there must be one."""
+    """Late policy "predict" needs an identified model."""
     members = {
         end.partition(".")[0]
         for bond in topology.tables.bonds
@@ -148,13 +148,13 @@ def _check_prediction(topology: Topology, findings: Findings) -> None:
 
 
 def _check_feedthrough(topology: Topology, findings: Findings) -> None:
-    """The local error is estimated only where an output does not depend on what is in question."""
+    """The local error cannot be estimated behind an output with feedthrough of the same input."""
     step, order = topology.tables.master.step_control, topology.tables.master.order_control
     if step.method != "local" and order.method == "fixed":
         return
     place, method = (STEP, step.method) if step.method == "local" else (ORDER, order.method)
     connected = {connection.source for connection in topology.tables.connections}
-    connected -= {  # put right before they are used
+    connected -= {  # corrected before they are used
         effort
         for bond in topology.tables.bonds
         if bond.correction.method == "feedthrough"

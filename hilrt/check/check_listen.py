@@ -1,4 +1,4 @@
-"""Checks of who may connect to the master: its address, and the keys."""
+"""Checks of the master's address and of the keys that peers need to connect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
 
 
 def _is_address(listen: str) -> bool:
-    """Whether it has the form of a ZeroMQ endpoint; whether it is this machine's, binding tells."""
+    """Whether it has the form of a ZeroMQ endpoint; binding shows whether it is this machine's."""
     transport, _, address = listen.partition("://")
     if transport != "tcp":
         return transport in ("ipc", "inproc") and bool(address)
@@ -51,7 +51,7 @@ def _is_address(listen: str) -> bool:
 
 
 def unguarded(listen: str) -> str:
-    """What is said at every start of a session that lets anybody in."""
+    """Warning at every start of a session to which any peer may connect."""
     return f"anybody who reaches {listen} can take part in this session and move its benches"
 
 

@@ -82,7 +82,7 @@ def _port(address: str) -> str:
 
 
 def _is_own(host: str) -> bool:
-    """Whether ZeroMQ can listen there: it takes addresses and interfaces, and no machine's name."""
+    """Whether ZeroMQ can listen there: it takes addresses and interfaces, but no host names."""
     if host == "*" or host in [name for _, name in socket.if_nameindex()]:
         return True
     return is_number(host)

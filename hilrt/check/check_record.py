@@ -1,4 +1,4 @@
-"""``[record]``: what triggers the recording, checked and turned into what the recorder needs."""
+"""``[record]``: the triggers of the recording, checked and converted for the recorder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NS = 1e9
 
 
 def check_record(topology: Topology, findings: Findings) -> None:
-    """Every trigger names one thing that there is; signals are looked up when ports are known."""
+    """Every trigger names one existing thing; signals are looked up when ports are known."""
     tables = topology.tables
     named = [alarm.name for alarm in tables.alarms if alarm.name]
     owners = {*topology.tables.subsystems, *(bond.name for bond in tables.bonds)}
@@ -62,7 +62,7 @@ def _check_limits(trigger: TriggerTable, table: str, findings: Findings) -> None
 
 
 def build_trigger(tables: Session, topics: Sequence[Topic]) -> Trigger | None:
-    """What the recorder waits for; None if it records everything.
+    """The recorder's trigger; None if it records everything.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checks of when subsystems are stepped: where events are seen, and how long they were made for."""
+"""Checks of subsystems' steps: where events are handled, and how far a subsystem can be stepped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_stepping(
     classes: Mapping[str, type[Link]],
     findings: Findings,
 ) -> None:
-    """Whether discontinuities become communication points, and nobody is stepped past its end.
+    """Whether discontinuities become communication points, and no step passes a subsystem's end.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def check_stepping(
         The session file's.
     pace : str or float
     classes : mapping of str
-        The adapters of the subsystems whose tables make sense.
+        The adapters of the subsystems whose tables could be read.
     findings : Findings
     """
-    if pace == "asap":  # otherwise nobody goes back to an event anyway
+    if pace == "asap":  # in real time no step is undone for an event
         _check_events(tables, folder, classes, findings)
     duration = tables.session.duration
     for name, link_class in classes.items():
@@ -48,7 +48,7 @@ def check_stepping(
 def _check_events(
     tables: Session, folder: Path, classes: Mapping[str, type[Link]], findings: Findings
 ) -> None:
-    """A session of several rates keeps its base step: their grids have no place for an event."""
+    """A session of several rates keeps its base step: an event is on none of their grids."""
     slow = {name: options.every for name, options in tables.subsystems.items() if options.every > 1}
     if not slow:
         return

@@ -39,7 +39,7 @@ class Topology:
     physical : set of str
         The benches.
     refused : set of str
-        Subsystems that have problems of their own; those of their limits have been said.
+        Subsystems with problems of their own; those of their limits are already reported.
     unclear : set of str
         Ports, ``subsystem.port``, of which only the name is known.
     """
@@ -53,7 +53,7 @@ class Topology:
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
     ) -> Place | None:
-        """Subsystem and port of ``subsystem.port``; None, and an error, if there is no such."""
+        """Subsystem and port of ``subsystem.port``; None, with an error, if there is none."""
         subsystem, dot, name = text.partition(".")
         if not dot or not name:
             findings.error(table, key, text, "names no port", "write it as subsystem.port")
@@ -130,7 +130,7 @@ def _check_fit(
 
 
 def check_bonds(topology: Topology, findings: Findings) -> None:
-    """Every bond joins an effort and a flow to a power, and its correction acts where it may."""
+    """Every bond joins an effort and a flow to a power, and its correction acts where permitted."""
     seen: set[str] = set()
     for i, bond in enumerate(topology.tables.bonds):
         table = f"bonds.{bond.name or i}"
@@ -265,7 +265,7 @@ def _check_correction(bond: Bond, on_bench: bool, table: str, findings: Findings
 
 
 def check_mu(topology: Topology, findings: Findings) -> None:
-    """Which μ each energy correction will use, and why; needs a topology without errors."""
+    """Report the μ of each energy correction, with the reason; needs a topology without errors."""
     bonds = topology.tables.bonds
     wanted = [b for b, bond in enumerate(bonds) if bond.correction.method == "energy"]
     ports = {name: known for name, known in topology.ports.items() if known is not None}
@@ -296,7 +296,7 @@ def check_mu(topology: Topology, findings: Findings) -> None:
 
 
 def check_loops(topology: Topology, findings: Findings) -> None:
-    """Outputs that depend on each other without a state between."""
+    """Report loops of outputs that depend on each other directly, without a state."""
     through: dict[str, set[str]] = {}  # an output to the inputs that it depends on directly
     for subsystem, ports in topology.ports.items():
         if ports is None:
@@ -331,6 +331,6 @@ def check_loops(topology: Topology, findings: Findings) -> None:
                 "its start values are found by iteration, and afterwards each step is late by one; "
                 "break it with a state or a filter",
             )
-            graph[cycle[1]].discard(cycle[0])  # and look for the next one
+            graph[cycle[1]].discard(cycle[0])  # and search for the next loop
         else:
             return

@@ -1,3 +1,6 @@
-"""The session file: its tables as structs, reading it, its schema, units, and what is wrong with a
-value.
+"""The session file: its keys as structs, and how it is read.
+
+Read in this order: `structs` (every key), `from_toml` (a table to a struct, all problems at once),
+`removed_keys`, `session_file` (the whole file with overrides), `problems` (findings), `schema` (for
+editors), `registry` (adapter names to classes), `port_patterns`, `units`.
 """

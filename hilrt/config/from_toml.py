@@ -16,7 +16,7 @@ from hilrt.config.removed_keys import REMOVED
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-#: A value that a person has still to choose, in a session file that hilrt has written.
+#: Stands for a value that the user has to choose, in a session file written by hilrt.
 TO_CHOOSE = "choose"
 
 
@@ -93,7 +93,7 @@ def build_partly(
 
 
 def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bool) -> str:
-    """What to say of a key that there is not; on the top of a file it is a table."""
+    """Message for an unknown key; at the top of a file it is a table."""
     if inside:
         return f"{label} {key}: unknown key{nearest(key, fields)}"
     if not isinstance(value, (dict, list)):
@@ -150,13 +150,13 @@ def _value(
 
 
 def _name(cls: type[msgspec.Struct], entry: Any, position: int) -> str:
-    """What an entry of a list is called: its name where each must have one, else its position."""
+    """Name of a list's entry in messages: its `name` where that is required, else its position."""
     named = any(field.name == "name" and field.required for field in msgspec.structs.fields(cls))
     name = entry.get("name") if named and isinstance(entry, dict) else None
     return name if isinstance(name, str) and name else str(position)
 
 
-#: Types as a session file's author knows them; msgspec says them in Python's words.
+#: msgspec's names of types in the words of a session file.
 _TYPE_WORDS = {
     "int": "whole number",
     "float": "number",

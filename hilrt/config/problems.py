@@ -1,4 +1,4 @@
-"""What `hilrt check` finds in a session file, one line each."""
+"""Findings in a session file, one line each."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Problem:
     key : str
         Empty if the finding is about the whole table.
     value : object
-        What the key says; None if it says nothing.
+        Value of the key; None if it has none.
     message, remedy : str
         What is wrong, and what to do about it.
     line : str
-        The whole line, where it came ready-made.
+        The whole line, where it is ready-made.
     """
 
     level: Level
@@ -54,20 +54,20 @@ class Problem:
 
 @dataclass(slots=True)
 class Findings:
-    """Collects problems."""
+    """Collects findings."""
 
     problems: list[Problem] = field(default_factory=list)
 
     def error(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
-        """Add what keeps the session from running."""
+        """Add an error, which keeps the session from running."""
         self.problems.append(Problem("error", table, key, value, message, remedy))
 
     def warn(self, table: str, key: str, value: Any, message: str, remedy: str) -> None:
-        """Add what is probably not meant."""
+        """Add a warning: the value is probably not intended."""
         self.problems.append(Problem("warning", table, key, value, message, remedy))
 
     def info(self, table: str, message: str) -> None:
-        """Add what could not be checked."""
+        """Add a note, such as what could not be checked."""
         self.problems.append(Problem("info", table, "", None, message))
 
     def line(self, line: str, table: str = "") -> None:

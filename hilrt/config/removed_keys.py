@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-#: Dotted name of a key, and why it is gone.
+#: Dotted name of a key, and the reason for its removal.
 REMOVED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "master.pacing.draft": "the macro step is always made at its tick, because in ten "

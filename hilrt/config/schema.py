@@ -1,7 +1,7 @@
 """``hilrt schema``: JSON Schema of the session file, for editors.
 
-Made from the same structs that read the file. What an adapter adds to its ``[subsystems.NAME]``
-table is asked for by the value of ``adapter``; adapters of other packages have theirs, too.
+Made from the same structs that read the file. The keys that an adapter adds to its
+``[subsystems.NAME]`` table apply by the value of ``adapter``, also for adapters of other packages.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hilrt.config.from_toml import build_partly
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 
-#: In place of required entries with a problem, so that the rest of the file can be looked at.
+#: Replace required entries with a problem, so that the rest of the file can be checked.
 _STAND_INS: dict[str, Any] = {
     "session.name": "session",
     "session.duration": MAX_STEP_S,
@@ -24,12 +24,12 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
-#: Lists of tables: a key is set in an entry that the file has.
+#: Lists of tables, in which a key can be set in an existing entry.
 _LISTS = frozenset({"connections", "bonds", "alarms", "start", "match", "stop"})
 
 
 class SessionFile(msgspec.Struct, frozen=True):
-    """A session with where it came from.
+    """A session and its origin.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile
     return draft.session
 
 
-class Draft(NamedTuple):
-    """What could be understood of a session file.
+class PartialSession(NamedTuple):
+    """The part of a session file that could be read, and its problems.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class Draft(NamedTuple):
     broken: frozenset[str]
 
 
-def read_session(path: str | Path, overrides: Iterable[str] = ()) -> Draft:
-    """Read a session file as far as it goes, so that `hilrt check` can look at the rest of it.
+def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSession:
+    """Read a session file as far as possible, so that `hilrt check` can check the rest.
 
     Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all.
     """
@@ -118,7 +118,7 @@ def read_session(path: str | Path, overrides: Iterable[str] = ()) -> Draft:
     tables = _build_session(raw, problems)
     subsystems = raw.get("subsystems")
     named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
-    return Draft(
+    return PartialSession(
         SessionFile(tables, path, text, overrides), problems, named - tables.subsystems.keys()
     )
 

@@ -116,18 +116,18 @@ class MasterTable(Table):
 class Late(Table):
     """``late``: what is used while a subsystem's samples are missing."""
 
-    #: "predict" takes the identified model where it foretells better than extrapolation.
+    #: "predict" takes the identified model where it predicts better than extrapolation.
     policy: Literal["extrapolate", "hold", "predict"] = "extrapolate"
     #: Consecutive ticks without a sample after which the session goes safe.
     max_misses: Annotated[int, msgspec.Meta(ge=1)] = 50
-    #: What a solver that was late gets: one step over all that it missed, or one after another.
+    #: Steps of a solver that was late: one over all missed intervals, or one after another.
     steps: Literal["merged", "catch_up"] = "merged"
     #: Whether a solver that was lost may come back while the session runs.
     rejoin: bool = False
 
 
 class InputOptions(Table):
-    """``[subsystems.NAME.inputs]``: narrows what the subsystem says of its input."""
+    """``[subsystems.NAME.inputs]``: narrows the subsystem's own data of its input."""
 
     min: float | None = None
     max: float | None = None
@@ -143,9 +143,9 @@ Matrix = list[list[float]]
 class JacobianOptions(Table):
     """``jacobian``: where a subsystem's interface Jacobians come from (docs/methods.md).
 
-    "solver" asks the solver, "probe" tries it out (it must be able to restore its state), "given"
-    takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" learns while the session runs,
-    starting from what is given here, if anything.
+    "solver" calls the solver's `jacobian`, "probe" perturbs its inputs (it must be able to restore
+    its state), "given" takes `A`, `B`, `C`, `D` or `gamma` from here, "identify" estimates while
+    the session runs, starting from the given ones, if any.
     """
 
     source: Literal["solver", "probe", "given", "identify"]
@@ -160,8 +160,8 @@ class JacobianOptions(Table):
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
     #: Steps after which a sample has lost most of its weight.
     memory: Positive | None = None
-    #: Solver or probe, as fast as possible: macro steps between two looks whether the Jacobian
-    #: still predicts; it is asked for anew where it does not. 0: never.
+    #: Solver or probe, as fast as possible: macro steps between two tests of the Jacobian's
+    #: prediction; where it fails, the Jacobian is renewed. 0: never.
     refresh: Annotated[int, msgspec.Meta(ge=0)] = 0
     #: Excitation of the inputs, relative to their running scale.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
@@ -322,7 +322,7 @@ class Adjustable(Table):
 
 
 class MonitorTable(Table):
-    """``[monitor]``: who may watch a session from where, and what they may do (docs/monitor.md)."""
+    """``[monitor]``: access of watchers and operators to a session (docs/monitor.md)."""
 
     #: Where the telemetry stream is published for others; left out: for this machine's page only.
     listen: str | None = None

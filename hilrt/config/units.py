@@ -5,8 +5,8 @@ Units are read by pint, after spellings common in CAN databases and FMUs were re
 conversion is refused instead of guessed:
 
 * The radian counts as dimensionless (``rad/s`` to ``1/s`` is 1), but a revolution, a degree or a
-  hertz does not turn into a plain number: whether 1 Hz means one or 2π radians per second has to be
-  said. ``1/min`` is a speed in revolutions per minute, as bench databases mean it.
+  hertz does not turn into a plain number: whether 1 Hz means one or 2π radians per second must be
+  stated. ``1/min`` is a speed in revolutions per minute, as bench databases mean it.
 * A torque (``N*m``) is not an energy (``J``), although their dimensions agree.
 """
 
@@ -39,7 +39,7 @@ _ALIASES = {
 }
 _WORDS = {"Nm": "(N*m)", "kNm": "(kN*m)", "mNm": "(mN*m)", "Nms": "(N*m*s)", "rev": "turn"}
 _WORDS |= {"Ohm": "ohm", "kOhm": "kohm", "Amp": "A", "l": "L"}
-#: Pairs of units whose product is the watt: most bonds are of these, and need no pint to be told.
+#: Pairs of units whose product is the watt: most bonds have these, and then need no pint.
 _WATTS = (
     {"N", "m/s"},
     {"N*m", "rad/s"},
@@ -137,7 +137,7 @@ def power_factor(unit_a: str, unit_b: str) -> float:
 
 @functools.cache
 def _registry() -> pint.UnitRegistry[Any]:
-    import pint  # 0.2 s: only sessions that convert pay for it
+    import pint  # 0.2 s, for sessions that convert units only
 
     # Decimal keeps what is exact on paper exact: °C to K is 1 and 273.15, kPa to bar 0.01.
     return pint.UnitRegistry(non_int_type=Decimal)

@@ -18,7 +18,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
-from hilrt.wording import told
+from hilrt.wording import event_text
 
 
 class Note(NamedTuple):
@@ -56,7 +56,7 @@ class EventLog:
 
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
-        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {told(source, text)}")
+        self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {event_text(source, text)}")
         if self._feed is None:
             self._kept.append(Note(level, cause, source, text, time.time()))
         else:

@@ -14,7 +14,7 @@ from hilrt.monitor.stream import Happening, Head
 from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import number, told, words
+from hilrt.wording import event_text, number, words
 
 SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 #: Causes named on the lamp, and places of each; the others are counted.
@@ -244,7 +244,7 @@ def in_words(event: Happening) -> str:
     cause, said = event.cause, event.text
     if said.startswith(f"{cause} "):  # of a flag the text holds the place
         return words(cause) + said.removeprefix(cause)
-    return told(event.source, said)
+    return event_text(event.source, said)
 
 
 def open_alarms(viewer: Viewer) -> int:
