@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hilrt.bench.bench_table import BenchInput, BenchOptions, read_bench
+from hilrt.bench.emulated_benches import BENCHES, read_scenario
 from hilrt.bench.guard import NS
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.can.bus_keys import doubtful_keys
@@ -235,8 +236,6 @@ def _check_emulator(options: BenchOptions, table: str, folder: Path) -> list[str
     """Problems of the emulated bench that the session starts, and of its scenario."""
     if options.emulator is None:
         return []
-    from hilrt.bench.emulate import BENCHES, read_scenario  # drags in more than this link needs
-
     if options.emulator not in BENCHES:
         return [
             f"{table} emulator = {options.emulator!r}: there is no such emulated bench"

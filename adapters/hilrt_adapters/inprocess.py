@@ -143,7 +143,7 @@ class InProcessLink(Link):
             self._hosted.stop(reason)
 
     async def close(self) -> None:
-        """Stop the solver if nobody did."""
+        """Stop the solver if that has not been done."""
         await self.stop("the session is closed")
 
     def _lose(self, error: SolverError) -> PeerLost:

@@ -22,7 +22,7 @@ async def operator_arms(stream: TextIO | None = None) -> None:
     Raises
     ------
     ConfigError
-        If nobody can type there: no terminal or pipe, or the end of the input.
+        If nothing can be typed there: no terminal or pipe, or the end of the input.
     """
     stream = sys.stdin if stream is None else stream
     loop = asyncio.get_running_loop()

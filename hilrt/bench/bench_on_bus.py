@@ -70,7 +70,7 @@ class EmulatedBench(Protocol):
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asks the bench to be enabled."""
+        """Whether the bench is asked to be enabled."""
         ...
 
     def receive(self, message: str, values: Mapping[str, float], now: float) -> None:
@@ -143,7 +143,7 @@ def _missing(layout: _Layout, watched: bool) -> list[str]:
 
 
 def _misplaced(layout: _Layout, published: bool) -> list[str]:
-    """Signals that the protection would overwrite, or, if published, that nobody would fill."""
+    """Signals that the protection would overwrite, or, if published, that would never be filled."""
     message = layout.message
     header = layout.guard.header if layout.guard else 0
     problems = []

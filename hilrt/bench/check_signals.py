@@ -27,7 +27,7 @@ def check_range(ref: SignalRef, low: float | None, high: float | None, label: st
             f"{label} min = {low}, max = {high}: signal {name} carries only"
             f" {carried[0]:g} to {carried[1]:g}; narrow the limits"
         ]
-    # Many databases say [0|0] where nobody has thought of limits.
+    # Many databases say [0|0] where no limits were chosen.
     least = -math.inf if signal.minimum is None else float(signal.minimum)
     most = math.inf if signal.maximum is None else float(signal.maximum)
     if least < most and not _within(low, high, least, most):

@@ -167,13 +167,13 @@ def _signal_problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[s
     problems = []
     for name in event.signals:
         others = [message for message, signals in sends.items() if name in signals]
-        who = ", ".join(affected) if event.messages else "what the bench sends"
+        where = ", ".join(affected) if event.messages else "what the bench sends"
         if others and name not in there:
             problems.append(
-                f"signals: {name!r} is in {others[0]}, not in {who}; correct 'messages'"
+                f"signals: {name!r} is in {others[0]}, not in {where}; correct 'messages'"
             )
         elif name not in there:
-            problems.append(f"signals: no {name!r} in {who}{nearest(name, there)}")
+            problems.append(f"signals: no {name!r} in {where}{nearest(name, there)}")
     if not problems:
         problems += [
             f"messages: {message} has none of the signals; leave it out"

@@ -55,7 +55,7 @@ class Gateway:
     idle_timeout : float
         Silence of the master that brings the safe profile on while no set-points are due, s.
     parent : int, optional
-        Process whose end is a reason to end; None: no process's.
+        Process whose end is a reason to end; None: there is none.
     clock : callable
         Monotonic clock, ns.
     frames : FrameFeed, optional

@@ -12,7 +12,7 @@ from pathlib import Path
 from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
 from hilrt.bench.gateway_loop import Gateway
 from hilrt.can.bus import CanBus, open_bus
-from hilrt.can.sender_conflicts import refuse_company
+from hilrt.can.sender_conflicts import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError, HilrtError
@@ -67,7 +67,7 @@ def main(
         peer = Peer(connect, name, "gateway", bench.ports.inputs, bench.ports.outputs)
         peer.connect()
         label = f"[subsystems.{subsystem}] bus"
-        refuse_company(options.bus, bench.driven, label)
+        refuse_conflicts(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
         frames = _open_frames(subsystem, bench)
         try:

@@ -36,7 +36,7 @@ RECEIVE_BUFFER_BYTES = 4 << 20
 GONE_AFTER = 5
 #: A bus that is being opened is waited for so long at the end, s.
 CLOSE_TIMEOUT = 5.0
-#: Beyond the system's limit, for those who may.
+#: Beyond the system's limit, for processes that may.
 _SO_RCVBUFFORCE = 33
 
 
@@ -128,7 +128,7 @@ class CanBus:
     def revive(self) -> bool:
         """Open the bus again if its interface was gone; whether that succeeded.
 
-        The file descriptor stays the same number, so that those who wait for it need not know.
+        The file descriptor stays the same number, so that what waits for it goes on.
         """
         direct, make, again = self._direct, self._make_direct, self._again
         if direct is None and again is not None and self.down:
@@ -285,7 +285,7 @@ def _reason(error: Exception) -> str:
 
 
 def _hear_own_group_only(fd: int) -> None:
-    """Keep other groups on the same port out; Linux gives a socket all groups anybody joined."""
+    """Keep other groups on the same port out; Linux gives a socket what any socket has joined."""
     if sys.platform != "linux":
         return
     with socket.socket(fileno=os.dup(fd)) as same:

@@ -46,7 +46,7 @@ class BusFaults(Table):
     interface_down: Policy = "safe"
     #: The controller sends no error flags any more: the last stage before bus-off.
     error_passive: Policy = "warn"
-    #: Many error frames: wrong bit rate, cabling, termination, or nobody who acknowledges.
+    #: Many error frames: wrong bit rate, cabling, termination, or no node that acknowledges.
     bus_errors: Policy = "warn"
     #: Frames have not left for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
@@ -98,7 +98,7 @@ class BusWatch:
             if kind & CONTROLLER and detail & PASSIVE:
                 self._raise(
                     "error_passive",
-                    "the controller is error-passive: frames are disturbed or nobody acknowledges; "
+                    "the controller is error-passive: frames are disturbed or not acknowledged; "
                     "check bit rate, termination, cable, and that the bench is on",
                 )
             if kind & CONTROLLER and detail & ACTIVE:
@@ -111,7 +111,7 @@ class BusWatch:
                 self._errors.append(now)
 
     def heard(self, now: int) -> None:
-        """Note that a good frame came at `now` [ns]: nobody hears one while off the bus."""
+        """Note that a good frame came at `now` [ns]: none is heard while off the bus."""
         self._heard_at = now
         if self.active:
             self._clear("bus_off", "frames are received again")
@@ -143,7 +143,7 @@ class BusWatch:
         if blocked is not None and now - blocked > BLOCKED_NS and not down:
             text = (
                 f"no frame has left for {1e-6 * (now - blocked):.0f} ms: the transmit buffer is "
-                "full; check that somebody acknowledges, the bit rate and the bus load"
+                "full; check that a node acknowledges, the bit rate and the bus load"
             )
             self._raise("not_sent", text)
         changes, self._changes = self._changes, []
@@ -154,7 +154,7 @@ class BusWatch:
         text = f"more than {DISTURBED} error frames per second"
         if self._heard_at is None or now - self._heard_at > WINDOW_NS:
             return f"{text} and no good one: the bit rate is probably wrong, or the bus is open"
-        return f"{text}; check termination, cable and who else sends these identifiers"
+        return f"{text}; check termination, cable and other senders of these identifiers"
 
     def _raise(self, cause: str, text: str) -> None:
         if cause not in self.active:

@@ -1,6 +1,7 @@
 """Keys of a ``bus`` table against what python-can's bus of that interface takes.
 
-python-can ignores an argument that nobody asks for, so that a misspelt one is a default in silence.
+python-can ignores an argument that its bus does not read: a misspelt key silently means the default
+of the right one.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Frame(NamedTuple):
     data : bytes
         Up to 8 bytes, up to 64 with CAN FD.
     t_ns : int
-        When it was received on the system's clock, ns; 0 where nobody says.
+        When it was received on the system's clock, ns; 0 where that is not known.
     fd : bool
         CAN FD frame format.
     """

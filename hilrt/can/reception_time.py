@@ -8,7 +8,7 @@ from __future__ import annotations
 
 #: A frame's own time is believed if it is at most that much older than its reading, ns …
 MAX_AGE_NS = 60_000_000_000
-#: … and taken for the system's clock up to this age, if the interface does not say whose it is.
+#: … and taken for the system's clock up to this age, if the interface names no clock.
 MAX_SYSTEM_AGE_NS = 1_000_000_000
 #: A device's clock may drift by that much against this machine's.
 DRIFT = 2e-4

@@ -1,4 +1,4 @@
-"""Whether somebody else sends our messages: two masters, or two benches, on one bus contradict."""
+"""Whether another node sends our messages: two masters, or two benches, on one bus contradict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hilrt.errors import ConfigError
 LISTEN_S = 0.25
 
 
-def refuse_company(
+def refuse_conflicts(
     bus: Mapping[str, Any], messages: Sequence[Message], label: str, listen_s: float = LISTEN_S
 ) -> None:
     """Listen for messages that are ours to send, before we do.
@@ -36,7 +36,7 @@ def refuse_company(
     Raises
     ------
     ConfigError
-        If somebody else sends one of them.
+        If another node sends one of them.
     """
     # A J1939 group may come from others, under their own addresses.
     ours = ((message, message) for message in messages)

@@ -235,9 +235,10 @@ def emulate(
 ) -> None:
     """Emulate a test bench on a CAN bus, on the wall clock."""
     from hilrt.bench import emulate as emulator
+    from hilrt.bench.emulated_benches import list_benches
 
     if list_:
-        for name, text in emulator.list_benches():
+        for name, text in list_benches():
             typer.echo(f"{name:15} {text}")
         return
     if bench is None:
@@ -254,7 +255,7 @@ def emulate(
             scenario=scenario,
         )
     elif bus is not None and database is not None:
-        status = emulator.main(
+        emulation = emulator.Emulation(
             bench,
             bus=_bus(bus),
             database=database,
@@ -263,6 +264,7 @@ def emulate(
             fault=fault,
             scenario=scenario,
         )
+        status = emulator.main(emulation)
     else:
         _fail("give --session and --subsystem, or --bus and --database")
     raise typer.Exit(status)

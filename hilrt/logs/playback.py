@@ -38,7 +38,7 @@ class Tape:
     times_ns : array of int64
         Since the first frame of the log, ns.
     left_out : int
-        Error frames, which nobody can send, and frames that were not chosen.
+        Error frames, which cannot be sent, and frames that were not chosen.
     """
 
     times_ns: array.array[int]
@@ -266,8 +266,8 @@ def play_on_bus(
         stopped = True
 
     async def run() -> Played:
-        # Frames may follow each other closely, and who busy-waits all the time under SCHED_FIFO is
-        # stopped by the kernel; nor is there a need, for the timer is hardly late there.
+        # Frames may follow each other closely, and the kernel stops a process that busy-waits all
+        # the time under SCHED_FIFO; nor is there a need, for the timer is hardly late there.
         clock = WallClock(MIN_SPIN_NS if prompt else await measure_spin_ns())
         try:
             with freeze_gc():

@@ -1,7 +1,7 @@
 """Whether the system's clock was set while a session ran.
 
-Session times come from the monotonic clock, which nobody can set; the wall clock stands in a log
-once, at its beginning. Someone who lays the log beside other ones must know that it was set since.
+Session times come from the monotonic clock, which cannot be set; the wall clock stands in a log
+once, at its beginning. For a comparison with other logs it must be known that it was set since.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class Feed:
     topics : sequence of Topic
         What a row holds: the topics' signals one after the other. Names are unique over all topics.
     patience_s : float
-        How long a full queue may hold up `commit`, s. Zero in real time. In virtual time nobody is
-        hurt by waiting, so give seconds there, or a fast session loses rows.
+        How long a full queue may hold up `commit`, s. Zero in real time. In virtual time waiting
+        does no harm, so give seconds there, or a fast session loses rows.
     context : zmq.Context, optional
         Shared context. Its background thread inherits the processor affinity and scheduling of the
         thread that opens the first socket, so open the feed before the master pins itself.
@@ -66,7 +66,7 @@ class Feed:
     Attributes
     ----------
     records : bool
-        Whether anybody gets the rows: else none need be filled.
+        Whether the rows go anywhere: else none need be filled.
     row : ndarray, shape (n_signals,)
         The caller fills it in place before each `commit`; values stay until overwritten.
     address : str
@@ -78,7 +78,7 @@ class Feed:
     events_dropped, asides_dropped : int
         Events, and data beside the rows, that could not be handed over.
     on_first_loss : callable, optional
-        Called when the first rows could not be handed over: somebody may still mend it.
+        Called when the first rows could not be handed over: it may still be mended.
     """
 
     records = True
@@ -274,7 +274,7 @@ class NullFeed(Feed):
 
     @property
     def ready(self) -> bool:
-        """There is nobody to wait for."""
+        """There is nothing to wait for."""
         return True
 
     def begin(self, *args: object, **kwargs: object) -> None:

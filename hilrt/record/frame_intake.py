@@ -97,7 +97,7 @@ def _frame(bus: str, raw: RawFrame, direction: int) -> LoggedFrame:
         flags |= FrameFlag.REMOTE
         data = b""
     if fd:
-        # The gateway sends CAN FD with it; of a received frame nobody says.
+        # The gateway sends CAN FD with it; of a received frame it is not known.
         flags |= FrameFlag.FD | (FrameFlag.BIT_RATE_SWITCH if direction else 0)
     identifier = can_id & (_EXTENDED_MASK if wide else _STANDARD_MASK)
     return LoggedFrame(0, bus, identifier, int(flags), length, data)

@@ -1,7 +1,7 @@
 """An MCAP file from front to back, record by record, as far as it is whole.
 
 What every reader of a log here stands on. Reading, checksums and unpacking happen in a thread, one
-record ahead of whoever uses them: they are half of the work, and none of it is Python's.
+record ahead of their use: they are half of the work, and none of it is Python's.
 """
 
 from __future__ import annotations

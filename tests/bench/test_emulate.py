@@ -12,7 +12,9 @@ import pytest
 
 from hilrt.bench import emulate
 from hilrt.bench.bench_on_bus import BenchOnBus
-from hilrt.bench.emulate import CYCLE_NS, Ending, Fault, run_loop
+from hilrt.bench.emulate import CYCLE_NS, Emulation, Fault, run_loop
+from hilrt.bench.emulated_benches import list_benches, make_bench
+from hilrt.bench.emulator_ending import EmulatorEnding
 from hilrt.can.frame import EXTENDED, REMOTE, Frame
 from hilrt.can.message_options import MessageOptions
 from hilrt.errors import ConfigError
@@ -52,7 +54,7 @@ def wire() -> Wire:
 
 @pytest.fixture
 def on_bus(wire: Wire) -> BenchOnBus:
-    on_bus = BenchOnBus(emulate.make_bench("engine"), DATABASE)
+    on_bus = BenchOnBus(make_bench("engine"), DATABASE)
     on_bus.attach(wire.drain, wire.sent.append)
     return on_bus
 
@@ -75,22 +77,22 @@ class Clock:
 
 
 def loop(on_bus: BenchOnBus, clock: Clock, **options: Any) -> tuple[int, int]:
-    return run_loop(on_bus, Ending(), now_ns=clock.now_ns, sleep=clock.sleep, **options)
+    return run_loop(on_bus, EmulatorEnding(), now_ns=clock.now_ns, sleep=clock.sleep, **options)
 
 
 # ---- registry ----------------------------------------------------------------------------------
 
 
 def test_every_listed_bench_can_be_made() -> None:
-    names = [name for name, description in emulate.list_benches() if description]
+    names = [name for name, description in list_benches() if description]
     assert names == ["engine", "hydraulic_axis", "motor"]
     for name in names:
-        assert emulate.make_bench(name).sends
+        assert make_bench(name).sends
 
 
 def test_unknown_bench_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'engine'"):
-        emulate.make_bench("engin")
+        make_bench("engin")
 
 
 @pytest.mark.parametrize("text", ["", "silent", "silent@", "silent@-1", "silent@nan", "burn@1"])
@@ -155,7 +157,7 @@ def test_database_without_the_signals_is_refused(tmp_path: Path) -> None:
     text = DATABASE.read_text().replace("DynoDemand", "DynoDemands").replace("ShaftTorque", "Mz")
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        BenchOnBus(emulate.make_bench("engine"), path)
+        BenchOnBus(make_bench("engine"), path)
     text = str(caught.value)
     assert "no message 'DynoDemand'; did you mean 'DynoDemands'" in text
     assert "EngineFast has no signal 'ShaftTorque'" in text
@@ -209,11 +211,11 @@ def test_die_fault_ends_in_the_middle(on_bus: BenchOnBus, wire: Wire) -> None:
 
 
 def test_nobody_asked_nobody_ends() -> None:
-    assert not Ending().due(1e6, requested=False, heard_at=0.0)
+    assert not EmulatorEnding().due(1e6, requested=False, heard_at=0.0)
 
 
 def test_disabled_bench_ends_after_publishing_a_little_longer() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     assert not ending.due(5.0, requested=False, heard_at=5.0)
     assert not ending.due(5.19, requested=False, heard_at=5.19)
@@ -221,7 +223,7 @@ def test_disabled_bench_ends_after_publishing_a_little_longer() -> None:
 
 
 def test_enabled_bench_waits_for_the_withdrawal() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     for t in range(50, 80):
         assert not ending.due(0.1 * t, requested=True, heard_at=0.1 * t)
@@ -230,7 +232,7 @@ def test_enabled_bench_waits_for_the_withdrawal() -> None:
 
 
 def test_enabled_bench_ends_when_nobody_demands_anything() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     assert not ending.due(5.0, requested=True, heard_at=5.0)
     assert not ending.due(5.4, requested=True, heard_at=5.0)
@@ -238,7 +240,7 @@ def test_enabled_bench_ends_when_nobody_demands_anything() -> None:
 
 
 def test_enabled_bench_does_not_wait_for_ever() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     assert not ending.due(5.0, requested=True, heard_at=5.0)
     assert not ending.due(14.9, requested=True, heard_at=14.9)
@@ -246,7 +248,7 @@ def test_enabled_bench_does_not_wait_for_ever() -> None:
 
 
 def test_second_request_ends_at_once() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     assert not ending.due(5.0, requested=True, heard_at=5.0)
     assert not ending.due(5.3, requested=True, heard_at=5.3)
@@ -255,7 +257,7 @@ def test_second_request_ends_at_once() -> None:
 
 
 def test_signals_of_one_dying_parent_are_one_request() -> None:
-    ending = Ending()
+    ending = EmulatorEnding()
     ending.request()
     ending.request()
     assert not ending.due(5.0, requested=True, heard_at=5.0)
@@ -282,7 +284,7 @@ def test_main_runs_on_a_real_bus_and_restores_the_signals(
     bus = {"interface": "virtual", "channel": "test_emulate"}
     before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)]
     with can.Bus(ignore_config=True, **bus) as listener:
-        assert emulate.main("engine", bus=bus, database=DATABASE, duration=0.02) == 0
+        assert emulate.main(Emulation("engine", bus, DATABASE, duration=0.02)) == 0
         frame = listener.recv(timeout=0)
     assert frame is not None
     assert frame.arbitration_id == 256
@@ -310,7 +312,7 @@ def test_what_is_wrong_is_one_line_and_status_2(
         "database": DATABASE,
         **changes,
     }
-    assert emulate.main(arguments.pop("name"), **arguments) == 2
+    assert emulate.main(Emulation(**arguments)) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -323,25 +325,26 @@ def session(monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
 
 
 def test_session_table_gives_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    called: dict[str, Any] = {}
-    monkeypatch.setattr(emulate, "main", lambda name, **k: called.update(k, name=name) or 0)
+    called: list[Emulation] = []
+    monkeypatch.setattr(emulate, "main", lambda what: called.append(what) or 0)
     options = {"database": "b.dbc", "emulator": "engine", "scenario": "bad_day.toml"}
     messages = {"EngineFast": MessageOptions(counter="Count")}
     table = {"adapter": "can", "bus": {"interface": "x"}, "messages": messages, "alive": "Seq"}
     session(monkeypatch, **table, **options)
     assert emulate.from_session("s.toml", "engine", duration=3.0, seed=4, fault="die@1") == 0
-    assert called == {
-        "name": "engine",
-        "bus": {"interface": "x"},
-        "database": Path("/sessions/b.dbc"),
-        "duration": 3.0,
-        "seed": 4,
-        "fault": "die@1",
-        "scenario": Path("/sessions/bad_day.toml"),
-        "messages": messages,
-        "alive": "Seq",
-        "label": "[subsystems.engine] bus",
-    }
+    expected = Emulation(
+        name="engine",
+        bus={"interface": "x"},
+        database=Path("/sessions/b.dbc"),
+        duration=3.0,
+        seed=4,
+        fault="die@1",
+        scenario=Path("/sessions/bad_day.toml"),
+        messages=messages,
+        alive="Seq",
+        label="[subsystems.engine] bus",
+    )
+    assert called == [expected]
 
 
 @pytest.mark.parametrize(

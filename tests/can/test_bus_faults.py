@@ -58,7 +58,7 @@ def test_many_error_frames_and_why() -> None:
     watch.heard(1020 * MS)
     watch.errors(1021 * MS, [error(0x88)] * 20)
     (change,) = watch.update(1022 * MS, False)
-    assert "who else sends" in change.text
+    assert "other senders of these" in change.text
 
 
 def test_rare_error_frames_are_counted_only() -> None:

@@ -8,7 +8,7 @@ import can
 import pytest
 
 from hilrt.bench.bench_table import Bench
-from hilrt.can.sender_conflicts import refuse_company
+from hilrt.can.sender_conflicts import refuse_conflicts
 from hilrt.errors import ConfigError
 from tests.bench.test_bench_table import read
 
@@ -41,7 +41,7 @@ def sends(tmp_path: Path):
 
 
 def refuse(bench: Bench, listen_s: float) -> None:
-    refuse_company(bench.options.bus, bench.driven, "[subsystems.engine] bus", listen_s)
+    refuse_conflicts(bench.options.bus, bench.driven, "[subsystems.engine] bus", listen_s)
 
 
 def test_somebody_who_sends_the_demands_is_named(sends):

@@ -15,7 +15,7 @@ from typing import Any
 import cantools
 import pytest
 
-from hilrt.bench.emulate import Ending
+from hilrt.bench.emulator_ending import EmulatorEnding
 from hilrt.can.bus import open_bus
 from hilrt.can.frame import Frame
 
@@ -117,7 +117,9 @@ def test_second_sigterm_ends_it_at_once(gateway: StandIn, emulator: subprocess.P
     emulator.send_signal(signal.SIGTERM)
     gateway.until(lambda: emulator.poll() is not None)
     assert emulator.returncode == 0
-    assert time.monotonic() - asked_at < Ending.LIMIT_S  # by when it would end after the first
+    assert (
+        time.monotonic() - asked_at < EmulatorEnding.LIMIT_S
+    )  # by when it would end after the first
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's parent-death signal")

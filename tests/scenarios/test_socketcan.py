@@ -108,7 +108,7 @@ def slow_bench() -> Iterator[None]:
         "from hilrt.bench import emulate\n"
         f"emulate.CYCLE_NS *= {SLOW_MOTION}\n"
         f"emulate.CATCH_UP_NS *= {SLOW_MOTION}\n"
-        f"emulate.main('engine', bus={bus!r}, database={database!r})\n"
+        f"emulate.main(emulate.Emulation('engine', bus={bus!r}, database={database!r}))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
     yield

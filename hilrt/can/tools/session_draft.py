@@ -38,7 +38,7 @@ def generate(
     ----------
     database : Path
     node, bench, send
-        Who is who: see `_assign`.
+        Which node is which: see `_assign`.
     bus : dict
         Arguments of python-can's `Bus`.
     folder : Path
@@ -151,7 +151,7 @@ def _candidates(
         )
     for message in roles.foreign:
         owner = ", ".join(message.senders)
-        why = f"of {owner}, not of the bench (--bench)" if owner else "nobody is said to send it"
+        why = f"of {owner}, not of the bench (--bench)" if owner else "the database names no sender"
         yield from ports.measured(message, _unfit(message) or why)
 
 
@@ -208,7 +208,7 @@ def _session_name(text: str) -> str:
     return kept.lstrip("_.-") or "session"
 
 
-# ---- who is who ----------------------------------------------------------------------------------
+# ---- which node is which -------------------------------------------------------------------------
 
 
 class _Roles(NamedTuple):
@@ -217,7 +217,7 @@ class _Roles(NamedTuple):
     Parameters
     ----------
     node : str or None
-        The node in whose place hilrt is; None if it is in nobody's.
+        The node in whose place hilrt is; None if it takes no node's.
     bench, others : tuple of str
         Nodes that are measured, and those that are neither. `bench` is empty where the database
         tells no nodes apart: then everything that hilrt does not send is measured.
@@ -226,7 +226,7 @@ class _Roles(NamedTuple):
     unsent : list of Message
         Of hilrt's own node, but not chosen as set-points.
     foreign : list of Message
-        Of other nodes, or of nobody.
+        Of other nodes, or of none.
     """
 
     node: str | None
@@ -277,7 +277,7 @@ def _assign(
     of_node = [message for message in messages if node in message.senders]
     sent = [message for message in messages if message.name in send] if send else of_node
     rest = [message for message in messages if message not in sent]
-    if len(nodes) <= 1 and not bench:  # it does not tell who sends what
+    if len(nodes) <= 1 and not bench:  # it does not tell which node sends what
         received = rest
     else:
         own = {node} if node else set(_senders(sent))
