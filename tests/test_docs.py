@@ -25,9 +25,9 @@ from hilrt.peers.keys import is_local
 from hilrt.reliability.causes import CAUSES
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
-from hilrt_adapters.inprocess import Options as InProcessOptions
+from hilrt_adapters.inprocess import InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
-from hilrt_adapters.zeromq import Options as ZeroMQOptions
+from hilrt_adapters.zeromq import ZeroMQOptions
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -15,7 +15,7 @@ import pytest
 from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
-from hilrt.bench.set_points import Limits
+from hilrt.bench.set_points import SetPointLimits
 from hilrt.link import Arrival
 from hilrt.solver import Floats, InputPolynomial, Port, Sample
 from tests.stepping import MemoryLink, Stepping
@@ -34,7 +34,7 @@ class GuardedBench(Bench):
         super().__init__(noise=True)
         speed = Port("speed", "rad/s", min=0.0, max=650.0, max_rate=MAX_RATE, max_jerk=master_jerk)
         self.inputs = (speed, Port("pedal", "%", min=0.0, max=100.0))
-        limits = Limits(
+        limits = SetPointLimits(
             ("speed", "pedal"), [0.0] * 2, [650.0, 100.0], [MAX_RATE, 500.0], [0.0] * 2,
             [gateway_jerk, math.inf],
         )  # fmt: skip

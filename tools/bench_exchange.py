@@ -50,7 +50,7 @@ from hilrt.hosting.user_solver import HostedSolver
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Advance, Advanced, encode, pack
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 PORTS = 4
 ORDER = 1
@@ -123,7 +123,7 @@ class Through:
     def __init__(self, peers: int, direct: bool) -> None:
         self.hub = Hub("bench", connect_timeout=CONNECT_TIMEOUT_S, direct=direct)
         self.links = [
-            ZeroMQLink(f"solver{i}", Options(adapter="zeromq"), Path()) for i in range(peers)
+            ZeroMQLink(f"solver{i}", ZeroMQOptions(adapter="zeromq"), Path()) for i in range(peers)
         ]
         self.coefficients = np.zeros((ORDER + 1, PORTS))
         self.tick = 0

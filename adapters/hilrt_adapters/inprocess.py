@@ -15,7 +15,7 @@ from hilrt.link import Arrival, Link
 from hilrt.solver import Floats, Ports, Sample, Solver
 
 
-class Options(SubsystemOptions, kw_only=True):
+class InProcessOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` of an in-process solver."""
 
     #: ``"module:Class"``, a subclass of `hilrt.Solver`.
@@ -26,7 +26,7 @@ class Options(SubsystemOptions, kw_only=True):
     params: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def load(options: Options, folder: Path) -> Solver:
+def load(options: InProcessOptions, folder: Path) -> Solver:
     """Solver of a table; `ConfigError` says what is wrong with it."""
     path = None if options.path is None else folder / options.path
     return load_solver(options.model, options.params, path)
@@ -44,7 +44,7 @@ class InProcessLink(Link):
         The instance, after `open`.
     """
 
-    Options = Options
+    Options = InProcessOptions
 
     solver: Solver
     _hosted: HostedSolver
@@ -56,7 +56,7 @@ class InProcessLink(Link):
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
         """Solver of a table; `ConfigError` if it cannot be made."""
-        return load(cast(Options, options), folder)
+        return load(cast(InProcessOptions, options), folder)
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:

@@ -45,7 +45,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedTracks:
     """Signals of a log.
 
     Attributes
@@ -111,7 +111,7 @@ def find_signals(
     return {output: known.get(name) for output, name in outputs.items()}
 
 
-def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> Recording:
+def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> RecordedTracks:
     """Read the chosen signals of a log of signals; NaN is no sample.
 
     Parameters as for `find_signals`; `ConfigError` if it cannot be read, or a signal has no value.
@@ -147,7 +147,7 @@ def read_signals(path: Path, outputs: Mapping[str, str], label: str) -> Recordin
         tracks[output] = Track((times[order] - first) / 1e9, values[order])
     if empty:
         raise ConfigError(empty)
-    return Recording(tracks, (last - first) / 1e9, rows, 0, 0)
+    return RecordedTracks(tracks, (last - first) / 1e9, rows, 0, 0)
 
 
 # ---- signals in CAN frames ---------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _no_frames(path: Path, label: str) -> str:
     return f"{label}: {path} contains no frames; record it again"
 
 
-def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> Recording:
+def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> RecordedTracks:
     """Read the frames of a log in any format that `open_source` knows, and decode signals.
 
     Parameters
@@ -230,7 +230,7 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
         raise ConfigError(empty)
     tracks = {output: _track(pairs) for output, pairs in samples.items()}
     count = sum(map(len, chosen.values()))
-    return Recording(tracks, (last - first) / 1e9, count, truncated, failures)
+    return RecordedTracks(tracks, (last - first) / 1e9, count, truncated, failures)
 
 
 #: Message name to identifier to the frames' times [ns] and data.

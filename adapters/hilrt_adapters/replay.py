@@ -19,7 +19,7 @@ from hilrt.link import Arrival, Link, PortsError
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt_adapters.recorded_tracks import (
-    Recording,
+    RecordedTracks,
     Track,
     check_frames,
     find_signals,
@@ -61,7 +61,7 @@ class ReplayLink(Link):
         self._tracks: list[Track] = []
         self._end = math.inf
         self._pending: tuple[int, float, float] | None = None  # tick, start and end of the step
-        self.recording: Recording | None = None
+        self.recording: RecordedTracks | None = None
 
     @classmethod
     def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from hilrt.fmu.fmu_solver import FmuSolver
 
 
-class Options(SubsystemOptions):
+class ZeroMQOptions(SubsystemOptions):
     """``[subsystems.NAME]`` of a remote solver: nothing beyond the common keys."""
 
 
 class ZeroMQLink(RemoteLink):
     """A stepped solver; at most one advance is outstanding."""
 
-    Options = Options
+    Options = ZeroMQOptions
     role = "solver"
     spawns = True
     step_message = Advance

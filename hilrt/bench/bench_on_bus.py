@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hilrt.bench.disturb import Disturbance
 from hilrt.can.codec import bits, codec
 from hilrt.can.database import load_database
 from hilrt.can.frame import Frame
@@ -22,42 +23,6 @@ if TYPE_CHECKING:
 
 #: What the benches call the counter of a message, whatever its database does.
 COUNTER = "Alive"
-
-
-class Disturbance(Protocol):
-    """What a scenario does to the bench; see `hilrt.bench.disturb`."""
-
-    def dead(self, now: float) -> bool:
-        """Whether the bench is without power."""
-        ...
-
-    def off(self, now: float) -> bool:
-        """Whether it neither sends nor hears."""
-        ...
-
-    def measured(self, message: str, values: dict[str, float], now: float) -> dict[str, float]:
-        """Values as the disturbed sensors give them."""
-        ...
-
-    def counter_step(self, message: str, now: float) -> int:
-        """By how much the counter goes on after a frame."""
-        ...
-
-    def damaged(self, message: str, frame: Frame, now: float) -> Frame:
-        """The frame, perhaps damaged."""
-        ...
-
-    def lost(self, message: str, now: float) -> bool:
-        """Whether the frame is not sent at all."""
-        ...
-
-    def hold(self, message: str, frame: Frame, now: float) -> bool:
-        """Keep the frame back for later; whether that was done."""
-        ...
-
-    def released(self, now: float) -> list[Frame]:
-        """Frames that were kept back until now."""
-        ...
 
 
 class EmulatedBench(Protocol):

@@ -17,7 +17,7 @@ from hilrt.bench.check_signals import (
     check_range,
 )
 from hilrt.bench.guard import GuardSettings
-from hilrt.bench.set_points import Limits
+from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
 from hilrt.can.bus_faults import BusFaults
 from hilrt.can.database import SignalRef, find_signal, inward, load_database
@@ -114,7 +114,7 @@ class Bench:
     request, state : SignalRef or None
         The enable handshake.
     ports : Ports
-    limits : Limits
+    limits : SetPointLimits
         Bounds that the set-points' resolution cannot round out of.
     order : tuple of int
         Inputs in the order of the safe profile.
@@ -126,7 +126,7 @@ class Bench:
     request: SignalRef | None
     state: SignalRef | None
     ports: Ports
-    limits: Limits
+    limits: SetPointLimits
     order: tuple[int, ...]
     _realised: tuple[tuple[int, int, float, float], ...]
 
@@ -371,13 +371,13 @@ def _ports(
     )
 
 
-def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> Limits:
+def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> SetPointLimits:
     entries = list(options.inputs.values())
     bounds = [
         inward(ref.signal, entry.min or 0.0, entry.max or 0.0)
         for entry, ref in zip(entries, inputs.values(), strict=True)
     ]
-    return Limits(
+    return SetPointLimits(
         names=tuple(inputs),
         minimum=[float(low) for low, _ in bounds],
         maximum=[float(high) for _, high in bounds],

@@ -52,7 +52,7 @@ _NEEDED = {
 }
 
 
-class Event(Table, kw_only=True, rename={"duration": "for"}):
+class ScenarioEvent(Table, kw_only=True, rename={"duration": "for"}):
     """``[[events]]``: one disturbance."""
 
     #: Start, s after the bench's.
@@ -89,14 +89,14 @@ class Event(Table, kw_only=True, rename={"duration": "for"}):
 
 
 #: With the values of keys that are not given.
-_PLAIN = Event(at=0.0, kind="silent")
+_PLAIN = ScenarioEvent(at=0.0, kind="silent")
 
 
 class ScenarioFile(Table):
     """The whole file."""
 
     seed: int = 0
-    events: list[Event] = msgspec.field(default_factory=list)
+    events: list[ScenarioEvent] = msgspec.field(default_factory=list)
 
 
 def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFile:
@@ -131,7 +131,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
     return scenario
 
 
-def _problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
     """What makes an event void, each with key and remedy: one that does nothing proves nothing."""
     problems = [
         f"messages: the bench sends no {name!r}{nearest(name, sends)}"
@@ -156,7 +156,7 @@ def _problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
     return problems
 
 
-def _signal_problems(event: Event, sends: Mapping[str, Iterable[str]]) -> list[str]:
+def _signal_problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[str]:
     """Signals that no affected message has, and messages that have none of the signals."""
     if not event.signals:
         return ["signals: is missing; name the signals that are affected"]
@@ -199,7 +199,7 @@ class Disturbance:
         self._held: list[tuple[float, int, Frame]] = []
         self._count = 0
 
-    def _now(self, now: float, *kinds: str) -> list[tuple[int, Event]]:
+    def _now(self, now: float, *kinds: str) -> list[tuple[int, ScenarioEvent]]:
         return [
             (i, event)
             for i, event in enumerate(self._events)
@@ -208,7 +208,7 @@ class Disturbance:
             and (event.duration is None or now < event.at + event.duration)
         ]
 
-    def _of(self, message: str, now: float, *kinds: str) -> list[tuple[int, Event]]:
+    def _of(self, message: str, now: float, *kinds: str) -> list[tuple[int, ScenarioEvent]]:
         return [
             (i, event)
             for i, event in self._now(now, *kinds)
@@ -281,7 +281,7 @@ class Disturbance:
             frames.append(heapq.heappop(self._held)[2])
         return frames
 
-    def _strikes(self, i: int, event: Event, message: str) -> bool:
+    def _strikes(self, i: int, event: ScenarioEvent, message: str) -> bool:
         """Whether it happens to this frame: at random, and then `burst` times in a row."""
         left = self._left.get((i, message), 0)
         if left > 0:

@@ -28,7 +28,7 @@ from hilrt.bench.guard import (
     Notice,
 )
 from hilrt.bench.safe_profile import SafeProfileRun
-from hilrt.bench.set_points import Limits, SetPoints, Values
+from hilrt.bench.set_points import RampedSetPoints, SetPointLimits, Values
 from hilrt.bench.settling import SETTLE_TIMEOUT_NS, Settling
 from hilrt.timing.last_heard import LastHeard
 
@@ -48,13 +48,13 @@ class Guardian:
 
     Parameters
     ----------
-    limits : Limits
+    limits : SetPointLimits
     settings : GuardSettings
 
     Attributes
     ----------
     state : GuardState
-    points : SetPoints
+    points : RampedSetPoints
     enable : bool
         The enable request that goes with them.
     tick : int
@@ -67,11 +67,11 @@ class Guardian:
         Set-points refused and limited.
     """
 
-    def __init__(self, limits: Limits, settings: GuardSettings) -> None:
+    def __init__(self, limits: SetPointLimits, settings: GuardSettings) -> None:
         self.limits = limits
         self.settings = settings
         self.state = GuardState.OFF
-        self.points = SetPoints(limits, CYCLE_NS / NS)
+        self.points = RampedSetPoints(limits, CYCLE_NS / NS)
         self.enable = False
         self.tick = -1
         self.reason = ""

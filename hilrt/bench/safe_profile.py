@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hilrt.bench.guard import NS, BenchView, GuardSettings
-from hilrt.bench.set_points import SetPoints
+from hilrt.bench.set_points import RampedSetPoints
 
 
 class SafeProfileRun:
@@ -33,14 +33,14 @@ class SafeProfileRun:
         self._since = now  # of the step
         self.given_up: list[int] = []
 
-    def advance(self, now: int, points: SetPoints, bench: BenchView) -> bool:
+    def advance(self, now: int, points: RampedSetPoints, bench: BenchView) -> bool:
         """Start the next inputs when the one before has arrived or timed out; True at the end.
 
         Parameters
         ----------
         now : int
             ns.
-        points : SetPoints
+        points : RampedSetPoints
             Their targets are set.
         bench : BenchView
         """

@@ -14,7 +14,7 @@ Values = Sequence[float]
 
 
 @dataclass(frozen=True)
-class Limits:
+class SetPointLimits:
     """Bounds of the inputs, one value each, in the inputs' units.
 
     Parameters
@@ -46,12 +46,12 @@ class Limits:
         ]
 
 
-class SetPoints:
+class RampedSetPoints:
     """What the bench is sent, and where that is to go; at rest at the safe values in the beginning.
 
     Parameters
     ----------
-    limits : Limits
+    limits : SetPointLimits
     cycle : float
         Time between two moves, s.
 
@@ -63,7 +63,7 @@ class SetPoints:
         Where they are to go, within the bounds.
     """
 
-    def __init__(self, limits: Limits, cycle: float) -> None:
+    def __init__(self, limits: SetPointLimits, cycle: float) -> None:
         self.limits = limits
         self.sent = list(limits.safe)
         self.target = list(limits.safe)

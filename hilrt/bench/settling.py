@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hilrt.bench.guard import NS
-from hilrt.bench.set_points import SetPoints, Values
+from hilrt.bench.set_points import RampedSetPoints, Values
 
 #: The bench has settled when all inputs have been realised for this long …
 SETTLE_NS = NS // 5
@@ -35,7 +35,7 @@ class Settling:
         self._arrived_at: int | None = None  # the demands
         self._since: int | None = None  # the bench follows all of them
 
-    def look(self, now: int, points: SetPoints, realised: Values) -> Settled | None:
+    def look(self, now: int, points: RampedSetPoints, realised: Values) -> Settled | None:
         """What has come of it by `now` [ns]; None while it goes on."""
         if not points.arrived:
             return None

@@ -72,7 +72,7 @@ def interleave(streams: Sequence[Iterator[Block]], window_ns: int = WINDOW_NS) -
             refill(index)
 
 
-class Table(NamedTuple):
+class JoinedTable(NamedTuple):
     """Rows of all signals at common times.
 
     Attributes
@@ -89,7 +89,7 @@ class Table(NamedTuple):
     present: NDArray[np.bool_]
 
 
-def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[Table]:
+def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedTable]:
     """Join the blocks of several topics row by row, a round of blocks at a time.
 
     Rows are complete up to the oldest of the newest times of the topics that still deliver; a time
@@ -112,7 +112,7 @@ def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[Table]:
 
 def _emit(
     pending: dict[str, list[Block]], starts: dict[str, int], width: int, until_ns: int | None
-) -> Iterator[Table]:
+) -> Iterator[JoinedTable]:
     """Rows before `until_ns` (all for None), taken out of `pending`."""
     taken: list[Block] = []
     for name in list(pending):
@@ -145,7 +145,7 @@ def _emit(
         stop = start + block.values.shape[1]
         values[rows, start:stop] = block.values
         present[rows, start:stop] = True
-    yield Table(times[:, 0].copy(), values, present)
+    yield JoinedTable(times[:, 0].copy(), values, present)
 
 
 def _counted(times: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from mcap import records
 
 from hilrt.errors import ConfigError
 from hilrt.logs.contents import Contents, read_contents
-from hilrt.logs.log_file import Batch, LogFile, Message
+from hilrt.logs.log_file import Batch, LogFile, LogMessage
 from hilrt.logs.output import new_file
 from hilrt.record.mcap_writer import McapWriter
 from hilrt.record.messages import REPORT_STATISTICS
@@ -88,7 +88,7 @@ def cut(
     return Written(out, copy.count, [f"{path}: {file.damage}"] if file.damage else [])
 
 
-def _by_time(batch: Batch) -> list[Message]:
+def _by_time(batch: Batch) -> list[LogMessage]:
     """Messages of a chunk by their time, so that all topics of a row stand together."""
     return sorted(batch.messages, key=lambda message: message.log_time)
 
@@ -172,7 +172,7 @@ def _moved(
     file: LogFile,
     move_ns: int,
     extra: Callable[[records.Metadata | records.Attachment], None],
-) -> Iterator[tuple[int, Message]]:
+) -> Iterator[tuple[int, LogMessage]]:
     """Messages of one log in order of time within each chunk; the rest goes to `extra`."""
     for piece in file.pieces():
         if not isinstance(piece, Batch):
@@ -180,7 +180,7 @@ def _moved(
             continue
         for m in _by_time(piece):
             at, published = m.log_time + move_ns, m.publish_time + move_ns
-            yield k, Message(m.channel, m.sequence, at, published, m.data)
+            yield k, LogMessage(m.channel, m.sequence, at, published, m.data)
 
 
 def _extras(
@@ -266,7 +266,7 @@ class _Copy:
         self._rows = self._missing = 0
 
     def message(
-        self, channel: records.Channel, schema: records.Schema | None, message: Message
+        self, channel: records.Channel, schema: records.Schema | None, message: LogMessage
     ) -> None:
         """One message, with its sequence number as it was."""
         key = (channel.topic, channel.metadata.get("signals", ""))

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import numpy as np
 
-from hilrt.logs.columns import Table, between, tables
+from hilrt.logs.columns import JoinedTable, between, tables
 from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
@@ -46,7 +46,7 @@ def write_head(file: TextIO, signals: Sequence[Signal]) -> None:
     csv.writer(file, lineterminator="\n").writerow(["time [s]", *names])
 
 
-def write_rows(file: TextIO, rows: Iterable[Table], limit: int | None = None) -> int:
+def write_rows(file: TextIO, rows: Iterable[JoinedTable], limit: int | None = None) -> int:
     """Rows with at least one value or sample; returns how many."""
     count = 0
     for table in rows:
@@ -69,10 +69,10 @@ def seconds(t_ns: int) -> str:
     return f"{'-' if t_ns < 0 else ''}{whole}.{part:09d}"
 
 
-def every(rows: Iterable[Table], step: int) -> Iterable[Table]:
+def every(rows: Iterable[JoinedTable], step: int) -> Iterable[JoinedTable]:
     """Every `step`-th row."""
     offset = 0
     for table in rows:
         keep = np.arange((-offset) % step, len(table.times_ns), step)
         offset += len(table.times_ns)
-        yield Table(table.times_ns[keep], table.values[keep], table.present[keep])
+        yield JoinedTable(table.times_ns[keep], table.values[keep], table.present[keep])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hilrt.logs.columns import Table, between, tables
+from hilrt.logs.columns import JoinedTable, between, tables
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
@@ -32,7 +32,7 @@ def export_parquet(
     schema = pa.schema(fields, metadata=facts)
     result = Exported(out, signals=len(signals))
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        waiting: list[Table] = []
+        waiting: list[JoinedTable] = []
         for table in tables(between(source.blocks(wanted), *span), topics):
             waiting.append(table)
             if sum(t.values.nbytes for t in waiting) >= GROUP_BYTES:
@@ -42,7 +42,7 @@ def export_parquet(
     return result
 
 
-def _write(writer: pq.ParquetWriter, schema: pa.Schema, waiting: list[Table]) -> int:
+def _write(writer: pq.ParquetWriter, schema: pa.Schema, waiting: list[JoinedTable]) -> int:
     batches = []
     for table in waiting:
         columns = [pa.array(table.times_ns / 1e9)]

@@ -21,7 +21,7 @@ from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, s
 _MESSAGE = struct.Struct("<BQHIQQ")
 
 
-class Message(NamedTuple):
+class LogMessage(NamedTuple):
     """One message as it stands in the file; times are wall clock, ns."""
 
     channel: int
@@ -34,7 +34,7 @@ class Message(NamedTuple):
 class Batch(NamedTuple):
     """Messages of one chunk, in the order of the file."""
 
-    messages: list[Message]
+    messages: list[LogMessage]
 
 
 Piece = Batch | records.Metadata | records.Attachment
@@ -79,7 +79,7 @@ class LogFile(RecordFile):
         """
         return self.read(self._pieces)
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[LogMessage]:
         """All messages."""
         for piece in self.pieces():
             if isinstance(piece, Batch):
@@ -113,7 +113,7 @@ class LogFile(RecordFile):
 
     def _batch(self, data: bytes, inside: bool) -> list[Piece]:
         """Messages of a chunk; schemas and channels are noted also where none is wanted."""
-        messages: list[Message] = []
+        messages: list[LogMessage] = []
         position, low, high = 0, self._start, self._end
         unpack, fixed, header = _MESSAGE.unpack_from, _MESSAGE.size, HEAD.size
         while position < len(data):
@@ -126,7 +126,7 @@ class LogFile(RecordFile):
                     _, _, channel, sequence, log_time, publish_time = unpack(data, position)
                     if low <= log_time <= high:
                         body = data[position + fixed : end]
-                        messages.append(Message(channel, sequence, log_time, publish_time, body))
+                        messages.append(LogMessage(channel, sequence, log_time, publish_time, body))
             elif kind == Opcode.CHANNEL:
                 self._note_channel(data[position + header : end])
             elif kind == Opcode.SCHEMA:

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError, PeerLost
-from hilrt_adapters.inprocess import InProcessLink, Options
+from hilrt_adapters.inprocess import InProcessLink, InProcessOptions
 from tests.adapters.link_contract import LinkContract, arrivals
 
 REFERENCE = "tests.adapters.link_contract:Reference"
 
 
 def make(**table):
-    options = Options(adapter="inprocess", **{"model": REFERENCE, **table})
+    options = InProcessOptions(adapter="inprocess", **{"model": REFERENCE, **table})
     return InProcessLink("model", options, Path(__file__).parent)
 
 
@@ -65,7 +65,7 @@ async def test_path_is_relative_to_the_session_file(tmp_path):
         "    def initialize(self, t0, u0): return Sample([t0])\n"
         "    def advance(self, t, h, u): return Sample([t + h])\n"
     )
-    options = Options(adapter="inprocess", model="only_in_this_folder:Mine", path="models")
+    options = InProcessOptions(adapter="inprocess", model="only_in_this_folder:Mine", path="models")
     ports = InProcessLink.ports("model", options, tmp_path)
     assert [port.name for port in ports.outputs] == ["y"]
     options.path = "modells"

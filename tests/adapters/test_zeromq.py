@@ -17,7 +17,7 @@ from hilrt.peers.peer_protocol import MASTER_SILENCE_S
 from hilrt.peers.transport import local
 from hilrt.peers.transport.local import LocalClient, LocalServer
 from hilrt.peers.transport.zeromq import Dealer, Router
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
 
 
@@ -58,7 +58,7 @@ def hub(direct):
 @pytest.fixture
 async def served(hub):
     """A link and the thread behind it."""
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     thread = SolverThread(hub.address)
     thread.start()
@@ -88,7 +88,7 @@ class TestZeroMQByTCP(TestZeroMQ):
 
 async def greeted(hub):
     """A link, and the peer behind it, which only says hello."""
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
     peer.say_hello()
@@ -148,7 +148,7 @@ class TestTheWayThatIsTaken:
 
     async def test_a_master_that_ends_ends_the_solver(self, hub):
         """At once, not after the silence that TCP has to wait for."""
-        link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
         hub.add(link)
         thread = SolverThread(hub.address)
         thread.start()
@@ -188,7 +188,7 @@ class Scripted:
     """A link whose peer is played by the test."""
 
     def __init__(self, hub):
-        self.link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+        self.link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
         hub.add(self.link)
         self.peer = Peer(hub.address, "model", "solver", Reference.inputs, Reference.outputs)
 

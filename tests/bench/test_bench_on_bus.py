@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hilrt.bench.bench_on_bus import BenchOnBus
-from hilrt.bench.disturb import Disturbance, Event, ScenarioFile
+from hilrt.bench.disturb import Disturbance, ScenarioEvent, ScenarioFile
 from hilrt.bench.emulated_benches import make_bench
 from hilrt.can.database import find_signal
 from hilrt.can.frame import Frame
@@ -27,7 +27,7 @@ PROTECTED = cantools.database.load_string(protected_database(), "dbc")
 class Loop:
     """The bench on a bus of two lists, in lock step with what a gateway sends and receives."""
 
-    def __init__(self, folder: Path, *events: Event) -> None:
+    def __init__(self, folder: Path, *events: ScenarioEvent) -> None:
         path = folder / "protected.dbc"
         path.write_text(protected_database())
         disturbance = Disturbance(ScenarioFile(seed=3, events=list(events))) if events else None
@@ -92,7 +92,7 @@ def test_a_damaged_demand_counts_as_none(tmp_path: Path, bit: int) -> None:
 
 
 def test_frames_are_damaged_after_protection(tmp_path: Path) -> None:
-    hit = Event(at=0.1005, duration=0.1, kind="damage", messages=["EngineFast"], share=1.0)
+    hit = ScenarioEvent(at=0.1005, duration=0.1, kind="damage", messages=["EngineFast"], share=1.0)
     loop = Loop(tmp_path, hit)
     loop.run(0, 300)
     assert loop.receiver.counters["checksum_errors"] == 100
@@ -100,8 +100,8 @@ def test_frames_are_damaged_after_protection(tmp_path: Path) -> None:
 
 def test_counter_faults_are_protected_as_they_are(tmp_path: Path) -> None:
     """A frozen or jumping counter is a fault of the sender: its checksum is right."""
-    frozen = Event(at=0.1005, duration=0.05, kind="frozen_counter", messages=["EngineFast"])
-    jump = Event(at=0.2005, duration=0.05, kind="counter_jump", messages=["EngineFast"])
+    frozen = ScenarioEvent(at=0.1005, duration=0.05, kind="frozen_counter", messages=["EngineFast"])
+    jump = ScenarioEvent(at=0.2005, duration=0.05, kind="counter_jump", messages=["EngineFast"])
     loop = Loop(tmp_path, frozen, jump)
     loop.run(0, 300)
     assert loop.receiver.counters["checksum_errors"] == 0

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR, WITHDRAW_SENDS, Guardian
-from hilrt.bench.set_points import Limits
+from hilrt.bench.set_points import SetPointLimits
 from hilrt.timing.last_heard import STALL_LIMIT_NS
 
 MS = NS // 1000
-LIMITS = Limits(
+LIMITS = SetPointLimits(
     names=("speed_demand", "pedal"),
     minimum=[0.0, -5.0],
     maximum=[650.0, 100.0],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
-from hilrt.bench.set_points import Limits
+from hilrt.bench.set_points import SetPointLimits
 from hilrt.coupling.limit import limit_jerk
 
 H = 0.01
@@ -153,7 +153,7 @@ def test_the_gateway_lets_pass_what_the_master_has_limited(steps, seed):
     """Steps, limited in the master, seen at jittered times: off by what the jitter explains."""
     tick, rate, jerk, jitter = 0.001, 800.0, 20000.0, 1e-4
     guardian = Guardian(
-        Limits(("speed",), [0.0], [100.0], [rate], [0.0], [jerk]), GuardSettings(order=(0,))
+        SetPointLimits(("speed",), [0.0], [100.0], [rate], [0.0], [jerk]), GuardSettings(order=(0,))
     )
     now, view = 1000 * NS, BenchView(realised=[math.nan])
     guardian.arm(now, [0.0], view)

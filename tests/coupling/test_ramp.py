@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
-from hilrt.bench.set_points import Limits
+from hilrt.bench.set_points import SetPointLimits
 from hilrt.coupling.ramp import approach
 
 DT = 0.002
@@ -105,7 +105,7 @@ def test_no_time_no_move():
 
 
 def test_the_guardian_ramps_with_bounded_jerk_and_still_arms():
-    limits = Limits(("speed",), [0.0], [100.0], [50.0], [0.0], max_jerk=[100.0])
+    limits = SetPointLimits(("speed",), [0.0], [100.0], [50.0], [0.0], max_jerk=[100.0])
     guardian = Guardian(limits, GuardSettings(order=(0,), step_timeout=5.0))
     now, view = 1000 * NS, BenchView(realised=[math.nan])
     guardian.arm(now, [60.0], view)
@@ -125,7 +125,7 @@ def test_the_guardian_ramps_with_bounded_jerk_and_still_arms():
 
 @pytest.mark.parametrize("max_jerk", [1e3, math.inf])
 def test_while_demands_are_late_what_cannot_stop_at_once_brakes_and_waits(max_jerk):
-    limits = Limits(("speed",), [0.0], [100.0], [50.0], [0.0], [max_jerk])
+    limits = SetPointLimits(("speed",), [0.0], [100.0], [50.0], [0.0], [max_jerk])
     guardian = Guardian(limits, GuardSettings(order=(0,)))
     now, view = 1000 * NS, BenchView(realised=[math.nan])
     guardian.arm(now, [0.0], view)

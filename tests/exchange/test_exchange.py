@@ -15,7 +15,7 @@ from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.solver import Port, Sample
 from hilrt.timing.clock import monotonic_ns
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import Dealer, drain_until
 from tests.stepping import make_network
 
@@ -477,7 +477,7 @@ async def test_a_request_to_stop_ends_the_wait():
 async def mistaken():
     """An exchange of one remote solver, whose answer to the first step has come with 4 bytes."""
     hub = Hub("test")
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     dealer = Dealer(hub)
     dealer.hello()

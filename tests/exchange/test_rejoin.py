@@ -17,7 +17,7 @@ from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.peers.unused_messages import STRANGER
 from hilrt.solver import Sample
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
 from tests.stepping import make_network
 
@@ -43,7 +43,7 @@ class Rig:
     def __init__(self, hub, dealers, max_misses=3, **late):
         late = Late(**{"rejoin": True, "max_misses": max_misses, **late})
         self.hub, self.dealers = hub, dealers
-        self.link = ZeroMQLink("model", Options(adapter="zeromq", late=late), Path())
+        self.link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq", late=late), Path())
         hub.add(self.link)
         self.dealer = self.connect()
         hub.epoch_ns = hub.clock()

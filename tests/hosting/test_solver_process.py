@@ -15,7 +15,7 @@ from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.session.assembly import initialize
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import Reference, arrivals
 from tests.stepping import make_session
 
@@ -159,7 +159,7 @@ def hub():
 
 @pytest.fixture
 def link(hub):
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     return link
 

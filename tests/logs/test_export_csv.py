@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.logs.columns import Table
+from hilrt.logs.columns import JoinedTable
 from hilrt.logs.export_csv import seconds, write_rows
 from hilrt.logs.export_file import export_file
 from tests.logs.made import bits, frame_log, rows_of, session_log, some_frames, two_rates
@@ -50,7 +50,7 @@ def test_times_are_exact() -> None:
 
 def test_rows_can_be_limited() -> None:
     values = np.arange(6.0).reshape(3, 2)
-    table = Table(np.array([0, 1, 2]), values, np.ones((3, 2), bool))
+    table = JoinedTable(np.array([0, 1, 2]), values, np.ones((3, 2), bool))
     file = io.StringIO()
     assert write_rows(file, [table, table], limit=2) == 2
     assert file.getvalue() == "0.000000000,0.0,1.0\n0.000000001,2.0,3.0\n"

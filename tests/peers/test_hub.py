@@ -13,7 +13,7 @@ from hilrt.peers import hub as hub_module
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.unused_messages import STRANGER
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 DEADLINE_S = 10.0
 SECOND = 1_000_000_000
@@ -89,7 +89,7 @@ def dealers(hub):
 
 
 def add_link(hub, name="model"):
-    link = ZeroMQLink(name, Options(adapter="zeromq"), Path())
+    link = ZeroMQLink(name, ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     return link
 

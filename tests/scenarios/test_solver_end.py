@@ -12,7 +12,7 @@ import pytest
 
 from hilrt.errors import PeerLost
 from hilrt.peers.hub import Hub
-from hilrt_adapters.zeromq import Options, ZeroMQLink
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 DEADLINE_S = 20.0
 
@@ -56,7 +56,7 @@ def start(argv, folder):
 async def running(hub, tmp_path):
     """An initialized link, and its process."""
     (tmp_path / "model_under_test.py").write_text(MODEL)
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     process = start(command(hub), tmp_path)
     try:
@@ -137,7 +137,7 @@ async def test_kill_is_noticed_by_the_closed_connection(running):
 )
 async def test_it_ends_with_the_process_that_started_it(hub, tmp_path):
     (tmp_path / "model_under_test.py").write_text(MODEL)
-    link = ZeroMQLink("model", Options(adapter="zeromq"), Path())
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
     hub.add(link)
     starter = "import subprocess, sys, time\nsubprocess.Popen(sys.argv[1:])\ntime.sleep(60)\n"
     parent = start([sys.executable, "-c", starter, *command(hub)], tmp_path)
