@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import typer.main
 
-from hilrt.bench.bench_table import BenchInput, BenchOptions, Enable, SafeProfile
+from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt.can.bus_faults import BusFaults
 from hilrt.can.message_options import MessageOptions
 from hilrt.can.protection import Protection

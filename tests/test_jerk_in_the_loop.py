@@ -12,9 +12,9 @@ import random
 import numpy as np
 import pytest
 
-from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
+from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.link import Arrival
 from hilrt.solver import Floats, InputPolynomial, Port, Sample

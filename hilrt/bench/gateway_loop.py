@@ -17,11 +17,11 @@ from typing import Any
 import zmq
 from zmq.backend import zmq_poll
 
-from hilrt.bench.bench_table import Bench
 from hilrt.bench.bus_traffic import BusTraffic
 from hilrt.bench.guard import DRIVING, NS, SILENT, BenchView, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
+from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
 from hilrt.can.library_errors import BUS_ERRORS
 from hilrt.peers import wire

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
+from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.sender_conflicts import refuse_conflicts
 from hilrt.config.from_toml import nearest

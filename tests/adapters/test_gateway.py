@@ -18,8 +18,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from hilrt.bench.bench_table import BenchOptions, read_bench
+from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_loop import Gateway
+from hilrt.bench.read_bench import read_bench
 from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile

@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 from hilrt.bench import gateway_loop, gateway_process, master_dialogue
-from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
+from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_loop import Gateway
 from hilrt.bench.guard import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
+from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hilrt.bench.bench_table import BenchOptions, read_bench
+from hilrt.bench.bench_options import BenchOptions
+from hilrt.bench.read_bench import read_bench
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal, load_database
 from hilrt.can.frame import Frame

@@ -7,10 +7,10 @@ from pathlib import Path
 import can
 import pytest
 
-from hilrt.bench.bench_table import Bench
+from hilrt.bench.read_bench import Bench
 from hilrt.can.sender_conflicts import refuse_conflicts
 from hilrt.errors import ConfigError
-from tests.bench.test_bench_table import read
+from tests.bench.test_read_bench import read
 
 DEMAND, FAST = 128, 256
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.bench_table import MASTER_SHARE
 from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
+from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.coupling.limit import limit_jerk
 

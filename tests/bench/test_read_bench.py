@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hilrt.bench.bench_table import Bench, BenchOptions, read_bench
+from hilrt.bench.bench_options import BenchOptions
+from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.config.from_toml import build
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
