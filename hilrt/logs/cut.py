@@ -67,7 +67,7 @@ def cut(
         raise ConfigError(f"{path}: has no topic {', '.join(lost)}; there is {', '.join(known)}")
     file = LogFile(path, contents.epoch_ns + low, contents.epoch_ns + high)
     with new_file(out, replace=replace) as part, part.open("wb") as stream:
-        copy = _Copy(McapWriter(stream))
+        copy = _CutCopy(McapWriter(stream))
         for piece in file.pieces():
             if isinstance(piece, Batch):
                 for message in _by_time(piece):
@@ -146,7 +146,7 @@ def merge(
     files = [LogFile(path) for path in paths]
     names = _renamed(contents)
     with new_file(out, replace=replace) as part, part.open("wb") as stream:
-        copy = _Copy(McapWriter(stream))
+        copy = _CutCopy(McapWriter(stream))
         inputs = [
             _moved(k, file, move, _extras(copy, k, paths[k], alone=_alone(contents)))
             for k, (file, move) in enumerate(zip(files, moves, strict=True))
@@ -184,7 +184,7 @@ def _moved(
 
 
 def _extras(
-    copy: _Copy, k: int, path: Path, *, alone: bool
+    copy: _CutCopy, k: int, path: Path, *, alone: bool
 ) -> Callable[[records.Metadata | records.Attachment], None]:
     """What becomes of the metadata and attachments of the k-th log: the first one's stay."""
 
@@ -251,7 +251,7 @@ def _renamer(prefix: str, clashing: set[str]) -> Callable[[records.Channel], rec
     return rename
 
 
-class _Copy:
+class _CutCopy:
     """Writes messages of other logs; every channel is registered at its first message."""
 
     def __init__(self, writer: McapWriter) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from hilrt.monitor import stream
 from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals
 from hilrt.record.decimate import IntervalExtremes
-from hilrt.record.messages import BATCH, ROWS, Begin, Event, decode
+from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, decode
 from hilrt.solver import Floats
 
 #: Events that a new subscriber gets, and how often the head is repeated, s.
@@ -68,7 +68,7 @@ class Broadcast:
             return
         if isinstance(message, Begin):
             self._begin(message)
-        elif isinstance(message, Event):
+        elif isinstance(message, RecordEvent):
             self._event(message)
 
     def subscribe(self, message: bytes) -> None:
@@ -120,7 +120,7 @@ class Broadcast:
         self._next_row = self._lost = 0
         self._send(stream.HEAD, self.head)
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: RecordEvent) -> None:
         number = self._number(stream.EVENT)
         happening = Happening(
             number=number,

@@ -5,9 +5,9 @@ and hands the protocol's events to the remote links. During the session nothing 
 `RemoteLink.poll` and `RemoteLink.dispatch` move the messages, in the master's own time. While a
 reply is awaited (open, initialize, arm, stop) the event loop watches the transports' descriptor.
 
-That descriptor may report *edges* (`hilrt.peers.transport.zeromq`): everything must have been
-taken before it is waited on (`Hub.drain` does so, up to its flood limit), and the wait must end now
-and then for another look.
+That descriptor may report *edges* (`hilrt.peers.transport.zeromq_sockets`): everything must have
+been taken before it is waited on (`Hub.drain` does so, up to its flood limit), and the wait must
+end now and then for another look.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hilrt.peers.peer_events import Connection, MessageReceived, PeerEvent
 from hilrt.peers.remote_peer import RemotePeer
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
-from hilrt.peers.transport.zeromq import Router
+from hilrt.peers.transport.zeromq_sockets import Router
 from hilrt.peers.unused_messages import STRANGER
 from hilrt.peers.wire import Role
 from hilrt.solver import Port

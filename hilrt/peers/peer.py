@@ -19,7 +19,7 @@ from hilrt.peers.keys import VARIABLE, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ClientTransport
-from hilrt.peers.transport.zeromq import Dealer
+from hilrt.peers.transport.zeromq_sockets import Dealer
 from hilrt.peers.wire import (
     PROTOCOL_VERSION,
     FromMaster,

@@ -23,9 +23,9 @@ from hilrt.record.messages import (
     ROWS,
     Attachment,
     Begin,
-    End,
-    Event,
     Level,
+    RecordEnd,
+    RecordEvent,
     Signal,
     Stretched,
     Topic,
@@ -183,7 +183,7 @@ class Feed:
         if len(self._waiting) >= MAX_WAITING:
             self.events_dropped += 1
             return
-        message = Event(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
+        message = RecordEvent(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
         self._waiting.append(encode(message))
 
     def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:
@@ -227,7 +227,7 @@ class Feed:
         self.flush()
         while self._waiting and self._patience_ms:
             self.flush()
-        message = End(summary=summary, rows=self.rows, events=self.events)
+        message = RecordEnd(summary=summary, rows=self.rows, events=self.events)
         taken = self._head is None and self._send([encode(message)])
         self._socket.linger = max(0, int(1e3 * (deadline - time.monotonic())))
         return taken

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.record.messages import Event, Topic, Trigger
+from hilrt.record.messages import RecordEvent, Topic, Trigger
 from hilrt.solver import Floats
 
 #: Time beyond the one before a trigger that is kept, ns: snapshots are a second apart.
@@ -101,7 +101,7 @@ class Gate:
         self._let_go()
         return found
 
-    def event(self, event: Event) -> None:
+    def event(self, event: RecordEvent) -> None:
         """Take an event: it may be a trigger, which takes effect with the rows of its time."""
         trigger = self._trigger
         hit = event.level in ("error", "fatal") or event.cause in trigger.causes

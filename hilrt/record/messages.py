@@ -118,7 +118,7 @@ class Begin(msgspec.Struct, tag="begin"):
     trigger: Trigger | None = None
 
 
-class Event(msgspec.Struct, tag="event"):
+class RecordEvent(msgspec.Struct, tag="event"):
     """Something that happened, in words; `t_ns` is session time, ns."""
 
     t_ns: int
@@ -135,7 +135,7 @@ class Stretched(msgspec.Struct, tag="stretched"):
     shift_ns: int
 
 
-class End(msgspec.Struct, tag="end"):
+class RecordEnd(msgspec.Struct, tag="end"):
     """Close the log. `rows` and `events` are what the session produced, recorded or not."""
 
     summary: bytes
@@ -144,15 +144,15 @@ class End(msgspec.Struct, tag="end"):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Begin | Event | Stretched | End)
+_decoder = msgspec.msgpack.Decoder(Begin | RecordEvent | Stretched | RecordEnd)
 
 
-def encode(message: Begin | Event | Stretched | End) -> bytes:
+def encode(message: Begin | RecordEvent | Stretched | RecordEnd) -> bytes:
     """One frame."""
     return _encoder.encode(message)
 
 
-def decode(frame: bytes) -> Begin | Event | Stretched | End:
+def decode(frame: bytes) -> Begin | RecordEvent | Stretched | RecordEnd:
     """Message in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
-    message: Begin | Event | Stretched | End = _decoder.decode(frame)
+    message: Begin | RecordEvent | Stretched | RecordEnd = _decoder.decode(frame)
     return message

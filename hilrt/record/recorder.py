@@ -23,8 +23,8 @@ from hilrt.record.messages import (
     BESIDE,
     ROWS,
     Begin,
-    End,
-    Event,
+    RecordEnd,
+    RecordEvent,
     Stretched,
     decode,
 )
@@ -81,7 +81,7 @@ class Recorder:
         self._make_follower = follow
         self._tap: zmq.Socket[bytes] | None = None
         self._recording: Recording | None = None
-        self._end: End | None = None
+        self._end: RecordEnd | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PULL)
         self._socket.rcvhwm = QUEUE_BATCHES  # the queue is the master's, where it is bounded
@@ -208,11 +208,11 @@ class Recorder:
             return
         if isinstance(message, Begin) and self._recording is None:
             self._recording = Recording(message, self._make_follower)
-        elif isinstance(message, Event) and self._recording is not None:
+        elif isinstance(message, RecordEvent) and self._recording is not None:
             self._recording.event(message)
         elif isinstance(message, Stretched) and self._recording is not None:
             self._recording.clock.stretched(message.since_ns, message.shift_ns)
-        elif isinstance(message, End):
+        elif isinstance(message, RecordEnd):
             self._end = message
 
 

@@ -27,8 +27,8 @@ from hilrt.record.messages import (
     SNAPSHOTS,
     Attachment,
     Begin,
-    End,
-    Event,
+    RecordEnd,
+    RecordEvent,
 )
 from hilrt.record.reader import LogEvent
 from hilrt.record.session_clock import SessionClock
@@ -135,7 +135,7 @@ class Recording:
             )
         # A chunk needs a message, and the channels stand in the first one: a log that is cut off
         # early is then still one that says what it would have held.
-        self.event(Event(0, "info", "recording", "recorder", f"recording {begin.session}"))
+        self.event(RecordEvent(0, "info", "recording", "recorder", f"recording {begin.session}"))
         self.flush()
 
     def batch(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
@@ -173,7 +173,7 @@ class Recording:
         except Exception as error:
             self._follower = None
             text = f"no statistics are attached, reports will read the whole log: {error!r}"
-            self.event(Event(self._last_ns, "warning", "recording", "recorder", text))
+            self.event(RecordEvent(self._last_ns, "warning", "recording", "recorder", text))
             return None
 
     def _write_held(self) -> None:
@@ -191,7 +191,7 @@ class Recording:
                 f"{taken.lost} CAN frames of {taken.bus} from {taken.since_ns * 1e-9:.6f} s to "
                 f"{taken.until_ns * 1e-9:.6f} s are missing: the recorder did not follow"
             )
-            event = Event(taken.since_ns, "warning", "frame_gap", "recorder", text)
+            event = RecordEvent(taken.since_ns, "warning", "frame_gap", "recorder", text)
             self.event(event, until_ns=taken.until_ns)
         channel, gate = self._buses[taken.bus], self._gate
         for t_ns, record in taken.records:
@@ -228,7 +228,7 @@ class Recording:
         since, count = self._written_ns, first - self._written
         text = f"{count} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are left out: "
         text += "no trigger"
-        self.event(Event(since, "info", "record_pause", "recorder", text), until_ns=t_ns)
+        self.event(RecordEvent(since, "info", "record_pause", "recorder", text), until_ns=t_ns)
 
     def _note_gap(self, first: int, t_ns: int) -> None:
         lost = first - self._next
@@ -238,9 +238,9 @@ class Recording:
             f"{lost} rows from {since * 1e-9:.6f} s to {t_ns * 1e-9:.6f} s are missing: "
             "the recorder did not follow"
         )
-        self.event(Event(since, "warning", "record_gap", "recorder", text), until_ns=t_ns)
+        self.event(RecordEvent(since, "warning", "record_gap", "recorder", text), until_ns=t_ns)
 
-    def event(self, event: Event, until_ns: int | None = None) -> None:
+    def event(self, event: RecordEvent, until_ns: int | None = None) -> None:
         """Write an event; `until_ns` is the end of something that lasted."""
         if self._gate is not None:
             self._gate.event(event)
@@ -258,7 +258,7 @@ class Recording:
             f"the system's clock was set by {step_ns * 1e-9:+.3f} s: the log's times go on, and "
             "from here on they are as much apart from it"
         )
-        self.event(Event(self._last_ns, "warning", "clock_step", "recorder", text))
+        self.event(RecordEvent(self._last_ns, "warning", "clock_step", "recorder", text))
 
     def flush(self) -> None:
         """Bring everything to the file, as one chunk."""
@@ -279,11 +279,11 @@ class Recording:
             self._syncing.join(SYNC_S)
             self._syncing = None
 
-    def finish(self, end: End | None) -> None:
+    def finish(self, end: RecordEnd | None) -> None:
         """Write the summary and the index, and close; without `end` the session was cut off."""
         if end is None:
             text = "the log was closed without a word from the master: it vanished or was killed"
-            self.event(Event(self._last_ns, "error", "master_lost", "recorder", text))
+            self.event(RecordEvent(self._last_ns, "error", "master_lost", "recorder", text))
         elif end.rows > self._next:
             self._note_gap(end.rows, self._last_ns)
         if self._gate is not None:
@@ -311,7 +311,7 @@ class Recording:
             self._note_pause(self._next, self._last_ns)
         if gate.shortened:
             text = "the buffer before a trigger was full; it reached back less than asked for"
-            self.event(Event(self._last_ns, "warning", "record_buffer", "recorder", text))
+            self.event(RecordEvent(self._last_ns, "warning", "record_buffer", "recorder", text))
 
     def abandon(self) -> None:
         """Give up after an `OSError`: keep what is whole, and close."""

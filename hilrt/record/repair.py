@@ -81,7 +81,7 @@ def repair(source: Path, target: Path) -> Repaired:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 if data[: len(MAGIC)] != MAGIC:
                     raise RecordError(f"{source}: is not an MCAP file; give a session.mcap")
-                _Copy(out, done).run(_scan(data, done))
+                _RepairCopy(out, done).run(_scan(data, done))
     except OSError as error:
         name = error.filename or target
         raise RecordError(f"{name}: {error.strerror or error}; check the disk") from None
@@ -129,7 +129,7 @@ def _next_chunk(data: mmap.mmap, at: int) -> int | None:
     return None
 
 
-class _Copy:
+class _RepairCopy:
     """Writes the records that are given to it into a new log, as far as they are whole."""
 
     def __init__(self, out: IO[bytes], done: Repaired) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.errors import ConfigError
-from hilrt.record.messages import Attachment, Begin, End
+from hilrt.record.messages import Attachment, Begin, RecordEnd
 from hilrt.record.reader import find_log
 from hilrt.record.recording import Recording
 from hilrt.record.signals import build_topics
@@ -327,5 +327,5 @@ class _WhatIfLog:
 
     def finish(self) -> Path:
         """Close it."""
-        self._recording.finish(End(b"", self._recording.rows, 0))
+        self._recording.finish(RecordEnd(b"", self._recording.rows, 0))
         return self._recording.path

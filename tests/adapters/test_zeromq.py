@@ -16,7 +16,7 @@ from hilrt.peers.peer import Peer
 from hilrt.peers.peer_protocol import MASTER_SILENCE_S
 from hilrt.peers.transport import local
 from hilrt.peers.transport.local import LocalClient, LocalServer
-from hilrt.peers.transport.zeromq import Dealer, Router
+from hilrt.peers.transport.zeromq_sockets import Dealer, Router
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.adapters.link_contract import LinkContract, Reference, arrivals
 

@@ -9,7 +9,7 @@ from hilrt.analyze.comparison_page import write_comparison
 from hilrt.analyze.log_comparison import compare_logs
 from hilrt.analyze.signal_differences import differences
 from hilrt.logs.cut import cut
-from hilrt.record.messages import Attachment, Begin, End, Signal, Topic
+from hilrt.record.messages import Attachment, Begin, RecordEnd, Signal, Topic
 from hilrt.record.recording import Recording
 
 TOPICS = [
@@ -35,7 +35,7 @@ def log(folder: Path, *, part_at: int | None = None, mu: str = "1.0", batch: int
         recording.batch(i, times[i : i + batch], rows[i : i + batch])
         recording.flush()
     summary = {"verdict": "good", "steps": n, "bonds": {"shaft": {"residual_energy_j": 3.0}}}
-    recording.finish(End(json.dumps(summary).encode(), n, 0))
+    recording.finish(RecordEnd(json.dumps(summary).encode(), n, 0))
     return recording.path
 
 

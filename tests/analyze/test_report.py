@@ -12,7 +12,7 @@ from hilrt.analyze.log_analysis import analyse_log
 from hilrt.analyze.report import save, write_report
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
-from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
 from hilrt.record.recording import Recording
 
 EPOCH_NS = 1_780_000_000_000_000_000
@@ -161,9 +161,9 @@ def synthetic_run(folder: Path, n: int, *, gap: bool = False) -> Path:
             continue
         recording.batch(i, times[i : i + 1000], rows[i : i + 1000])
     text = "shaft & <clutch> engaged"
-    recording.event(Event(500_000_000, "info", "state", "session", text))
+    recording.event(RecordEvent(500_000_000, "info", "state", "session", text))
     data = json.dumps(summary(n, rows[:, -1])).encode()
-    recording.finish(End(summary=data, rows=n, events=1))
+    recording.finish(RecordEnd(summary=data, rows=n, events=1))
     (folder / "summary.json").write_bytes(data)
     return folder
 
@@ -249,7 +249,7 @@ def test_text_that_looks_like_mathematics_is_not_typeset(tmp_path):
     begin = Begin(str(tmp_path), "math", EPOCH_NS, topics, [], {})
     recording = Recording(begin)
     recording.batch(0, np.arange(3), np.ones((3, 1)))
-    recording.finish(End(b"", 3, 0))
+    recording.finish(RecordEnd(b"", 3, 0))
     page = write_report(tmp_path).read_text(encoding="utf-8")
     labels = re.findall(r'"axis_label":"(.*?)"', page)
     assert any("uff04" in label for label in labels)  # a dollar sign of full width

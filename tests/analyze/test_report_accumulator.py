@@ -8,7 +8,15 @@ import pytest
 from hilrt.analyze import log_analysis, report_accumulator
 from hilrt.analyze.log_analysis import analyse_log
 from hilrt.logs.cut import cut, merge
-from hilrt.record.messages import REPORT_STATISTICS, Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import (
+    REPORT_STATISTICS,
+    Attachment,
+    Begin,
+    RecordEnd,
+    RecordEvent,
+    Signal,
+    Topic,
+)
 from hilrt.record.reader import LogEvent, LogStream, load_log
 from hilrt.record.recording import Recording
 from hilrt.record.repair import repair
@@ -51,9 +59,9 @@ def record(folder) -> Path:
         if first != 61 * 7:
             part = slice(first, min(first + 61, N))
             recording.batch(first, TIMES[part], data[part])
-    recording.event(Event(1_500_000_000, "warning", "sample_late", "engine", "late"))
-    recording.event(Event(1_600_000_000, "info", "operator", "page", "a note"))
-    recording.finish(End(summary=b'{"verdict": "good", "steps": 5999}', rows=N, events=1))
+    recording.event(RecordEvent(1_500_000_000, "warning", "sample_late", "engine", "late"))
+    recording.event(RecordEvent(1_600_000_000, "info", "operator", "page", "a note"))
+    recording.finish(RecordEnd(summary=b'{"verdict": "good", "steps": 5999}', rows=N, events=1))
     return recording.path
 
 

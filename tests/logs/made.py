@@ -9,7 +9,7 @@ import numpy as np
 
 from hilrt.logs.log_writer import LogWriter
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
-from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
 from hilrt.record.reader import Block, Channel
 from hilrt.record.recording import Recording
 
@@ -44,8 +44,8 @@ def session_log(folder: Path, n: int = 3000, summary: bytes = b"{}") -> Path:
     times = np.arange(n, dtype=np.int64) * 1_000_000
     for i in range(0, n, 64):
         recording.batch(i, times[i : i + 64], rows[i : i + 64])
-    recording.event(Event(1_500_000_000, "warning", "alarm", "engine", "too hot: 95 °C"))
-    recording.finish(End(summary=summary, rows=n, events=1))
+    recording.event(RecordEvent(1_500_000_000, "warning", "alarm", "engine", "too hot: 95 °C"))
+    recording.finish(RecordEnd(summary=summary, rows=n, events=1))
     return recording.path
 
 

@@ -20,7 +20,7 @@ from hilrt.logs.show import cat_frames
 from hilrt.logs.source_can import from_message
 from hilrt.record.frame_batch import Pass, RawFrame, encode
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
-from hilrt.record.messages import Begin, End
+from hilrt.record.messages import Begin, RecordEnd
 from hilrt.record.recording import Recording
 from hilrt.timing.clock import VirtualClock
 from tests.logs.made import EPOCH_NS, TOPICS
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Path:
                 frame: RawFrame = (0x100 + at, rng.bytes(8), 0, False)
                 passes.append(Pass(at % 2 == 1, at * MS + 1000, 0, [frame]))
             recording.raw_frames(encode(bus, ms, passes))
-    recording.finish(End(b"{}", COUNT, 0))
+    recording.finish(RecordEnd(b"{}", COUNT, 0))
     return recording.path
 
 

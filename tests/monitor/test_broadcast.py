@@ -15,7 +15,7 @@ from hilrt.monitor.stream import (
     Signals,
     SubsystemNode,
 )
-from hilrt.record.messages import BATCH, ROWS, Begin, Event, Signal, Topic, encode
+from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, Signal, Topic, encode
 
 TOPOLOGY = SessionGraph([SubsystemNode("a", "inprocess")], [], [BondEdge("b", ["a.x"], "a.v")])
 
@@ -151,7 +151,9 @@ def test_a_reader_that_takes_every_frame_for_a_message_sees_only_the_maps(broadc
 
 
 def test_late_subscriber_gets_the_events_and_acknowledgements(broadcast):
-    broadcast.take([encode(Event(10**9, "warning", "sample_late", "a", "sample_late raised: a"))])
+    broadcast.take(
+        [encode(RecordEvent(10**9, "warning", "sample_late", "a", "sample_late raised: a"))]
+    )
     broadcast.outbox.clear()
     broadcast.acknowledge(1, "Ada")
     assert [e.acknowledged for e in sent(broadcast, stream.EVENT)] == ["Ada"]

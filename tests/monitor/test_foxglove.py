@@ -25,7 +25,7 @@ from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import BondStatus, PeerStatus, Percentiles, RaisedFlag, Status
 from hilrt.monitor.telemetry import encode as encode_status
 from hilrt.monitor.viewer import SILENCE_S, Viewer
-from hilrt.record.messages import BATCH, ROWS, Begin, Event, Signal, Topic, encode
+from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, Signal, Topic, encode
 
 EPOCH_NS = 1_780_000_000_000_000_000
 TOPICS = [
@@ -133,7 +133,7 @@ class Session:
         self.broadcast.take(frames)
 
     def event(self, text):
-        self.broadcast.take([encode(Event(500_000_000, "warning", "sample_late", "a", text))])
+        self.broadcast.take([encode(RecordEvent(500_000_000, "warning", "sample_late", "a", text))])
 
     def status(self, status):
         self._socket.send_multipart([stream.STATUS, encode_status(status)])

@@ -19,7 +19,7 @@ from hilrt.monitor.relay import COMMANDS_PER_S, QUEUE_LENGTH, Relay, RelaySettin
 from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import Status, Telemetry
 from hilrt.monitor.viewer import Viewer
-from hilrt.record.messages import Begin, Event, Signal, Topic
+from hilrt.record.messages import Begin, RecordEvent, Signal, Topic
 from hilrt.record.messages import encode as record
 
 
@@ -84,7 +84,7 @@ def bench():
 def test_view_sees_head_events_and_status(bench):
     begin = Begin("out", "s", 0, [Topic("outputs", [Signal("a.x")])], [], {})
     bench.rows.send_multipart([record(begin)])
-    bench.rows.send_multipart([record(Event(0, "info", "session", "session", "hello"))])
+    bench.rows.send_multipart([record(RecordEvent(0, "info", "session", "session", "hello"))])
     bench.until(lambda: bench.viewer.head and bench.viewer.head.signals and bench.viewer.events)
     bench.until(lambda: bench.status.publish(Status(session="s", state="RUNNING", t=1.0))
                 or bench.viewer.status)  # fmt: skip
@@ -106,7 +106,7 @@ def test_token_opens_what_is_allowed(bench):
 def test_acknowledged_event_is_told_to_all(bench):
     begin = Begin("out", "s", 0, [Topic("outputs", [Signal("a.x")])], [], {})
     bench.rows.send_multipart([record(begin)])
-    bench.rows.send_multipart([record(Event(0, "error", "x", "a", "bang"))])
+    bench.rows.send_multipart([record(RecordEvent(0, "error", "x", "a", "bang"))])
     bench.until(lambda: bench.viewer.events)
     bench.client.send(OperatorCommand(action="acknowledge", who="Ada", value=1, key="token"))
     bench.obey_one(Reply(True, "acknowledged"))

@@ -9,7 +9,7 @@ import zmq
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record import feed as feed_module
 from hilrt.record.feed import BATCH_BYTES, Feed, NullFeed, Signal, Topic
-from hilrt.record.messages import BATCH, ROWS, Begin, End, Event, decode
+from hilrt.record.messages import BATCH, ROWS, Begin, RecordEnd, RecordEvent, decode
 from hilrt.session.event_log import EventLog
 
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
@@ -55,9 +55,9 @@ def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
     assert (kind, BATCH.unpack(index)[0]) == (ROWS, 0)
     np.testing.assert_array_equal(np.frombuffer(times, "<i8"), np.arange(64))
     np.testing.assert_array_equal(np.frombuffer(rows).reshape(-1, 2)[:, 1], -np.arange(64.0))
-    assert decode(receive(puller)[0]) == Event(5, "warning", "cause", "source", "text")
+    assert decode(receive(puller)[0]) == RecordEvent(5, "warning", "cause", "source", "text")
     assert BATCH.unpack(receive(puller)[1])[0] == 64
-    assert decode(receive(puller)[0]) == End(b"{}", 70, 1)
+    assert decode(receive(puller)[0]) == RecordEnd(b"{}", 70, 1)
     assert feed.dropped == 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hilrt.record import gate as module
 from hilrt.record.gate import Gate, HeldFrame, Rows
-from hilrt.record.messages import Event, Level, Limit, Signal, Topic, Trigger
+from hilrt.record.messages import Level, Limit, RecordEvent, Signal, Topic, Trigger
 
 MS, S = 1_000_000, 1_000_000_000
 TOPICS = [
@@ -55,8 +55,8 @@ def numbers(parts: list[Rows]) -> list[int]:
     return [part.first + i for part in parts for i in range(len(part.times))]
 
 
-def event(t_ns: int, level: Level, cause: str, source: str = "session") -> Event:
-    return Event(t_ns, level, cause, source, "text")
+def event(t_ns: int, level: Level, cause: str, source: str = "session") -> RecordEvent:
+    return RecordEvent(t_ns, level, cause, source, "text")
 
 
 @given(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hilrt.errors import RecordError
-from hilrt.record.messages import Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
 from hilrt.record.reader import load_log
 from hilrt.record.recording import Recording
 
@@ -27,8 +27,8 @@ def write(folder, times, rows, *, per_batch=16):
     for i in range(0, len(times), per_batch):
         recording.batch(i, times[i : i + per_batch], rows[i : i + per_batch])
         recording.flush()
-    recording.event(Event(7, "warning", "sample_late", "a.x", "late – 3 ms"))
-    recording.finish(End(b"{}", len(times), 1))
+    recording.event(RecordEvent(7, "warning", "sample_late", "a.x", "late – 3 ms"))
+    recording.finish(RecordEnd(b"{}", len(times), 1))
     return recording.path
 
 

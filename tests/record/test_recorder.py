@@ -27,9 +27,9 @@ from hilrt.record.messages import (
     ASIDE,
     Attachment,
     Begin,
-    End,
-    Event,
     Limit,
+    RecordEnd,
+    RecordEvent,
     Signal,
     Topic,
     Trigger,
@@ -65,7 +65,7 @@ def test_second_library_reads_the_same_numbers(tmp_path):
     recording = Recording(begin_in(tmp_path))
     rows = np.random.default_rng(1).normal(size=(50, 3))
     recording.batch(0, np.arange(50) * 1_000_000, rows)
-    recording.finish(End(b'{"verdict": "good"}', 50, 0))
+    recording.finish(RecordEnd(b'{"verdict": "good"}', 50, 0))
     read = {topic.name: [] for topic in TOPICS}
     with recording.path.open("rb") as file:
         reader = make_reader(file, validate_crcs=True, decoder_factories=[DecoderFactory()])
@@ -87,8 +87,10 @@ def test_viewer_shows_subsystem_and_port():
 
 def test_events_fit_a_viewers_log_panel(tmp_path):
     recording = Recording(begin_in(tmp_path))
-    recording.event(Event(1_500_000_000, "error", "peer_lost", "vehicle", "vehicle fell silent"))
-    recording.finish(End(b"", 0, 1))
+    recording.event(
+        RecordEvent(1_500_000_000, "error", "peer_lost", "vehicle", "vehicle fell silent")
+    )
+    recording.finish(RecordEnd(b"", 0, 1))
     with recording.path.open("rb") as file:
         messages = list(make_reader(file).iter_messages(["/events"]))
     schema, channel, message = messages[-1]
@@ -106,7 +108,7 @@ def test_missing_rows_leave_an_event_with_both_ends(tmp_path):
     recording = Recording(begin_in(tmp_path))
     recording.batch(0, np.arange(10) * 1_000_000, np.zeros((10, 3)))
     recording.batch(30, np.arange(30, 40) * 1_000_000, np.ones((10, 3)))
-    recording.finish(End(b"", 45, 0))
+    recording.finish(RecordEnd(b"", 45, 0))
     log = load_log(tmp_path)
     gaps = [event for event in log.events if event.cause == "record_gap"]
     assert [(gap.t, gap.until) for gap in gaps] == [(0.009, 0.03), (0.039, 0.039)]
@@ -134,7 +136,7 @@ def test_frames_stand_beside_the_rows(tmp_path):
     recording.raw_frames(frame_batch(0, 4, 2))
     recording.raw_frames(frame_batch(2, 6, 1, sent=True))
     recording.raw_frames(frame_batch(8, 9, 1))
-    recording.finish(End(b"", 10, 0))
+    recording.finish(RecordEnd(b"", 10, 0))
     found = list(LogFile(recording.path).frames())
     assert [(f.time_ns - EPOCH_NS, f.bus, f.identifier, f.flags) for f in found] == [
         (4 * MS, "engine", 0, 0),
@@ -152,7 +154,7 @@ def test_frames_stand_beside_the_rows(tmp_path):
 
 def test_a_bus_without_a_frame_is_in_the_log(tmp_path):
     recording = with_frames(tmp_path)
-    recording.finish(End(b"", 0, 0))
+    recording.finish(RecordEnd(b"", 0, 0))
     (topic,) = [topic for topic in read_contents(recording.path).topics if topic.frames]
     assert (topic.name, topic.messages) == ("can/engine", 0)
 
@@ -172,8 +174,8 @@ def test_around_a_trigger_rows_and_frames_are_written_and_what_is_left_out_is_na
         times = np.arange(first, first + 50) * MS
         recording.batch(first, times, rows[first : first + 50])
     recording.aside(b"/snapshots", ASIDE.pack(300, 299 * MS), b"\x80")
-    recording.event(Event(299 * MS, "info", "session", "session", "the end"))
-    recording.finish(End(b"", 300, 1))
+    recording.event(RecordEvent(299 * MS, "info", "session", "session", "the end"))
+    recording.finish(RecordEnd(b"", 300, 1))
     log = load_log(tmp_path)
     kept = [*range(90, 121), *range(240, 271)]
     np.testing.assert_array_equal(np.round(log.t * 1000), kept)
@@ -203,7 +205,7 @@ def test_chunk_never_splits_a_row(tmp_path, monkeypatch):
     monkeypatch.setattr(mcap_writer, "CHUNK_BYTES", 500)
     recording = Recording(begin_in(tmp_path))
     recording.batch(0, np.arange(200), np.zeros((200, 3)))
-    recording.finish(End(b"", 200, 0))
+    recording.finish(RecordEnd(b"", 200, 0))
     with recording.path.open("rb") as file:
         chunks = make_reader(file).get_summary().chunk_indexes
     assert len(chunks) > 20

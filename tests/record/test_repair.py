@@ -9,7 +9,16 @@ from typer.testing import CliRunner
 
 from hilrt.cli.main import app
 from hilrt.errors import RecordError
-from hilrt.record.messages import ASIDE, SNAPSHOTS, Attachment, Begin, End, Event, Signal, Topic
+from hilrt.record.messages import (
+    ASIDE,
+    SNAPSHOTS,
+    Attachment,
+    Begin,
+    RecordEnd,
+    RecordEvent,
+    Signal,
+    Topic,
+)
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.recording import Recording
 from hilrt.record.repair import repair
@@ -34,10 +43,10 @@ def whole(tmp_path_factory):
         recording.aside(SNAPSHOTS.encode(), ASIDE.pack(first, first * 10**6), b"state")
         times = np.arange(first, first + PER_CHUNK) * 10**6
         recording.batch(first, times, ROWS[first : first + PER_CHUNK])
-        recording.event(Event(int(times[-1]), "info", "mark", "test", f"chunk {chunk}"))
+        recording.event(RecordEvent(int(times[-1]), "info", "mark", "test", f"chunk {chunk}"))
         recording.flush()
         sizes.append(recording.path.stat().st_size)
-    recording.finish(End(b"{}", len(ROWS), CHUNKS))
+    recording.finish(RecordEnd(b"{}", len(ROWS), CHUNKS))
     return recording.path.read_bytes(), sizes
 
 

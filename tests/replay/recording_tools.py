@@ -18,7 +18,7 @@ from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import NullFeed
-from hilrt.record.messages import ASIDE, Attachment, Begin, End, Topic, Trigger
+from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshots import Snapshots
@@ -77,7 +77,7 @@ class DirectFeed(NullFeed):
 
     def finish(self) -> Path:
         assert self.recording is not None
-        self.recording.finish(End(b"{}", self.rows, 0))
+        self.recording.finish(RecordEnd(b"{}", self.rows, 0))
         return self.recording.path
 
 

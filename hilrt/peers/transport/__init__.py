@@ -1,6 +1,6 @@
 """How encoded messages travel between the master and its peers; what they mean is not known here.
 
 The master's `Hub` has server transports, to which peers connect; a `Peer` has one client transport
-that leads to one of them. In reading order: `base`, `zeromq` (between machines), `local` (within
-one).
+that leads to one of them. In reading order: `base`, `zeromq_sockets` (between machines), `local`
+(within one).
 """

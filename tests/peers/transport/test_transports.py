@@ -10,7 +10,7 @@ import pytest
 from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers.transport import local
 from hilrt.peers.transport.local import LocalServer
-from hilrt.peers.transport.zeromq import Dealer, Router
+from hilrt.peers.transport.zeromq_sockets import Dealer, Router
 
 DEADLINE_S = 10.0
 ADDRESS = f"tcp://127.0.0.1:{os.getpid()}"  # only a name here: nothing is bound to it
