@@ -237,6 +237,13 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(path), f"{page.name}: {target}"
 
 
+def test_every_room_has_its_row():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rows = re.search(r"\n## Rooms\n(.*?)\n## ", text, re.DOTALL)[1]
+    rooms = {path.parent.name for path in ROOT.glob("hilrt/*/__init__.py")}
+    assert set(re.findall(r"`hilrt/(\w+)/`", rows)) == rooms
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_of_the_project_that_are_named_exist(page):
     text = page.read_text(encoding="utf-8")
