@@ -99,7 +99,7 @@ def ending(monkeypatch):
         session.numerics = Numerics(
             SimpleNamespace(network=network, alarms=plan),
             state,
-            SimpleNamespace(absences=SimpleNamespace(reports=lambda: [])),
+            SimpleNamespace(reports=SimpleNamespace(take=lambda: [])),
         )
         return session
 
