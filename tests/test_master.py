@@ -7,7 +7,7 @@ import pytest
 from hilrt.errors import SessionFault
 from hilrt.master import End, Master
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record.feed import NullFeed
+from hilrt.record.feed import Feed
 from hilrt.record.signals import build_topics
 from hilrt.solver import Port
 from hilrt.step import macro_step as step
@@ -43,7 +43,7 @@ def prepare(
         subsystems={"a": {}, "slow": {"every": every}},
         master={"step": 1e-3, "pacing": {"overrun": overrun}},
     )
-    feed = NullFeed(build_topics(s.plan))
+    feed = Feed(build_topics(s.plan))
     publisher = StatusPublisher(None, "test", 0.02)
     return Master(*s.numerics, s.real_time(clock, on_shift), feed, publisher), link
 
@@ -178,7 +178,7 @@ class Slow(Recorded):
 
 async def test_as_fast_as_possible_others_have_their_turn_after_every_step_of_a_slow_model():
     s = Stepping({"slow": Slow({"y": np.sin}, [])}, connections=[], master={"step": 1e-3})
-    feed = NullFeed(build_topics(s.plan))
+    feed = Feed(build_topics(s.plan))
     publisher = StatusPublisher(None, "test", 1.0)
     master = Master(*s.numerics, s.as_fast_as_possible(), feed, publisher)
     asyncio.get_running_loop().call_later(0.03, master.request_stop, "enough")
@@ -206,7 +206,7 @@ def test_identification_learns_only_where_it_fits_before_the_next_tick(monkeypat
 
     monkeypatch.setattr(s.exchange, "dispatch", busy)
     publisher = StatusPublisher(None, "test", 300 * H)
-    feed = NullFeed(build_topics(s.plan))
+    feed = Feed(build_topics(s.plan))
     master = Master(*s.numerics, s.real_time(clock), feed, publisher)
     asyncio.run(master.run(round(300 * H * 1e9), EPOCH))
     budget = master.progress.learning

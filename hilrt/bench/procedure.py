@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from hilrt.config.structs import Match, Step
 from hilrt.config.units import conversion
 from hilrt.errors import HilrtError, PeerLost, SessionFault
 from hilrt.link import Link
-from hilrt.reliability.alarms import AlarmPlan
 from hilrt.solver import Floats
-from hilrt.tables.network import Network
 from hilrt.timing.clock import monotonic_ns
+
+if TYPE_CHECKING:
+    from hilrt.reliability.alarms import AlarmPlan
+    from hilrt.tables.network import Network
 
 #: How often measured values are looked at, s.
 LOOK_S = 0.01

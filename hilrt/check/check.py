@@ -29,11 +29,11 @@ from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
 from hilrt.config.session_file import SessionFile, read_session
+from hilrt.config.spawn_command import executable
 from hilrt.config.structs import InputOptions, Late, MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Link, PortsError
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.session import spawn
 from hilrt.solver import Port, Ports
 from hilrt.timing import host
 
@@ -235,7 +235,7 @@ def _ports(
     table = f"subsystems.{name}"
     if options.spawn is not None:
         try:
-            spawn.resolve(name, options.spawn, session.folder)
+            executable(name, options.spawn, session.folder)
         except ConfigError as error:
             findings.line(str(error))
     try:

@@ -16,11 +16,12 @@ from hilrt.cli import fmu_commands as cli_fmu
 from hilrt.cli import log_commands as cli_log
 from hilrt.cli import replay_commands as cli_replay
 from hilrt.cli import report_commands as cli_report
+from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
-    from hilrt.session.run import Result
+    from hilrt.session.result import RunResult
 
 EXIT_CONFIG = 2
 EXIT_FAULT = 3
@@ -81,6 +82,8 @@ def run(
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
 ) -> None:
     """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
+    if sys.stdout.isatty() and not quiet:
+        typer.echo(f"{session}: starting")  # what follows takes a moment to load
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
 
@@ -101,6 +104,7 @@ def run(
 @app.command()
 def check(session: SessionPath, overrides: Overrides = None) -> None:
     """Report everything that is wrong with a session file, at once."""
+    single_thread()
     from hilrt.check.check import check_file
 
     problems = check_file(session, overrides or [])
@@ -115,6 +119,7 @@ def check(session: SessionPath, overrides: Overrides = None) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the session file, for editors."""
+    single_thread()
     from hilrt.config.schema import session_schema
 
     typer.echo(json.dumps(session_schema(), indent=1, ensure_ascii=False))
@@ -349,7 +354,7 @@ def _load(session: Path, overrides: list[str]) -> SessionFile:
     return load_session(session, overrides)
 
 
-def _finish(result: Result, report: bool, quiet: bool) -> None:
+def _finish(result: RunResult, report: bool, quiet: bool) -> None:
     """Report page and closing table, after everything has stopped."""
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)

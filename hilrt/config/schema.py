@@ -6,9 +6,12 @@ Made from the same structs that read the file. The keys that an adapter adds to 
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -99,13 +102,9 @@ def _describe(component: dict[str, Any], struct: type | None) -> None:
 
 def field_comments(struct: type) -> dict[str, str]:
     """Texts of the ``#:`` comments before or behind the fields of a class, by field."""
-    try:
-        lines = inspect.getsource(struct).splitlines()
-    except (OSError, TypeError):
-        return {}
     found: dict[str, str] = {}
     above: list[str] = []
-    for line in lines:
+    for line in _body(struct):
         code, mark, comment = line.partition("#:")
         if mark and not code.strip():
             above.append(comment.strip())
@@ -114,3 +113,21 @@ def field_comments(struct: type) -> dict[str, str]:
             found[match[1]] = " ".join([*above, comment.strip()] if mark else above)
         above = []
     return found
+
+
+def _body(struct: type) -> Iterator[str]:
+    """Lines inside a class of a module, without those of others; `inspect` parses it for each."""
+    lines = iter(_lines(struct.__module__))
+    for line in lines:
+        if re.match(rf"class {re.escape(struct.__qualname__)}\b", line):
+            break
+    yield from itertools.takewhile(lambda line: not line or line[0] in " )", lines)
+
+
+@functools.cache
+def _lines(module: str) -> list[str]:
+    """Source of a module; empty where there is none."""
+    try:
+        return inspect.getsource(sys.modules[module]).splitlines()
+    except (OSError, TypeError, KeyError):
+        return []

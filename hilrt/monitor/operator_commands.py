@@ -22,6 +22,8 @@ Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust
 ACTIONS: tuple[Action, ...] = ("arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust")
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
+#: The operators' token; one is made up for the run where this is not set.
+TOKEN_VARIABLE = "HILRT_TOKEN"
 #: Longest name and comment; the rest is cut.
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096

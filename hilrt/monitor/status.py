@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,19 +18,30 @@ from hilrt.monitor.telemetry import (
     Telemetry,
 )
 from hilrt.reliability.verdict import verdict
-from hilrt.session.adjust import present_number
+from hilrt.step.adjust import present_number
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.histogram import Recent
 
 if TYPE_CHECKING:
-    from hilrt.master import Master
-    from hilrt.step.step_state import StepInput
+    from hilrt.exchange.exchange import Exchange
+    from hilrt.step.plan import Plan
+    from hilrt.step.step_state import StepInput, StepState
+    from hilrt.timing.progress import Progress
 
 PERIOD_NS = 200_000_000
 #: Period of the announcement while the loop does not run, s.
 ALIVE_S = 0.5
 #: Newest events in a status.
 MAX_EVENTS = 5
+
+
+class Stepped(Protocol):
+    """What a status is made of: the master, as far as views are concerned."""
+
+    plan: Plan
+    state: StepState
+    exchange: Exchange
+    progress: Progress
 
 
 class StatusPublisher:
@@ -84,7 +95,7 @@ class StatusPublisher:
         if self.telemetry is not None and self._announced is not None:
             self.telemetry.publish(self._announced)
 
-    def update(self, master: Master, given: StepInput, at_once: bool = False) -> None:
+    def update(self, master: Stepped, given: StepInput, at_once: bool = False) -> None:
         """Publish if it is time, or `at_once`."""
         if self.telemetry is None:
             return
@@ -107,7 +118,7 @@ class StatusPublisher:
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
-    def _look(self, master: Master, given: StepInput, rate_hz: float) -> Status:
+    def _look(self, master: Stepped, given: StepInput, rate_hz: float) -> Status:
         state, progress, exchange = master.state, master.progress, master.exchange
         outputs = master.plan.network.outputs
         energy, tables = state.energy, master.plan.network.bonds.tables
@@ -136,7 +147,7 @@ class StatusPublisher:
             },
             peers={
                 link.name: PeerStatus(
-                    int(exchange.channels["late"][s]),
+                    int(exchange.absences.late[s]),
                     link.lost,
                     float(exchange.age[s]) * 1e3,
                     link.dropped,

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hilrt.config.structs import Session
 from hilrt.record.messages import Level, Signal
 from hilrt.solver import Floats
 
@@ -56,6 +57,18 @@ class SessionGraph(msgspec.Struct, frozen=True):
     subsystems: list[SubsystemNode] = []
     connections: list[ConnectionEdge] = []
     bonds: list[BondEdge] = []
+
+
+def session_graph(tables: Session) -> SessionGraph:
+    """Subsystems, connections and bonds of a session file."""
+    return SessionGraph(
+        subsystems=[
+            SubsystemNode(name, options.adapter, options.late.policy, options.late.max_misses)
+            for name, options in tables.subsystems.items()
+        ],
+        connections=[ConnectionEdge(c.source, c.target) for c in tables.connections],
+        bonds=[BondEdge(b.name, b.efforts, b.flow, b.correction.method) for b in tables.bonds],
+    )
 
 
 class Head(msgspec.Struct, kw_only=True):

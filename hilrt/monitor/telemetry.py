@@ -95,6 +95,13 @@ def decode(frame: bytes) -> Status:
     return status
 
 
+def merged(before: Status | None, now: Status) -> Status:
+    """An announcement changes the state and the message of what was shown before."""
+    if before is None or now.values or now.run != before.run:
+        return now
+    return msgspec.structs.replace(before, state=now.state, message=now.message, events=now.events)
+
+
 class Telemetry:
     """Publishes the status of a session.
 

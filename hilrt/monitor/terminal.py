@@ -21,8 +21,7 @@ from rich.console import Console
 from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run
-from hilrt.monitor.telemetry import Status, decode
-from hilrt.monitor.viewer import merged
+from hilrt.monitor.telemetry import Status, decode, merged
 
 __all__ = ["Watcher", "flag_words", "main"]
 

@@ -16,7 +16,7 @@ import zmq
 from hilrt.monitor import stream
 from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.stream import Full, Happening, Head, Signals
-from hilrt.monitor.telemetry import RaisedFlag, Status, decode
+from hilrt.monitor.telemetry import RaisedFlag, Status, decode, merged
 
 QUEUE_LENGTH = 256
 #: Messages taken in one call, which bounds a turn of the view's loop.
@@ -226,10 +226,3 @@ class Viewer:
             self._flags[flag] = event.t
         elif event.text.startswith(f"{event.cause} cleared:"):
             self._flags.pop(flag, None)
-
-
-def merged(before: Status | None, now: Status) -> Status:
-    """An announcement changes the state and the message of what was shown before."""
-    if before is None or now.values or now.run != before.run:
-        return now
-    return msgspec.structs.replace(before, state=now.state, message=now.message, events=now.events)

@@ -9,9 +9,8 @@ import sys
 import zmq
 from rich.console import Console
 
-from hilrt.bench.arming import owns_terminal
-from hilrt.monitor.monitoring import TOKEN_VARIABLE
-from hilrt.monitor.operator_commands import CommandClient
+from hilrt.monitor.arming import owns_terminal
+from hilrt.monitor.operator_commands import TOKEN_VARIABLE, CommandClient
 from hilrt.monitor.panel import MAX_EVENTS, event_line
 from hilrt.monitor.screen import SILENCE_S, run
 from hilrt.monitor.viewer import Viewer

@@ -211,3 +211,8 @@ class MasterProtocol:
         """Ask each new peer for its clock: to be called often while answers are read promptly."""
         for peer in self.peers.values():
             peer.measure_offset(now_ns)
+
+    def compare_clocks_again(self) -> None:
+        """Measure all peers' clocks anew: so far the master was busy and read answers late."""
+        for peer in self.peers.values():
+            peer.compare_clocks_again()

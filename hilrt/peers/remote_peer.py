@@ -307,6 +307,10 @@ class RemotePeer:
             self._offset_exchanges -= 1
             self._ask(now_ns)
 
+    def compare_clocks_again(self) -> None:
+        """Measure the peer's clock a few times more: the answers so far were read late."""
+        self._offset_exchanges = OFFSET_EXCHANGES
+
     def where_to_look(self, now_ns: int) -> str:
         """For an error: the newest message that could not be used, and where else to look."""
         dropped = self._shared.unused.why_dropped(self.name, now_ns)

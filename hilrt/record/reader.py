@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -164,24 +164,56 @@ def load_log(path: str | Path) -> Log:
     for block in stream.blocks():
         times.setdefault(block.channel.topic, []).append(block.times_ns)
         values.setdefault(block.channel.topic, []).append(block.values)
-    channels = stream.channels.values()
-    where = {
-        signal.name: (channel.topic, column)
-        for channel in channels
-        for column, signal in enumerate(channel.signals)
-    }
+    log = make_log(
+        stream.path,
+        list(stream.channels.values()),
+        {topic: np.concatenate(blocks) for topic, blocks in times.items()},
+        values,
+        stream.events,
+        stream.metadata,
+    )
+    log.attachments, log.truncated = stream.attachments, stream.damage
+    return log
+
+
+def make_log(
+    path: Path,
+    channels: Sequence[Channel],
+    times: dict[str, NDArray[np.int64]],
+    values: dict[str, list[Floats]],
+    events: Iterable[LogEvent],
+    metadata: dict[str, str],
+) -> Log:
+    """Log of what was read, or kept in memory.
+
+    Parameters
+    ----------
+    path : Path
+        Where it comes from.
+    channels : sequence of Channel
+        Topics and their signals.
+    times, values : dict
+        Of each topic, session times [ns], shape (n,), and blocks of rows, shape (·, n_signals).
+    events : iterable of LogEvent
+        In any order.
+    metadata : dict
+    """
     signals = [signal for channel in channels for signal in channel.signals]
     return Log(
-        path=stream.path,
+        path=path,
         names=[signal.name for signal in signals],
         units={signal.name: signal.unit for signal in signals},
         sources={signal.name: signal.source for signal in signals},
-        events=sorted(stream.events, key=lambda event: event.t),
-        attachments=stream.attachments,
-        metadata=stream.metadata,
-        truncated=stream.damage,
-        _where=where,
-        _times={topic: np.concatenate(blocks) for topic, blocks in times.items()},
+        events=sorted(events, key=lambda event: event.t),
+        attachments={},
+        metadata=metadata,
+        truncated="",
+        _where={
+            signal.name: (channel.topic, column)
+            for channel in channels
+            for column, signal in enumerate(channel.signals)
+        },
+        _times=times,
         _values=values,
     )
 

@@ -16,8 +16,8 @@ from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
 from hilrt.replay.rebuild import RebuiltNumerics, rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
-from hilrt.session.adjust import set_number
 from hilrt.solver import Floats
+from hilrt.step.adjust import set_number
 from hilrt.step.macro_step import assess, macro_step
 from hilrt.step.plan import Plan
 from hilrt.step.step_state import StepState

@@ -1,1 +1,8 @@
-"""A session's life: assembly, processes, start and stop, event log, operation, summary."""
+"""A session's life: from the session file to a closed log.
+
+Read in this order. `run` (options, folder, signals) and `result`. The life of a session with its
+processes: `session`, `parts`, `running` (from connected subsystems to the last tick; it imports the
+numerics), `ending`. The parts: `assembly` (numerics from links), `benches`, `event_log`,
+`session_log`, `operation` (commands), `timing_setup`, `summary`. Processes: `processes`, `spawn`
+with `launch`, `monitoring`, `local_addresses`, `recorder_process`.
+"""

@@ -54,6 +54,13 @@ class EventLog:
         self.note(level, "session", text)
         self.publisher.announce(str(state), cause)
 
+    def degraded(self, degraded: bool, cause: str) -> None:
+        """Change the state when the loop runs degraded, and when it does so no longer."""
+        if degraded:
+            self.go(SessionState.DEGRADED, cause, "warning")
+        else:
+            self.go(SessionState.RUNNING, cause)
+
     def note(self, level: Level, source: str, text: str, cause: str = "session") -> None:
         """Note something that happened now."""
         self.publisher.remember(f"{self._now_ns() * 1e-9:.1f} s  {event_text(source, text)}")

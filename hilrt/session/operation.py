@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.operator_commands import OperatorCommand, Reply
 from hilrt.monitor.session_state import SessionState
-from hilrt.session.adjust import set_number
 from hilrt.session.event_log import EventLog
+from hilrt.step.adjust import set_number
 
 if TYPE_CHECKING:
     from hilrt.master import Master

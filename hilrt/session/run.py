@@ -1,4 +1,4 @@
-"""What surrounds a session's run: its options, its folder, its result, and signals from outside."""
+"""What surrounds a session's run: its options, its folder, and signals from outside."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hilrt.errors import ConfigError
 
@@ -43,31 +42,6 @@ class RunOptions:
     view: bool = False
     web: bool = False
     record: bool = True
-
-
-@dataclass(slots=True)
-class Result:
-    """What is left of a session.
-
-    Attributes
-    ----------
-    folder : Path
-        The run's folder with ``session.mcap``, ``summary.json`` and logs of the processes.
-    summary : dict
-        Contents of ``summary.json``.
-    exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 130 interrupted.
-    fault : str, optional
-        What went wrong.
-    warnings : list of str
-        What else should be known: processes that ended by themselves, or not at all.
-    """
-
-    folder: Path
-    summary: dict[str, Any] = field(default_factory=dict)
-    exit_status: int = 0
-    fault: str | None = None
-    warnings: list[str] = field(default_factory=list)
 
 
 def make_folder(out: Path, name: str) -> Path:

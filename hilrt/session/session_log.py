@@ -1,25 +1,24 @@
-"""The log of a session that runs: its recorder process, and what the log says of the session."""
+"""The log of a session that runs: where its rows go, and what it says of the session."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import zmq
 
 from hilrt.check.check_record import build_trigger
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
 from hilrt.link import Link
-from hilrt.monitor.monitoring import topology
+from hilrt.monitor.stream import session_graph
 from hilrt.record.facts import attachments_of, collect_facts
-from hilrt.record.feed import Attachment, Feed, NullFeed
-from hilrt.record.messages import Trigger
+from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.record.signals import build_topics
 from hilrt.session.assembly import Initialized, Numerics
 from hilrt.session.spawn import Children
@@ -31,7 +30,7 @@ PATIENCE_S = 10.0
 
 
 class SessionLog:
-    """Opens, begins and ends a session's log.
+    """Opens, begins and ends the log of a session that is recorded.
 
     Parameters
     ----------
@@ -39,66 +38,45 @@ class SessionLog:
     folder : Path
         The run folder.
     links : sequence of Link
-        The session's, which may still grow until `open`.
+        The session's.
+    numerics, initialized
+        What the log is to be replayed from.
+    opened : zmq.Socket
+        From `open_feed_socket`: where the recorder takes rows and events.
+    real_time : bool
+        Whether rows that the recorder cannot take are dropped, and counted, at once.
 
     Attributes
     ----------
-    feed : Feed or None
-        Where rows and events go; None before it is made.
+    feed : RecorderFeed
+        Where rows and events go.
     """
 
-    def __init__(self, file: SessionFile, folder: Path, links: Sequence[Link]) -> None:
-        self._file, self._folder, self._links = file, folder, links
-        self._attachments: list[Attachment] = []
-        self._trigger: Trigger | None = None
-        self.feed: Feed | None = None
-
-    def leave_out(self, numerics: Numerics) -> None:
-        """Nothing is recorded."""
-        self.feed = NullFeed(build_topics(numerics.plan))
-
-    async def open(
+    def __init__(
         self,
+        file: SessionFile,
+        folder: Path,
+        links: Sequence[Link],
         numerics: Numerics,
         initialized: Initialized,
-        children: Children,
+        opened: zmq.Socket[bytes],
         *,
-        cpus: Iterable[int],
         real_time: bool,
-        tap: str = "",
-        frames: str = "",
     ) -> None:
-        """Start the recorder and wait until it listens.
-
-        Parameters
-        ----------
-        numerics, initialized
-            What the log is to be replayed from.
-        children : Children
-            Starts the recorder on the processors `cpus`.
-        real_time : bool
-            Whether rows that the recorder cannot take are dropped, and counted, at once.
-        tap, frames : str
-            Address that gets the rows, too, for views; address at which CAN frames come in.
-
-        Raises
-        ------
-        PeerLost
-            If it does not start in time.
-        """
+        self._file, self._folder, self._links = file, folder, links
         plan, state, _ = numerics
         topics = build_topics(plan)
-        self._trigger = build_trigger(self._file.tables, topics)
-        facts = collect_facts(self._links, plan, state, initialized.samples, initialized.u0)
-        self._attachments = attachments_of(self._file, self._links, facts)
-        self.feed = feed = Feed(topics, patience_s=0.0 if real_time else PATIENCE_S)
-        argv = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", feed.address]
-        argv += ["--tap", tap] if tap else []
-        argv += ["--frames", frames] if any(link.buses for link in self._links) else []
-        children.start("recorder", argv, affinity=cpus, nice=5)
+        self._trigger = build_trigger(file.tables, topics)
+        facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
+        self._attachments = attachments_of(file, links, facts)
+        patience_s = 0.0 if real_time else PATIENCE_S
+        self.feed = RecorderFeed(topics, opened, patience_s=patience_s)
+
+    async def wait_for_recorder(self, children: Children) -> None:
+        """Wait until the recorder takes rows; `PeerLost` if it does not start in time."""
         limit = max(START_TIMEOUT, self._file.tables.master.connect_timeout)
         deadline = time.monotonic() + limit
-        while not feed.ready:
+        while not self.feed.ready:
             if time.monotonic() > deadline or "recorder" not in children.running():
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
             await asyncio.sleep(0.01)
@@ -107,7 +85,6 @@ class SessionLog:
         self, wall_epoch_ns: int, clock_ns: int, *, duration: float, pace: str, shadow: bool
     ) -> None:
         """Session time 0 is `wall_epoch_ns` on the system's clock, `clock_ns` on the monotonic."""
-        assert self.feed is not None
         tables = self._file.tables
         bonds = [
             {"name": bond.name, "effort": " + ".join(bond.efforts), "flow": bond.flow}
@@ -119,7 +96,7 @@ class SessionLog:
             "pace": pace,
             "shadow": str(shadow),
             "session_file": self._file.path.name,
-            "topology": msgspec.json.encode(topology(tables)).decode(),
+            "topology": msgspec.json.encode(session_graph(tables)).decode(),
             "bonds": json.dumps(bonds),
         }
         self.feed.begin(
@@ -135,8 +112,6 @@ class SessionLog:
 
     async def end(self, summary: dict[str, Any]) -> list[str]:
         """Have the recorder close the file; what was lost, in words."""
-        if self.feed is None:
-            return []
         text = json.dumps(summary, indent=1).encode()
         await asyncio.to_thread(self.feed.end, text)
         self.feed.close()

@@ -13,18 +13,22 @@ import collections
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
+from hilrt.config.spawn_command import executable
 from hilrt.errors import ConfigError
 
 #: How long a killed process may take to disappear, s: one that hangs in the kernel does not.
 KILL_TIMEOUT_S = 2.0
+#: Added to the environment of processes without linear algebra: OpenBLAS starts no threads, which
+#: would cost 0.1 s of processor time while numpy is imported.
+SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.02
 _TAIL_BYTES = 8192
 _LAUNCH = Path(__file__).with_name("launch.py")
@@ -188,7 +192,7 @@ class Children:
             If there is no such command.
         """
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
-        command = resolve(name, argv, cwd, environment.get("PATH"))
+        command = executable(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
             cpus = ",".join(str(cpu) for cpu in affinity)
             settings = [str(os.getpid()), str(int(death_signal)), cpus, str(nice)]
@@ -323,36 +327,3 @@ def _interrupts_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def resolve(
-    name: str, argv: Sequence[str], cwd: str | Path | None = None, path: str | None = None
-) -> list[str]:
-    """Command with its program found, as it can be executed; `ConfigError` if there is none.
-
-    Parameters
-    ----------
-    name : str
-        The subsystem's name, for the message.
-    argv : sequence of str
-        The command; ``hilrt`` becomes this interpreter's.
-    cwd : str or Path, optional
-        Folder that a relative path to the program starts from.
-    path : str, optional
-        Search path. Default: that of the environment.
-    """
-    where = f"[subsystems.{name}] spawn = {list(argv)!r}"
-    if not argv:
-        raise ConfigError(f"{where}: is empty; give a command, or leave the key out")
-    program, *arguments = argv
-    if program == "hilrt":
-        return [sys.executable, "-m", "hilrt", *arguments]
-    if os.path.dirname(program):
-        program = str(Path(cwd or ".").resolve() / program)
-    found = shutil.which(program, path=path)
-    if found is None:
-        raise ConfigError(
-            f"{where}: command {argv[0]!r} is not found, or may not be executed; "
-            "install it, or give its path relative to the session file"
-        )
-    return [found, *arguments]

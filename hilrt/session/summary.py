@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,64 +19,65 @@ from hilrt.timing.progress import Progress
 FORMAT = "hilrt-summary-1"
 
 
-def build_summary(
-    plan: Plan,
-    state: StepState,
-    exchange: Exchange,
-    progress: Progress,
-    *,
-    session: str,
-    end_state: str,
-    wall_s: float,
-    stolen_s: float | None,
-    processor_share: dict[str, float],
-    real_time: bool,
-    fault: str | None,
-    dropped_rows: int,
-) -> dict[str, Any]:
-    """Everything `summary.json` says of a session that ran.
+class RunFacts(NamedTuple):
+    """What a summary says of the run itself.
 
-    Parameters
+    Attributes
     ----------
-    end_state : str
-        State the session ended in.
+    session, end_state : str
+        Its name, and the state it ended in.
     wall_s : float
         Time the loop ran on the wall clock, s.
-    stolen_s : float or None
-        Time of it that the host took the master's processors away, s; None where it is not told.
-    processor_share : dict of str to float
-        Share of one processor that each process of the session had.
     real_time : bool
         Without it there is no lateness.
     fault : str or None
         Why the session ended early, if it did by a fault.
     dropped_rows : int
         Ticks that the recorder could not take.
+    stolen_s : float or None
+        Time of it that the host took the master's processors away, s; None where it is not told.
+    processor_share : dict of str to float
+        Share of one processor that each process of the session had.
     """
+
+    session: str
+    end_state: str
+    wall_s: float
+    real_time: bool
+    fault: str | None
+    dropped_rows: int = 0
+    stolen_s: float | None = None
+    processor_share: Mapping[str, float] = MappingProxyType({})
+
+
+def build_summary(
+    plan: Plan, state: StepState, exchange: Exchange, progress: Progress, run: RunFacts
+) -> dict[str, Any]:
+    """Everything `summary.json` says of a session that ran."""
     time_s = progress.t_ns * 1e-9
-    missed = progress.missed if real_time else 0
-    judgement = verdict(state.monitor, time_s, fault, missed, progress.steps)
+    missed = progress.missed if run.real_time else 0
+    judgement = verdict(state.monitor, time_s, run.fault, missed, progress.steps)
     host = host_report()
     return {
         "format": FORMAT,
-        "session": session,
-        "state": end_state,
+        "session": run.session,
+        "state": run.end_state,
         "steps": progress.steps,
         "time_s": time_s,
-        "wall_s": wall_s,
+        "wall_s": run.wall_s,
         "step_size_s": _step_sizes(progress, time_s),
         "order": _order(state) if plan.controls.orders else None,
         "ports": _ports(plan, state, time_s),
         "bonds": _bonds(plan, state),
         "flags": _flags(plan, state),
-        **_timing(progress, real_time),
+        **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
-        "stolen_s": stolen_s,
-        "processor_share": processor_share,
+        "stolen_s": run.stolen_s,
+        "processor_share": dict(run.processor_share),
         "identification": _identification(state, progress),
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),
-        "recorder": {"dropped_rows": dropped_rows},
+        "recorder": {"dropped_rows": run.dropped_rows},
         "verdict": judgement.word,
         "reasons": judgement.reasons,
         "versions": host.pop("versions"),
@@ -120,8 +123,8 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
         link.name: {
             "lost": link.lost,
             "dropped": link.dropped,
-            "late": int(exchange.channels["late"][s]),
-            "rejoined": int(exchange.channels["rejoined"][s]),
+            "late": int(exchange.absences.late[s]),
+            "rejoined": int(exchange.rejoined[s]),
             **exchange.times.of(s).summary(),
         }
         for s, link in enumerate(exchange.links)

@@ -7,18 +7,15 @@ from math import log10
 from typing import TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hilrt.compiled import compiled
 from hilrt.solver import Floats
 
-_PER_DECADE = 200  # neighbouring bins differ by 1.2 %
+# `hilrt.timing.count_times`, which is compiled, counts in the same bins.
+PER_DECADE = 200  # neighbouring bins differ by 1.2 %
 _DECADES = 9  # 1 ns to 1 s
-_LONGEST_NS = 10**_DECADES
-#: Eleven days: what is longer counts as that.
-_MOST_US = 1e12
+LONGEST_NS = 10**_DECADES
 #: Of a `Distribution`.
-BINS = _PER_DECADE * _DECADES + 1
+BINS = PER_DECADE * _DECADES + 1
 
 
 class Quantiles(TypedDict):
@@ -48,10 +45,10 @@ class Distribution:
         # Several at every tick: comparisons are faster than `min` and `max`.
         if ns > self.max_ns:
             self.max_ns = ns
-        if ns >= _LONGEST_NS:
+        if ns >= LONGEST_NS:
             self.counts[-1] += 1
         elif ns > 1:
-            self.counts[int(log10(ns) * _PER_DECADE)] += 1
+            self.counts[int(log10(ns) * PER_DECADE)] += 1
         else:
             self.counts[0] += 1
 
@@ -61,7 +58,7 @@ class Distribution:
         if counts[-1] == 0:
             return 0.0
         rank = int(np.searchsorted(counts, q * counts[-1]))
-        upper_ns: float = 10.0 ** ((rank + 1) / _PER_DECADE)
+        upper_ns: float = 10.0 ** ((rank + 1) / PER_DECADE)
         return min(upper_ns, self.max_ns) * 1e-3
 
     def quantiles(self) -> Quantiles:
@@ -76,7 +73,7 @@ class Distribution:
 
     def histogram(self, per_decade: int = 10) -> tuple[Floats, list[int]]:
         """Edges [µs], shape (n + 1,), and counts of a coarser histogram, empty ends cut off."""
-        group = _PER_DECADE // per_decade
+        group = PER_DECADE // per_decade
         counts = np.array(self.counts[:-1]).reshape(-1, group).sum(axis=1)
         counts[-1] += self.counts[-1]
         used = np.flatnonzero(counts)
@@ -85,33 +82,6 @@ class Distribution:
         first, last = int(used[0]), int(used[-1]) + 1
         edges: Floats = 10.0 ** (np.arange(first, last + 1) / per_decade - 3.0)
         return edges, [int(count) for count in counts[first:last]]
-
-
-@compiled
-def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]) -> None:
-    """Count times of several kinds for several things at once, as `Distribution.add` does.
-
-    Parameters
-    ----------
-    times_us : ndarray, shape (n, 1 + kinds)
-        Number of the thing, and a time of each kind [µs]; NaN where there is none.
-    counts, longest_ns : ndarray of int, shape (things, kinds, BINS), (things, kinds)
-        Changed in place.
-    """
-    for row in times_us:
-        thing = int(row[0])
-        for kind in range(len(row) - 1):
-            if np.isnan(row[1 + kind]):
-                continue
-            # A peer may say anything, and not every number has an integer.
-            ns = round(min(max(row[1 + kind], 0.0), _MOST_US) * 1e3)
-            longest_ns[thing, kind] = max(longest_ns[thing, kind], ns)
-            if ns >= _LONGEST_NS:
-                counts[thing, kind, BINS - 1] += 1
-            elif ns > 1:
-                counts[thing, kind, int(log10(ns) * _PER_DECADE)] += 1
-            else:
-                counts[thing, kind, 0] += 1
 
 
 class Recent:
@@ -127,6 +97,6 @@ class Recent:
         if new[-1] == 0:
             return None
         ranks = np.searchsorted(new, np.multiply(quantiles, new[-1]))
-        upper_ns = np.minimum(10.0 ** ((ranks + 1) / _PER_DECADE), whole.max_ns)
+        upper_ns = np.minimum(10.0 ** ((ranks + 1) / PER_DECADE), whole.max_ns)
         beyond = ranks == len(new) - 1  # where the scale ends
         return [float(us) for us in np.where(beyond, whole.max_ns, upper_ns) * 1e-3]

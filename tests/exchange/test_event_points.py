@@ -11,7 +11,7 @@ from hilrt import RunOptions
 from hilrt.exchange.event_points import EventPoints
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record.feed import NullFeed
+from hilrt.record.feed import Feed
 from hilrt.record.signals import build_topics
 from hilrt.replay.replay_log import replay
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
@@ -90,7 +90,7 @@ class StubbornIntegral(Integral):
         return False
 
 
-class Rows(NullFeed):
+class Rows(Feed):
     """Keeps the rows."""
 
     records = True

@@ -16,7 +16,8 @@ from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.models.integrate import ExactSteps
 from hilrt.models.linear import Linear
 from hilrt.record.reader import load_log
-from hilrt.session.run import Result, RunOptions
+from hilrt.session.result import RunResult
+from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.solver import InputPolynomial, Sample
 from tests.two_masses import CONNECTIONS
@@ -29,7 +30,7 @@ A = np.array(
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
 
 
-def run(tmp_path: Path, *overrides: str) -> Result:
+def run(tmp_path: Path, *overrides: str) -> RunResult:
     file = load_session(SESSION, ["session.duration=0.06", *overrides])
     result = run_session(file, RunOptions(out=tmp_path))
     assert result.fault is None
@@ -40,12 +41,12 @@ PLAIN = "bonds.coupling.correction.method=none"
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     """The session without a corrector."""
     return run(tmp_path_factory.mktemp("plain"), PLAIN)
 
 
-def error(result: Result) -> float:
+def error(result: RunResult) -> float:
     """RMS deviation of mass 1 from the exact solution, m."""
     log = load_log(result.folder)
     exact = np.array([(expm(A * t) @ X0)[0] for t in log.t])
@@ -57,7 +58,7 @@ def both(value: str) -> list[str]:
 
 
 def test_every_source_corrects_alike_and_better_than_extrapolation(
-    plain: Result, tmp_path: Path
+    plain: RunResult, tmp_path: Path
 ) -> None:
     solver = error(run(tmp_path))
     probe = error(run(tmp_path, *both("source=probe")))
@@ -88,14 +89,14 @@ def test_shadow_computes_the_correction_and_leaves_the_outputs(tmp_path: Path) -
 
 
 def test_identification_without_trust_leaves_plain_extrapolation(
-    plain: Result, tmp_path: Path
+    plain: RunResult, tmp_path: Path
 ) -> None:
     learning = run(tmp_path, *both("source=identify"))
     assert error(learning) <= 1.05 * error(plain)
     assert learning.summary["flags"]["model_untrusted"]["seconds"] > 0.0
 
 
-def local_error(result: Result) -> float:
+def local_error(result: RunResult) -> float:
     """RMS of the corrected outputs against the exact step from each step's own start, from 0.06 s.
 
     Over displacement, velocity and force, each in units of its size.

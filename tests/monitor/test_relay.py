@@ -7,7 +7,6 @@ import time
 import pytest
 import zmq
 
-from hilrt.monitor.monitoring import LocalAddresses
 from hilrt.monitor.operator_commands import (
     CommandClient,
     OperatorCommand,
@@ -21,6 +20,7 @@ from hilrt.monitor.telemetry import Status, Telemetry
 from hilrt.monitor.viewer import Viewer
 from hilrt.record.messages import Begin, RecordEvent, Signal, Topic
 from hilrt.record.messages import encode as record
+from hilrt.session.local_addresses import LocalAddresses
 
 
 class Bench:

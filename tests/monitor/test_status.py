@@ -8,11 +8,11 @@ import pytest
 from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
-from hilrt.record.feed import NullFeed
+from hilrt.record.feed import Feed
 from hilrt.record.signals import build_topics
 from hilrt.reliability.verdict import verdict
-from hilrt.session.adjust import set_number
 from hilrt.solver import Port
+from hilrt.step.adjust import set_number
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
 
@@ -38,7 +38,7 @@ def master(monkeypatch):
     link = MemoryLink("a", Recorded({"y": np.sin}, [Port("u")]))
     s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
     publisher = StatusPublisher(Told(), "test", 1.0)
-    feed = NullFeed(build_topics(s.plan))
+    feed = Feed(build_topics(s.plan))
     return Master(*s.numerics, s.real_time(clock), feed, publisher)
 
 

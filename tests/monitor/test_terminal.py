@@ -27,9 +27,9 @@ from hilrt.monitor.telemetry import (
     RaisedFlag,
     Status,
     Telemetry,
+    merged,
 )
 from hilrt.monitor.terminal import Watcher
-from hilrt.monitor.viewer import merged
 
 RUNNING = Status(
     session="engine-in-the-loop",

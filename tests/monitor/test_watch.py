@@ -7,8 +7,7 @@ import zmq
 from rich.console import Console
 
 from hilrt.monitor import screen, stream, watch
-from hilrt.monitor.monitoring import TOKEN_VARIABLE
-from hilrt.monitor.operator_commands import Reply
+from hilrt.monitor.operator_commands import TOKEN_VARIABLE, Reply
 from hilrt.monitor.operator_keys import OperatorKeys
 from hilrt.monitor.screen import SILENCE_S
 from hilrt.monitor.stream import Head

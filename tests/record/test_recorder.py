@@ -19,7 +19,6 @@ from hilrt.record import cdr, gate, mcap_writer
 from hilrt.record import recorder as recorder_module
 from hilrt.record import recording as file_writer
 from hilrt.record.clock_watch import ClockWatch
-from hilrt.record.feed import Feed
 from hilrt.record.frame_batch import Pass, encode
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.record.logged_frame import FrameFlag
@@ -36,6 +35,7 @@ from hilrt.record.messages import (
 )
 from hilrt.record.reader import load_log
 from hilrt.record.recorder import Recorder
+from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.record.recording import Recording
 from hilrt.session import recorder_process
 
@@ -279,7 +279,7 @@ def test_full_disk_leaves_a_log_that_reads(tmp_path, monkeypatch, room):
 
 @pytest.fixture
 def master():
-    feed = Feed(TOPICS)
+    feed = RecorderFeed(TOPICS)
     recorder = Recorder(feed.address)
     assert feed._socket.poll(5000, zmq.POLLOUT)
     yield feed, recorder
@@ -301,7 +301,7 @@ def test_recorder_ends_when_told(master, tmp_path):
 
 
 def test_frames_of_a_gateway_that_ended_are_in_the_log(tmp_path):
-    feed = Feed(TOPICS)
+    feed = RecorderFeed(TOPICS)
     address = f"ipc://{tmp_path}/frames"
     recorder = Recorder(feed.address, frames=address)
     frames = FrameFeed(address, "engine", lambda: CLOCK_NS + 5 * MS)
@@ -411,7 +411,7 @@ class SlowDisk:
 def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(file_writer, "open", SlowDisk, raising=False)
     wide = [Topic("outputs", [Signal(f"a.x{i}", "") for i in range(500)])]
-    feed = Feed(wide, queue_bytes=1 << 20)
+    feed = RecorderFeed(wide, queue_bytes=1 << 20)
     recorder = Recorder(feed.address)
     assert feed._socket.poll(5000, zmq.POLLOUT)
     feed.begin(tmp_path, "slow", EPOCH_NS)

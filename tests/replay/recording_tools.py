@@ -17,7 +17,7 @@ from hilrt.link import Ports
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.facts import attachments_of, collect_facts
-from hilrt.record.feed import NullFeed
+from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
 from hilrt.record.signals import RowWriter, build_topics
@@ -36,7 +36,7 @@ CONFIGS = Path(__file__).parents[2] / "bench_configs"
 EPOCH_NS = 1_780_000_000_000_000_000
 
 
-class DirectFeed(NullFeed):
+class DirectFeed(Feed):
     """Writes the log itself; rows in `lost` do not reach it, as when the recorder cannot follow.
 
     Parameters

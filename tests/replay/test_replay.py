@@ -16,7 +16,7 @@ from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe
-from hilrt.session.adjust import set_number
+from hilrt.step.adjust import set_number
 from tests.replay import recording_tools
 from tests.replay.recording_tools import record_file
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import zmq
 
-from hilrt.record.feed import Feed, Signal, Topic
+from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import load_log
+from hilrt.record.recorder_feed import RecorderFeed
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
 
@@ -21,8 +22,9 @@ TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
 MASTER = """
 import sys, time
 from pathlib import Path
-from hilrt.record.feed import Feed, Signal, Topic
-feed = Feed([Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])])
+from hilrt.record.messages import Signal, Topic
+from hilrt.record.recorder_feed import RecorderFeed
+feed = RecorderFeed([Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])])
 print(feed.address, flush=True)
 while not feed.ready:
     time.sleep(0.01)
@@ -78,7 +80,7 @@ def test_killed_master_leaves_a_whole_log(tmp_path, processes):
 
 
 def test_interrupt_is_left_to_the_master(tmp_path, processes):
-    feed = Feed(TOPICS)
+    feed = RecorderFeed(TOPICS)
     recorder = start_recorder(feed.address)
     processes.append(recorder)
     assert feed._socket.poll(20_000, zmq.POLLOUT)
@@ -94,7 +96,7 @@ def test_interrupt_is_left_to_the_master(tmp_path, processes):
 
 
 def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes):
-    feed = Feed(TOPICS)
+    feed = RecorderFeed(TOPICS)
     recorder = start_recorder(feed.address)
     processes.append(recorder)
     assert feed._socket.poll(20_000, zmq.POLLOUT)

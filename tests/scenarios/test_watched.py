@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.monitor.monitoring import TOKEN_VARIABLE
-from hilrt.monitor.operator_commands import OperatorCommand
+from hilrt.monitor.operator_commands import TOKEN_VARIABLE, OperatorCommand
 from hilrt.monitor.viewer import Viewer
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run, sets
 from tests.two_masses import CONNECTIONS

@@ -12,9 +12,9 @@ from hilrt.config.structs import Adjustable, MonitorTable, Reliability
 from hilrt.monitor.operator_commands import OperatorCommand
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
-from hilrt.session.adjust import set_number
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
+from hilrt.step.adjust import set_number
 
 
 class Recorded:

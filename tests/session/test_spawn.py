@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hilrt.config.spawn_command import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
 from hilrt.session.spawn import Children
@@ -225,7 +226,7 @@ def test_the_launcher_drops_the_ctrl_c_that_was_held_back():
 
 
 def test_hilrt_is_this_interpreters():
-    command = spawn.resolve("plant", ["hilrt", "solver", "m:C"])
+    command = executable("plant", ["hilrt", "solver", "m:C"])
     assert command == [sys.executable, "-m", "hilrt", "solver", "m:C"]
 
 
@@ -234,7 +235,7 @@ def test_a_relative_program_starts_from_the_folder(tmp_path):
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert spawn.resolve("plant", ["bin/plant", "-v"], tmp_path) == [str(program), "-v"]
+    assert executable("plant", ["bin/plant", "-v"], tmp_path) == [str(program), "-v"]
 
 
 @pytest.mark.parametrize("argv", [["no-such-program-anywhere", "--x"], ["./missing"], []])

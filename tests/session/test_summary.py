@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from hilrt.session.summary import build_summary
+from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.progress import Progress
 from tests.record.test_signals import two_mass
@@ -31,7 +31,7 @@ def summarize(s: Stepping, progress: Progress, **changes) -> dict:
         "fault": None,
         "dropped_rows": 0,
     }
-    summary = build_summary(s.plan, s.state, s.exchange, progress, **(values | changes))
+    summary = build_summary(s.plan, s.state, s.exchange, progress, RunFacts(**(values | changes)))
     return json.loads(json.dumps(summary, allow_nan=False))  # it can be written and read again
 
 

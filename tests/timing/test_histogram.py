@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.timing.histogram import BINS, Distribution, Recent, count_times
+from hilrt.timing.count_times import count_times
+from hilrt.timing.histogram import BINS, Distribution, Recent
 
 
 def filled(times) -> Distribution:

@@ -8,7 +8,8 @@ from pathlib import Path
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.record.reader import Log, load_log
-from hilrt.session.run import Result, RunOptions
+from hilrt.session.result import RunResult
+from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
@@ -31,13 +32,13 @@ def run(session: str, *overrides: str, shadow: bool = False) -> Log:
         return load_log(result.folder)
 
 
-def summarise(session: str, *overrides: str) -> Result:
+def summarise(session: str, *overrides: str) -> RunResult:
     """Result with its summary, without a log: quicker."""
     with tempfile.TemporaryDirectory() as folder:
         return _run(session, overrides, RunOptions(out=Path(folder), record=False))
 
 
-def _run(session: str, overrides: tuple[str, ...], options: RunOptions) -> Result:
+def _run(session: str, overrides: tuple[str, ...], options: RunOptions) -> RunResult:
     result = run_session(load_session(CONFIGS / f"{session}.toml", list(overrides)), options)
     if result.fault is not None:
         raise ConfigError(f"{session} with {', '.join(overrides)}: {result.fault}")

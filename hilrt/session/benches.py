@@ -6,22 +6,24 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hilrt.bench.arming import operator_arms
 from hilrt.bench.procedure import CutShort, Procedure
 from hilrt.config.structs import Session as Tables
 from hilrt.errors import HilrtError
-from hilrt.exchange.exchange import Exchange
 from hilrt.link import Link
+from hilrt.monitor.arming import operator_arms
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
-from hilrt.reliability.alarms import AlarmPlan
-from hilrt.session.assembly import Initialized, Numerics
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Floats
-from hilrt.tables.network import Bools
+
+if TYPE_CHECKING:
+    from hilrt.exchange.exchange import Exchange
+    from hilrt.reliability.alarms import AlarmPlan
+    from hilrt.session.assembly import Initialized, Numerics
+    from hilrt.tables.network import Bools
 
 #: How often views are told that a waiting session is still there, s.
 HOLD_PERIOD = 0.5
@@ -135,7 +137,7 @@ class Benches:
 
     def note_reports(self, exchange: Exchange) -> None:
         """Log what the subsystems told while the master's loop did not run."""
-        while reports := exchange.reports.take():
+        while reports := exchange.absences.reports():
             for name, event in reports:
                 self._events.note(event.level, name, event.text, event.cause)
 

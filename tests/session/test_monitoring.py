@@ -1,14 +1,19 @@
 """What a run starts to be watched, and who gets to know its secrets."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from hilrt.config.structs import MonitorTable
-from hilrt.monitor.monitoring import TOKEN_VARIABLE, Monitoring
+from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
+from hilrt.session.monitoring import Monitoring
+from hilrt.session.run import RunOptions
 from tests.stepping import make_session
 
-TABLES = make_session({"master": {"step": 1e-3}, "subsystems": {"a": {}}})
+OPERATOR = SimpleNamespace(obey=None, refused=None)
+TABLES = {"master": {"step": 1e-3}, "subsystems": {"a": {}}}
 
 
 class Started:
@@ -27,7 +32,9 @@ def monitoring(monkeypatch):
     made = []
 
     def make(web=False, **table):
-        made.append(Monitoring(MonitorTable(**table), web))
+        tables = make_session(TABLES)
+        tables.monitor = MonitorTable(**table)
+        made.append(Monitoring(tables, RunOptions(web=web), real_time=True))
         return made[-1]
 
     yield make
@@ -35,26 +42,26 @@ def monitoring(monkeypatch):
         one.close()
 
 
-def test_nothing_is_started_that_nobody_asked_for(monitoring):
+async def test_nothing_is_started_that_nobody_asked_for(monitoring):
     started = Started()
     alone = monitoring(control=["stop"])
-    alone.start(started, "ipc://status", TABLES)
+    alone.start(started, OPERATOR)
     assert started.argv == {}
     assert alone.rows == ""
     assert alone.hints() == []
 
 
-def test_everything_is_low_in_priority(monitoring):
+async def test_everything_is_low_in_priority(monitoring):
     started = Started()
-    monitoring(web=True, foxglove="127.0.0.1:8765").start(started, "ipc://status", TABLES)
+    monitoring(web=True, foxglove="127.0.0.1:8765").start(started, OPERATOR)
     assert set(started.argv) == {"relay", "page", "foxglove"}
     assert all(nice > 0 for nice in started.nice.values())
 
 
-def test_secrets_are_on_no_command_line(monitoring):
+async def test_secrets_are_on_no_command_line(monitoring):
     started = Started()
     watched = monitoring(web=True, foxglove="127.0.0.1:8765", control=["stop"])
-    watched.start(started, "ipc://status", TABLES)
+    watched.start(started, OPERATOR)
     words = " ".join(word for argv in started.argv.values() for word in argv)
     assert watched.token
     assert watched.token not in words
@@ -62,7 +69,8 @@ def test_secrets_are_on_no_command_line(monitoring):
     settings = msgspec.json.decode(started.env["relay"][SETTINGS_VARIABLE], type=RelaySettings)
     assert (settings.token, settings.key) == (watched.token, watched.key)
     assert settings.head.control == ["stop"]
-    assert started.env["page"] == {}
+    secrets = {watched.token, watched.key}
+    assert not secrets & set(started.env["page"].values())
 
 
 def test_token_is_given_or_made_up_and_then_told(monitoring, monkeypatch):

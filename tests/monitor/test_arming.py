@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from hilrt.bench.arming import operator_arms
 from hilrt.errors import ConfigError
+from hilrt.monitor.arming import operator_arms
 
 
 async def test_enter_arms() -> None:

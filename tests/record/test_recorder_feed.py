@@ -7,9 +7,25 @@ import pytest
 import zmq
 
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record import feed as feed_module
-from hilrt.record.feed import BATCH_BYTES, Feed, NullFeed, Signal, Topic
-from hilrt.record.messages import BATCH, ROWS, Begin, RecordEnd, RecordEvent, decode
+from hilrt.record import recorder_feed
+from hilrt.record.feed import Feed
+from hilrt.record.messages import (
+    BATCH,
+    ROWS,
+    Begin,
+    RecordEnd,
+    RecordEvent,
+    Signal,
+    Topic,
+    decode,
+)
+from hilrt.record.recorder_feed import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    RecorderFeed,
+    address_of,
+    open_feed_socket,
+)
 from hilrt.session.event_log import EventLog
 
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
@@ -17,7 +33,7 @@ TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("e
 
 @pytest.fixture
 def feed():
-    feed = Feed(TOPICS)
+    feed = RecorderFeed(TOPICS)
     yield feed
     feed.close()
 
@@ -64,9 +80,9 @@ def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
 def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
     puller, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("hilrt.record.feed.BATCH_NS", 1 << 60)
+    monkeypatch.setattr("hilrt.record.recorder_feed.BATCH_NS", 1 << 60)
     rows = BATCH_BYTES // 16
-    with contextlib.closing(Feed(TOPICS, patience_s=1.0)) as feed:
+    with contextlib.closing(RecorderFeed(TOPICS, patience_s=1.0)) as feed:
         puller.connect(feed.address)
         wait_ready(feed)
         feed.begin(tmp_path, "demo", 0)
@@ -116,7 +132,7 @@ def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
 
 def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
     """The queue is bounded: what does not fit is dropped, and the index shows where."""
-    feed = Feed(TOPICS, queue_bytes=1)
+    feed = RecorderFeed(TOPICS, queue_bytes=1)
     puller.rcvhwm = 1
     puller.setsockopt(zmq.RCVBUF, 1024)
     puller.connect(feed.address)
@@ -155,7 +171,7 @@ def test_recorder_that_comes_late_gets_the_head_first(feed, puller, tmp_path):
 
 
 def test_events_are_bounded(feed, monkeypatch):
-    monkeypatch.setattr(feed_module, "MAX_WAITING", 10)
+    monkeypatch.setattr(recorder_feed, "MAX_WAITING", 10)
     for k in range(25):
         feed.event(k, "info", "c", "s", "t")
     assert feed.events == 25
@@ -163,7 +179,7 @@ def test_events_are_bounded(feed, monkeypatch):
 
 
 def test_patience_is_spent_once(tmp_path):
-    feed = Feed(TOPICS, patience_s=0.05)
+    feed = RecorderFeed(TOPICS, patience_s=0.05)
     feed.begin(tmp_path, "demo", 0)
     assert feed._patience_ms == 0  # nobody came; the rows after it do not wait again
     feed.close()
@@ -171,15 +187,24 @@ def test_patience_is_spent_once(tmp_path):
 
 def test_signal_recorded_twice_is_refused():
     with pytest.raises(ValueError, match=r"a\.x"):
-        Feed([TOPICS[0], Topic("again", [Signal("a.x")])])
+        RecorderFeed([TOPICS[0], Topic("again", [Signal("a.x")])])
 
 
-def test_null_feed_has_the_same_row(tmp_path):
-    feed = NullFeed(TOPICS)
-    feed.begin(tmp_path, "demo", 0)
+def test_a_feed_that_keeps_nothing_has_the_same_row():
+    feed = Feed(TOPICS)
     feed.row[:] = 1.0
     feed.commit(0)
-    assert (feed.row.shape, feed.rows, feed.dropped) == ((2,), 1, 0)
-    assert feed.end()
+    assert (feed.row.shape, feed.rows, feed.dropped, feed.losses()) == ((2,), 1, 0, [])
     feed.close()
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recorder_that_was_there_first_has_the_whole_queue(puller):
+    opened = open_feed_socket()
+    puller.rcvhwm = 1
+    puller.connect(address_of(opened))
+    with contextlib.closing(RecorderFeed(TOPICS, opened)) as feed:
+        assert opened.poll(5000, zmq.POLLOUT)
+        assert feed.ready
+        for tick in range(100 * BATCH_ROWS):
+            feed.commit(tick)
+        assert feed.dropped == 0

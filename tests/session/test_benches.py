@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from hilrt.bench import procedure
-from hilrt.bench.benches import Benches
 from hilrt.config.structs import Alarm, Step
 from hilrt.link import Ports
 from hilrt.master import End
@@ -15,10 +14,12 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import AlarmState, build_alarms
 from hilrt.session.assembly import Numerics
+from hilrt.session.benches import Benches
+from hilrt.session.ending import Ending, LoopEnd
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
-from hilrt.session.run import Result
-from hilrt.session.session import Session
+from hilrt.session.processes import Processes
+from hilrt.session.result import Result
 from hilrt.solver import Port
 from tests.stepping import make_network
 
@@ -66,8 +67,19 @@ class Loop:
         return bool(self.stop_requested)
 
 
+class Ended(SimpleNamespace):
+    """A session whose loop has ended."""
+
+    def interrupt(self, reason):
+        self.interrupted = reason
+        self.master.request_stop(reason)
+
+    async def bring_down(self, ended):
+        return await self.ending.bring_down(self.numerics, self.master, ended)
+
+
 @pytest.fixture
-def ending(monkeypatch):
+def ending(monkeypatch, tmp_path):
     """A session whose loop has ended, made of fake benches: function that brings it down."""
     monkeypatch.setattr(procedure, "LOOK_S", 0.0)
 
@@ -79,18 +91,19 @@ def ending(monkeypatch):
             master=SimpleNamespace(arm_timeout=30.0),
             monitor=SimpleNamespace(adjust={}),
         )
-        session = Session.__new__(Session)
+        session = Ended()
         publisher = StatusPublisher(None, "s", 1.0)
-        session.events = EventLog(publisher)
-        session.operator = Operator(session.events, tables)
-        session.benches = Benches(
-            list(benches), tables, session.events, publisher, session.operator
+        session.events = events = EventLog(publisher)
+        session.operator = operator = Operator(events, tables)
+        brought_up = Benches(list(benches), tables, events, publisher, operator)
+        brought_up.armed = list(benches)
+        session.result, session.interrupted = Result(), ""
+        processes = Processes(tmp_path, [], events, session.result.warnings)
+        session.ending = Ending(
+            brought_up, operator, events, processes, session.result, lambda: session.interrupted
         )
-        session.benches.armed = list(benches)
-        session.result, session.interrupted, session._closing = Result(None), "", False
-        session._ends = {}
-        session.events.state = SessionState.RUNNING
-        session.master = session.operator.master = Loop()
+        events.state = SessionState.RUNNING
+        session.master = operator.master = Loop()
         state = SimpleNamespace(
             y=np.full(len(benches), 50.0),
             sent=np.array([sent]),
@@ -99,7 +112,7 @@ def ending(monkeypatch):
         session.numerics = Numerics(
             SimpleNamespace(network=network, alarms=plan),
             state,
-            SimpleNamespace(reports=SimpleNamespace(take=lambda: [])),
+            SimpleNamespace(absences=SimpleNamespace(reports=lambda: [])),
         )
         return session
 
@@ -108,7 +121,7 @@ def ending(monkeypatch):
 
 async def bring_down(session, end=End.FINISHED):
     async with asyncio.timeout(60.0):
-        return await session._bring_down(session.numerics, session.master, end, None, "")
+        return await session.bring_down(LoopEnd(end))
 
 
 async def test_a_stop_sequence_then_the_safe_profile(ending):
@@ -128,7 +141,7 @@ async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interr
     benches[1].unrest = "its gateway did not answer"
     session = ending(*benches)
     if interrupted:
-        session._interrupt("Ctrl-C", None)
+        session.interrupt("Ctrl-C")
     assert await bring_down(session, End.INTERRUPTED if interrupted else End.FINISHED) == UNREST
     assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)
     assert session.result.fault == UNREST
@@ -138,7 +151,7 @@ async def test_after_a_fault_it_is_told_beside_that(ending):
     benches = [Bench("one"), Bench("two")]
     benches[1].unrest = "its gateway did not answer"
     session = ending(*benches)
-    fault = await session._bring_down(session.numerics, session.master, None, "one is lost", "one")
+    fault = await session.bring_down(LoopEnd(None, "one is lost", "one"))
     assert (fault, session.result.fault) == ("one is lost", "one is lost")
     assert session.result.warnings == [UNREST]
 
@@ -157,7 +170,7 @@ async def test_a_signal_in_the_stop_sequence_brings_the_safe_profile_at_once(end
     bench = Bench()
     session = ending(bench, steps=[NEVER])
     states = []
-    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    bench.on_look = lambda: bench.looks == 5 and session.interrupt("Ctrl-C")
     session.events.publisher.announce = lambda state, cause: states.append(state)
     assert await bring_down(session) is None
     assert bench.told[-1] == ("stop", "Ctrl-C")
@@ -220,6 +233,6 @@ async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     session = ending(bench, steps=[NEVER], alarms=[alarm(max=40.0)])
     session.numerics.state.alarms.active[:] = True
     session.numerics.state.alarms.level = 2
-    bench.on_look = lambda: bench.looks == 5 and session._interrupt("Ctrl-C", None)
+    bench.on_look = lambda: bench.looks == 5 and session.interrupt("Ctrl-C")
     assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
     assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)

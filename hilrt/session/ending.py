@@ -1,0 +1,100 @@
+"""How a session ends, by how its loop ended: benches to rest, the last state, the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hilrt.errors import HilrtError, PeerLost
+from hilrt.exchange.exchange import Exchange
+from hilrt.master import End, Master
+from hilrt.monitor.session_state import SessionState
+from hilrt.reliability.alarms import STOP
+from hilrt.session.assembly import Numerics
+from hilrt.session.benches import Benches
+from hilrt.session.event_log import EventLog
+from hilrt.session.operation import Operator
+from hilrt.session.processes import Processes
+from hilrt.session.result import Result
+
+
+class LoopEnd(NamedTuple):
+    """In which way the master's loop ended; or by which fault, and which subsystem was lost."""
+
+    end: End | None
+    fault: str | None = None
+    lost: str = ""
+
+
+async def run_loop(
+    master: Master, exchange: Exchange, events: EventLog, duration: float, epoch_ns: int
+) -> LoopEnd:
+    """Tick from session time 0, which is `epoch_ns` on the clock, to `duration` [s] or beyond."""
+    try:
+        return LoopEnd(await master.run(round(duration * 1e9), epoch_ns))
+    except HilrtError as error:
+        events.go(SessionState.SAFE, str(error), level="error")
+        return LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
+    finally:
+        exchange.close()
+
+
+class Ending:
+    """What follows the last tick.
+
+    Parameters
+    ----------
+    benches, operator, events, processes
+        Of the session.
+    result : Result
+        Gets fault, exit status and warnings.
+    interrupted : callable
+        Why a signal or an operator wants the session to end, or "".
+    """
+
+    def __init__(
+        self,
+        benches: Benches,
+        operator: Operator,
+        events: EventLog,
+        processes: Processes,
+        result: Result,
+        interrupted: Callable[[], str],
+    ) -> None:
+        self._benches, self._operator, self._events = benches, operator, events
+        self._processes, self._result, self._interrupted = processes, result, interrupted
+
+    async def bring_down(self, numerics: Numerics, master: Master, ended: LoopEnd) -> str | None:
+        """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
+        plan, state, exchange = numerics
+        end, fault, result = ended.end, ended.fault, self._result
+        if end is End.ALARMED:
+            fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
+            self._events.go(SessionState.SAFE, fault, level="error")
+        if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
+            unwanted = master.stopping
+            result.warnings += await self._benches.run_stop_sequence(numerics, unwanted)
+        if end is not None and master.stopping():  # in the loop, or in the stop sequence
+            await self._interrupt(master)
+        await self._benches.secure(fault or self._interrupted() or "session finished")
+        self._benches.note_reports(exchange)
+        unrest = self._benches.unrest()
+        if fault is None:  # it must not be taken for an end in order
+            fault = "; ".join(unrest) or None
+        else:
+            result.warnings += unrest
+        if fault is not None:
+            fault = await self._processes.with_end_of(ended.lost, fault)
+            result.fail(fault)
+            self._events.go(SessionState.FAULT, fault, level="error")
+            return fault
+        rest = "benches are at rest" if self._benches.armed else "finished"
+        self._events.go(SessionState.STOPPED, rest)
+        return None
+
+    async def _interrupt(self, master: Master) -> None:
+        reason = self._interrupted() or master.stop_requested
+        self._events.go(SessionState.SAFE, reason, level="warning")
+        self._result.exit_status = 130
+        if self._operator.held:
+            await self._benches.hold_safe(master.stop_requested, self._interrupted)

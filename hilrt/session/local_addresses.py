@@ -1,0 +1,31 @@
+"""Addresses for sockets between the processes of one session, on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+
+class LocalAddresses:
+    """Addresses for processes of this machine: sockets in a folder of ours, else free ports."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hilrt-")) if os.name == "posix" else None
+
+    def get(self, name: str) -> str:
+        """A ZeroMQ endpoint that nobody uses."""
+        if self._folder is not None:
+            return f"ipc://{self._folder}/{name}"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self._folder)

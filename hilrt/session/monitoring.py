@@ -1,0 +1,168 @@
+"""How one run is watched and operated: its status, the processes that show it, their keys."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from typing import Final
+
+import msgspec
+
+from hilrt.config.structs import Session as SessionTables
+from hilrt.monitor.arming import owns_terminal
+from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
+from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
+from hilrt.monitor.status import StatusPublisher
+from hilrt.monitor.stream import Head, session_graph
+from hilrt.monitor.telemetry import Telemetry
+from hilrt.session.local_addresses import LocalAddresses
+from hilrt.session.operation import Operator
+from hilrt.session.run import RunOptions
+from hilrt.session.spawn import SINGLE_THREAD, Children
+
+NICE = 10
+NICE_VIEW = 5
+#: Processes that show the session. They end by themselves when their user closes them.
+VIEWS: Final = frozenset({"view", "relay", "page", "foxglove"})
+
+
+class Monitoring:
+    """Status, terminal view, relay, page and bridge of a run, and the socket for commands.
+
+    Parameters
+    ----------
+    tables : Session
+        The session file.
+    options : RunOptions
+    real_time : bool
+        Without it, a session that nobody watches publishes no status.
+
+    Attributes
+    ----------
+    publisher : StatusPublisher
+    local : LocalAddresses
+    key : str
+        The session's own key, for the processes that it starts.
+    run : str
+        Tells this run from every other; a command names the one that it is meant for.
+    token : str
+        What opens the commands for operators; empty where the session file allows none.
+    rows : str
+        Address that gets the recorder's rows, too; empty where no view needs them.
+    view_has_keys : bool
+        Whether the terminal view reads what is typed.
+    """
+
+    def __init__(self, tables: SessionTables, options: RunOptions, real_time: bool) -> None:
+        self._tables, self._table = tables, tables.monitor
+        self._web, self._view = options.web, options.view
+        self.local = LocalAddresses()
+        self.key, self.run = secrets.token_hex(16), secrets.token_hex(8)
+        self.token = ""
+        if self._table.control:
+            self.token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(9)
+        self._commands = self.local.get("session")
+        self.rows = self.local.get("rows") if self.wanted else ""
+        self.view_has_keys = False
+        self._port: CommandPort | None = None
+        watched = options.view or real_time or self.wanted
+        self._telemetry = Telemetry() if watched else None
+        self.publisher = StatusPublisher(
+            self._telemetry,
+            tables.session.name,
+            options.duration or tables.session.duration,
+            self.run,
+            self._table.adjust,
+        )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything but the terminal view may watch."""
+        return self._web or self._table.listen is not None or self._table.foxglove is not None
+
+    def hints(self) -> list[str]:
+        """What the operator is told at the start."""
+        lines, page = [], self._table.page
+        if self._web:
+            lines.append(f"page: http://{'' if ':' in page else '127.0.0.1:'}{page}")
+        if self._table.listen is not None:
+            lines.append(f"telemetry: {self._table.listen}")
+        if self._table.foxglove is not None:
+            lines.append(f"foxglove: ws://{self._table.foxglove}")
+        if self.wanted and self.token and not os.environ.get(TOKEN_VARIABLE):
+            lines.append(f"token for {', '.join(self._table.control)}: {self.token}")
+        return lines
+
+    def start(self, children: Children, operator: Operator) -> None:
+        """Start the processes that show the session, and take the commands that they pass on."""
+        if self._telemetry is None:
+            return
+        for line in self.hints():
+            sys.stderr.write(f"{line}\n")
+        self._port = CommandPort(self._commands, self.key, operator.obey, operator.refused)
+        self._port.start()
+        if self._view:
+            self.view_has_keys = owns_terminal()
+            self._start_view(children, self._telemetry.address)
+        if self.wanted:
+            self._start_relay(children, self._telemetry.address)
+
+    def close(self) -> None:
+        """Free the sockets, and what was made for the addresses."""
+        if self._port is not None:
+            self._port.close()
+        self.local.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
+
+    def _start_view(self, children: Children, status: str) -> None:
+        argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", status]
+        if self.view_has_keys:
+            argv += ["--commands", self._commands]
+        children.start(
+            "view",
+            argv,
+            nice=NICE_VIEW,
+            inherit_terminal=True,
+            inherit_keys=self.view_has_keys,
+            env={KEY_VARIABLE: self.key, **SINGLE_THREAD},
+        )
+
+    def _start_relay(self, children: Children, status: str) -> None:
+        """Start relay, page and bridge, low in priority."""
+        table, tables = self._table, self._tables
+        settings = RelaySettings(
+            rows=self.rows,
+            status=status,
+            master=self._commands,
+            telemetry=self.local.get("telemetry"),
+            commands=self.local.get("commands"),
+            public_telemetry=table.listen or "",
+            public_commands=table.commands or "",
+            key=self.key,
+            token=self.token,
+            head=Head(
+                session=tables.session.name,
+                run=self.run,
+                duration=tables.session.duration,
+                rate=table.rate,
+                topology=session_graph(tables),
+                control=list(table.control),
+                adjustable={n: (bounds.min, bounds.max) for n, bounds in table.adjust.items()},
+            ),
+        )
+        children.start(
+            "relay",
+            [sys.executable, "-m", "hilrt.monitor.relay"],
+            nice=NICE,
+            env={SETTINGS_VARIABLE: msgspec.json.encode(settings).decode(), **SINGLE_THREAD},
+        )
+        if self._web:
+            argv = [sys.executable, "-m", "hilrt.web", "--connect", settings.telemetry]
+            argv += ["--commands", settings.commands, "--page", table.page]
+            children.start("page", argv, nice=NICE, env=SINGLE_THREAD)
+        if table.foxglove is not None:
+            argv = [sys.executable, "-m", "hilrt.monitor.foxglove", "--connect", settings.telemetry]
+            argv += ["--foxglove", table.foxglove]
+            children.start("foxglove", argv, nice=NICE, env=SINGLE_THREAD)

@@ -1,0 +1,114 @@
+"""What a session consists of, and its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hilrt.config.session_file import SessionFile
+from hilrt.link import Link
+from hilrt.peers.hub import Hub
+from hilrt.peers.keys import VARIABLE, Authenticator
+from hilrt.record.recorder_feed import open_feed_socket
+from hilrt.session.benches import Benches
+from hilrt.session.event_log import EventLog
+from hilrt.session.monitoring import Monitoring
+from hilrt.session.operation import Operator
+from hilrt.session.processes import Processes
+from hilrt.session.result import RunResult
+from hilrt.session.run import RunOptions, make_folder
+from hilrt.session.timing_setup import TimingSetup
+from hilrt.timing.clock import monotonic_ns
+
+if TYPE_CHECKING:
+    from hilrt.master import Master
+    from hilrt.session.session_log import SessionLog
+
+
+class SessionParts:
+    """Everything of a session that needs no other process yet.
+
+    Parameters
+    ----------
+    file : SessionFile
+        Without errors.
+    options : RunOptions
+
+    Attributes
+    ----------
+    duration : float
+        Session time, s.
+    pace : str or float
+        ``"realtime"``, ``"asap"`` or a factor.
+    links : list of Link
+        One for each subsystem, once processes are started.
+    recorder : zmq.Socket or None
+        Where the recorder takes rows; None if nothing is recorded.
+    log : SessionLog or None
+        Opened when the numerics are known.
+    master : Master or None
+        From the first tick on.
+    interrupted : str
+        Why a signal or an operator wants the session to end.
+    epoch_ns : int
+        Reading of the monotonic clock at session time 0, ns.
+
+    Raises
+    ------
+    ConfigError
+        For an address or a folder that cannot be used.
+    """
+
+    def __init__(self, file: SessionFile, options: RunOptions) -> None:
+        self.file, self.tables, self.options = file, file.tables, options
+        self.name, master = file.tables.session.name, file.tables.master
+        self.duration = options.duration or self.tables.session.duration
+        self.pace = self.tables.session.pace if options.pace is None else options.pace
+        self.folder = make_folder(Path(options.out), self.name)
+        self.result = RunResult(folder=self.folder)
+        keys = None if master.keys is None else file.folder / master.keys
+        #: Added to the environment of subsystems' processes.
+        self.environment = {} if keys is None else {VARIABLE: str(keys)}
+        self.hub = Hub(  # first: its address may be refused
+            self.name,
+            master.listen,
+            connect_timeout=master.connect_timeout,
+            authenticator=None if keys is None else Authenticator(keys),
+        )
+        self.links: list[Link] = []
+        self.monitoring = Monitoring(self.tables, options, self.real_time)
+        self.publisher = self.monitoring.publisher
+        self.events = EventLog(self.publisher)
+        self.operator = Operator(self.events, self.tables)
+        self.benches = Benches(self.links, self.tables, self.events, self.publisher, self.operator)
+        self.timing = TimingSetup(master.pacing, master.step, self.real_time)
+        self.processes = Processes(self.folder, self.links, self.events, self.result.warnings)
+        self.recorder = open_feed_socket() if options.record else None
+        self.log: SessionLog | None = None
+        self.master: Master | None = None
+        self.interrupted = ""
+        self.epoch_ns = 0
+
+    @property
+    def real_time(self) -> bool:
+        """Whether ticks follow the wall clock."""
+        return self.pace != "asap"
+
+    def now_ns(self) -> int:
+        """Session time, ns."""
+        if self.real_time:
+            return max(0, monotonic_ns() - self.epoch_ns)  # the first tick is a little ahead
+        return self.master.progress.t_ns if self.master is not None else 0
+
+    def stretched(self, shift_ns: int) -> None:
+        """The grid has moved, and so has what benches' clock readings are compared with."""
+        self.epoch_ns += shift_ns
+        self.hub.epoch_ns += shift_ns
+        if self.log is not None:
+            self.log.feed.stretched(monotonic_ns(), shift_ns)
+
+    def note_host(self, problems: list[str]) -> None:
+        """Note what did not take effect on this host."""
+        for problem in problems:
+            self.events.note("warning", "host", problem, "host")
+            self.result.warnings.append(problem)

@@ -1,0 +1,113 @@
+"""The processes of a session: how they are started, and what the end of one means for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hilrt.config.session_file import SessionFile
+from hilrt.link import Link
+from hilrt.monitor.session_state import SessionState
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.session.event_log import EventLog
+from hilrt.session.monitoring import VIEWS
+from hilrt.session.spawn import SINGLE_THREAD, Children
+
+#: How long children may take to end, s.
+STOP_TIMEOUT: Final = 5.0
+#: How long after its connection the end of a process may show, s.
+PROCESS_END: Final = 0.3
+#: Processes that must not delay a tick.
+IN_LEFTOVER_TIME: Final = VIEWS | {"recorder"}
+
+
+class Processes:
+    """The children of a session, from their start to their end.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's folder, for their output.
+    links : sequence of Link
+        The session's.
+    events : EventLog
+        Told of a process that ends by itself.
+    warnings : list of str
+        The result's, likewise.
+
+    Attributes
+    ----------
+    children : Children
+    ending : bool
+        Set before they are told to end: from then on, the end of one is no event.
+    """
+
+    def __init__(
+        self, folder: Path, links: Sequence[Link], events: EventLog, warnings: list[str]
+    ) -> None:
+        self._links, self._events, self._warnings = links, events, warnings
+        self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
+        self.ending = False
+        self.children = Children(folder / "logs", self._ended)
+
+    def start_subsystems(
+        self, file: SessionFile, cpus: Sequence[int], environment: Mapping[str, str]
+    ) -> None:
+        """Start what the links need, on the processors `cpus`, with this added `environment`."""
+        for link in self._links:
+            for command in link.commands(file):
+                self.children.start(
+                    command.name, command.argv, cwd=file.folder, affinity=cpus, env=environment
+                )
+
+    def start_recorder(self, address: str, cpus: Sequence[int], tap: str, frames: str) -> None:
+        """Start the recorder, which waits at `address` for the session's log to be opened.
+
+        `tap` is where views get the rows, too; `frames` where CAN frames come in.
+        """
+        argv = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", address]
+        argv += ["--tap", tap] if tap else []
+        argv += ["--frames", frames] if any(link.buses for link in self._links) else []
+        self.children.start("recorder", argv, affinity=cpus, nice=5, env=SINGLE_THREAD)
+
+    def in_leftover_time(self) -> list[int]:
+        """Process numbers of those that can wait."""
+        return [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
+
+    def pids(self) -> dict[str, int]:
+        """Process number of each child."""
+        return {child.name: child.pid for child in self.children}
+
+    async def with_end_of(self, name: str, fault: str) -> str:
+        """The fault; where only a closed connection was seen, also how the process ended."""
+        if "connection closed" not in fault:
+            return fault
+        await self.children.wait(PROCESS_END, [name])  # the kernel may have to write it down first
+        return f"{fault}; its process {self._ends[name]}" if name in self._ends else fault
+
+    async def end(self, told: Sequence[str]) -> list[str]:
+        """End all; those `told` that it is over may first end by themselves. What did not end."""
+        try:
+            await self.children.wait(STOP_TIMEOUT, told)
+        finally:
+            problems = await self.children.stop_all(STOP_TIMEOUT)
+        return problems
+
+    def _ended(self, name: str, returncode: int) -> None:
+        """A process has ended."""
+        child = self.children[name]
+        if self.ending or (name in VIEWS and returncode == 0):
+            return
+        last = "".join(child.tail(1)).strip()
+        text = child.describe_exit() + (f": {last}" if last else "")
+        for link in self._links:
+            if link.name == name and isinstance(link, RemoteLink):
+                self._ends[name] = text
+                link.gone(f"its process {text}")
+                return
+        self._events.note("error", name, f"the process {text}", "process_ended")
+        self._warnings.append(f"{name}: the process {text}")
+        if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # their cause stays
+            self._events.publisher.announce(str(self._events.state), f"{name} {text}")

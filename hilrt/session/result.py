@@ -1,0 +1,69 @@
+"""What is left of a session when it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hilrt.errors import RecordError
+
+if TYPE_CHECKING:
+    from hilrt.record.reader import Log
+
+
+@dataclass
+class Result:
+    """What is left of a session.
+
+    Attributes
+    ----------
+    summary : dict
+        Contents of ``summary.json``.
+    exit_status : int
+        0 finished, 3 ended by a fault in the safe state, 130 interrupted.
+    fault : str, optional
+        What went wrong.
+    warnings : list of str
+        What else should be known: processes that ended by themselves, or not at all.
+    """
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    exit_status: int = 0
+    fault: str | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def fail(self, fault: str) -> None:
+        """Note that the session ends in a fault."""
+        self.fault, self.exit_status = fault, 3
+
+    @property
+    def verdict(self) -> str:
+        """``"good"``, ``"degraded"`` or ``"unreliable"``; empty if no tick ran."""
+        return str(self.summary.get("verdict", ""))
+
+    @cached_property
+    def log(self) -> Log:
+        """Every signal by its name, and the events; `RecordError` if nothing was recorded."""
+        raise RecordError("this session kept no log")
+
+
+@dataclass
+class RunResult(Result):
+    """What is left of a session of `hilrt.run_session`.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's folder with ``session.mcap``, ``summary.json`` and logs of the processes.
+    """
+
+    folder: Path = Path()
+
+    @cached_property
+    def log(self) -> Log:
+        """What ``session.mcap`` holds; `RecordError` if there is none."""
+        from hilrt.record.reader import load_log
+
+        return load_log(self.folder)

@@ -1,0 +1,125 @@
+"""A session from connected subsystems to benches at rest, and the sum of it all.
+
+This imports the numerics, and with them the compiler: `hilrt.session.session` does it while the
+processes of the session start.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from hilrt.master import Master
+from hilrt.monitor.session_state import SessionState
+from hilrt.record.feed import Feed
+from hilrt.record.signals import build_topics
+from hilrt.reliability.alarms import refuse_alarms
+from hilrt.session.assembly import (
+    Initialized,
+    Numerics,
+    as_fast_as_possible,
+    build_numerics,
+    initialize,
+    real_time,
+)
+from hilrt.session.ending import Ending, run_loop
+from hilrt.session.parts import SessionParts
+from hilrt.session.session_log import SessionLog
+from hilrt.session.summary import RunFacts, build_summary
+from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.host import available_cpus, freeze_gc
+from hilrt.timing.processor_time import ProcessorTime
+
+
+async def run_connected(parts: SessionParts) -> None:
+    """Initialize the subsystems, bring benches up, tick, and bring benches down."""
+    tables, links = parts.tables, parts.links
+    initialized = await initialize(links, tables)
+    parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
+    numerics = await build_numerics(links, tables, initialized, parts.options.shadow)
+    refuse_alarms(numerics.plan.alarms, numerics.state.y)
+    feed = await _open_log(parts, numerics, initialized)
+    timing = parts.timing
+    parts.note_host(await timing.take_place())
+    await parts.benches.bring_up(initialized, numerics, not parts.monitoring.view_has_keys)
+    timing.run_in_leftover_time(parts.processes.in_leftover_time())
+    parts.note_host(timing.enter_real_time())
+    await _tick(parts, numerics, feed)
+
+
+async def _open_log(parts: SessionParts, numerics: Numerics, initialized: Initialized) -> Feed:
+    """Where rows and events go: to the recorder, once it takes them, or nowhere."""
+    if parts.recorder is None:
+        return Feed(build_topics(numerics.plan))
+    parts.log = log = SessionLog(
+        parts.file,
+        parts.folder,
+        parts.links,
+        numerics,
+        initialized,
+        parts.recorder,
+        real_time=parts.real_time,
+    )
+    await log.wait_for_recorder(parts.processes.children)
+    return log.feed
+
+
+async def _tick(parts: SessionParts, numerics: Numerics, feed: Feed) -> None:
+    """Ticks from the first to the last, benches to rest, and the sum of it all."""
+    plan, state, exchange = numerics
+    parts.master = parts.operator.master = master = _make_master(parts, numerics, feed)
+    if parts.interrupted:
+        master.request_stop(parts.interrupted)
+    ahead_ns = 2 * master.pace.step_ns if parts.timing.clock is not None else 0
+    with freeze_gc() as collect:
+        master.collect_garbage = collect
+        parts.epoch_ns = parts.hub.epoch_ns = monotonic_ns() + ahead_ns
+        if parts.log is not None:
+            parts.log.begin(
+                time.time_ns() + ahead_ns,
+                parts.epoch_ns,
+                duration=parts.duration,
+                pace=str(parts.pace),
+                shadow=parts.options.shadow,
+            )
+        parts.events.open(feed, parts.now_ns)
+        parts.events.go(SessionState.RUNNING, "first tick")
+        had = ProcessorTime(available_cpus(), {"master": os.getpid(), **parts.processes.pids()})
+        ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
+    began_ns = parts.epoch_ns - master.progress.stretched_ns
+    wall_s = (monotonic_ns() - began_ns) * 1e-9
+    stolen_s = had.stolen() if parts.real_time else None
+    shares = had.shares()
+    ending = Ending(
+        parts.benches,
+        parts.operator,
+        parts.events,
+        parts.processes,
+        parts.result,
+        lambda: parts.interrupted,
+    )
+    fault = await ending.bring_down(numerics, master, ended)
+    facts = RunFacts(
+        session=parts.name,
+        end_state=str(parts.events.state),
+        wall_s=wall_s,
+        stolen_s=stolen_s,
+        processor_share=shares,
+        real_time=parts.real_time,
+        fault=fault,
+        dropped_rows=feed.dropped,
+    )
+    parts.result.summary = build_summary(plan, state, exchange, master.progress, facts)
+
+
+def _make_master(parts: SessionParts, numerics: Numerics, feed: Feed) -> Master:
+    """The master, and what is told of what it meets."""
+    clock, tables = parts.timing.clock, parts.tables
+    if clock is None:
+        pace = as_fast_as_possible(numerics, tables, parts.links)
+    else:
+        factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
+        pace = real_time(numerics, tables, clock, factor, parts.stretched)
+    master = Master(*numerics, pace, feed, parts.publisher)
+    master.degradation.on_change = parts.events.degraded
+    return master
