@@ -35,3 +35,17 @@ def compiled(function: Kernel) -> Kernel:
         return cast(Kernel, numba.njit(cache=True, error_model="numpy")(function))
     finally:
         config.CACHE_DIR = users
+
+
+def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    """The compiled code of `function` for these arguments, called without numba's dispatcher.
+
+    The dispatcher looks at the type of every field of every table at every call: 3 us for two
+    tables, where the code itself is entered in 0.1. Later arguments must have the very types of
+    these; what has other types is not found out, and crashes.
+    """
+    dispatcher: Any = function
+    typeof: Any = numba.typeof
+    signature = tuple(typeof(argument) for argument in arguments)
+    dispatcher.compile(signature)
+    return cast(Callable[..., Any], dispatcher.get_overload(signature))

@@ -195,7 +195,7 @@ class Master:
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""
-        for name, event in self.exchange.absences.reports():
+        for name, event in self.exchange.reports.take():
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
             if event.level != "info":
                 text = f"{name}: {event.text}"

@@ -19,6 +19,7 @@ from hilrt.coupling.extrapolate import divided_differences, newton_value
 from hilrt.coupling.past import follow_error, lay_realised
 from hilrt.coupling.polynomial import evaluate, shift
 from hilrt.coupling.true_inputs import couple
+from hilrt.exchange.channel_table import CHANNELS
 from hilrt.exchange.peer_times import AnswerTimes
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.reliability.measures import staying_shares
@@ -48,7 +49,7 @@ _TABLES: dict[str, Any] = {
 class _Peers:
     """Of whom nothing is known."""
 
-    age = compute_us = wire_us = np.zeros(2)
+    age = compute_us = wire_us = np.zeros(2, CHANNELS)["age"]  # strided, as in a session
 
 
 def warm_up() -> None:
@@ -81,7 +82,7 @@ def warm_up() -> None:
     plan.sampled(given.fresh, given.t_valid, given.t)
     bonds, share = network.bonds, plan.spurious
     staying_shares(share, plan.elsewhere, bonds.of_element, bonds.effort, zero, share.copy())
-    answers = AnswerTimes(1)
+    answers = AnswerTimes(np.zeros(1))
     answers.keep(0, compute_us=1.0, round_trip_us=1.0, way_us=1.0, t_arrived=0.0)
     answers.count()
     newton_value(*divided_differences(state.history, 0.0), state.degree)

@@ -44,7 +44,7 @@ import zmq
 
 from hilrt import InputPolynomial, Port, Sample, Solver
 from hilrt.exchange.exchange import STANDSTILL_S
-from hilrt.exchange.waiter import Doorbell
+from hilrt.exchange.waiter import Waiter
 from hilrt.hosting.solver_process import serve
 from hilrt.hosting.user_solver import HostedSolver
 from hilrt.peers.hub import Hub
@@ -137,13 +137,13 @@ class Through:
             await link.open()
             await link.initialize(0.0, np.zeros(PORTS))
 
-    async def exchange(self, doorbell: Doorbell) -> None:
+    async def exchange(self, waiter: Waiter) -> None:
         self.tick += 1
         for link in self.links:
             link.dispatch(self.tick, self.tick * 1e-3, 1e-3, self.coefficients)
         self.waiting = self.links
         while not self.answered():
-            await doorbell.wait(lambda: not self.answered())
+            await waiter.wait(lambda: not self.answered())
 
     def answered(self) -> bool:
         self.hub.drain()
@@ -151,13 +151,13 @@ class Through:
         return not self.waiting
 
     async def block(self, count: int) -> list[float]:
-        doorbell = Doorbell([self.hub.fileno()], block_s=STANDSTILL_S)
+        waiter = Waiter([self.hub.fileno()], block_s=STANDSTILL_S)
         times = []
         for _ in range(count):
             start_ns = time.perf_counter_ns()
-            await self.exchange(doorbell)
+            await self.exchange(waiter)
             times.append((time.perf_counter_ns() - start_ns) * 1e-3)
-        doorbell.close()
+        waiter.close()
         return times
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """Samples and inputs of all subsystems, as the master handles them.
 
-Read in this order: `exchange` (the cut and the fan-out) with `missed_samples`, `pending_intervals`,
-`peer_times`, `rejoin` and `waiter`; the beginning: `initial_loop`, `jacobians`; between two steps:
-`event_points`, `jacobian_renewal`.
+Read in this order: `exchange` (the cut and the fan-out) with `channel`, `channel_table` (compiled),
+`step_input_writer`, `pending_intervals`, `missed_samples`, `reports`, `peer_times`, `waiter`; the
+beginning: `initial_loop`, `jacobians`; between two steps: `event_points`, `jacobian_renewal`.
 """

@@ -1,7 +1,9 @@
-"""The exchange: the cut at the tick, the fan-out of inputs, and who is late. The only fan-out.
+"""The exchange: the cut at the tick, and the fan-out of inputs. The only fan-out.
 
-In real time nobody is waited for: `cut` takes what has arrived. As fast as possible, `collect`
-waits until every stepped solver that is due has answered, with a timeout.
+Each subsystem has a `Channel`; a channel is looked at when something has arrived for it or leaves
+over it, and the `ChannelTable` says of all of them at once who is due, late, and how old. In real
+time no subsystem is waited for: `cut` takes what has arrived. As fast as possible, `collect` waits
+until every stepped solver that is due has answered, with a timeout.
 """
 
 from __future__ import annotations
@@ -10,26 +12,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hilrt.errors import SolverError
-from hilrt.exchange.missed_samples import Absences
+from hilrt.coupling import polynomial as poly
+from hilrt.exchange.channel import Channel
+from hilrt.exchange.channel_table import ChannelTable, Table
+from hilrt.exchange.missed_samples import MissedSamples
 from hilrt.exchange.peer_times import AnswerTimes
-from hilrt.exchange.pending_intervals import Backlog
-from hilrt.exchange.rejoin import Returns
-from hilrt.exchange.waiter import Doorbell
-from hilrt.link import Arrival, Link
-from hilrt.peers.remote_link import RemoteLink
+from hilrt.exchange.reports import Reports
+from hilrt.exchange.step_input_writer import StepInputWriter
+from hilrt.exchange.waiter import Waiter
+from hilrt.link import Link
+from hilrt.peers.hub import Hub
 from hilrt.solver import Sample
 from hilrt.step.step_state import StepInput, StepState
 from hilrt.tables.network import Network
 from hilrt.timing.clock import monotonic_ns
 
-#: A bench that has not been heard for this many of its intervals is late.
-BENCH_PATIENCE = 2.5
 #: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
 STANDSTILL_S = 0.001
-
-#: A message, and whom it is for.
-Outbound = tuple[RemoteLink, bytes]
 
 
 class Exchange:
@@ -43,7 +42,7 @@ class Exchange:
     step : float
         Base macro step, s.
     max_misses : sequence of int
-        Of `Absences`.
+        Due ticks in a row without a sample after which each subsystem counts as lost.
     derivatives : int
         Number of output derivatives to keep.
     catch_up : sequence of bool
@@ -53,23 +52,21 @@ class Exchange:
     ----------
     given : StepInput
         Filled by `cut`, in place.
+    channels : table, one record of `CHANNELS` per subsystem
     benches : set of str
         Subsystems that run by themselves.
     remote : bool
         Whether any subsystem is in another process.
-    absences : Absences
-        Whose samples are missing, and what the subsystems have told.
+    reports : Reports
+        What the subsystems report for people.
+    times : AnswerTimes
+        What the remote solvers' answers took.
+    age, compute_us, wire_us : ndarray, shape (n,)
+        Fields of `channels`.
     taken : int
         Samples taken in so far.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
-    age, compute_us, wire_us : ndarray, shape (n,)
-        Age of the newest sample at the cut [s]; what the subsystem took for its step; and its time
-        on the wire (`PeerTimes.wire`), NaN where unknown.
-    rejoined : ndarray of int, shape (n,)
-        How often each subsystem has come back.
-    times : AnswerTimes
-        What the remote solvers' answers took.
     """
 
     def __init__(
@@ -81,60 +78,50 @@ class Exchange:
         derivatives: int = 0,
         catch_up: Sequence[bool] = (),
     ) -> None:
-        n = len(links)
-        self.network = network
-        self.links = list(links)
-        self.given = StepInput.empty(
-            len(network.outputs), len(network.inputs), n, max(derivatives, 0)
-        )
-        self.absences = Absences(self.links, max_misses)
-        self.age = np.zeros(n)
-        self.compute_us = np.zeros(n)
-        self.rejoined = np.zeros(n, dtype=np.intp)
-        self.times = AnswerTimes(n)
-        self.wire_us = self.times.wire_us
-        # Per subsystem, not per port: plain lists are faster than arrays of a few elements.
-        self._physical = [link.physical for link in links]
+        self.network, self.links = network, list(links)
         self.benches = {link.name for link in links if link.physical}
-        self._remote = [link if isinstance(link, RemoteLink) else None for link in links]
-        self._every = [int(every) for every in network.every]
-        self._slices = list(zip(network.outputs.slices, network.inputs.slices, strict=True))
-        # Of `given`: views are filled in half the time that parts of an array are assigned to.
-        self._views = [
-            (self.given.y[part], self.given.t_valid[part], self.given.fresh[part])
-            for part in network.outputs.slices
+        late = catch_up or [False] * len(links)
+        catches_up = [own and not link.physical for own, link in zip(late, links, strict=True)]
+        physical = [link.physical for link in links]
+        every = [int(every) for every in network.every]
+        self._table = ChannelTable(every, physical, catches_up, max_misses, step)
+        self.channels: Table = self._table.rows
+        self._writer = StepInputWriter(network, self._table.cut, max(derivatives, 0))
+        self.given: StepInput = self._writer.given
+        self.age, self.compute_us = self._table.age, self._table.compute_us
+        self.wire_us = self._table.wire_us
+        self._channels = [
+            Channel(s, link, self._table, network.inputs.slices[s], catches_up[s])
+            for s, link in enumerate(links)
         ]
-        self._missing = [False] * n
-        self._patience = [BENCH_PATIENCE * step * every for every in self._every]
-        self._newest = [-np.inf] * n
-        self._busy = [False] * n
-        self._answer_ns = [-1] * n  # where the outstanding advance leads to
-        self._parked: list[list[Arrival]] = [[] for _ in links]
-        self._backlogs = [
-            Backlog() if own and not link.physical else None
-            for link, own in zip(links, catch_up or [False] * n, strict=True)
-        ]
-        self._queues = any(backlog is not None for backlog in self._backlogs)
-        self._measured = np.zeros((1, len(network.inputs)))
-        self._local = [s for s, link in enumerate(links) if link.fileno() is None]
-        self._doorbell: Doorbell | None = None
-        self._next_ns = 0
-        self.taken = 0
-        self.rest_ns = 0
-        self._open = True  # `start` puts the first samples in
-        hubs = [link.hub for link in self._remote if link is not None]
-        self._returns = Returns(network, links)
-        self._may_return = bool(self._returns)
-        self.remote = bool(hubs)
+        self._of_name = {c.link.name: c for c in self._channels if c.remote is not None}
+        self._polled = [c for c in self._channels if c.remote is None]
+        self._sent_first = [c.remote if c.pending is None else None for c in self._channels]
+        self._local = [c for c in self._polled if c.link.fileno() is None]
+        self._catching_up = [c for c in self._channels if c.pending is not None]
+        self._returnable = [c for c in self._channels if c.returnable]
+        #: Those whose arrivals no cut has taken in.
+        self._waiting: dict[int, Channel] = {}
         #: All remote links share it: one look at its socket serves them all.
-        self._hub = hubs[0] if hubs else None
+        hubs = (c.remote.hub for c in self._channels if c.remote is not None)
+        self._hub: Hub | None = next(hubs, None)
+        self.remote = self._hub is not None
+        self.reports = Reports(self._hub)
+        self.times = AnswerTimes(self._table.wire_us)
+        self._missed = MissedSamples(self.links, self._table, self.reports)
+        self._extrapolated = np.zeros((1, len(network.inputs)))
+        self._waiter: Waiter | None = None
+        self._next_ns = 0
+        self._open = True  # `start` puts the first samples in
+        self.taken = self.rest_ns = 0
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
-        self.given.reached[:] = t0
-        self._newest = [t0] * len(self.links)
-        for s, sample in enumerate(samples):
-            self._take(s, sample, t0)
+        for channel, sample in zip(self._channels, samples, strict=True):
+            channel.begin(sample, t0, self._writer)
+        self.taken += len(samples)
+
+    # --- the cut ------------------------------------------------------------------------------
 
     def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
         """Take what has arrived: the `StepInput` of this tick, valid until the next cut.
@@ -151,172 +138,84 @@ class Exchange:
         PeerLost
             If a subsystem is known to be gone or has missed more ticks than its policy allows.
         """
-        self._take_arrivals(t_ns)
+        self._take_in(t_ns)
         self._open = False
-        given = self._look(tick, t_ns, elapsed_ns)
-        for s, missing in enumerate(self._missing):
-            if missing or self.absences.in_a_row[s]:
-                due, age = bool(given.due[s]), float(self.age[s])
-                self.absences.count(s, due=due, missing=missing, age=age)
+        elapsed = elapsed_ns * 1e-9
+        regular, lost = self._table.look(tick, t_ns, elapsed)
+        rest = self.rest_ns * 1e-9
+        given = self._writer.finish(tick, t_ns * 1e-9, elapsed, rest, bool(regular))
+        if lost >= 0:
+            raise self._missed.too_many(lost)
         return given
 
-    def _look(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
-        """Who is due, who is late, and how old everything is at a communication point."""
-        given, t = self.given, t_ns * 1e-9
-        given.regular, given.rest = True, self.rest_ns * 1e-9
-        given.tick, given.t, given.elapsed = tick, t, elapsed_ns * 1e-9
-        for s in range(len(self.links)):
-            busy = self._busy[s]
-            # Not due: a stepped solver under way beyond this point, having stepped across.
-            due = tick % self._every[s] == 0 and not (busy and self._answer_ns[s] > t_ns)
-            age = t - self._newest[s]
-            if self._physical[s]:
-                given.reached[s] = t
-                given.covered[s] = given.elapsed
-                given.regular &= due
-                late = missing = age > self._patience[s]
-            else:
-                backlog = self._backlogs[s]
-                if backlog is None:
-                    given.busy[s] = busy
-                    missing = due and busy
-                    # An answer that came after its tick is there, but still behind by that much.
-                    late = due and (missing or self._newest[s] != t)
-                else:  # it gets every interval, in its turn
-                    given.reached[s] = backlog.end_ns * 1e-9
-                    late = missing = due and self._newest[s] != t
-                given.regular &= due and not late and not (self._may_return and given.rejoined[s])
-            given.due[s] = due
-            given.late[s] = late
-            self.age[s] = age
-            self._missing[s] = missing
-        return given
-
-    def _take_arrivals(self, t_ns: int) -> None:
-        """Put what has arrived, and is for the cut at `t_ns` [ns], into `given`."""
+    def _take_in(self, t_ns: int) -> None:
+        """Enter what has arrived, and is for the cut at `t_ns` [ns]."""
         if not self._open:  # the first look at a new interval
-            self.given.fresh.fill(False)
-            self.given.event.fill(False)
-            self.given.has_middle = False
-            if self._may_return:
-                self.given.rejoined.fill(False)
+            self._writer.begin()
             self._open = True
-        if self._hub is not None:
-            self._hub.drain()
-        for s, link in enumerate(self.links):
-            if arrivals := link.take():
-                self._parked[s].extend(arrivals)
-            if self._parked[s]:
-                self._unpark(s, t_ns)
+        self._receive(self._polled)
+        for channel in list(self._waiting.values()):
+            self.taken += channel.take_in(t_ns, self._writer, self.times)
+            if not channel.arrivals:
+                del self._waiting[channel.s]
 
-    def _unpark(self, s: int, t_ns: int) -> None:
-        """Use what is valid by now; a slow solver's answer may lie in the future."""
-        if not self._physical[s] and self._answer_ns[s] > t_ns:
-            return
-        for _, sample, t_arrived in self._parked[s]:
-            self._take(s, sample, t_arrived if self._physical[s] else self._answer_ns[s] * 1e-9)
-            link = self._remote[s]
-            if s in self._returns.restarted:
-                self._returns.restarted.remove(s)
-                self.given.rejoined[s] = self.given.event[s] = True
-                self.rejoined[s] += 1
-            elif link is not None and not self._physical[s]:
-                self.times.keep(s, sample.compute_us, link.round_trip_us, link.way_us, t_arrived)
-        self._parked[s].clear()
+    def _receive(self, polled: Sequence[Channel]) -> None:
+        """Have the channels take what has come for them."""
+        hub = self._hub
+        if hub is not None:
+            hub.drain()
+            for link in list(hub.arrived):
+                channel = self._of_name[link.name]
+                if channel.receive():
+                    self._waiting[channel.s] = channel
+                del hub.arrived[link]
+        for channel in polled:
+            if channel.receive():
+                self._waiting[channel.s] = channel
 
-    def _take(self, s: int, sample: Sample, t_end: float) -> None:
-        given = self.given
-        self.taken += 1
-        part, inputs = self._slices[s]
-        y, t_valid, fresh = self._views[s]
-        if sample.y.shape != y.shape:
-            raise SolverError(
-                f"subsystem {self.links[s].name!r}: {sample.y.shape} outputs arrived, "
-                f"{len(y)} were announced"
-            )
-        if sample.t_valid is None:
-            y[...] = sample.y
-            t_valid.fill(t_end)
-            fresh.fill(True)
-        else:  # an earlier sample in the same cut may have what this one has not
-            new = ~np.isnan(sample.t_valid)
-            np.copyto(y, sample.y, where=new)
-            np.copyto(t_valid, sample.t_valid, where=new)
-            fresh |= new
-        if sample.y_mid is not None:
-            if not given.has_middle:
-                given.y_mid[:] = np.nan
-            given.y_mid[part] = sample.y_mid
-            given.has_middle = True
-        if sample.dy is not None and len(given.dy):
-            n = min(len(sample.dy), len(given.dy))
-            given.dy[:n, part] = sample.dy[:n]
-        if sample.realised is not None:
-            given.realised[inputs] = sample.realised
-        if sample.event_t is not None:
-            given.event[s] = True
-        self.compute_us[s] = sample.compute_us
-        if self._physical[s]:
-            newest = np.fmax.reduce(t_valid, initial=self._newest[s]) if len(y) else t_end
-            self._newest[s] = float(newest)
-        else:
-            given.covered[s] = t_end - self._newest[s]
-            self._newest[s] = given.reached[s] = t_end
-            self._busy[s] = False
-
-    def _encoded(self, state: StepState) -> list[Outbound]:
-        """Messages with the inputs of the remote subsystems that are due."""
-        if self._hub is None:
-            return []
-        tick, starts, steps = self.given.tick, state.t_start.tolist(), state.h.tolist()
-        found: list[Outbound] = []
-        for s, leaves in enumerate(state.dispatch.tolist()):
-            remote = self._remote[s]
-            if leaves and remote is not None and self._backlogs[s] is None:
-                coefficients = state.sent[:, self._slices[s][1]]
-                found.append((remote, remote.encoded(tick, starts[s], steps[s], coefficients)))
-        return found
+    # --- dispatch -----------------------------------------------------------------------------
 
     def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
-        # First, and together: each message would wake the thread that sends it anew.
-        for remote, data in self._encoded(state):
-            if not remote.absent:
-                remote.send_step(data)
         tick, self._next_ns = self.given.tick, t_ns + h_ns
-        if self._may_return:
-            self._measured = state.measured
-        leaves, starts, steps = state.dispatch.tolist(), state.t_start.tolist(), state.h.tolist()
-        for s, link in enumerate(self.links):
-            if leaves[s]:
-                coefficients = state.sent[:, self._slices[s][1]]
-                own_ns, backlog = self._every[s] * h_ns, self._backlogs[s]
-                if backlog is not None:
-                    backlog.add(tick, starts[s], steps[s], coefficients, t_ns + own_ns, own_ns)
-                    continue
-                if self._remote[s] is None:
-                    link.dispatch(tick, starts[s], steps[s], coefficients)
-                if not self._physical[s]:
-                    self._busy[s] = True
-                    self._answer_ns[s] = t_ns + own_ns
-        if self._queues:
-            self._send_waiting()  # after all others
+        if self._returnable:
+            self._extrapolated = state.measured
+        starts, steps, sent = state.t_start.tolist(), state.h.tolist(), state.sent
+        self._table.note_dispatch(state.dispatch, t_ns, h_ns)
+        messages, others = [], []
+        for s in np.flatnonzero(state.dispatch).tolist():
+            channel, remote = self._channels[s], self._sent_first[s]
+            if remote is None:
+                others.append(channel)
+            elif not remote.absent:
+                inputs = sent[:, channel.inputs]
+                messages.append((remote, remote.encoded(tick, starts[s], steps[s], inputs)))
+        # First, and together: each message would wake the thread that sends it anew.
+        for remote, data in messages:
+            remote.send_step(data)
+        for channel in others:
+            s, inputs, own_ns = channel.s, sent[:, channel.inputs], channel.every * h_ns
+            if channel.pending is None:
+                channel.link.dispatch(tick, starts[s], steps[s], inputs)
+            else:
+                channel.add_pending(tick, starts[s], steps[s], inputs, t_ns + own_ns, own_ns)
+        for channel in self._catching_up:  # after all others
+            channel.send_pending()
 
-    def _send_waiting(self) -> None:
-        """Send the next interval to every solver that has one waiting and is not busy."""
-        for s, backlog in enumerate(self._backlogs):
-            if backlog is None or not backlog.waiting or self._busy[s]:
-                continue
-            link, interval = self.links[s], backlog.waiting.popleft()
-            if not link.absent:
-                link.dispatch(interval.tick, interval.t, interval.h, interval.coefficients)
-            self._busy[s] = True
-            self._answer_ns[s] = interval.end_ns
+    def run_local(self) -> None:
+        """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
+        for channel in self._local:
+            channel.compute()
+            channel.compute_pending()
+            if channel.arrivals:
+                self._waiting[channel.s] = channel
+
+    # --- solvers that are behind, or came back ------------------------------------------------
 
     @property
     def behind(self) -> bool:
         """Whether intervals wait for a solver to answer the one before."""
-        return any(backlog is not None and backlog.waiting for backlog in self._backlogs)
+        return any(c.pending is not None and c.pending.waiting for c in self._catching_up)
 
     async def catch_up(self, until_ns: int) -> None:
         """Send solvers that are `behind` what waits as fast as they answer, until `until_ns`.
@@ -330,85 +229,43 @@ class Exchange:
                 self.send_on()
             return self.taken == before
 
-        doorbell = Doorbell([] if self._hub is None else [self._hub.fileno()])
+        waiter = Waiter([] if self._hub is None else [self._hub.fileno()])
         try:
             while self.behind and monotonic_ns() < until_ns:
-                await doorbell.wait(nothing_new)
+                await waiter.wait(nothing_new)
         finally:
-            doorbell.close()
+            waiter.close()
 
     def send_on(self) -> None:
         """Take what has arrived, and send each solver that has answered its next interval."""
-        self._take_arrivals(self._next_ns)
-        if self._queues:
-            self._send_waiting()
-
-    def run_local(self) -> None:
-        """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
-        for s in self._local:
-            self._parked[s].extend(self.links[s].poll())
-            backlog = self._backlogs[s]
-            while backlog is not None and backlog.waiting:  # the master has left ticks out
-                self._parked[s].clear()
-                self._newest[s], self._busy[s] = self._answer_ns[s] * 1e-9, False
-                self._send_waiting()
-                self._parked[s].extend(self.links[s].poll())
+        self._take_in(self._next_ns)
+        for channel in self._catching_up:
+            channel.send_pending()
 
     def readmit(self) -> None:
-        """Have solvers that came back initialize at the next communication point; never waits."""
-        if not self._may_return:
-            return
-        for s in self._returns.readmit(self._measured, self.given.t, self._next_ns * 1e-9):
-            self._parked[s].clear()
-            backlog = self._backlogs[s]
-            if backlog is not None:
-                backlog.restart(self._next_ns)
-            self._busy[s] = True
-            self._answer_ns[s] = self._next_ns
+        """Have solvers that came back initialize at the next communication point; never waits.
+
+        They begin from the inputs that the newest samples predict for it.
+        """
+        ahead, net = self._next_ns * 1e-9 - self.given.t, self.network
+        for channel in self._returnable:
+            if channel.remote is not None and channel.remote.returned:
+                part = channel.inputs
+                u0 = poly.evaluate(self._extrapolated[:, part], ahead)
+                channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))
+                self._waiting.pop(channel.s, None)
+
+    # --- as fast as possible ------------------------------------------------------------------
 
     def answered(self, t_ns: int) -> bool:
         """Poll; whether every stepped solver that was to reach `t_ns` or less has answered."""
-        if self._hub is not None:
-            self._hub.drain()
-        complete = True
-        for s, link in enumerate(self.links):
-            if self._owes(s, t_ns):
-                self._parked[s].extend(link.take())
-                complete &= bool(self._parked[s])
-        return complete
-
-    def told_event(self) -> float | None:
-        """Session time [s] of the first discontinuity in the answers that wait for the next cut.
-
-        Only of those who can go back to it.
-        """
-        told = [
-            arrival.sample.event_t
-            for s, link in enumerate(self.links)
-            if link.can_go_back
-            for arrival in self._parked[s]
-            if arrival.sample.event_t is not None
-        ]
-        return min(told, default=None)
-
-    def send_back(self, t_ns: int) -> None:
-        """Have all that can go back end the step that has been answered at `t_ns` instead.
-
-        The others' answers wait for the point that they have stepped to.
-        """
-        for s, link in enumerate(self.links):
-            if link.can_go_back and self._parked[s]:
-                length_ns = t_ns - round(self.given.t * 1e9)
-                self._parked[s].clear()
-                self._answer_ns[s] = t_ns
-                backlog = self._backlogs[s]
-                if backlog is not None:
-                    backlog.end_ns = t_ns
-                link.go_back(self.given.tick, length_ns * 1e-9)
-
-    def _owes(self, s: int, t_ns: int) -> bool:
-        """Whether a stepped solver has yet to answer an advance that leads to `t_ns` or before."""
-        return self._busy[s] and self._answer_ns[s] <= t_ns and not self._parked[s]
+        self._receive([])
+        while (s := self._table.first_owing(t_ns)) >= 0:
+            channel = self._channels[s]
+            if channel.remote is not None or not channel.receive():
+                return False
+            self._waiting[s] = channel
+        return True
 
     async def collect(self, t_ns: int, timeout: float, stopping: Callable[[], bool]) -> None:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
@@ -417,21 +274,36 @@ class Exchange:
         deadline = monotonic_ns() + int(timeout * 1e9)
         while not self.answered(t_ns) and not stopping():
             if monotonic_ns() > deadline:
-                self._raise_silent(t_ns, timeout)
-            if self._doorbell is None:
+                owing = self._table.first_owing(t_ns)
+                raise self._missed.no_answer(owing, t_ns, timeout)
+            if self._waiter is None:
                 fds = (link.fileno() for link in self.links)
                 present = (fd for fd in fds if fd is not None)
-                self._doorbell = Doorbell(present, block_s=STANDSTILL_S)
+                self._waiter = Waiter(present, block_s=STANDSTILL_S)
             self.readmit()
-            await self._doorbell.wait(lambda: not self.answered(t_ns))
+            await self._waiter.wait(lambda: not self.answered(t_ns))
+
+    def told_event(self) -> float | None:
+        """Session time [s] of the first discontinuity in the answers that wait for the next cut.
+
+        Only of subsystems that can go back to it.
+        """
+        first = min((c.first_event() for c in self._waiting.values()), default=np.inf)
+        return float(first) if np.isfinite(first) else None
+
+    def send_back(self, t_ns: int) -> None:
+        """Have all that can go back end the step that has been answered at `t_ns` instead.
+
+        The others' answers wait for the point that they have stepped to.
+        """
+        length_ns = t_ns - round(self.given.t * 1e9)
+        for channel in list(self._waiting.values()):
+            if channel.link.can_go_back:
+                channel.go_back(self.given.tick, t_ns, length_ns)
+                del self._waiting[channel.s]
 
     def close(self) -> None:
         """Stop watching the links."""
-        if self._doorbell is not None:
-            self._doorbell.close()
-            self._doorbell = None
-
-    def _raise_silent(self, t_ns: int, timeout: float) -> None:
-        for s in range(len(self.links)):
-            if self._owes(s, t_ns):
-                raise self.absences.give_up(s, t_ns, timeout)
+        if self._waiter is not None:
+            self._waiter.close()
+            self._waiter = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.solver import Floats
 from hilrt.timing.count_times import count_times
 from hilrt.timing.histogram import BINS, Distribution, Quantiles
 
@@ -46,19 +47,23 @@ class PeerTimes:
 class AnswerTimes:
     """Times of all remote solvers: kept on the critical path, counted in the slack.
 
-    Attributes
+    Parameters
     ----------
     wire_us : ndarray, shape (n subsystems,)
-        Of the newest answers; NaN where unknown.
+        Filled with the times of the newest answers on the wire; NaN where unknown.
+
+    Attributes
+    ----------
     waits_from : float
         Session time since which the master has waited for answers [s]; NaN in real time, where it
-        waits for nobody.
+        waits for none.
     """
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, wire_us: Floats) -> None:
+        n = len(wire_us)
         self._counts = np.zeros((n, _KINDS, BINS), dtype=np.int64)
         self._longest_ns = np.zeros((n, _KINDS), dtype=np.int64)
-        self.wire_us = np.full(n, np.nan)
+        self.wire_us = wire_us
         self.waits_from = math.nan
         self._new: list[tuple[int, float, float, float]] = []
 
@@ -69,7 +74,7 @@ class AnswerTimes:
         wire, wait = way_us, math.nan
         if not math.isnan(self.waits_from):
             wait = max(0.0, t_arrived - self.waits_from) * 1e6
-            # One that was there before anybody looked has a round trip of unknown length.
+            # An answer that was there before the master looked has a round trip of unknown length.
             wire = round_trip_us - compute_us if wait else math.nan
         self.wire_us[s] = wire
         self._new.append((s, compute_us, wire, wait))

@@ -1,8 +1,8 @@
 """Intervals that a late solver has yet to be sent, for ``late.steps = "catch_up"``.
 
-Every interval keeps the polynomial that was meant for it, so that the solver gets, late, what it
-would have got in time, in steps of its own length. Where the master itself left ticks out, nothing
-was meant for them: the present polynomial covers them, in steps of that length, too.
+Every interval keeps its own input polynomial, so that the solver gets, late, what it would have got
+in time, in steps of its own length. Ticks that the master itself left out have no polynomial: the
+present one covers them, in steps of that length, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
     end_ns: int
 
 
-class Backlog:
+class PendingIntervals:
     """Intervals of one solver, oldest first.
 
     Attributes

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable
 
 from hilrt.timing.clock import monotonic_ns
 
-#: How long the processor is kept awake at the beginning of a blocking wait, ns. Waking one that
-#: has gone to sleep takes longer than a quick solver's step. Solvers of longer steps are better off
-#: with a master that sleeps: the system sees that its processor is free. Measured with 4 solver
-#: processes on 2 processors (`tools/bench_exchange.py`, two runs each): an exchange takes 104 µs
-#: instead of 131, and one of a whole session 209 instead of 231.
-AWAKE_NS = 100_000
+#: How long a blocking wait begins with polling, which keeps the processor awake, ns. Waking one
+#: that has gone to sleep takes longer than a quick solver's step. Solvers of longer steps are
+#: better off with a master that sleeps: the system sees that its processor is free. Measured with 4
+#: solver processes on 2 processors (`tools/bench_exchange.py`, two runs each): an exchange takes
+#: 104 µs instead of 131, and one of a whole session 209 instead of 231.
+POLLING_NS = 100_000
 
 
-class Doorbell:
-    """Rings when a descriptor becomes readable; `close` it when the waiting is over.
+class Waiter:
+    """Waits until a descriptor becomes readable; `close` it when the waiting is over.
 
     A ZeroMQ socket's descriptor reports edges, so `wait` also returns after `again_s`, for the
     caller to look at the sockets themselves.
@@ -31,8 +31,9 @@ class Doorbell:
         Longest wait, s.
     block_s : float
         The beginning of a wait, s, in which the whole event loop stands still: two passes through
-        it cost more than an exchange. Not twice in a row without a ring, so others get their turn.
-        For the first `AWAKE_NS` it also gives way to other processes only, and does not sleep.
+        it cost more than an exchange. Not twice in a row with nothing readable, so that other
+        tasks get their turn.
+        For the first `POLLING_NS` it also gives way to other processes only, and does not sleep.
     """
 
     def __init__(self, fds: Iterable[int], again_s: float = 0.01, block_s: float = 0.0) -> None:
@@ -44,20 +45,20 @@ class Doorbell:
         self._poll = select.poll() if block_s and hasattr(select, "poll") else None
         try:
             for fd in self._fds:
-                self._loop.add_reader(fd, self.ring)
+                self._loop.add_reader(fd, self.wake)
                 if self._poll is not None:
                     self._poll.register(fd, select.POLLIN)
         except NotImplementedError:  # Windows' default loop: look often instead
             self._fds.clear()
             self._again_s = min(again_s, 0.001)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """End a wait."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, nothing_yet: Callable[[], bool]) -> None:
-        """Wait for the next ring, unless `nothing_yet` turns out false after watching began.
+        """Wait until `wake`, unless `nothing_yet` turns out false after watching began.
 
         To be called after a look: a beginning that blocks sees what has come since.
         """
@@ -66,15 +67,15 @@ class Doorbell:
         self._waiter = self._loop.create_future()
         if not nothing_yet():
             return
-        timer = self._loop.call_later(self._again_s, self.ring)
+        timer = self._loop.call_later(self._again_s, self.wake)
         try:
             await self._waiter
         finally:
             timer.cancel()
 
     def _blocks(self, poll: select.poll) -> bool:
-        """Whether it rings while the event loop stands still."""
-        until_ns = monotonic_ns() + AWAKE_NS
+        """Whether a descriptor becomes readable while the event loop stands still."""
+        until_ns = monotonic_ns() + POLLING_NS
         while monotonic_ns() < until_ns:
             if poll.poll(0):
                 return True

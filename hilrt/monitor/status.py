@@ -147,7 +147,7 @@ class StatusPublisher:
             },
             peers={
                 link.name: PeerStatus(
-                    int(exchange.absences.late[s]),
+                    int(exchange.channels["late"][s]),
                     link.lost,
                     float(exchange.age[s]) * 1e3,
                     link.dropped,

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 import select
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol, TypeVar, cast
 
@@ -29,7 +29,7 @@ from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ServerTransport
 from hilrt.peers.transport.zeromq_sockets import Router
 from hilrt.peers.unused_messages import STRANGER
-from hilrt.peers.wire import Role
+from hilrt.peers.wire import Event, Role
 from hilrt.solver import Port
 from hilrt.timing.clock import monotonic_ns
 
@@ -52,6 +52,7 @@ class Attached(Protocol):
     name: str
     hub: Hub
     peer: RemotePeer
+    events: deque[Event]
 
     @property
     def role(self) -> Role:
@@ -97,6 +98,9 @@ class Hub:
         The endpoint that peers connect to.
     protocol : MasterProtocol
         What the peers are, and what their messages mean.
+    arrived, reporting : dict
+        Links, as keys, for which something has come since they were removed here; and those with
+        `events` that were not taken.
     """
 
     def __init__(
@@ -115,6 +119,8 @@ class Hub:
         self.closed = False
         self.protocol = MasterProtocol(session, clock(), heartbeat_s)
         self._epoch_ns = 0
+        self.arrived: dict[Attached, None] = {}
+        self.reporting: dict[Attached, None] = {}
         self._links: dict[str, Attached] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -260,9 +266,11 @@ class Hub:
         for event in self.protocol.events():
             if not isinstance(event, MessageReceived):
                 self._find_used()
-            if event.name in self._links:
+            link = self._links.get(event.name)
+            if link is not None:
+                self.arrived[link] = None
                 try:
-                    self._links[event.name].handle(event)
+                    link.handle(event)
                 except ProtocolError as error:
                     self.count(event.name, error.kind, str(error))
 

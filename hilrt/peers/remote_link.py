@@ -163,7 +163,7 @@ class RemoteLink(Link):
         self.absent = ""
         self.hub.send(self.peer, self.peer.initialize_again(Initialize(t0=t0, u0=pack(u0))))
         text = f"is back and initializes again at t = {t0:g} s; what it knew before is lost"
-        self.events.append(Event(level="warning", cause="peer_back", text=text))
+        self._report(Event(level="warning", cause="peer_back", text=text))
 
     def why_dropped(self) -> str:
         """The newest message that could not be used, and why; empty if there is none."""
@@ -246,7 +246,8 @@ class RemoteLink(Link):
     def handle(self, event: PeerEvent) -> None:
         """Use one event of the peer; `ProtocolError` if its message cannot be used."""
         if isinstance(event, MessageReceived):
-            self._use(event.message, event.at_ns)
+            if not (self._pending and self._answer(event.message)):
+                self._use(event.message, event.at_ns)
         elif isinstance(event, NotUsed):
             self.lost += event.kind in LOST_KINDS
             self.dropped += event.kind in DROPPED_KINDS
@@ -260,17 +261,15 @@ class RemoteLink(Link):
                 self.absent = event.reason
                 text = f"{event.reason}; it may come back until its samples have been missing for "
                 text += "too long"
-                self.events.append(Event(level="warning", cause="peer_lost", text=text))
+                self._report(Event(level="warning", cause="peer_lost", text=text))
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(PeerLost(self.name, event.reason))
 
     def _use(self, message: FromPeer, at_ns: int) -> None:
-        """Give a message to what awaits it; or it is a report, or makes an arrival."""
-        if self._pending and self._answer(message):
-            return
+        """Use a message that is not awaited: it is a report, or makes an arrival."""
         if isinstance(message, Event):
-            self.events.append(message)
+            self._report(message)
             return
         if isinstance(message, Initialized):  # of a peer that came back
             arrival: Arrival | None = Arrival(
@@ -285,6 +284,11 @@ class RemoteLink(Link):
             self._inbox.append(arrival)
 
     # --- inside -------------------------------------------------------------------------------
+
+    def _report(self, event: Event) -> None:
+        """Keep what the session is to log."""
+        self.events.append(event)
+        self.hub.reporting[self] = None
 
     def _answer(self, message: Message) -> bool:
         future = self._pending.get(type(message))

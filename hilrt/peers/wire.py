@@ -274,6 +274,7 @@ FromMaster = (
 
 #: On little-endian machines numpy's float64 is this very object.
 _F8 = np.dtype("<f8")
+_LITTLE_ENDIAN = sys.byteorder == "little"
 _encoder = msgspec.msgpack.Encoder()
 _from_peer: msgspec.msgpack.Decoder[FromPeer] = msgspec.msgpack.Decoder(FromPeer)
 _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
@@ -319,16 +320,13 @@ def unpack(data: bytes, *shape: int) -> Floats:
     The first dimension may be -1, as many rows as there are. Rows without columns cannot be
     counted: there is one, then.
     """
-    row = 8
-    for size in shape[1:]:
-        row *= size
-    rows = shape[0]
-    if rows < 0:
-        rows = len(data) // row if row else 1
-    if len(data) != rows * row:
+    row, whole = 8 * math.prod(shape[1:]), shape
+    if shape[0] < 0:
+        whole = (len(data) // row if row else 1, *shape[1:])
+    if len(data) != whole[0] * row:
         raise ProtocolError(f"array of {len(data)} bytes does not have the shape {shape}")
-    array: Floats = np.ndarray((rows, *shape[1:]), _F8, data)
-    return array if sys.byteorder == "little" else array.astype(np.float64)
+    array: Floats = np.ndarray(whole, _F8, data)
+    return array if _LITTLE_ENDIAN else array.astype(np.float64)
 
 
 def check_arrays(message: FromPeer, n_inputs: int, n_outputs: int) -> None:

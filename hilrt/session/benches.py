@@ -137,7 +137,7 @@ class Benches:
 
     def note_reports(self, exchange: Exchange) -> None:
         """Log what the subsystems told while the master's loop did not run."""
-        while reports := exchange.absences.reports():
+        while reports := exchange.reports.take():
             for name, event in reports:
                 self._events.note(event.level, name, event.text, event.cause)
 

@@ -123,8 +123,8 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
         link.name: {
             "lost": link.lost,
             "dropped": link.dropped,
-            "late": int(exchange.absences.late[s]),
-            "rejoined": int(exchange.rejoined[s]),
+            "late": int(exchange.channels["late"][s]),
+            "rejoined": int(exchange.channels["rejoined"][s]),
             **exchange.times.of(s).summary(),
         }
         for s, link in enumerate(exchange.links)

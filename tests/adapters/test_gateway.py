@@ -25,10 +25,15 @@ from hilrt.can.bus import open_bus
 from hilrt.config.from_toml import build
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, PeerLost
+from hilrt.exchange.exchange import Exchange
+from hilrt.link import Ports
 from hilrt.peers import wire
+from hilrt.peers.clock_offset import ClockOffset
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
+from hilrt.solver import Sample
 from hilrt_adapters.gateway import GatewayLink
+from tests.stepping import make_network
 
 T = TypeVar("T")
 DBC = """VERSION ""
@@ -291,6 +296,20 @@ async def test_measurements_become_arrivals_in_session_time(scripted: Scripted) 
     assert arrivals[-1].sample.info["lost"] == 5
     assert scripted.link.lost == 3 + 2 + 2  # frames by counter, and two measurements
     assert scripted.link.dropped == 1 + 1 + 4  # frames that came
+
+
+async def test_how_well_its_clock_is_known_is_given_with_its_samples(scripted: Scripted) -> None:
+    link = scripted.link
+    network, _ = make_network({"engine": Ports(link.inputs, link.outputs)})
+    exchange = Exchange(network, [link], 1e-3, [3])
+    exchange.start(0.0, [Sample(np.zeros(2))])
+    exchange.cut(0, 0, 0)
+    link.peer.clock = ClockOffset()
+    for seq, bound in enumerate((np.nan, 200e-6)):
+        scripted.measure(seq)
+        await until(lambda: exchange.cut(1, 10**6, 10**6).fresh.any())
+        np.testing.assert_allclose(exchange.given.clock_error, [bound])
+        link.peer.clock.add(0, 5_000, 400_000)
 
 
 async def test_measurements_that_do_not_fit_are_counted_and_dropped(scripted: Scripted) -> None:

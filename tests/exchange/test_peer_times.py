@@ -7,7 +7,7 @@ from hilrt.exchange.peer_times import AnswerTimes
 
 
 def test_each_time_has_a_distribution_of_its_own_and_unknown_ones_count_nowhere():
-    times = AnswerTimes(2)
+    times = AnswerTimes(np.full(2, np.nan))
     for way in (100.0, 200.0, math.nan):
         times.keep(1, compute_us=50.0, round_trip_us=900.0, way_us=way, t_arrived=0.0)
     times.count()
@@ -21,7 +21,7 @@ def test_each_time_has_a_distribution_of_its_own_and_unknown_ones_count_nowhere(
 
 
 def test_clocks_that_differ_a_little_make_no_negative_time():
-    times = AnswerTimes(1)
+    times = AnswerTimes(np.full(1, np.nan))
     times.keep(0, compute_us=1.0, round_trip_us=900.0, way_us=-3.0, t_arrived=0.0)
     times.count()
     assert times.of(0).wire.max_ns == 0
@@ -29,7 +29,7 @@ def test_clocks_that_differ_a_little_make_no_negative_time():
 
 
 def test_in_real_time_the_way_there_is_what_is_known():
-    times = AnswerTimes(2)
+    times = AnswerTimes(np.full(2, np.nan))
     times.keep(1, compute_us=40.0, round_trip_us=900.0, way_us=60.0, t_arrived=0.002)
     times.count()
     times.count()  # once only
@@ -40,8 +40,8 @@ def test_in_real_time_the_way_there_is_what_is_known():
 
 
 @pytest.mark.parametrize(("arrived", "wait", "wire"), [(1.0003, 300.0, 260.0), (0.9, 0.0, None)])
-def test_as_fast_as_possible_it_is_the_round_trip_of_who_was_waited_for(arrived, wait, wire):
-    times = AnswerTimes(1)
+def test_as_fast_as_possible_it_is_the_round_trip_of_what_was_waited_for(arrived, wait, wire):
+    times = AnswerTimes(np.full(1, np.nan))
     times.waits_from = 1.0
     times.keep(0, compute_us=40.0, round_trip_us=300.0, way_us=60.0, t_arrived=arrived)
     times.count()

@@ -91,7 +91,7 @@ class Rig:
         drain_until(self.hub, lambda: not self.link.send(wire.Heartbeat(sent_ns=1)))
 
     def causes(self):
-        return [event.cause for _, event in self.exchange.absences.reports()]
+        return [event.cause for _, event in self.exchange.reports.take()]
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     assert not given.rejoined[0]
     assert given.regular
     assert given.y[0] == 8.0
-    assert rig.exchange.rejoined[0] == 1
+    assert rig.exchange.channels.rejoined[0] == 1
     assert rig.causes() == ["peer_lost", "peer_back"]
 
 

@@ -1,75 +1,75 @@
-"""The doorbell over a real pipe."""
+"""The waiter over a real pipe."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 
-from hilrt.exchange.waiter import Doorbell
+from hilrt.exchange.waiter import Waiter
 
 
 async def test_a_readable_descriptor_ends_the_wait() -> None:
     read, write = os.pipe()
-    bell = Doorbell([read], again_s=30.0)
+    waiter = Waiter([read], again_s=30.0)
     try:
         asyncio.get_running_loop().call_soon(os.write, write, b"x")
-        await asyncio.wait_for(bell.wait(lambda: True), 5.0)
+        await asyncio.wait_for(waiter.wait(lambda: True), 5.0)
         assert os.read(read, 1) == b"x"
     finally:
-        bell.close()
+        waiter.close()
         os.close(read)
         os.close(write)
 
 
 async def test_nothing_is_waited_for_that_is_already_there() -> None:
-    bell = Doorbell([], again_s=30.0)
+    waiter = Waiter([], again_s=30.0)
     looks = []
 
     def nothing() -> bool:
         looks.append(1)
         return False
 
-    await asyncio.wait_for(bell.wait(nothing), 5.0)
+    await asyncio.wait_for(waiter.wait(nothing), 5.0)
     assert looks == [1]
-    bell.close()
+    waiter.close()
 
 
-async def test_it_looks_again_without_a_ring() -> None:
-    bell = Doorbell([], again_s=0.001)
+async def test_it_looks_again_unasked() -> None:
+    waiter = Waiter([], again_s=0.001)
     looks = []
 
     def look() -> bool:
         looks.append(1)
         return True
 
-    await asyncio.wait_for(bell.wait(look), 5.0)
+    await asyncio.wait_for(waiter.wait(look), 5.0)
     assert looks == [1]
-    bell.close()
+    waiter.close()
 
 
 async def test_a_beginning_that_blocks_takes_what_comes_without_a_pass_through_the_loop() -> None:
     read, write = os.pipe()
-    bell = Doorbell([read], again_s=30.0, block_s=5.0)
+    waiter = Waiter([read], again_s=30.0, block_s=5.0)
     passes: list[int] = []
     asyncio.get_running_loop().call_soon(passes.append, 1)
     try:
         os.write(write, b"x")
-        await bell.wait(lambda: True)
+        await waiter.wait(lambda: True)
         assert passes == []
     finally:
-        bell.close()
+        waiter.close()
         os.close(read)
         os.close(write)
 
 
 async def test_a_wait_that_is_longer_than_its_blocking_beginning_lets_others_run() -> None:
     read, write = os.pipe()
-    bell = Doorbell([read], again_s=30.0, block_s=0.001)
+    waiter = Waiter([read], again_s=30.0, block_s=0.001)
     try:
-        asyncio.get_running_loop().call_soon(os.write, write, b"x")  # nobody else would
-        await asyncio.wait_for(bell.wait(lambda: True), 5.0)
+        asyncio.get_running_loop().call_soon(os.write, write, b"x")
+        await asyncio.wait_for(waiter.wait(lambda: True), 5.0)
         assert os.read(read, 1) == b"x"
     finally:
-        bell.close()
+        waiter.close()
         os.close(read)
         os.close(write)

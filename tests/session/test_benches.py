@@ -112,7 +112,7 @@ def ending(monkeypatch, tmp_path):
         session.numerics = Numerics(
             SimpleNamespace(network=network, alarms=plan),
             state,
-            SimpleNamespace(absences=SimpleNamespace(reports=lambda: [])),
+            SimpleNamespace(reports=SimpleNamespace(take=lambda: [])),
         )
         return session
 

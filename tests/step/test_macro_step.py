@@ -362,7 +362,7 @@ def test_a_late_solver_gets_one_merged_step():
     np.testing.assert_allclose(
         merged.coefficients[:, 0], [sine(0.14) - 0.03 * slope, slope], rtol=1e-9
     )
-    assert s.exchange.absences.late.tolist() == [0, 3]
+    assert s.exchange.channels.late.tolist() == [0, 3]
 
 
 @pytest.mark.parametrize(("policy", "slopes"), [("extrapolate", True), ("hold", False)])

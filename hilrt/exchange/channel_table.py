@@ -1,0 +1,215 @@
+"""Numbers of the channels, one record for each, and the compiled functions over all of them.
+
+At a communication point no Python object of a channel is looked at unless something has arrived for
+it or leaves over it: for four subsystems `look_at_channels` takes 0.1 us, for a thousand 1.6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hilrt.compiled import compiled, entry_point
+from hilrt.tables.network import Bools
+
+#: A bench that has not been heard for this many of its intervals is late.
+BENCH_PATIENCE = 2.5
+
+CHANNELS = np.dtype(
+    [
+        # constant
+        ("every", "i8"),  # base steps between its communication points
+        ("physical", "i8"),  # a bench: runs by itself
+        ("catches_up", "i8"),  # gets every interval, one after another
+        ("patience", "f8"),  # age of a bench's newest sample from which on it is late, s
+        ("max_misses", "i8"),  # due ticks in a row without a sample until it counts as lost
+        # outstanding interval
+        ("busy", "i8"),  # a solver has yet to answer
+        ("answer_ns", "i8"),  # where the interval ends in session time, ns
+        ("answered", "i8"),  # the answer, or a bench's samples, wait for a cut
+        ("pending_end_ns", "i8"),  # where the newest pending interval ends, ns
+        ("leaves", "i8"),  # gets its inputs at this tick
+        # newest sample
+        ("newest", "f8"),  # when it is valid, s
+        ("age", "f8"),  # at the cut, s
+        ("compute_us", "f8"),  # that the subsystem took for its newest step
+        ("wire_us", "f8"),  # on the wire (`PeerTimes.wire`); NaN where unknown
+        # counts
+        ("misses", "i8"),  # due ticks in a row without a sample, up to now
+        ("late", "i8"),  # ticks at which its sample was missing
+        ("rejoined", "i8"),  # times that it has come back
+    ]
+)
+
+#: What a cut says of each subsystem; the fields of these names in `StepInput`.
+CUT = np.dtype(
+    [
+        ("busy", "i8"),
+        ("late", "i8"),
+        ("due", "i8"),
+        ("reached", "f8"),
+        ("covered", "f8"),
+        ("rejoined", "i8"),
+    ]
+)
+
+#: A numpy record array, whose fields no type of Python can say.
+Table = Any
+
+
+@compiled
+def look_at_channels(
+    channels: Table, cut: Table, tick: int, t_ns: int, elapsed: float
+) -> tuple[int, int]:
+    """Who is due, who is late, and how old everything is, at the communication point `tick`.
+
+    Parameters
+    ----------
+    channels, cut : table, n records
+        Of `CHANNELS` and `CUT`.
+    tick, t_ns, elapsed : int, int, float
+        Number and session time [ns] of the point, and the time since the previous one [s].
+
+    Returns
+    -------
+    regular : int
+        1 if every subsystem is due, has answered and stands at the point.
+    lost : int
+        The first one that has missed more due ticks in a row than it may; -1 if none has.
+    """
+    t = t_ns * 1e-9
+    regular, lost = 1, -1
+    for s in range(len(channels)):
+        channel, given = channels[s], cut[s]
+        # Not due: a stepped solver under way beyond this point, having stepped across.
+        across = channel.busy != 0 and channel.answer_ns > t_ns
+        due = tick % channel.every == 0 and not across
+        channel.age = t - channel.newest
+        if channel.physical != 0:
+            given.reached, given.covered = t, elapsed
+            missing = channel.age > channel.patience
+            late = missing
+        elif channel.catches_up != 0:
+            given.reached = channel.pending_end_ns * 1e-9
+            missing = due and channel.newest != t
+            late = missing
+        else:
+            given.busy = channel.busy
+            missing = due and channel.busy != 0
+            # An answer that came after its tick is there, but still behind by that much.
+            late = due and (missing or channel.newest != t)
+        if not due or (channel.physical == 0 and (late or given.rejoined != 0)):
+            regular = 0
+        given.due, given.late = int(due), int(late)
+        if missing:
+            channel.late += 1
+            channel.misses += 1
+            if channel.misses > channel.max_misses and lost < 0:
+                lost = s
+        elif due:
+            channel.misses = 0
+    return regular, lost
+
+
+@compiled
+def take_answer(channels: Table, cut: Table, s: int, t_ns: int, compute_us: float) -> float:
+    """Solver `s` has answered: it stands where its outstanding interval ends.
+
+    Returns that session time [s]; NaN, and nothing changes, if it lies beyond `t_ns`, as the end of
+    a longer step may.
+    """
+    channel, given = channels[s], cut[s]
+    if channel.answer_ns > t_ns:
+        return math.nan
+    end: float = channel.answer_ns * 1e-9
+    given.reached, given.covered = end, end - channel.newest
+    channel.newest, channel.compute_us = end, compute_us
+    channel.busy = channel.answered = 0
+    return end
+
+
+@compiled
+def note_dispatch(channels: Table, t_ns: int, h_ns: int) -> None:
+    """Solvers that get their inputs for the macro step ``[t_ns, t_ns + h_ns]`` owe an answer."""
+    for s in range(len(channels)):
+        channel = channels[s]
+        if channel.leaves != 0 and channel.physical == 0 and channel.catches_up == 0:
+            channel.busy, channel.answer_ns = 1, t_ns + channel.every * h_ns
+
+
+@compiled
+def first_owing(channels: Table, t_ns: int) -> int:
+    """First solver that has yet to answer for an interval that ends by `t_ns`; -1 if none has."""
+    for s in range(len(channels)):
+        channel = channels[s]
+        if channel.busy != 0 and channel.answered == 0 and channel.answer_ns <= t_ns:
+            return s
+    return -1
+
+
+class ChannelTable:
+    """The table, with its fields as views that are made once.
+
+    Parameters
+    ----------
+    every, physical, catches_up, max_misses : sequence, length n
+        As in `CHANNELS`.
+    step : float
+        Base macro step, s.
+
+    Attributes
+    ----------
+    rows : table, n records of `CHANNELS`
+    cut : table, n records of `CUT`
+        What the last `look` has found.
+    """
+
+    def __init__(
+        self,
+        every: Sequence[int],
+        physical: Sequence[bool],
+        catches_up: Sequence[bool],
+        max_misses: Sequence[int],
+        step: float,
+    ) -> None:
+        n = len(every)
+        self.rows: Table = np.zeros(n, CHANNELS).view(np.recarray)
+        self.cut: Table = np.zeros(n, CUT).view(np.recarray)
+        self.rows["every"], self.rows["physical"] = every, physical
+        self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
+        self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)
+        self.rows["wire_us"] = np.nan
+        self.busy, self.answered = self.rows["busy"], self.rows["answered"]
+        self.answer_ns, self.pending_end_ns = self.rows["answer_ns"], self.rows["pending_end_ns"]
+        self.newest, self.age = self.rows["newest"], self.rows["age"]
+        self.compute_us, self.wire_us = self.rows["compute_us"], self.rows["wire_us"]
+        self.misses, self.late = self.rows["misses"], self.rows["late"]
+        self._leaves = self.rows["leaves"]
+        self.rejoined = self.rows["rejoined"]
+        self._look = entry_point(look_at_channels, self.rows, self.cut, 0, 0, 0.0)
+        self._first_owing = entry_point(first_owing, self.rows, 0)
+        self._take_answer = entry_point(take_answer, self.rows, self.cut, 0, 0, 0.0)
+        self._note_dispatch = entry_point(note_dispatch, self.rows, 0, 0)
+
+    def look(self, tick: int, t_ns: int, elapsed: float) -> tuple[int, int]:
+        """See `look_at_channels`."""
+        found: tuple[int, int] = self._look(self.rows, self.cut, tick, t_ns, elapsed)
+        return found
+
+    def take_answer(self, s: int, t_ns: int, compute_us: float) -> float:
+        """See the function of this name."""
+        end: float = self._take_answer(self.rows, self.cut, s, t_ns, compute_us)
+        return end
+
+    def note_dispatch(self, leaves: Bools, t_ns: int, h_ns: int) -> None:
+        """See the function of this name; `leaves`, shape (n,): who gets inputs at this tick."""
+        self._leaves[...] = leaves
+        self._note_dispatch(self.rows, t_ns, h_ns)
+
+    def first_owing(self, t_ns: int) -> int:
+        """See the function of this name."""
+        found: int = self._first_owing(self.rows, t_ns)
+        return found

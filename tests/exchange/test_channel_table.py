@@ -1,0 +1,143 @@
+"""Who is due, late and lost, from the numbers of the channels alone: a base step of 1 ms."""
+
+import numpy as np
+import pytest
+
+from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable
+
+MS = 1_000_000
+
+
+def table(every=1, physical=False, catches_up=False, max_misses=3, n=1):
+    """A table of equal channels whose samples are of t = 0."""
+    return ChannelTable([every] * n, [physical] * n, [catches_up] * n, [max_misses] * n, 1e-3)
+
+
+def look(channels, tick):
+    """Whether all is regular, and who is lost, at a point of the grid."""
+    return channels.look(tick, tick * MS, 1e-3)
+
+
+def found(channels, *names):
+    return tuple(channels.cut[0][name] for name in names)
+
+
+def test_a_solver_that_has_answered_is_due_and_on_time():
+    channels = table()
+    assert look(channels, 0) == (1, -1)
+    assert found(channels, "due", "late", "busy") == (1, 0, 0)
+    assert channels.age[0] == 0.0
+
+
+def test_a_solver_that_has_not_answered_is_busy_and_late():
+    channels = table()
+    channels.busy[0], channels.answer_ns[0] = 1, 1 * MS
+    assert look(channels, 1) == (0, -1)
+    assert found(channels, "due", "late", "busy") == (1, 1, 1)
+    assert channels.age[0] == pytest.approx(1e-3)
+    assert (channels.misses[0], channels.late[0]) == (1, 1)
+
+
+def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
+    channels = table()
+    channels.newest[0] = 1e-3
+    assert look(channels, 2) == (0, -1)
+    assert found(channels, "due", "late", "busy") == (1, 1, 0)
+    assert (channels.misses[0], channels.late[0]) == (0, 0)
+
+
+def test_a_solver_that_steps_across_the_point_is_not_due():
+    channels = table(every=2)
+    channels.busy[0], channels.answer_ns[0] = 1, 2 * MS
+    for tick in (0, 1):  # an interval that began late may lead across a point of its own
+        assert look(channels, tick) == (0, -1)
+        assert found(channels, "due", "late") == (0, 0)
+    assert channels.misses[0] == 0
+
+
+def test_a_solver_that_catches_up_stands_where_its_intervals_end():
+    channels = table(catches_up=True)
+    channels.busy[0], channels.pending_end_ns[0] = 1, 2 * MS
+    assert look(channels, 2) == (0, -1)
+    assert found(channels, "reached", "busy", "late") == (0.002, 0, 1)
+    channels.newest[0] = 0.002
+    assert look(channels, 2) == (1, -1)
+
+
+@pytest.mark.parametrize(("age_ms", "late"), [(BENCH_PATIENCE, 0), (BENCH_PATIENCE + 1e-3, 1)])
+def test_a_bench_is_late_when_its_newest_sample_is_too_old(age_ms, late):
+    channels = table(physical=True)
+    channels.newest[0] = 0.01 - age_ms * 1e-3 + 1e-12
+    assert look(channels, 10) == (1, -1)  # a bench lives by itself: it is never behind
+    assert found(channels, "late", "reached", "covered") == (late, 0.01, 1e-3)
+    assert channels.misses[0] == late
+
+
+def test_a_bench_that_is_not_due_makes_the_point_irregular():
+    channels = table(every=2, physical=True)
+    assert look(channels, 2) == (1, -1)
+    assert look(channels, 3) == (0, -1)
+
+
+def test_one_that_came_back_makes_the_point_irregular():
+    channels = table()
+    channels.cut["rejoined"] = 1
+    assert look(channels, 0) == (0, -1)
+
+
+def test_too_many_misses_in_a_row_are_a_loss_and_the_first_one_is_named():
+    channels = table(n=3, max_misses=2)
+    channels.busy[1:] = 1
+    assert [look(channels, tick) for tick in (1, 2)] == [(0, -1)] * 2
+    channels.newest[0] = 0.003
+    assert look(channels, 3) == (0, 1)
+    assert channels.late.tolist() == [0, 3, 3]
+    channels.busy[1] = 0
+    assert look(channels, 4)[1] == 2
+    assert channels.misses.tolist() == [0, 0, 4]
+
+
+def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
+    channels = table(every=2)
+    channels.busy[0], channels.answer_ns[0] = 1, 2 * MS
+    look(channels, 2)
+    channels.busy[0] = 0
+    look(channels, 3)
+    assert channels.misses[0] == 1
+    look(channels, 4)
+    assert channels.misses[0] == 0
+
+
+def test_who_owes_an_answer():
+    channels = table(n=4)
+    assert channels.first_owing(10 * MS) == -1
+    channels.busy[:] = 0, 1, 1, 1
+    channels.answer_ns[:] = 1 * MS, 5 * MS, 1 * MS, 1 * MS
+    channels.answered[:] = 0, 0, 1, 0
+    assert channels.first_owing(1 * MS) == 3
+    assert channels.first_owing(5 * MS) == 1
+    assert channels.first_owing(MS // 2) == -1
+
+
+def test_the_compiled_look_is_the_python_one_bit_for_bit():
+    from hilrt.exchange.channel_table import look_at_channels
+
+    rng, n = np.random.default_rng(3), 50
+    channels = ChannelTable(
+        rng.integers(1, 4, n).tolist(),
+        (rng.random(n) < 0.3).tolist(),
+        (rng.random(n) < 0.3).tolist(),
+        rng.integers(0, 4, n).tolist(),
+        1e-3,
+    )
+    for tick in range(30):
+        channels.busy[:] = rng.random(n) < 0.5
+        channels.answer_ns[:] = (tick + rng.integers(-1, 3, n)) * MS
+        channels.pending_end_ns[:] = (tick + rng.integers(0, 2, n)) * MS
+        channels.newest[:] = (tick - rng.integers(0, 4, n)) * MS * 1e-9
+        channels.cut["rejoined"] = rng.random(n) < 0.1
+        rows, cut = channels.rows.copy(), channels.cut.copy()
+        expected = look_at_channels.py_func(rows, cut, tick, tick * MS, 1e-3)
+        assert look(channels, tick) == expected
+        assert channels.rows.tobytes() == rows.tobytes()
+        assert channels.cut.tobytes() == cut.tobytes()
