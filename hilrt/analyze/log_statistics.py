@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from hilrt.record.decimate import extremes
 from hilrt.record.reader import Block, Channel
 from hilrt.solver import Floats
+from hilrt.timing.histogram import Distribution
 
 WORST = 10
 #: Topics with signals that are 0 or above: flags, and marks of each tick.
 MARKS = ("flags", "timing")
-#: Bins of times in µs: 0.1 µs to 1000 s, 1 % wide.
-_EDGES = np.geomspace(0.1, 1e9, 2314)
 
 
 @dataclass
@@ -90,49 +89,6 @@ class WorstStep:
     causes: list[str]
 
 
-class TimeDistribution:
-    """Distribution of a time [µs] in bins of 1 %."""
-
-    def __init__(self) -> None:
-        self.counts = np.zeros(len(_EDGES) + 1, np.int64)
-        self.count = 0
-        self.max = 0.0
-
-    def add(self, values: Floats) -> None:
-        """Take values; NaN is left out."""
-        values = values[~np.isnan(values)]
-        if len(values):
-            self.counts += np.bincount(np.searchsorted(_EDGES, values), minlength=len(self.counts))
-            self.count += len(values)
-            self.max = max(self.max, float(values.max()))
-
-    def quantile(self, share: float) -> float:
-        """Upper edge of the bin that holds the quantile, but never above the largest value."""
-        if not self.count:
-            return math.nan
-        bin_ = int(np.searchsorted(np.cumsum(self.counts), math.ceil(share * self.count)))
-        return min(float(_EDGES[min(bin_, len(_EDGES) - 1)]), self.max)
-
-    def quantiles(self) -> dict[str, float]:
-        """As in ``summary.json``."""
-        shares = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
-        return {**{key: self.quantile(q) for key, q in shares.items()}, "max": self.max}
-
-    def histogram(self) -> tuple[list[float], list[int]]:
-        """Edges [µs] and counts of ten bins a decade, without the empty ones at both ends."""
-        step = 23
-        edges = _EDGES[::step]
-        counts = np.add.reduceat(self.counts[1:], np.arange(0, len(_EDGES), step))
-        counts[0] += self.counts[0]
-        filled = np.flatnonzero(counts)
-        if not len(filled):
-            return [], []
-        shown = slice(filled[0], filled[-1] + 1)
-        return [*edges[shown].tolist(), float(edges[min(filled[-1] + 1, len(edges) - 1)])], counts[
-            shown
-        ].tolist()
-
-
 class _Columns:
     """`SignalStatistics` of all signals of a topic at once, as arrays of shape (n_signals,)."""
 
@@ -187,7 +143,7 @@ class LogStatistics:
 
     Attributes
     ----------
-    spreads : dict of str to Spread
+    times : dict of str to Distribution
         Of the signals in µs.
     caps : callable
         Bounds of the bonds' corrections, asked when rows of them come.
@@ -198,7 +154,7 @@ class LogStatistics:
     """
 
     caps: Callable[[], Mapping[str, Cap]] = dict
-    spreads: dict[str, TimeDistribution] = field(default_factory=dict)
+    times: dict[str, Distribution] = field(default_factory=dict)
     capped: dict[str, int] = field(default_factory=dict)
     rows: int = 0
     start_ns: int = 1 << 62
@@ -247,7 +203,7 @@ class LogStatistics:
         self._stats = None
         for i, signal in enumerate(block.channel.signals):
             if signal.unit == "us":
-                self.spreads.setdefault(signal.name, TimeDistribution()).add(block.values[:, i])
+                self.times.setdefault(signal.name, Distribution()).add_all(block.values[:, i])
         self._last_ns[block.channel.topic] = int(block.times_ns[-1])
         if block.channel.topic == "flags":
             self._flags = block
@@ -349,13 +305,13 @@ class LogStatistics:
                 "mean": self.duration_s / steps if steps else sizes.first,
                 "max": sizes.high,
             }
-        if "master:compute" in self.spreads:
-            found["compute_us"] = self.spreads["master:compute"].quantiles()
+        if "master:compute" in self.times:
+            found["compute_us"] = self.times["master:compute"].quantiles()
         if real_time:
-            spread = self.spreads["master:lateness"]
-            edges, counts = spread.histogram()
-            found["lateness_us"] = spread.quantiles()
-            found["lateness_histogram"] = {"edges_us": edges, "counts": counts}
+            lateness = self.times["master:lateness"]
+            edges, counts = lateness.histogram()
+            found["lateness_us"] = lateness.quantiles()
+            found["lateness_histogram"] = {"edges_us": edges.tolist(), "counts": counts}
             found["missed_ticks"] = self._marked_ticks("master:missed")
         peers = [n.removesuffix(":late") for n in stats if n.endswith(":late")]
         found["peers"] = {p: {"late": self._marked_ticks(f"{p}:late"), "lost": None} for p in peers}

@@ -19,7 +19,6 @@ from hilrt.analyze.curves import Envelopes
 from hilrt.analyze.log_statistics import (
     LogStatistics,
     SignalStatistics,
-    TimeDistribution,
     WorstStep,
 )
 from hilrt.analyze.step_advice import caps_of
@@ -29,6 +28,7 @@ from hilrt.record.decimate import Curve
 from hilrt.record.messages import REPORT_STATISTICS, Begin, Topic
 from hilrt.record.reader import Block, Channel, LogEvent, LogStream
 from hilrt.solver import Floats
+from hilrt.timing.histogram import Distribution
 
 #: A log with fewer rows gets no attachment: reading it takes a moment.
 LEAST_ROWS = 100_000
@@ -50,7 +50,7 @@ class _Accumulated(msgspec.Struct):
     events: list[LogEvent]
     curves: dict[str, tuple[bytes, bytes]]
     stats: dict[str, SignalStatistics]
-    spreads: dict[str, tuple[int, float, bytes]]
+    times: dict[str, tuple[float, list[int]]]
     capped: dict[str, int]
     worst: list[WorstStep]
     rows: int
@@ -129,10 +129,7 @@ class ReportAccumulator:
             events=self._events,
             curves={name: (curve.t.tobytes(), curve.y.tobytes()) for name, curve in curves.items()},
             stats=statistics.stats,
-            spreads={
-                name: (spread.count, spread.max, spread.counts.tobytes())
-                for name, spread in statistics.spreads.items()
-            },
+            times={name: (found.max_ns, found.counts) for name, found in statistics.times.items()},
             capped=statistics.capped,
             worst=statistics.worst_steps(),
             rows=statistics.rows,
@@ -172,15 +169,11 @@ def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatis
 
 
 def _statistics(kept: _Accumulated) -> LogStatistics:
-    spreads = {}
-    for name, (count, largest, counts) in kept.spreads.items():
-        spreads[name] = spread = TimeDistribution()
-        spread.count, spread.max = count, largest
-        spread.counts = np.frombuffer(counts, np.int64)
+    times = {name: Distribution(counts, longest) for name, (longest, counts) in kept.times.items()}
     return LogStatistics.of(
         kept.stats,
         kept.worst,
-        spreads=spreads,
+        times=times,
         capped=kept.capped,
         rows=kept.rows,
         start_ns=kept.start_ns,

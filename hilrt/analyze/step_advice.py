@@ -189,16 +189,16 @@ def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterabl
     ):
         return  # not in real time
     share = float((tables.get("master") or {}).get("dispatch_deadline", 0.2))
-    late = statistics.spreads["master:lateness"].quantile(0.99)
+    late = statistics.times["master:lateness"].quantile_us(0.99)
     yield Bound(
         late * 1e-6 / share,
         f"inputs are on the wire {number(late, 3)} µs after the tick (p99), the deadline is "
         f"{_percent(share)} of the step",
     )
-    for name, spread in statistics.spreads.items():
+    for name, times in statistics.times.items():
         peer, _, kind = name.rpartition(":")
-        if kind == "compute" and peer != "master" and spread.count and spread.max > 0.0:
-            slow = spread.quantile(0.99)
+        if kind == "compute" and peer != "master" and times.max_ns > 0.0:
+            slow = times.quantile_us(0.99)
             yield Bound(
                 slow * 1e-6 / SOLVER_SHARE,
                 f"{peer} computes {number(slow, 3)} µs a step (p99)",

@@ -31,7 +31,7 @@ class Quantiles(TypedDict):
 class Distribution:
     """Logarithmic histogram of times; quantiles are right to 1.2 %, the maximum is exact."""
 
-    def __init__(self, counts: list[int] | None = None, max_ns: int = 0) -> None:
+    def __init__(self, counts: list[int] | None = None, max_ns: float = 0) -> None:
         self.counts = [0] * BINS if counts is None else counts
         self.max_ns = max_ns
 
@@ -51,6 +51,15 @@ class Distribution:
             self.counts[int(log10(ns) * PER_DECADE)] += 1
         else:
             self.counts[0] += 1
+
+    def add_all(self, times_us: Floats) -> None:
+        """Count many times, shape (n,), µs; NaN is left out."""
+        ns = times_us[~np.isnan(times_us)] * 1e3
+        if not len(ns):
+            return
+        self.max_ns = max(self.max_ns, float(ns.max()))
+        bins = (np.log10(np.clip(ns, 1.0, LONGEST_NS)) * PER_DECADE).astype(np.intp)
+        self.counts = (np.bincount(bins, minlength=BINS) + self.counts).tolist()
 
     def quantile_us(self, q: float) -> float:
         """Quantile `q` in [0, 1], µs; 0 before the first value."""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from hilrt.analyze.log_statistics import WORST, Cap, LogStatistics, TimeDistribution
+from hilrt.analyze.log_statistics import WORST, Cap, LogStatistics
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, Channel
 
@@ -82,18 +82,3 @@ def test_cap_hits_are_counted_from_the_bounds() -> None:
         "cap_hits": 3,
         "cap_share": 0.75,
     }
-
-
-def test_spread_is_right_to_a_percent() -> None:
-    values = np.random.default_rng(1).gamma(3.0, 50.0, 20_000)
-    spread = TimeDistribution()
-    for part in np.array_split(values, 7):
-        spread.add(part)
-    for key, share in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
-        assert spread.quantiles()[key] == pytest.approx(np.percentile(values, share), rel=0.015)
-    assert spread.quantiles()["max"] == values.max()
-    edges, counts = spread.histogram()
-    assert sum(counts) == 20_000
-    assert len(edges) == len(counts) + 1
-    assert edges[0] <= values.min()
-    assert edges[-1] >= values.max() * 0.99
