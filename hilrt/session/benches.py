@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hilrt.bench.procedure import CutShort, Procedure
 from hilrt.config.structs import Session as Tables
 from hilrt.errors import HilrtError
 from hilrt.link import Link
 from hilrt.monitor.arming import operator_arms
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
+from hilrt.session.bench_procedure import CutShort, Procedure
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Floats

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hilrt.bench import procedure
 from hilrt.config.structs import Alarm, Step
 from hilrt.link import Ports
 from hilrt.master import End
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.reliability.alarms import AlarmState, build_alarms
+from hilrt.session import bench_procedure
 from hilrt.session.assembly import Numerics
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, LoopEnd
@@ -81,7 +81,7 @@ class Ended(SimpleNamespace):
 @pytest.fixture
 def ending(monkeypatch, tmp_path):
     """A session whose loop has ended, made of fake benches: function that brings it down."""
-    monkeypatch.setattr(procedure, "LOOK_S", 0.0)
+    monkeypatch.setattr(bench_procedure, "LOOK_S", 0.0)
 
     def make(*benches, steps=(), alarms=(), sent=(40.0,)):
         network, _ = make_network({bench.name: BENCH for bench in benches})

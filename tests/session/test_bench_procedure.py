@@ -5,8 +5,6 @@ import asyncio
 import numpy as np
 import pytest
 
-from hilrt.bench import procedure as module
-from hilrt.bench.procedure import Procedure
 from hilrt.check.check_alarms import check_procedures
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
@@ -14,6 +12,8 @@ from hilrt.config.structs import Alarm, Match, Step
 from hilrt.errors import PeerLost, SessionFault
 from hilrt.link import Ports
 from hilrt.reliability.alarms import build_alarms
+from hilrt.session import bench_procedure as module
+from hilrt.session.bench_procedure import Procedure
 from hilrt.solver import Port
 from tests.stepping import make_network, make_session
 
