@@ -1,51 +1,135 @@
-"""Compiled loops: numerics over all channels at the speed of the machine.
+"""Compiled functions: the numerics of a macro step, at the speed of the machine.
 
-The arrays of a macro step are short (tens of channels), so that a numpy expression costs about a
-microsecond per operation whatever its length. A loop compiled by numba costs a microsecond per
-call, however many operations it makes, and keeps the order of every sum: the same build gives the
-same bits. Kernels take and fill arrays, know no objects, and stay next to the function that names
-their meaning. None returns an array: numba unpickles the type of each, for more than a microsecond.
+The tables of a macro step are short, and a numpy expression costs about a microsecond whatever its
+length; loops compiled by numba cost the operations that they make. The same source runs
+interpreted with ``NUMBA_DISABLE_JIT=1``, bit for bit. For that it uses loops, + - * /, square
+roots, `math.exp` and `math.log`; no reductions, integer powers, array expressions or linear
+algebra.
+
+numba keeps a function compiled while its own file is the same, though code of other files is
+compiled into it. So the cache's folder is named by the version and a hash of all sources of the
+rooms that hold compiled functions.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
+import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
-from hilrt.kernel_cache import kernel_folder
+from hilrt.version import VERSION
 
-Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+#: It declares neither all of its options nor its settings.
+_numba: Any = numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: The only rooms with compiled functions.
+ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "record")
+_PACKAGE = Path(__file__).parent
 
 
-def compiled(function: Kernel) -> Kernel:
-    """Compile `function` at its first call, or load it from the cache of an earlier one.
+def compiled(function: Function) -> Function:
+    """Compile a function of records, arrays and numbers at its first call, or load it.
 
     Floating point is exact IEEE arithmetic, as in numpy: no reordering, no fused operations, and
-    a division by zero gives infinity or NaN instead of an exception. What the function calls, and
-    constants that it uses, stand in files that say they are compiled (`hilrt.kernel_cache`).
+    a division by zero gives infinity or NaN instead of an exception. The function must not make
+    arrays: without numba's counting of references, a macro step takes 1 us where it took 6.
+
+    Raises
+    ------
+    ValueError
+        If its file is in none of `ROOMS`: a change there would not reach the cache's name.
     """
-    config: Any = numba.config
-    users, file = config.CACHE_DIR, Path(function.__code__.co_filename)
-    if file.is_file():  # not in a program that was packed into one file: that never changes
-        config.CACHE_DIR = str(kernel_folder(file))  # looked at here, not at the first call
+    return _compile(function, inline="never")
+
+
+def stage(function: Function) -> Function:
+    """As `compiled`, for functions of whole plans, states and inputs.
+
+    They become part of the function that calls them: a call would pass each of their 60 tables in
+    seven parts, which doubles the time of compiling the step, and of the step itself.
+    """
+    return _compile(function, inline="always")
+
+
+def _compile(function: Function, **options: Any) -> Function:
+    config = _numba.config
+    if config.DISABLE_JIT:
+        return function
+    file = Path(function.__code__.co_filename)
+    if file.is_relative_to(_PACKAGE) and file.relative_to(_PACKAGE).parts[0] not in ROOMS:
+        raise ValueError(f"{file}: compiled functions stand in {', '.join(ROOMS)}")
+    before, folder = config.CACHE_DIR, cache_folder()
+    config.CACHE_DIR = folder or before
     try:
-        return cast(Kernel, numba.njit(cache=True, error_model="numpy")(function))
+        jit = _numba.njit(cache=folder is not None, error_model="numpy", _nrt=False, **options)
+        return cast(Function, jit(function))
     finally:
-        config.CACHE_DIR = users
+        config.CACHE_DIR = before
 
 
 def entry_point(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
     """The compiled code of `function` for these arguments, called without numba's dispatcher.
 
-    The dispatcher looks at the type of every field of every table at every call: 3 us for two
-    tables, where the code itself is entered in 0.1. Later arguments must have the very types of
-    these; what has other types is not found out, and crashes.
+    The dispatcher looks at the type of every field of every table at every call: 16 to 22 us for
+    three namedtuples of six tables, where the code itself is entered in 0.75. Later arguments must
+    have the very types of these; what has other types is not found out, and crashes.
     """
+    if _numba.config.DISABLE_JIT:
+        return interpreted(function)
     dispatcher: Any = function
-    typeof: Any = numba.typeof
-    signature = tuple(typeof(argument) for argument in arguments)
+    signature = tuple(_numba.typeof(argument) for argument in arguments)
     dispatcher.compile(signature)
     return cast(Callable[..., Any], dispatcher.get_overload(signature))
+
+
+def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in Python, with divisions by zero as in compiled code."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+
+    return run
+
+
+@functools.cache
+def cache_folder() -> str | None:
+    """Folder of the compiled code of these sources; that of others is deleted.
+
+    In the package where that can be written, else with the user's other caches. None, with a
+    warning, where neither can: no folder that other accounts can write to holds code.
+    """
+    digest = hashlib.sha256()
+    rooms = (file for room in ROOMS for file in (_PACKAGE / room).rglob("*.py"))
+    for source in sorted((Path(__file__), *rooms)):
+        digest.update(source.read_bytes())
+    name = f"{VERSION}-{digest.hexdigest()[:10]}"  # paths on Windows must not become too long
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    for parent in (_PACKAGE / "__pycache__", user / "hilrt"):
+        folder = parent / "compiled" / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            for other in folder.parent.iterdir():
+                if other != folder:
+                    shutil.rmtree(other, ignore_errors=True)
+            return str(folder)
+    warnings.warn(
+        f"neither {_PACKAGE} nor {user} can be written: the macro step is compiled anew at every "
+        "start; set XDG_CACHE_HOME to a folder that can be written",
+        stacklevel=2,
+    )
+    return None

@@ -20,9 +20,9 @@ from hilrt.record.signals import RowWriter
 from hilrt.record.snapshots import Snapshots
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.degradation import Degradation
-from hilrt.step.macro_step import assess, macro_step
-from hilrt.step.plan import Plan
-from hilrt.step.step_state import StepInput, StepState
+from hilrt.reliability.flags import flag_changes
+from hilrt.step.changes import Changes
+from hilrt.step.numerics import Numerics
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Pace
 from hilrt.timing.tick_marks import TickMarks
@@ -46,8 +46,8 @@ class Master:
 
     Parameters
     ----------
-    plan, state, exchange
-        The numerics and the links.
+    numerics, exchange
+        The tables of the macro step, and the links.
     pace : Pace
         When communication points come.
     feed, publisher
@@ -58,6 +58,8 @@ class Master:
     progress : Progress
         The pace's.
     degradation : Degradation
+    changes : Changes
+        By an operator, that wait for the next cut.
     collect_garbage : callable, optional
         Told how much time there is, ns.
     stop_requested : str
@@ -66,21 +68,25 @@ class Master:
 
     def __init__(
         self,
-        plan: Plan,
-        state: StepState,
+        numerics: Numerics,
         exchange: Exchange,
         pace: Pace,
         feed: Feed,
         publisher: StatusPublisher,
     ) -> None:
-        self.plan, self.state, self.exchange = plan, state, exchange
+        self.numerics, self.exchange = numerics, exchange
         self.pace, self.feed, self.publisher = pace, feed, publisher
         self.progress = pace.progress
-        self.degradation = Degradation(exchange.benches, plan.alarms)
+        self.degradation = Degradation(exchange.benches, numerics.alarms)
         self.collect_garbage: Callable[[int], bool] | None = None
         self.stop_requested = ""
-        self.row = RowWriter(plan, feed.row)
-        self.snapshots = Snapshots(feed, state)
+        self.changes = Changes(numerics.network)
+        self.row = RowWriter(numerics, exchange.channels, feed.row)
+        self.snapshots = Snapshots(feed, numerics, self.changes)
+        self._identifies = bool(numerics.plan.model.settings[0].identifies)
+        self._missed, self._learns = numerics.slack["missed"], numerics.slack["learns"]
+        self._moved = numerics.state.session["moved"]
+        self._alarm_level = numerics.state.session["alarm_level"]
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -100,7 +106,7 @@ class Master:
         try:
             return await self._run(duration_ns)
         finally:  # what is watched ends with the numbers that the summary has
-            self.publisher.update(self, self.exchange.given, at_once=True)
+            self.publisher.update(self, at_once=True)
 
     async def _run(self, duration_ns: int) -> End:
         pace, marks = self.pace, TickMarks(self.pace.now_ns)
@@ -112,44 +118,40 @@ class Master:
             if self.stopping():
                 return End.INTERRUPTED
             marks.begin()
-            given = self.exchange.cut(*point)
+            self.exchange.cut(*point)
+            self.changes.put_into(self.numerics.given)
             marks.taken()
-            macro_step(self.plan, self.state, given)
+            self.numerics.macro_step()
             marks.stepped()
-            h_ns = round(self.state.h_next * 1e9)
-            alarmed = self.state.alarms.level >= STOP
+            h_ns = round(self.numerics.h_next * 1e9)
+            alarmed = bool(self._alarm_level[0] >= STOP)
             last = alarmed or point.t_ns >= duration_ns
             if not last:
-                self.exchange.dispatch(self.state, point.t_ns, h_ns)
+                self.exchange.dispatch(point.t_ns, h_ns)
             marks.dispatched()
-            self._note_timing(given, point, marks)
-            self._slack(given, point, h_ns, marks)
+            self._note_timing(point, marks)
+            self._slack(point, h_ns, marks)
             self.progress.timeline.rest(marks.done_ns, pace.now_ns())
             if last:
                 return End.ALARMED if alarmed else End.FINISHED
             point = pace.next_point(point, h_ns)
 
-    def _note_timing(self, given: StepInput, point: CommunicationPoint, marks: TickMarks) -> None:
+    def _note_timing(self, point: CommunicationPoint, marks: TickMarks) -> None:
         missed = self.pace.judge(point, marks)
-        given.missed = missed or self.pace.overran  # ticks that passed raise the flag, too
-        self.progress.enter(given.tick, given.t, marks, missed, self._late_subsystems)
+        self._missed[0] = missed or self.pace.overran  # ticks that passed raise the flag, too
+        self.progress.enter(point.tick, point.t_ns * 1e-9, marks, missed, self._late_subsystems)
         self.progress.t_ns = point.t_ns
 
     def _late_subsystems(self) -> list[str]:
-        names = self.plan.network.subsystems
-        return [names[s] for s in np.flatnonzero(self.exchange.given.late)]
+        names = self.numerics.network.subsystems
+        return [names[s] for s in np.flatnonzero(self.numerics.given.subsystems["late"])]
 
-    def _slack(
-        self, given: StepInput, point: CommunicationPoint, h_ns: int, marks: TickMarks
-    ) -> None:
+    def _slack(self, point: CommunicationPoint, h_ns: int, marks: TickMarks) -> None:
         """Everything that need not be done before the inputs are on the wire."""
         t_ns = point.t_ns
-        self._assess(given, t_ns + h_ns)
+        self._assess(t_ns + h_ns)
         if self.feed.records:
             self.row.fill(
-                self.state,
-                given,
-                self.exchange,
                 h_ns * 1e-9,
                 marks.late_ns,
                 marks.compute_ns,
@@ -158,40 +160,38 @@ class Master:
         if self.exchange.remote:
             self.exchange.times.count()
             self.exchange.readmit()
-        self.snapshots.look(self.state, t_ns)
+        self.snapshots.look(t_ns)
         self.feed.commit(t_ns)
-        self._report_flags()
+        self._report_flags(t_ns)
         if self.exchange.remote:
             self._report_events(t_ns)
         self.degradation.look(t_ns)
-        self.publisher.update(self, given)
+        self.publisher.update(self)
         self.exchange.run_local()  # what raises here has its step in the log
-        if self.collect_garbage is not None and given.tick % GARBAGE_TICKS == 0:
+        if self.collect_garbage is not None and point.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.pace.step_ns - marks.late_ns) // 2)
 
-    def _assess(self, given: StepInput, next_ns: int) -> None:
+    def _assess(self, next_ns: int) -> None:
         """Judge the step; what is to be identified learns if that fits before the next tick."""
-        given.learns = True
-        if self.state.model is None:
-            assess(self.plan, self.state, given)
+        if not self._identifies:
+            self.numerics.assess()
             return
         budget, begun_ns = self.progress.learning, self.pace.now_ns()
-        given.learns = budget.fits(self.pace.time_left_ns(next_ns))
-        assess(self.plan, self.state, given)
-        if given.learns:
+        self._learns[0] = budget.fits(self.pace.time_left_ns(next_ns))
+        self.numerics.assess()
+        if self._learns[0]:
             budget.add(self.pace.now_ns() - begun_ns)
 
-    def _report_flags(self) -> None:
-        changes = self.state.monitor.changes
-        if not changes:
+    def _report_flags(self, t_ns: int) -> None:
+        if not self._moved[0]:
             return
+        changes = flag_changes(self.numerics.checks, self.numerics.state, t_ns * 1e-9)
         for change in changes[:CHANGES_PER_TICK]:
             level: Level = "warning" if change.raised else "info"
             text = f"{change.cause} {'raised' if change.raised else 'cleared'}: {change.where}"
-            self.feed.event(round(change.t * 1e9), level, change.cause, change.where, text)
+            self.feed.event(t_ns, level, change.cause, change.where, text)
         for change in changes:
             self.degradation.note(change)
-        changes.clear()
 
     def _report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""

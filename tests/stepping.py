@@ -10,13 +10,15 @@ import numpy as np
 
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.coupling.build_model import build_model
 from hilrt.exchange.exchange import Exchange
 from hilrt.link import Arrival, Link, Ports
-from hilrt.session.assembly import Numerics, as_fast_as_possible, real_time
+from hilrt.reliability.flags import FlagChange, flag_changes
+from hilrt.session.assembly import Assembled, as_fast_as_possible, real_time
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
-from hilrt.step.macro_step import assess, macro_step
-from hilrt.step.plan import Plan, build_plan
-from hilrt.step.step_state import StepInput, start
+from hilrt.step.build_plan import Platform
+from hilrt.step.numerics import Numerics, build_numerics
+from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
 from hilrt.timing.clock import Clock
 from hilrt.timing.pace import Pace
@@ -45,11 +47,16 @@ def make_network(ports: Mapping[str, Ports], **tables: Any) -> tuple[Network, Se
     return build_network(ports, session), session
 
 
-def make_plan(ports: Mapping[str, Ports], *, physical: Sequence[str] = (), **tables: Any) -> Plan:
-    """Plan of subsystems given by their ports alone."""
+def make_numerics(
+    ports: Mapping[str, Ports], *, physical: Sequence[str] = (), shadow: bool = False, **tables: Any
+) -> Numerics:
+    """Numerics of subsystems given by their ports alone, which start at their start values."""
     network, session = make_network(ports, **tables)
-    bench = np.array([name in physical for name in ports])
-    return build_plan(network, session, bench, np.zeros(len(ports)))
+    platform = Platform(np.array([name in physical for name in ports]), np.zeros(len(ports)))
+    y0 = np.zeros(len(network.outputs))
+    for part, port in network.outputs.ports.values():
+        y0[part] = port.start
+    return build_numerics(network, session, platform, y0, network.u_start, shadow=shadow)
 
 
 class Asked(NamedTuple):
@@ -126,6 +133,11 @@ class Stepping:
         Actuation delay by subsystem, s.
     tables
         The session file's tables other than ``[session]``.
+
+    Attributes
+    ----------
+    changes : list of FlagChange
+        Flags that have moved so far.
     """
 
     def __init__(
@@ -143,30 +155,42 @@ class Stepping:
         net, self.tables = make_network(ports, **tables)
         physical = np.array([link.physical for link in self.links.values()])
         leads = np.array([(lead or {}).get(name, 0.0) for name in self.links])
-        self.plan = build_plan(net, self.tables, physical, leads, shadow)
-        samples, u0 = self._initialize(net)
-        self.state = start(self.plan, 0.0, np.concatenate([s.y for s in samples]), u0)
-        derivatives = self.plan.rows - 1 if self.plan.taylor else 0
-        misses = [table.late.max_misses for table in self.tables.subsystems.values()]
-        self.exchange = Exchange(
-            net, list(self.links.values()), self.plan.step, misses, derivatives
-        )
-        self.exchange.start(0.0, samples)
+        self.network, self.shadow = net, shadow
+        self.platform = Platform(physical, leads)
+        self.samples, self.u0 = self._initialize(net)
+        self.y0 = np.concatenate([s.y for s in self.samples])
         self.tick = self.t_ns = self.elapsed_ns = 0
         self.h_ns = 0
+        self.changes: list[FlagChange] = []
+        self._build(None)
+
+    def correct(self, **corrections: Any) -> None:
+        """Correct outputs, from before the first step: keywords of `build_model`."""
+        self._build(build_model(self.network, self.y0, **corrections))
+
+    def _build(self, model: Model | None) -> None:
+        start = (self.network, self.tables, self.platform, self.y0, self.u0)
+        self.numerics = build_numerics(*start, shadow=self.shadow, model=model)
+        self.plan, self.state = self.numerics.plan, self.numerics.state
+        self.given = self.numerics.given
+        misses = [table.late.max_misses for table in self.tables.subsystems.values()]
+        self.exchange = Exchange(
+            self.numerics, list(self.links.values()), self.tables.master.step, misses
+        )
+        self.exchange.start(0.0, self.samples)
 
     @property
-    def numerics(self) -> Numerics:
+    def assembled(self) -> Assembled:
         """What a master steps."""
-        return Numerics(self.plan, self.state, self.exchange)
+        return Assembled(self.numerics, self.exchange)
 
     def real_time(self, clock: Clock, on_shift: Callable[[int], None] = lambda ns: None) -> Pace:
         """The pace of a master in real time."""
-        return real_time(self.numerics, self.tables, clock, 1.0, on_shift)
+        return real_time(self.assembled, self.tables, clock, 1.0, on_shift)
 
     def as_fast_as_possible(self) -> Pace:
         """The pace of a master that waits for its solvers."""
-        return as_fast_as_possible(self.numerics, self.tables, list(self.links.values()))
+        return as_fast_as_possible(self.assembled, self.tables, list(self.links.values()))
 
     def _initialize(self, net: Network) -> tuple[list[Sample], Floats]:
         samples = [Sample(np.zeros(0)) for _ in self.links]
@@ -184,17 +208,18 @@ class Stepping:
         """Session time of the communication point, s."""
         return self.t_ns * 1e-9
 
-    def look(self) -> StepInput:
+    def look(self) -> None:
         """Cut, macro step and assessment at the present communication point."""
-        given = self.exchange.cut(self.tick, self.t_ns, self.elapsed_ns)
-        macro_step(self.plan, self.state, given)
-        assess(self.plan, self.state, given)
-        return given
+        self.exchange.cut(self.tick, self.t_ns, self.elapsed_ns)
+        self.numerics.macro_step()
+        self.numerics.assess()
+        if self.state.session["moved"][0]:
+            self.changes += flag_changes(self.numerics.checks, self.state, self.t)
 
     def go(self) -> None:
         """Dispatch, and go on to the next communication point."""
-        self.h_ns = round(self.state.h_next * 1e9)
-        self.exchange.dispatch(self.state, self.t_ns, self.h_ns)
+        self.h_ns = round(self.numerics.h_next * 1e9)
+        self.exchange.dispatch(self.t_ns, self.h_ns)
         self.t_ns += self.h_ns
         self.elapsed_ns = self.h_ns
         self.tick += 1
@@ -215,11 +240,11 @@ class Stepping:
 
     def output(self, name: str) -> int:
         """Index of an output channel."""
-        return self.plan.network.outputs.names.index(name)
+        return self.network.outputs.names.index(name)
 
     def input(self, name: str) -> int:
         """Index of an input channel."""
-        return self.plan.network.inputs.names.index(name)
+        return self.network.inputs.names.index(name)
 
 
 class Recorded(Solver):

@@ -130,8 +130,8 @@ def run(master_jerk: float, gateway_jerk: float, seed: int, skipping: float) -> 
     off, limited = [], []
     while session.t < DURATION_S:
         session.look()
-        off.append(bench.bench.dyno.speed - session.state.y[output])
-        limited.append(session.state.limited[speed])
+        off.append(bench.bench.dyno.speed - session.state.outputs["y"][output])
+        limited.append(session.state.inputs["limited"][speed])
         session.go()
         for _ in range(chance.choice((1, 1, 2, 4, 7)) if chance.random() < skipping else 0):
             link.measured(session.t + 1e-3, bench.go_on(session.t))

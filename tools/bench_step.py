@@ -20,17 +20,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hilrt.coupling.model_corrector import Identified, ModelCorrector, build_model_corrector
+from hilrt.step.plan import build_plan
+from hilrt.step.step_state import StepInput, start
 
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import build_feedthrough
-from hilrt.coupling.model_corrector import Identified, ModelCorrector, build_model_corrector
 from hilrt.coupling.regression import Settings
 from hilrt.reliability.flags import Monitor
 from hilrt.solver import Port, Ports
 from hilrt.step import macro_step as macro
-from hilrt.step.plan import build_plan
-from hilrt.step.step_state import StepInput, start
 from hilrt.tables.network import Network, build_network
 
 VARIABLES = 8  # coupling variables of a subsystem

@@ -5,6 +5,6 @@ Read in this order. From a log: `curves` and `log_statistics` (its rows read onc
 object), `figure_style`, `figures`, `figure_steps`, `report_tables` and `report_page` (the page's
 parts), `report`, `report_png`. From two logs: `signal_differences`, `log_comparison`,
 `figure_compare`, `comparison_page`. From a session file: `linearise` and `subsystem_models`
-(subsystems as linear maps), `propagation` (the macro step on matrices), `stability`,
-`stability_study` with its `stability_table` and `stability_page`, `accuracy`.
+(subsystems as linear maps), `corrector_matrices` and `propagation` (the macro step on matrices),
+`stability`, `stability_study` with its `stability_table` and `stability_page`, `accuracy`.
 """

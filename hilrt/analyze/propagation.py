@@ -17,15 +17,21 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
+from hilrt.analyze.corrector_matrices import (
+    CorrectorMatrices,
+    corrector_matrices,
+    coupling_by_order,
+)
 from hilrt.analyze.subsystem_models import SubsystemModel
 from hilrt.config.structs import JacobianOptions, Session
+from hilrt.coupling.build_model import build_model
 from hilrt.coupling.correct_feedthrough import Feedthrough
-from hilrt.coupling.correct_model import Plan as CorrectorPlan
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.errors import ConfigError
-from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_feedthrough, find_jacobians
 from hilrt.solver import Floats, Ports
-from hilrt.tables.network import Ints, Network, build_network
+from hilrt.tables.network import Network, build_network
+from hilrt.tables.ports import Ints
 
 T = TypeVar("T")
 
@@ -111,17 +117,18 @@ class SessionScheme:
             if subsystem.hosted is not None:
                 subsystem.hosted.stop("the analysis has ended")
 
-    def corrector(self, h: float) -> CorrectorPlan | None:
-        """Model-based corrector for a macro step `h` [s]."""
-        master = msgspec.structs.replace(self._tables.master, step=h)
+    def corrector(self, h: float) -> CorrectorMatrices | None:
+        """The correction by Jacobians with a macro step `h` [s]; None if no bond asks for it."""
+        master, net = msgspec.structs.replace(self._tables.master, step=h), self.network
         tables = msgspec.structs.replace(self._tables, master=master)
         try:
-            model = immediate_result(
-                find_model_corrector(self.network, tables, self.subsystems, self.u0, self.y0)
-            )
+            found = immediate_result(find_jacobians(net, tables, self.subsystems, self.u0))
+            if found is None:
+                return None
+            gamma = build_model(net, self.y0, found).state.gamma
         except ValueError as error:
             raise ConfigError(f"[[bonds]] method = 'model': {error}") from None
-        return None if model is None else model.plan
+        return corrector_matrices(coupling_by_order(net), gamma, found.alpha, net.feedthrough)
 
     def describe_order(self) -> str:
         """Degree of the extrapolation, as text."""
@@ -145,21 +152,21 @@ class _Cycle:
         self.scheme, self.net = scheme, scheme.network
         nu, ny = len(self.net.inputs), len(self.net.outputs)
         rows, depth, nd = scheme.rows, scheme.depth, scheme.derivatives
-        self.plan = scheme.corrector(h)
+        self.corrector = scheme.corrector(h)
         self.maps = [
             subsystem.dynamics.step_map(every * h, rows, nd)
             for subsystem, every in zip(scheme.subsystems, scheme.every, strict=True)
         ]
         states = [subsystem.dynamics.states for subsystem in scheme.subsystems]
-        sizes = [*states, depth * ny, nd * ny, nu if self.plan is not None else 0]
+        sizes = [*states, depth * ny, nd * ny, nu if self.corrector is not None else 0]
         self.nz = nz = sum(sizes)
         *self.x, history, dy, du = np.split(np.eye(nz), np.cumsum(sizes)[:-1])
         self.history = history.reshape(depth, ny, nz).copy()
         self.dy = dy.reshape(nd, ny, nz).copy()
-        self.du = du if self.plan is not None else np.zeros((nu, nz))
+        self.du = du if self.corrector is not None else np.zeros((nu, nz))
         self.y = self.history[0].copy()
-        self.flown = np.zeros((rows, nu, nz))
-        self.flown_from = np.zeros(nu)
+        self.previous = np.zeros((rows, nu, nz))
+        self.previous_from = np.zeros(nu)
         self.arriving: list[Floats] = [np.zeros(0)] * len(states)
         self.past = self.history.copy()
         #: From derivatives to coefficients of powers of (t − now)/step.
@@ -173,7 +180,7 @@ class _Cycle:
             self.arrive(tick + 1)
             self.correct(tick + 1)
         parts = [*self.x, self.history.reshape(-1, self.nz), self.dy.reshape(-1, self.nz)]
-        return np.vstack([*parts, self.du] if self.plan is not None else parts)
+        return np.vstack([*parts, self.du] if self.corrector is not None else parts)
 
     def dispatch(self, tick: int) -> None:
         """Input polynomials of the subsystems that are due, and their steps."""
@@ -190,7 +197,7 @@ class _Cycle:
             if tick % every:
                 continue
             inputs = self.net.inputs.slices[s]
-            self.flown[:, inputs], self.flown_from[inputs] = sent[:, inputs], tick
+            self.previous[:, inputs], self.previous_from[inputs] = sent[:, inputs], tick
             own = sent[:, inputs] * float(every) ** np.arange(rows)[:, None, None]
             end = self.maps[s] @ np.vstack([self.x[s], own.reshape(-1, self.nz)])
             states = len(self.x[s])
@@ -214,28 +221,20 @@ class _Cycle:
         y = self.y
         feedthrough = self.scheme._feedthrough
         if feedthrough is not None:
-            sent = shifted(self.flown, tick - self.flown_from)[0]
+            sent = shifted(self.previous, tick - self.previous_from)[0]
             y = feedthrough.K @ y - feedthrough.KD @ sent
-        if self.plan is not None:
-            y = self.correct_by_model(self.plan, tick, y)
+        if self.corrector is not None:
+            y = self.correct_by_model(self.corrector, tick, y)
         self.history[0] += y - self.y
         self.y = y
 
-    def correct_by_model(self, plan: CorrectorPlan, tick: int, y: Floats) -> Floats:
-        """The model-based corrector, which acts where all subsystems communicate."""
+    def correct_by_model(self, corrector: CorrectorMatrices, tick: int, y: Floats) -> Floats:
+        """The correction by Jacobians, which acts where all subsystems communicate."""
         if tick < self.scheme.cycle:
             self.past, self.du = y[None], np.zeros_like(self.du)
             return y
-        sent = shifted(self.flown, tick - 1 - self.flown_from)
-        samples = len(self.past)
-        missing = np.zeros((plan.depth - samples, *y.shape))
-        before = np.concatenate([y[None], self.past, missing]).reshape(-1, self.nz)
-        stack = np.vstack([before, sent.reshape(-1, self.nz)])
-        corrected: Floats = plan.outputs[samples] @ stack
-        before[: len(y)] = corrected
-        mean_sent = np.tensordot(plan.mean_power, sent, 1)
-        self.du = plan.keep[:, None] * self.du + plan.means[samples] @ before
-        self.du -= plan.alpha[:, None] * mean_sent
+        sent = shifted(self.previous, tick - 1 - self.previous_from)
+        corrected, self.du = corrector.correct(y, self.past, sent, self.du)
         return corrected
 
 

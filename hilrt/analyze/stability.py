@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hilrt.coupling.correct_model import build_plan
+from hilrt.analyze.corrector_matrices import corrector_matrices, interpolation_weights
 from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, expm
-from hilrt.coupling.true_inputs import couple, true_input_weights
 from hilrt.solver import Floats
 
 
@@ -70,9 +69,7 @@ def propagation_matrix(
     identity = np.eye(nx + (p + 1) * ny + nu)
     x, past, du = identity[:nx], identity[nx : nx + (p + 1) * ny], identity[nx + (p + 1) * ny :]
     history = past.reshape(p + 1, ny, -1)
-    degree = np.full(L.shape, p)
-    nodes = -np.arange(p + 1.0)
-    weights = true_input_weights(L, degree, nodes, (p + 1, p + 1))
+    weights = interpolation_weights({p: L}, p, (p + 1, p + 1), -np.arange(p + 1.0))
     sent = np.einsum("jmuy,jyz->muz", weights, history)
     sent[0] += du
     x_new = A_d @ x + np.einsum("mxu,muz->xz", B_s, sent)
@@ -80,13 +77,9 @@ def propagation_matrix(
     du_new = np.zeros_like(du)
     if scheme.corrected:
         exact = system.C @ B_s + system.D
-        plan = build_plan(couple(L, p), exact if gamma is None else gamma, scheme.alpha)
-        stack = np.concatenate([y_new, past, sent.reshape(-1, sent.shape[2])])
-        y_new = plan.outputs[-1] @ stack
-        stack[:ny] = y_new
-        mean_sent = np.tensordot(plan.mean_power, sent, 1)
-        mean_true = plan.means[-1] @ stack[: (p + 2) * ny]
-        du_new = plan.keep[:, None] * du + mean_true - plan.alpha[:, None] * mean_sent
+        known = exact if gamma is None else gamma
+        matrices = corrector_matrices({p: L}, known, scheme.alpha, system.D != 0.0)
+        y_new, du_new = matrices.correct(y_new, history, sent, du)
     return np.concatenate([x_new, y_new, past[: p * ny], du_new])
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hilrt.coupling.ramp import approach
+from hilrt.coupling.ramp import Bounds, approach
 
 # Plain floats, not arrays: a bench has a handful of inputs, and at 1 kHz each numpy call on so few
 # values costs more than all of them together in Python.
@@ -128,10 +128,7 @@ class RampedSetPoints:
                     self._aimed[i],
                     elapsed,
                     0.5 * (elapsed + self._took),
-                    limits.minimum[i],
-                    limits.maximum[i],
-                    limits.max_rate[i],
-                    self._jerk[i],
+                    Bounds(limits.minimum[i], limits.maximum[i], limits.max_rate[i], self._jerk[i]),
                 )
                 if abs(target - sent[i]) > self._behind[i]:
                     behind.append(i)

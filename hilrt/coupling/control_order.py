@@ -1,88 +1,142 @@
-"""Order control by scaled derivative norms (METHODS section 7, paper 000 section 5.2).
+"""Order control by scaled derivative norms, and its stage for a fixed step.
 
-While the terms ``SDN(j) = ‖H^j d^j P^j/dt^j‖`` of the inputs' extrapolation polynomials fall with
+While the terms ``SDN(j) = ||H^j d^j P^j/dt^j||`` of the inputs' extrapolation polynomials fall with
 j, one degree more makes extrapolation better; where they do not, a signal is too fast for its
-samples, and a lower degree is safer.
+samples, and a lower degree is safer (Multibody Syst. Dyn. 09817 (2022), section 5.2.2, eq. 30,
+Fig. 6).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
-
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.estimate_error import estimate_error, order_weight
 from hilrt.solver import Floats
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
 
 #: So many failed steps in a row bring the order to at most 1, and to 0.
 FAILURES_TO_ONE, FAILURES_TO_ZERO = 3, 5
+#: A step shorter than this share of the one before counts as reduced.
+REDUCED = 0.95
 
 
-class OrderState(NamedTuple):
-    """`order` in force, and steps in a row that failed, or succeeded with it at no shorter step."""
+@stage
+def control_order(plan: Plan, state: State, given: StepInput) -> None:
+    """Stage of the slack with a fixed step: error test, and the order from the next point on.
 
-    order: int
-    failures: int = 0
-    successes: int = 0
-
-
-def scaled_derivative_norms(differences: Floats, weight: Floats, h: float) -> list[float]:
-    """``SDN(1) … SDN(n)`` of the inputs: WRMS norms of ``H^j j! u[t_0 … t_j]``.
-
-    Parameters
-    ----------
-    differences : ndarray, shape (n, nu)
-        Divided differences of order 1 … n of the inputs.
-    weight : ndarray, shape (nu,)
-        Weight of each input, in its unit.
-    h : float
-        Macro step, s.
+    A step that was shortened to end at a discontinuity is not judged.
     """
-    mean = np.square(differences / weight).mean(axis=1)
-    return [
-        math.factorial(j) * h**j * math.sqrt(square) for j, square in enumerate(mean.tolist(), 1)
-    ]
+    state.session[0].order_changed = 0
+    if given.session[0].rest > 0.0 or given.session[0].elapsed <= 0.0:
+        return
+    if plan.session[0].tests_errors:
+        estimate_error(plan, state, given)
+    if plan.session[0].controls_order:
+        choose_order(plan, state, given)
+    state.session[0].previous_elapsed = given.session[0].elapsed
 
 
-def next_order(
-    state: OrderState,
-    norms: Sequence[float],
-    *,
-    failed: bool,
-    reduced: bool,
-    minimum: int,
-    maximum: int,
-) -> OrderState:
-    """Order of the next step.
+@stage
+def choose_order(plan: Plan, state: State, given: StepInput) -> None:
+    """Order of the next step; `order_changed` says whether it is another one."""
+    session, settings, elapsed = state.session[0], plan.session[0], given.session[0].elapsed
+    now = session.order
+    terms = min(now + 2, free_degree(plan, state))
+    for j in range(1, terms + 1):
+        session.derivative_norms[j - 1] = scaled_derivative_norm(plan, state, j, elapsed)
+    reduced = elapsed < REDUCED * session.previous_elapsed
+    next_order(session, terms, reduced, settings.minimum_order, settings.maximum_order)
+    session.steps_of_order[session.order] += 1
+    session.order_changed = session.order != now
+    if session.order_changed:
+        put_order_in_force(plan, state)
+
+
+@stage
+def free_degree(plan: Plan, state: State) -> int:
+    """Degree that the samples of all outputs suffice for whose connections' order is controlled."""
+    degree: int = plan.session[0].samples - 1
+    for i in range(len(state.outputs)):
+        if plan.outputs[i].free:
+            degree = min(degree, state.outputs[i].degree)
+    return degree
+
+
+@stage
+def scaled_derivative_norm(plan: Plan, state: State, j: int, h: float) -> float:
+    """``SDN(j)``: weighted RMS of ``h^j j! u[t_0 ... t_j]`` over the inputs with a free order.
+
+    `h` is the macro step, s.
+    """
+    square, count = 0.0, 0
+    for i in range(len(plan.inputs)):
+        if plan.inputs[i].free:
+            difference, first = 0.0, plan.inputs[i].first_connection
+            for c in range(first, first + plan.inputs[i].connections):
+                if plan.connections[c].free:
+                    out = state.outputs[plan.connections[c].source]
+                    difference += plan.connections[c].gain * out.differences[j]
+            weighted = difference / order_weight(plan.session[0], plan.inputs[i], state.inputs[i])
+            square += weighted * weighted
+            count += 1
+    factor = 1.0
+    for m in range(1, j + 1):
+        factor *= m * h
+    return factor * math.sqrt(square / count)
+
+
+@stage
+def put_order_in_force(plan: Plan, state: State) -> None:
+    """The controlled order for the free connections, and the highest one of every output's."""
+    for i in range(len(state.outputs)):
+        state.outputs[i].order = 0
+    for c in range(len(state.connections)):
+        if plan.connections[c].free:
+            state.connections[c].order = state.session[0].order
+        out = state.outputs[plan.connections[c].source]
+        out.order = max(out.order, state.connections[c].order)
+
+
+@compiled
+def next_order(session: Table, terms: int, reduced: bool, minimum: int, maximum: int) -> None:
+    """Order of the next step, and the steps in a row that failed, or succeeded with it.
 
     Parameters
     ----------
-    norms : sequence of float
-        ``SDN(1) …``, as far as the samples suffice; an order is not raised without
+    session : record of `hilrt.tables.state.SESSION`
+        `failed` says whether the step that ended failed its error test, `derivative_norms` has
+        ``SDN(1)``, ``SDN(2)`` and so on; `order`, `failures` and `successes` are moved on.
+    terms : int
+        Number of norms that the samples suffice for; an order is not raised without
         ``SDN(order + 2)``.
-    failed, reduced : bool
-        Whether the step that ended failed its error test, and was shorter than the one before.
+    reduced : bool
+        The step that ended was shorter than the one before.
     minimum, maximum : int
         Bounds of the order.
     """
-    k = state.order
-    failures = state.failures + 1 if failed else 0
-    successes = 0 if failed or reduced else state.successes + 1
-    new = _lowered(k, norms)
-    if failures > FAILURES_TO_ZERO:
+    k = session.order
+    session.failures = session.failures + 1 if session.failed else 0
+    session.successes = 0 if session.failed or reduced else session.successes + 1
+    new = lowered(k, session.derivative_norms, terms)
+    if session.failures > FAILURES_TO_ZERO:
         new = 0
-    elif failures > FAILURES_TO_ONE:
+    elif session.failures > FAILURES_TO_ONE:
         new = min(new, 1)
-    if successes > k and len(norms) >= k + 2:
-        new = _reconsidered(k, norms, new)
-    new = min(max(new, minimum), maximum)
-    return OrderState(new, failures, successes if new == k else 0)
+    if session.successes > k and terms >= k + 2:
+        new = reconsidered(k, session.derivative_norms, new)
+    session.order = min(max(new, minimum), maximum)
+    if session.order != k:
+        session.successes = 0
 
 
-def _lowered(k: int, norms: Sequence[float]) -> int:
+@compiled
+def lowered(k: int, norms: Floats, terms: int) -> int:
     """`k`, or one less where the terms grow."""
-    if len(norms) < k + 1:
+    if terms < k + 1:
         return k
     if k == 1 and norms[0] <= 0.5 * norms[1]:
         return 0
@@ -91,8 +145,9 @@ def _lowered(k: int, norms: Sequence[float]) -> int:
     return k
 
 
-def _reconsidered(k: int, norms: Sequence[float], new: int) -> int:
-    """What follows after more than `k` steps in peace: `new`, or one more or less than `k`."""
+@compiled
+def reconsidered(k: int, norms: Floats, new: int) -> int:
+    """Order after more than `k` successful steps: `new`, or one more or less than `k`."""
     if k == 0:
         return 1 if norms[1] < 0.5 * norms[0] else new
     if norms[k - 1] <= min(norms[k], norms[k + 1]):

@@ -1,10 +1,10 @@
-"""Feedthrough correction: an effort evaluated with an extrapolated input, put right by D.
+"""Correction by feedthrough: an effort evaluated with an extrapolated input, put right by D.
 
-METHODS, end of section 3. Where an output depends on inputs directly, it was evaluated with the
-inputs as sent, ``ũ(t)``, and not with those now known, ``u = L ȳ + offset``. With ``D = ∂y/∂u`` the
-error is known exactly to first order, and no μ is needed::
+Where an output depends on inputs directly, it was evaluated with the inputs as sent, ``u_s``, and
+not with those now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to
+first order, and no gain is needed (docs/methods.md, "Feedthrough correction")::
 
-    ȳ = y + D (L ȳ + offset − ũ)      =>      ȳ = K y + K D (offset − ũ),   K = (I − D L)^{-1}
+    y* = y + D (L y* + offset - u_s)    =>    y* = K y + K D (offset - u_s),   K = (I - D L)^-1
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hilrt.compiled import stage
+from hilrt.coupling.polynomial import value_at
 from hilrt.solver import Floats
+from hilrt.tables.given import StepInput
+from hilrt.tables.model import FEEDTHROUGH
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table, table
+from hilrt.tables.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
     Raises
     ------
     ValueError
-        If ``I − D L`` is singular: the feedthrough loop has no solution.
+        If ``I - D L`` is singular: the feedthrough loop has no solution.
     """
     try:
         K: Floats = np.linalg.inv(np.eye(len(D)) - D @ L).astype(np.float64)
@@ -46,17 +53,40 @@ def build_feedthrough(D: Floats, L: Floats) -> Feedthrough:
     return Feedthrough(K, K @ D)
 
 
-def correct_feedthrough(correction: Feedthrough, y: Floats, base: Floats, sent: Floats) -> Floats:
-    """Corrected outputs, shape (ny,).
+def feedthrough_table(correction: Feedthrough) -> Table:
+    """`ModelPlan.feedthrough`: what the correction adds to each output."""
+    corrected = np.atleast_1d(correction.KD.any(axis=1))
+    change = np.where(corrected[:, None], correction.K - np.eye(len(correction.K)), 0.0)
+    both = np.hstack((change, correction.KD))
+    found, ny = table(FEEDTHROUGH, int(np.count_nonzero(both))), len(change)
+    found["output"], column = np.nonzero(both)
+    found["factor"] = both[found["output"], column]
+    found["of_input"] = column >= ny
+    found["source"] = np.where(column >= ny, column - ny, column)
+    return found
 
-    Parameters
-    ----------
-    y : ndarray, shape (ny,)
-        Outputs as the subsystems returned them.
-    base : ndarray, shape (nu,)
-        Offsets of connected inputs, values of unconnected ones.
-    sent : ndarray, shape (nu,)
-        Value now of the input polynomials as sent.
-    """
-    corrected: Floats = correction.K @ y + correction.KD @ (base - sent)
-    return corrected
+
+def feedthrough_matrices(plan: Plan) -> Feedthrough | None:
+    """The correction's matrices as they stand in a plan; None where it has none."""
+    if not plan.model.settings["feedthrough"][0]:
+        return None
+    K, KD = np.eye(len(plan.outputs)), np.zeros((len(plan.outputs), len(plan.inputs)))
+    for part in plan.model.feedthrough:
+        matrix = KD if part.of_input else K
+        matrix[part.output, part.source] += part.factor
+    return Feedthrough(K, KD)
+
+
+@stage
+def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
+    """From the session's outputs to `outputs.y` of the model's state."""
+    count, now = plan.session[0].coefficients, given.session[0].t
+    for k in range(len(plan.model.feedthrough)):
+        part = plan.model.feedthrough[k]
+        if part.of_input:
+            u = state.inputs[part.source]
+            sent = value_at(u.previous, count, now - u.previous_t0)
+            change = plan.inputs[part.source].constant - sent
+        else:
+            change = state.outputs[part.source].y
+        state.model.outputs[part.output].y += part.factor * change

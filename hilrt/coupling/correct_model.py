@@ -1,324 +1,236 @@
-"""Model-based corrector: what the extrapolated inputs did wrong, taken out of the outputs.
+"""Correction by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
 
-METHODS section 4; paper 002, eq. 14-25, here for any order, with every connection at its own
-order, and against the inputs *as sent* (limits, dither, energy correction and late policy
-included), so that it stays right when other stages touched them.
+Haid et al. (2022), eqs. 14 and 22, here for any order, with every connection at its own order, and
+against the inputs *as sent* (limits, dither, energy correction and late policy included), so that
+it stays right when other stages touched them (docs/methods.md, "Model-based correction").
 
-With the interface Jacobians Γ_m, the coupling ``u = L y + offset``, the polynomial as sent
-``ũ(s) = Σ_m ã_m s^m`` and the Lagrange basis ℓ_j on the nodes s = 1, 0, −1, … carrying
-ȳ_{n+1}, ȳ_n, ȳ_{n−1}, …::
+With the interface Jacobians G_m, the coupling ``u = L y + offset`` and the polynomial as sent
+``sum_m a_m s^m`` over the normalised step::
 
-    ȳ_{n+1} = y_{n+1} + Σ_m Γ_m (ū_m − ã_m)          ū: degree p through ȳ_{n+1}, ȳ_n, …
-    δu_c   ← δu_c + α · mean over s of (ū − ũ)         ū: degree p + 1
+    y*_{n+1} = y_{n+1} + sum_m G_m (u_m - a_m)       u: degree p through y*_{n+1}, y*_n, ...
+    du_c    <- du_c + alpha * mean over s of (u - a)      u: degree p + 1
 
-ȳ_{n+1} stands on both sides of the first line; solving for it and gathering all terms leaves one
-matrix per number of samples at hand (`Plan`), made when Γ changes and not in the step: the step
-is two matrix-vector products over all coupling variables.
+y*_{n+1} stands on both sides of the first line. Its share goes to the left, and what is left is one
+system of linear equations for each number of past samples at hand. It is factorised when G changes,
+not in the step, which costs the connections, the blocks of G, and two triangular systems. The
+product of all matrices, made in advance, was rejected: it is dense where these are sparse, and
+several times as large.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from hilrt.compiled import compiled
-from hilrt.coupling.true_inputs import Coupling
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.elimination import factorise, solve
+from hilrt.coupling.polynomial import copy, shift
+from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors
 from hilrt.solver import Floats
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything about the correction that depends only on Γ, L, the orders and α.
+@stage
+def prepare_correction(plan: Plan, state: State) -> None:
+    """What follows from the Jacobians: to be done when they change."""
+    session, settings = state.model.session[0], plan.model.settings[0]
+    triangles, pivots = state.model.triangles, state.model.pivots
+    session.prepared = 1
+    allow_offsets(plan, state)
+    for samples in range(1, settings.order + 2):
+        fill_matrix(plan, state, samples)
+        session.solvable[samples - 1] = factorise(triangles[samples - 1], pivots[samples - 1])
 
-    Attributes
-    ----------
-    coupling : Coupling
-    outputs : tuple of ndarray, shape (ny, (depth + 1) ny + (order + 1) nu)
-        By number of past samples at hand (none: nothing is corrected), from the stacked
-        (y_{n+1}, ȳ_n, ȳ_{n−1}, …, ã_0, ã_1, …) to ȳ_{n+1}.
-    constant : tuple of ndarray, shape (ny,)
-        What the connections' offsets add to that.
-    means : tuple of ndarray, shape (nu, (depth + 1) ny)
-        From the stacked (ȳ_{n+1}, ȳ_n, …) to α times the mean true input over the step.
-    mean_offset, alpha, keep : ndarray, shape (nu,)
-        α times the offset; α, 0 where no δu_c acts; 1 where one acts.
-    mean_power : ndarray, shape (order + 1,)
-        Mean of s^m over the step.
-    order : int
-        Degree p of the input polynomials.
-    depth : int
-        Past samples that the full formula uses, ``order + 1``.
-    singular : bool
-        ``I − G L`` cannot be inverted: the plan corrects nothing.
+
+@stage
+def allow_offsets(plan: Plan, state: State) -> None:
+    """Which inputs may get an offset du_c.
+
+    The mean true input is only as good as the outputs it comes from: one of them must be corrected.
+    And where an offset shows in an output at once, the correction must be able to take it out
+    again: all outputs that depend on the input directly must be corrected.
     """
-
-    coupling: Coupling
-    outputs: tuple[Floats, ...]
-    constant: tuple[Floats, ...]
-    means: tuple[Floats, ...]
-    mean_offset: Floats
-    alpha: Floats
-    keep: Floats
-    mean_power: Floats
-    order: int
-    depth: int
-    singular: bool
-
-
-@dataclass
-class State:
-    """What the corrector carries from step to step; changed in place by `correct`.
-
-    Attributes
-    ----------
-    stack : ndarray, shape ((depth + 1) ny + (order + 1) nu,)
-        Newest output, then the corrected past outputs (newest first), then the sent coefficients.
-    du : ndarray, shape (nu,)
-        Correction offset δu_c, added to the next inputs; in the inputs' units.
-    samples : int
-        Past samples at hand, at most `depth`.
-    """
-
-    stack: Floats
-    du: Floats
-    samples: int
-
-    def copy(self) -> State:
-        """Independent copy, for a snapshot."""
-        return State(self.stack.copy(), self.du.copy(), self.samples)
-
-
-def build_plan(
-    coupling: Coupling, gamma: Floats, alpha: ArrayLike = 1.0, *, start_up: bool = True
-) -> Plan:
-    """Prepare the correction; to be repeated when Γ changes.
-
-    Parameters
-    ----------
-    coupling : Coupling
-    gamma : ndarray, shape (p + 1, ny, nu)
-        Interface Jacobians; zero where not known: an output with zero rows is left as it is, and
-        δu_c keeps off where it would rest on such an output.
-    alpha : float, or ndarray of shape (nu,)
-        Share of the accumulated input error that δu_c makes up in the next step. 0 for
-        subsystems that take one explicit integration step per macro step.
-    start_up : bool
-        Whether to prepare for fewer past samples too. Without, nothing is corrected there: enough
-        for a plan that replaces one in the middle of a run, and cheaper.
-    """
-    p, (nu, ny), L = coupling.order, coupling.L.shape, coupling.L
-    if gamma.shape != (p + 1, ny, nu):
-        raise ValueError(f"Γ has shape {gamma.shape}; the coupling needs {(p + 1, ny, nu)}")
-    # An input without connection was what it should be.
-    gamma = np.where(coupling.connected, gamma, 0.0)
-    active = _offset_inputs(gamma, L, coupling.feedthrough)
-    alphas = np.where(active, alpha, 0.0).astype(np.float64)
-    idle = np.eye(ny, (p + 2) * ny + (p + 1) * nu)
-    outputs, constants = [idle], [np.zeros(ny)]
-    means = [np.zeros((nu, (p + 2) * ny))]
-    singular = False
-    for samples in range(1, p + 2):
-        stage = None
-        if start_up or samples == p + 1:
-            stage = _solve(gamma, coupling.true_inputs[samples], coupling.offset)
-            singular |= stage is None
-        outputs.append(idle if stage is None else stage[0])
-        constants.append(constants[0] if stage is None else stage[1])
-        mean = coupling.means[samples].transpose(1, 0, 2).reshape(nu, -1)
-        means.append(means[0] if stage is None else alphas[:, None] * mean)
-    return Plan(
-        coupling=coupling,
-        outputs=tuple(outputs),
-        constant=tuple(constants),
-        means=tuple(means),
-        mean_offset=alphas * coupling.offset,
-        alpha=alphas,
-        keep=(alphas != 0.0).astype(np.float64),
-        mean_power=1.0 / np.arange(1.0, p + 2.0),
-        order=p,
-        depth=p + 1,
-        singular=singular,
-    )
-
-
-def _solve(gamma: Floats, true_inputs: Floats, offset: Floats) -> tuple[Floats, Floats] | None:
-    """ȳ_{n+1} from the stack, and its constant part; None if ``I − G L`` is singular."""
-    depth, terms, nu, ny = true_inputs.shape
-    by_input = gamma.transpose(1, 0, 2).reshape(ny, terms * nu)
-    answers = by_input @ true_inputs.transpose(1, 2, 0, 3).reshape(terms * nu, depth * ny)
-    try:
-        K = np.linalg.inv(np.eye(ny) - answers[:, :ny]).astype(np.float64)
-    except np.linalg.LinAlgError:
-        return None
-    if not np.isfinite(K).all():
-        return None
-    gathered = K @ np.hstack([np.eye(ny), answers[:, ny:], -by_input])
-    return gathered, K @ (gamma[0] @ offset)
-
-
-def _offset_inputs(
-    gamma: Floats, L: Floats, feedthrough: NDArray[np.bool_] | None
-) -> NDArray[np.bool_]:
-    """Inputs that may get δu_c, shape (nu,).
-
-    The mean true input is only as good as the outputs it comes from: one of them must be
-    corrected. And where an offset shows in an output at once, the corrector must be able to take
-    it out again: all outputs that the input feeds through to must be corrected.
-    """
-    corrected = (gamma != 0.0).any(axis=(0, 2))
-    sourced = ((L != 0.0) & corrected).any(axis=1)
-    removable = (gamma != 0.0).any(axis=(0, 1))
-    if feedthrough is not None:
-        removable = ~(feedthrough & ~corrected[:, None]).any(axis=0)
-    allowed: NDArray[np.bool_] = sourced & removable
-    return allowed
-
-
-def start(plan: Plan, y0: Floats) -> State:
-    """State at the first communication point, with the initial outputs `y0` (ny,) as past."""
-    ny, nu = len(y0), len(plan.alpha)
-    stack = np.zeros((plan.depth + 1) * ny + (plan.order + 1) * nu)
-    stack[ny : 2 * ny] = y0
-    return State(stack, np.zeros(nu), samples=1)
-
-
-def correct(state: State, plan: Plan, y: Floats, sent: Floats) -> tuple[Floats, Floats]:
-    """Correct the outputs of a macro step, and advance the state.
-
-    Parameters
-    ----------
-    state : State
-        Changed in place.
-    plan : Plan
-    y : ndarray, shape (ny,)
-        Outputs at the end of the step as the subsystems returned them.
-    sent : ndarray, shape (m, nu)
-        Coefficients ã of the inputs over the step as sent, in the normalised power basis;
-        m at most ``plan.order + 1``.
-
-    Returns
-    -------
-    y_corrected : ndarray, shape (ny,)
-    du : ndarray, shape (nu,)
-        δu_c, to be added to the inputs of the next step.
-
-    Notes
-    -----
-    Values that are not finite are passed on uncorrected, and the history starts anew: one bad
-    sample must not reach the outputs of other subsystems through the coupled correction.
-    """
-    samples, corrected = state.samples, np.empty(len(y))
-    finite = _correct(
-        state.stack,
-        state.du,
-        y,
-        np.ascontiguousarray(sent),
-        plan.outputs[samples],
-        plan.constant[samples],
-        plan.means[samples],
-        plan.mean_offset,
-        plan.mean_power,
-        plan.keep,
-        plan.alpha,
-        samples > 0,
-        corrected,
-    )
-    state.samples = min(samples + 1, plan.depth) if finite else 0
-    return corrected, state.du.copy()
+    outputs, inputs, connections = state.model.outputs, state.model.inputs, plan.connections
+    subsystems, dependencies = plan.subsystems, plan.model.dependencies
+    ports, gamma = plan.inputs, state.model.gamma
+    for s in range(len(subsystems)):
+        own = subsystems[s]
+        for i in range(own.first_output, own.first_output + own.outputs):
+            outputs[i].has_jacobian = has_jacobian(own, ports, gamma, i)
+    for u in range(len(inputs)):
+        inputs[u].alpha = 0.0
+    for c in range(len(connections)):
+        if connections[c].gain != 0.0 and outputs[connections[c].source].has_jacobian:
+            inputs[connections[c].target].alpha = plan.model.settings[0].alpha
+    for k in range(len(dependencies)):
+        if not outputs[dependencies[k].output].has_jacobian:
+            inputs[dependencies[k].input].alpha = 0.0
 
 
 @compiled
-def _correct(
-    stack: Floats,
-    du: Floats,
-    y: Floats,
-    sent: Floats,
-    outputs: Floats,
-    constant: Floats,
-    means: Floats,
-    mean_offset: Floats,
-    mean_power: Floats,
-    keep: Floats,
-    alpha: Floats,
-    has_past: bool,
-    corrected: Floats,
-) -> bool:
-    """Make the step in `stack` and `du`; False, and the history empty, if it is not finite."""
-    ny, (terms, nu) = len(y), sent.shape
-    past = means.shape[1]
-    stack[:ny] = y
-    stack[past:] = 0.0
-    for m in range(terms):
-        stack[past + m * nu : past + (m + 1) * nu] = sent[m]
-    finite = True
-    for i in range(ny):
-        value = constant[i]
-        for k in range(len(stack)):
-            value += outputs[i, k] * stack[k]
-        finite &= np.isfinite(value)
-        corrected[i] = value
-    if not finite:
-        stack[:], du[:], corrected[:] = 0.0, 0.0, y
-        return False
-    stack[:ny] = corrected
-    if has_past:
-        for u in range(nu):
-            gained, mean_sent = mean_offset[u], 0.0
-            for k in range(past):
-                gained += means[u, k] * stack[k]
-            for m in range(terms):
-                mean_sent += mean_power[m] * sent[m, u]
-            du[u] = keep[u] * du[u] + gained - alpha[u] * mean_sent
-    for k in range(past - 1, ny - 1, -1):
-        stack[k] = stack[k - ny]
+def has_jacobian(own: Table, ports: Table, gamma: Floats, i: int) -> bool:
+    """Whether the Jacobian of output `i` of a subsystem is not zero for all connected inputs."""
+    for m in range(len(gamma)):
+        for u in range(own.first_input, own.first_input + own.inputs):
+            if ports[u].connected and gamma[m, i, u] != 0.0:
+                return True
+    return False
+
+
+@stage
+def fill_matrix(plan: Plan, state: State, samples: int) -> None:
+    """Matrix whose solution is y*_{n+1}, with that many past samples, by columns."""
+    columns, gamma = state.model.triangles[samples - 1], state.model.gamma
+    connections, subsystems, ports = plan.connections, plan.subsystems, plan.inputs
+    basis = plan.model.settings[0].basis
+    for j in range(len(columns)):
+        for i in range(len(columns)):
+            columns[j, i] = 1.0 if i == j else 0.0
+    for c in range(len(connections)):
+        u, degree = connections[c].target, min(connections[c].order, samples)
+        own = subsystems[ports[u].subsystem]
+        for i in range(own.first_output, own.first_output + own.outputs):
+            share = 0.0
+            for m in range(degree + 1):
+                share += gamma[m, i, u] * basis[degree, 0, m]
+            columns[connections[c].source, i] -= share * connections[c].gain
+
+
+@compiled
+def fits(elapsed: float, h: float) -> bool:
+    """Whether a step of that length [s] is the one that the Jacobians belong to, `h` [s]."""
+    return abs(elapsed - h) < 0.5e-9
+
+
+@compiled
+def read_sent(settings: Table, session: Table, u: Table, sent: Floats) -> None:
+    """An input over the step that ended as it left, into coefficients of powers of (t - start)/h.
+
+    `settings` and `session` are the records of the model's constants and of the given session.
+    """
+    count, power = settings.order + 1, 1.0
+    copy(u.previous, count, sent)
+    shift(sent, count, session.t - session.elapsed - u.previous_t0)
+    for m in range(1, count):
+        power *= settings.h / m
+        sent[m] *= power
+
+
+@stage
+def correct_by_jacobians(plan: Plan, state: State, given: StepInput) -> None:
+    """From `outputs.y` of the model's state to `outputs.corrected`, and the offsets du_c.
+
+    Where the step had another length, or outputs are missing, nothing is corrected and the past
+    starts anew. So it does after values that are no finite numbers: one bad sample must not reach
+    the outputs of other subsystems through the correction.
+    """
+    settings, session, now = plan.model.settings[0], state.model.session[0], given.session[0]
+    outputs, inputs, sent = state.model.outputs, state.model.inputs, state.inputs
+    session.stepped = fits(now.elapsed, settings.h)
+    session.regular = session.stepped and now.regular
+    if session.stepped:
+        for u in range(len(inputs)):
+            read_sent(settings, now, sent[u], inputs[u].sent)
+    if not session.regular:
+        start_past(outputs, inputs, session, 1)
+        return
+    start_errors(plan, state)
+    if corrects(session):
+        solve_outputs(plan, state)
+    if not are_finite(outputs, inputs, settings.order + 1):
+        start_past(outputs, inputs, session, 0)
+        return
+    if session.samples > 0 or settings.order == 0:
+        finish_errors(plan, state)
+    else:
+        clear_errors(inputs)
+    move_offsets(plan, state)
+    keep_past(outputs, settings.order)
+    session.samples = min(session.samples + 1, settings.order + 1)
+
+
+@compiled
+def corrects(session: Table) -> bool:
+    """Whether there is a past to correct with, and a solution; `session` is the model's."""
+    return session.samples > 0 and session.solvable[session.samples - 1] != 0
+
+
+@compiled
+def start_past(outputs: Table, inputs: Table, session: Table, samples: int) -> None:
+    """Correct nothing; the newest outputs are the first of a new past, or (0 samples) none is."""
+    session.samples = samples
+    for i in range(len(outputs)):
+        outputs[i].corrected = outputs[i].past[0] = outputs[i].y
+    for u in range(len(inputs)):
+        inputs[u].offset = 0.0
+    clear_errors(inputs)
+
+
+@compiled
+def clear_errors(inputs: Table) -> None:
+    """No input errors are known."""
+    for u in range(len(inputs)):
+        for m in range(len(inputs[u].error)):
+            inputs[u].error[m] = 0.0
+
+
+@compiled
+def are_finite(outputs: Table, inputs: Table, terms: int) -> bool:
+    """Whether corrected outputs, and what they are corrected by, are finite numbers."""
+    for i in range(len(outputs)):
+        if not math.isfinite(outputs[i].corrected):
+            return False
+    for u in range(len(inputs)):
+        for m in range(terms):
+            if not math.isfinite(inputs[u].error[m]):
+                return False
     return True
 
 
-def input_errors(state: State, plan: Plan, sent: Floats) -> Floats:
-    """Coefficients of (true input − input as sent) over the step just corrected.
-
-    Parameters
-    ----------
-    state : State
-        After `correct`.
-    plan : Plan
-    sent : ndarray, shape (m, nu)
-        As given to `correct`.
-
-    Returns
-    -------
-    ndarray, shape (order + 1, nu)
-        In the inputs' units; zero for inputs without connection and before there is a past.
-    """
-    coupling, ny = plan.coupling, plan.coupling.L.shape[1]
-    errors = np.zeros((plan.order + 1, len(coupling.L)))
-    samples = state.samples - 1
-    if samples > 0 or (samples == 0 and plan.order == 0):
-        newest = state.stack[ny : (plan.depth + 1) * ny].reshape(plan.depth, ny)
-        weights = coupling.true_inputs[max(samples, 1)][: plan.depth]
-        _less_sent(weights, newest, coupling.offset, coupling.connected, sent, errors)
-    return errors
+@stage
+def solve_outputs(plan: Plan, state: State) -> None:
+    """Corrected outputs: the answers to what is known of the input errors, and the solution."""
+    subsystems, outputs, inputs = plan.subsystems, state.model.outputs, state.model.inputs
+    x, gamma, samples = state.model.work.solution, state.model.gamma, state.model.session[0].samples
+    for s in range(len(subsystems)):
+        own = subsystems[s]
+        for i in range(own.first_output, own.first_output + own.outputs):
+            x[i] = outputs[i].y
+            if outputs[i].has_jacobian:
+                x[i] += answer(own, inputs, gamma, i)
+    solve(state.model.triangles[samples - 1], state.model.pivots[samples - 1], x)
+    for i in range(len(outputs)):
+        outputs[i].corrected = x[i]
 
 
 @compiled
-def _less_sent(
-    weights: Floats,
-    newest: Floats,
-    offset: Floats,
-    connected: NDArray[np.bool_],
-    sent: Floats,
-    errors: Floats,
-) -> None:
-    """True inputs less inputs as sent, (order + 1, nu), of inputs that have a connection."""
-    depth, terms, nu, ny = weights.shape
-    for m in range(terms):
-        for u in range(nu):
-            if not connected[u]:
-                continue
-            true = offset[u] if m == 0 else 0.0
-            for j in range(depth):
-                for y in range(ny):
-                    true += weights[j, m, u, y] * newest[j, y]
-            errors[m, u] = true - sent[m, u] if m < len(sent) else true
+def answer(own: Table, inputs: Table, gamma: Floats, i: int) -> float:
+    """What output `i` of a subsystem answers to the errors of its inputs."""
+    change = 0.0
+    for m in range(len(gamma)):
+        for u in range(own.first_input, own.first_input + own.inputs):
+            change += gamma[m, i, u] * inputs[u].error[m]
+    return change
+
+
+@stage
+def move_offsets(plan: Plan, state: State) -> None:
+    """Offsets du_c by the mean input errors; none where nothing is corrected."""
+    inputs, moves = state.model.inputs, corrects(state.model.session[0])
+    for u in range(len(inputs)):
+        if moves and inputs[u].alpha != 0.0:
+            inputs[u].offset += inputs[u].alpha * mean_error(plan, state, u)
+        else:
+            inputs[u].offset = 0.0
+
+
+@compiled
+def keep_past(outputs: Table, order: int) -> None:
+    """The corrected outputs become part of the past."""
+    for i in range(len(outputs)):
+        past = outputs[i].past
+        for j in range(order, 0, -1):
+            past[j] = past[j - 1]
+        past[0] = outputs[i].corrected

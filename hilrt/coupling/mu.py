@@ -28,7 +28,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hilrt.tables.network import Bools, Ints, Network
+from hilrt.tables.network import Network
+from hilrt.tables.ports import Bools, Ints
 
 SINGLE_RATE = 0.5
 

@@ -1,114 +1,120 @@
-"""What a regression remembers of a subsystem's signals: last samples, and running statistics."""
+"""What a regression knows of a subsystem's signals: past samples, and running statistics.
+
+Regressors stand in this order: past outputs (newest first, each lag's outputs together), past
+inputs (by lag, coefficient, input), 1, and the coefficients of the inputs of the step.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from hilrt.compiled import compiled
 from hilrt.solver import Floats
+from hilrt.tables.model import Learning
+from hilrt.tables.record import Table
 
 
 @compiled
-def lay_realised(before: Floats, after: Floats, acted: Floats) -> None:
-    """Inputs of a step, (m, nu), as a line between what was realised before and after it, (nu,).
-
-    With m = 1 its mean; as they are where one of the two is not a finite number.
-    """
-    for i in range(len(before)):
-        if not (np.isfinite(before[i]) and np.isfinite(after[i])):
-            continue
-        acted[:, i] = 0.0
-        if len(acted) > 1:
-            acted[0, i], acted[1, i] = before[i], after[i] - before[i]
-        else:
-            acted[0, i] = 0.5 * (before[i] + after[i])
+def needed_past(at: Table) -> int:
+    """Samples in a row that a regression rests on."""
+    return max(at.output_lags, at.input_lags + 1)
 
 
 @compiled
-def fill_regressors(
-    past_y: Floats,
-    past_u: Floats,
-    sent: Floats,
-    centre_y: Floats,
-    scale_y: Floats,
-    centre_u: Floats,
-    scale_u: Floats,
-    phi: Floats,
-) -> float:
-    """Scaled regressors: past outputs, past inputs, 1, and the inputs of the step.
-
-    Parameters
-    ----------
-    past_y, past_u : ndarray, shape (lags_y, ny), (lags_u, coefficients, nu)
-        Newest first.
-    sent : ndarray, shape (m, nu)
-        Inputs over the step, normalised power basis; coefficients beyond m count as zero.
-    centre_y, scale_y, centre_u, scale_u : ndarray, shape (ny,), (ny,), (nu,), (nu,)
-    phi : ndarray, shape (n,)
-        Overwritten.
-
-    Returns
-    -------
-    float
-        The largest magnitude in `phi`.
-    """
-    k = 0
-    for lag in range(len(past_y)):
-        for i in range(len(scale_y)):
-            phi[k] = (past_y[lag, i] - centre_y[i]) / scale_y[i]
+def fill_regressors(at: Table, learning: Learning, phi: Floats) -> float:
+    """Scaled regressors of the step under the inputs `acted`, into `phi`; their largest size."""
+    inputs, outputs, k = learning.inputs, learning.outputs, 0
+    past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
+    for lag in range(at.output_lags):
+        for i in range(at.first_output, at.first_output + at.outputs):
+            out = outputs[i]
+            phi[k] = (past_outputs[lag, i] - out.centre) / out.scale
             k += 1
-    for lag in range(len(past_u)):
-        for m in range(past_u.shape[1]):
-            for i in range(len(scale_u)):
-                centre = centre_u[i] if m == 0 else 0.0
-                phi[k] = (past_u[lag, m, i] - centre) / scale_u[i]
+    for lag in range(at.input_lags):
+        for m in range(at.terms):
+            for i in range(at.first_input, at.first_input + at.inputs):
+                u = inputs[i]
+                phi[k] = (past_inputs[lag, m, i] - (u.centre if m == 0 else 0.0)) / u.scale
                 k += 1
     phi[k] = 1.0
     k += 1
-    m = 0
-    while k < len(phi):
-        for i in range(len(scale_u)):
-            value = sent[m, i] if m < len(sent) else 0.0
-            phi[k] = (value - (centre_u[i] if m == 0 else 0.0)) / scale_u[i]
+    for m in range(at.terms):
+        for i in range(at.first_input, at.first_input + at.inputs):
+            u = inputs[i]
+            phi[k] = (u.acted[m] - (u.centre if m == 0 else 0.0)) / u.scale
             k += 1
-        m += 1
     largest = 0.0
-    for k in range(len(phi)):
+    for k in range(at.regressors):
         largest = max(largest, abs(phi[k]))
     return largest
 
 
 @compiled
-def shift_past(past_y: Floats, past_u: Floats, y: Floats, sent: Floats) -> None:
-    """Make outputs `y` (ny,) and inputs `sent` (m, nu) the newest of the past, in place."""
-    for lag in range(len(past_y) - 1, 0, -1):
-        past_y[lag] = past_y[lag - 1]
-    past_y[0] = y
-    for lag in range(len(past_u) - 1, 0, -1):
-        past_u[lag] = past_u[lag - 1]
-    if len(past_u):
-        past_u[0] = 0.0
-        for m in range(min(past_u.shape[1], len(sent))):
-            past_u[0, m] = sent[m]
+def shift_past(at: Table, learning: Learning) -> None:
+    """Make the newest outputs and the inputs that acted part of the past."""
+    inputs, outputs = learning.inputs, learning.outputs
+    past_inputs, past_outputs = learning.past_inputs, learning.past_outputs
+    for i in range(at.first_output, at.first_output + at.outputs):
+        for lag in range(at.output_lags - 1, 0, -1):
+            past_outputs[lag, i] = past_outputs[lag - 1, i]
+        past_outputs[0, i] = outputs[i].y
+    if at.input_lags == 0:
+        return
+    for i in range(at.first_input, at.first_input + at.inputs):
+        for m in range(at.terms):
+            for lag in range(at.input_lags - 1, 0, -1):
+                past_inputs[lag, m, i] = past_inputs[lag - 1, m, i]
+            past_inputs[0, m, i] = inputs[i].acted[m]
 
 
 @compiled
-def follow(x: Floats, centre: Floats, share: float, mean: Floats, square: Floats) -> None:
-    """Running mean and mean square of a signal about its centre."""
-    for i in range(len(x)):
-        d = x[i] - centre[i]
-        mean[i] += share * (d - mean[i])
-        square[i] += share * (d * d - square[i])
+def follow_signals(at: Table, outputs: Table, inputs: Table, share: float) -> None:
+    """Running mean and mean square of each signal about its centre."""
+    for i in range(at.first_output, at.first_output + at.outputs):
+        follow(outputs[i], outputs[i].y, share)
+    for i in range(at.first_input, at.first_input + at.inputs):
+        follow(inputs[i], inputs[i].acted[0], share)
 
 
 @compiled
-def follow_error(y: Floats, past: Floats, follows_line: bool, share: float, square: Floats) -> None:
-    """Running mean `square` (ny,) of what the outputs `y` differ by from their extrapolation.
+def follow(signal: Table, value: float, share: float) -> None:
+    """Take a value into the statistics of a signal's record."""
+    d = value - signal.centre
+    signal.average += share * (d - signal.average)
+    signal.mean_square += share * (d * d - signal.mean_square)
 
-    From the newest of the `past` (lags_y, ny), or along the line through the newest two.
+
+@compiled
+def follow_extrapolation(at: Table, outputs: Table, past: Floats, window: int) -> None:
+    """Error of plain extrapolation for the newest sample: what a prediction has to be better than.
+
+    From the newest of the `past` outputs, shape (lags, ny), or along the line through the newest
+    two.
     """
-    for i in range(len(y)):
-        error = y[i] - past[0, i]
-        if follows_line:
+    along_line, share = at.terms > 1 and at.output_lags > 1, 1.0 / window
+    for i in range(at.first_output, at.first_output + at.outputs):
+        out = outputs[i]
+        error = out.y - past[0, i]
+        if along_line:
             error -= past[0, i] - past[1, i]
-        square[i] += share * (error * error - square[i])
+        out.extrapolation_error += share * (error * error - out.extrapolation_error)
+
+
+@compiled
+def take_inputs(u: Table, sent: Table, terms: int, realised: float) -> None:
+    """Input of the step that ended as it acted: as sent, or as a bench realised it.
+
+    Where that is measured, on a line between the measurements at its two ends, since what has
+    inertia does not jump with its demand; with order 0 their mean.
+    """
+    before = u.realised
+    u.realised = realised
+    measured = math.isfinite(before) and math.isfinite(realised)
+    for m in range(terms):
+        u.error[m] = sent.error[m]
+        u.acted[m] = 0.0 if measured else sent.sent[m]
+    if measured and terms > 1:
+        u.acted[0] = before
+        u.acted[1] = realised - before
+    elif measured:
+        u.acted[0] = 0.5 * (before + realised)

@@ -7,10 +7,20 @@ Python in the gateway.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 #: Share of the jerk that is planned with while catching up with a target that moves. With all of it
 #: none is left for the target's own acceleration: it is overtaken, and a closed loop swings.
 PLANNED = 0.5
+
+
+class Bounds(NamedTuple):
+    """Bounds of a value, its rate [unit/s] and the rate's change [unit/s²]; may be infinite."""
+
+    low: float
+    high: float
+    rate: float
+    jerk: float
 
 
 def approach(
@@ -20,10 +30,7 @@ def approach(
     before: float,
     elapsed: float,
     between: float,
-    low: float,
-    high: float,
-    max_rate: float,
-    max_jerk: float,
+    bounds: Bounds,
 ) -> tuple[float, float]:
     """Move `value` towards `target` for `elapsed` [s].
 
@@ -38,9 +45,7 @@ def approach(
     between : float
         From the middle of the step that led to `value` to the middle of this one, s: the time over
         which the rate changes.
-    low, high, max_rate, max_jerk : float
-        Bounds of the value, of its rate [unit/s] and of the rate's change [unit/s²]; `max_jerk` may
-        be infinite.
+    bounds : Bounds
 
     Returns
     -------
@@ -50,15 +55,16 @@ def approach(
     Notes
     -----
     A set-point on a target whose motion is within the bounds goes with it, exactly: sampled at any
-    times, a curve with ``|x''| <= max_jerk`` changes its mean rate by ``max_jerk between`` at most.
+    times, a curve with ``|x''| <= jerk`` changes its mean rate by ``jerk between`` at most.
     One that has been left behind goes as the target goes, and faster by what it can brake before it
     has caught up. So a target at rest is reached in the least time and without overshoot; for one
     that moves, braking is planned with the share `PLANNED` of the jerk.
 
     The braking curve is the parabola of constant jerk: with the gap g it allows the mean rate
-    ``sqrt(2 max_jerk g) - max_jerk elapsed / 2`` over this step, whatever the length of the next
+    ``sqrt(2 jerk g) - jerk elapsed / 2`` over this step, whatever the length of the next
     ones. The bounds of the value are approached along it, too.
     """
+    low, high, max_rate, max_jerk = bounds
     if elapsed <= 0.0:
         return value, rate
     if math.isinf(max_jerk):

@@ -3,61 +3,102 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hilrt.compiled import compiled
+from hilrt.compiled import compiled, stage
 from hilrt.solver import Floats
+from hilrt.tables.model import Learning
+from hilrt.tables.record import Table
 
-if TYPE_CHECKING:
-    from hilrt.coupling.regression import Model
-
-#: Steps between looks.
+#: Samples between looks.
 _EVERY = 8
+_ROOT_2 = math.sqrt(2.0)
 
 
-def fit(model: Model) -> None:
-    """Change a scale that is off by more than four from its signal's spread."""
-    warm_up = model.settings.warm_up
-    if model.seen < warm_up or (model.seen > warm_up and model.seen % _EVERY):
+@stage
+def fit_scales(at: Table, learning: Learning, r: int, weight: Floats) -> None:
+    """Change scales that are off by more than four from their signals' spread."""
+    inputs, outputs = learning.inputs, learning.outputs
+    seen = learning.regressions[r].seen
+    if seen < at.warm_up or (seen > at.warm_up and seen % _EVERY != 0):
         return
-    if model.seen == warm_up:
-        for centre, mean, square in (
-            (model.centre_y, model.mean_y, model.square_y),
-            (model.centre_u, model.mean_u, model.square_u),
-        ):
-            centre += mean
-            square -= mean * mean
-            mean[:] = 0.0
-    ratio_y, ratio_u = np.ones_like(model.scale_y), np.ones_like(model.scale_u)
-    _change(model.square_y, model.scale_y, model.centre_y, ratio_y)
-    _change(model.square_u, model.scale_u, model.centre_u, ratio_u)
-    if (ratio_y != 1.0).any() or (ratio_u != 1.0).any():
-        rescale(model, ratio_y, ratio_u)
-    if model.seen == warm_up:  # nothing learned yet: the prior counts the same in every unit
-        model.S = np.diag(1.0 / np.sqrt(model.weight))
+    for i in range(at.first_output, at.first_output + at.outputs):
+        if seen == at.warm_up:
+            move_centre(outputs[i])
+        rescale_output(at, learning, r, i, change_of_scale(outputs[i]))
+    for i in range(at.first_input, at.first_input + at.inputs):
+        if seen == at.warm_up:
+            move_centre(inputs[i])
+        rescale_input(at, learning, r, i, change_of_scale(inputs[i]))
+    if seen == at.warm_up:  # nothing is learned yet: the prior counts the same in every unit
+        start_factor(learning.factor[r], weight, at.regressors)
 
 
 @compiled
-def _change(square: Floats, scale: Floats, centre: Floats, factor: Floats) -> None:
-    """Factor (a power of two) by which each scale should change; as it is where that fits."""
-    for i in range(len(scale)):
-        spread = math.sqrt(max(square[i], (1e-9 * centre[i]) ** 2))
-        if spread > 1e-30:
-            ratio = spread / scale[i]
-            if not 0.25 < ratio < 4.0:
-                factor[i] = 2.0 ** np.round(np.log2(ratio))
+def move_centre(signal: Table) -> None:
+    """The mean so far becomes the centre of a signal's record."""
+    signal.centre += signal.average
+    signal.mean_square -= signal.average * signal.average
+    signal.average = 0.0
 
 
-def rescale(model: Model, ratio_y: Floats, ratio_u: Floats) -> None:
-    """Change scales; what is known of the parameters stays as it is."""
-    s = model.settings
-    past_u, now = np.tile(ratio_u, s.lags_u * s.past_coefficients), np.tile(ratio_u, s.order + 1)
-    ratio = np.concatenate([np.tile(ratio_y, s.lags_y), past_u, [1.0], now])
-    for parameters in (model.theta, model.prior):
-        parameters *= ratio[:, None]
-        parameters /= ratio_y
-    model.S *= ratio[:, None]
-    model.scale_y *= ratio_y
-    model.scale_u *= ratio_u
+@compiled
+def change_of_scale(signal: Table) -> float:
+    """Power of two by which the scale of a signal's record should change; 1 where it fits."""
+    least = 1e-9 * signal.centre
+    spread = math.sqrt(max(signal.mean_square, least * least))
+    if not (spread > 1e-30 and math.isfinite(spread)):
+        return 1.0
+    ratio, change = spread / signal.scale, 1.0
+    if 0.25 < ratio < 4.0 or ratio == 0.0:
+        return 1.0
+    while change * _ROOT_2 <= ratio:
+        change *= 2.0
+    while change / _ROOT_2 > ratio:
+        change *= 0.5
+    return change
+
+
+@stage
+def rescale_output(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+    """Change the scale of output `i`; what is known of the parameters stays as it is."""
+    if change == 1.0:
+        return
+    theta, prior, column = learning.parameters[r], learning.prior[r], i - at.first_output
+    for k in range(at.regressors):
+        theta[k, column] /= change
+        prior[k, column] /= change
+    for lag in range(at.output_lags):
+        scale_regressor(theta, prior, learning.factor[r], lag * at.outputs + column, change)
+    learning.outputs[i].scale *= change
+
+
+@stage
+def rescale_input(at: Table, learning: Learning, r: int, i: int, change: float) -> None:
+    """Change the scale of input `i`; what is known of the parameters stays as it is."""
+    if change == 1.0:
+        return
+    theta, prior, S = learning.parameters[r], learning.prior[r], learning.factor[r]
+    past = at.input_lags * at.terms
+    for k in range(past + at.terms):  # between past inputs and those of the step stands the bias
+        row = at.output_lags * at.outputs + k * at.inputs + i - at.first_input
+        scale_regressor(theta, prior, S, row + (1 if k >= past else 0), change)
+    learning.inputs[i].scale *= change
+
+
+@compiled
+def scale_regressor(theta: Floats, prior: Floats, S: Floats, k: int, change: float) -> None:
+    """What belongs to regressor `k`, whose unit has grown by a factor."""
+    for y in range(theta.shape[1]):
+        theta[k, y] *= change
+        prior[k, y] *= change
+    for j in range(S.shape[1]):
+        S[k, j] *= change
+
+
+@compiled
+def start_factor(S: Floats, weight: Floats, n: int) -> None:
+    """Covariance of the parameters before anything is learned: that of their prior."""
+    for i in range(n):
+        for j in range(n):
+            S[i, j] = 0.0
+        S[i, i] = 1.0 / math.sqrt(weight[i])

@@ -1,13 +1,14 @@
 """Whether identified interface Jacobians may be used, output by output.
 
-A linear loop without outside excitation is not identifiable: a model may foretell the next
-sample to nine digits and have a Γ of the wrong sign (METHODS section 5). So Γ of an output is
-used only where all of this holds, and given up as soon as it clearly does not:
+A linear loop without outside excitation is not identifiable: a model may predict the next sample to
+nine digits and have a Jacobian of the wrong sign (docs/methods.md, "Model-based correction"). So
+the Jacobian of an output is used only where all of this holds, and given up as soon as it clearly
+does not:
 
-* *excited*: along the input errors that it would correct, Γ rests on data and not on the prior;
+* *excited*: along the input errors that it would correct, it rests on data and not on the prior;
 * *sure*: the standard deviation of the correction is small against the correction;
-* *proven*: where inputs moved in a way that the rest of the model did not foretell, the answer
-  of the output was nearer to Γ times that motion than to nothing, which is what plain
+* *proven*: where inputs moved in a way that the rest of the model did not predict, the answer of
+  the output was nearer to the Jacobian times that motion than to nothing, which is what plain
   extrapolation takes it for;
 * *quiet*: the correction takes out more than the noise of the other outputs puts in.
 """
@@ -15,14 +16,13 @@ used only where all of this holds, and given up as soon as it clearly does not:
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hilrt.compiled import compiled
-from hilrt.coupling.regression import Model, Step
+from hilrt.compiled import compiled, stage
 from hilrt.solver import Floats
+from hilrt.tables.model import Learning, Workspace
+from hilrt.tables.record import Table
 
 
 class Reason(enum.IntEnum):
@@ -50,305 +50,196 @@ _TEXTS = {
     Reason.NOISY: "noise of the coupling variables outweighs the correction",
 }
 
+# Compiled code knows no enumerations.
+USED, LEARNING, UNEXCITED, UNSURE, UNPROVEN, NOISY = (int(reason) for reason in Reason)
 
-#: Steps whose prediction errors show a jump of the parameters.
+#: Samples whose prediction errors show a jump of the parameters.
 _NEWEST = 4
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When Γ is trusted. A row in use is given up beyond `slack` times a limit.
+    """When a Jacobian is trusted; the fields are those of `tables.model.SETTINGS`.
 
     Attributes
     ----------
-    prior : float
-        Share of the input errors' energy along which the prior decides on Γ.
-    variance : float
-        Variance of the correction over its mean square.
-    unexplained : float
-        Mean square error with Γ over that without it.
-    noise : float
-        Noise put in over the mean square of the correction.
-    slack : float
+    prior_limit, variance_limit, unexplained_limit, noise_limit : float
+    loosened : float
+        A Jacobian in use is given up beyond this many times a limit.
     window : int
-        Steps that all means are taken over.
+        Samples that all means are taken over.
     hold : int
-        Steps in a row that must pass before Γ is used.
+        Samples in a row that must pass before a Jacobian is used.
     """
 
-    prior: float = 0.02
-    variance: float = 0.05
-    unexplained: float = 0.4
-    noise: float = 0.4
-    slack: float = 2.0
+    prior_limit: float = 0.02
+    variance_limit: float = 0.05
+    unexplained_limit: float = 0.4
+    noise_limit: float = 0.4
+    loosened: float = 2.0
     window: int = 50
     hold: int = 25
 
 
-@dataclass
-class Trust:
-    """What the last steps of one subsystem said; rings of `window` rows, in the ports' units.
-
-    Attributes
-    ----------
-    error : ndarray, shape (window, ny)
-        Prediction errors.
-    without : ndarray, shape (window, ny)
-        The same if the answer to unforetold input motion is left out.
-    mismatch : ndarray, shape (window, gammas)
-        Input errors: true input less input as sent.
-    doubt : ndarray, shape (ny,)
-        Variance of the correction, summed over the window.
-    reason : ndarray of int, shape (ny,)
-        `Reason` per output.
-    passed : ndarray of int, shape (ny,)
-        Steps in a row without objection.
-    given : bool
-        Γ was given: it is used from the start, as long as the data do not speak against it.
-    samples : int
-        Samples judged since the start or the last jump.
-    """
-
-    error: Floats
-    without: Floats
-    mismatch: Floats
-    doubt: Floats
-    reason: NDArray[np.int64]
-    passed: NDArray[np.int64]
-    given: bool = False
-    samples: int = 0
-
-    def copy(self) -> Trust:
-        """Independent copy, for a snapshot."""
-        names = ("error", "without", "mismatch", "doubt", "reason", "passed")
-        return replace(self, **{name: getattr(self, name).copy() for name in names})
-
-    @property
-    def used(self) -> NDArray[np.bool_]:
-        """Outputs whose Γ may be used, shape (ny,)."""
-        mask: NDArray[np.bool_] = self.reason == Reason.USED
-        return mask
+# Below, `at` is the record of regression `r` among the constants, `settings` that of all.
 
 
-def start(limits: Limits, ny: int, gammas: int, *, given: bool = False) -> Trust:
-    """Nothing is known yet of a subsystem with `ny` outputs and `gammas` regressors of Γ.
+@stage
+def judge(settings: Table, at: Table, learning: Learning, work: Workspace, r: int) -> bool:
+    """Take in one learned sample, and decide anew which outputs' Jacobians are used.
 
-    With `given`, Γ came from the session file or a probe and counts as trusted.
-    """
-    return Trust(
-        error=np.zeros((limits.window, ny)),
-        without=np.zeros((limits.window, ny)),
-        mismatch=np.zeros((limits.window, gammas)),
-        doubt=np.zeros(ny),
-        reason=np.full(ny, int(Reason.USED if given else Reason.LEARNING)),
-        passed=np.zeros(ny, dtype=np.int64),
-        given=given,
-    )
-
-
-def residual(trust: Trust) -> Floats:
-    """Root mean square of the prediction errors, in the outputs' units, shape (ny,)."""
-    rms = np.zeros(trust.error.shape[1])
-    _rms(trust.error, rms)
-    return rms
-
-
-@compiled
-def _rms(errors: Floats, rms: Floats) -> None:
-    window, ny = errors.shape
-    for w in range(window):
-        for y in range(ny):
-            rms[y] += errors[w, y] * errors[w, y]
-    for y in range(ny):
-        rms[y] = np.sqrt(rms[y] / window)
-
-
-def judge(
-    trust: Trust, limits: Limits, model: Model, step: Step, mismatch: Floats, noise: Floats
-) -> bool:
-    """Take in one learned sample and decide anew.
-
-    Parameters
-    ----------
-    trust : Trust
-        Changed in place.
-    limits : Limits
-    model : Model
-        After the update.
-    step : Step
-        What `regression.observe` returned.
-    mismatch : ndarray, shape (order + 1, nu)
-        Coefficients of (true input − input as sent) over the step, in the inputs' units.
-    noise : ndarray, shape (nu,)
-        Standard deviation of the noise of the newest true inputs, in the inputs' units.
+    The input errors are the inputs' `error`, the noise behind them is their `noise`.
 
     Returns
     -------
     bool
         Whether the parameters have jumped: call `regression.forget`.
     """
-    window = len(trust.error)
-    row = trust.samples % window
-    trust.samples += 1
-    learning = trust.samples < (2 * window if trust.given else window)
-    objection = np.empty(len(trust.reason), dtype=np.int64)
-    _weigh(
-        row,
-        trust.error,
-        trust.without,
-        trust.mismatch,
-        step.error,
-        step.innovation,
-        step.covariance,
-        model.theta[-model.gammas :],
-        model.scale_y,
-        model.scale_u,
-        np.ascontiguousarray(mismatch).ravel(),
-        noise,
-        0.0 if trust.given else float(model.weight[-1]),
-        1.0 if trust.given else limits.unexplained,
-        # Against a given Γ only errors count that are more than the pull of the prior.
-        1e-6 if trust.given else 0.0,
-        trust.reason,
-        limits.slack,
-        limits.noise,
-        limits.variance,
-        limits.prior,
-        trust.doubt,
-        objection,
-    )
-    if learning:  # the first errors say only that the rest of the model was not there yet
-        objection[:] = int(Reason.USED if trust.given else Reason.LEARNING)
-    _settle(objection, limits.hold, trust.passed, trust.reason)
-    return not learning and _jumped(trust, row, model.scale_y)
-
-
-_USED, _UNEXCITED, _UNSURE, _UNPROVEN, _NOISY = (
-    int(reason)
-    for reason in (Reason.USED, Reason.UNEXCITED, Reason.UNSURE, Reason.UNPROVEN, Reason.NOISY)
-)
-
-
-@compiled
-def _products(mismatches: Floats, scale_u: Floats) -> Floats:
-    """Products of the scaled input errors, summed over the window, shape (gammas, gammas)."""
-    (window, gammas), nu = mismatches.shape, len(scale_u)
-    products, scaled, scale = np.zeros((gammas, gammas)), np.empty(gammas), np.empty(gammas)
-    for i in range(gammas):
-        scale[i] = scale_u[i % nu]
-    for w in range(window):
-        for i in range(gammas):
-            scaled[i] = mismatches[w, i] / scale[i]
-            for j in range(i + 1):
-                products[i, j] += scaled[i] * scaled[j]
-    for i in range(gammas):
-        for j in range(i):
-            products[j, i] = products[i, j]
-    return products
-
-
-@compiled
-def _weigh(
-    row: int,
-    errors: Floats,
-    withouts: Floats,
-    mismatches: Floats,
-    error: Floats,
-    innovation: Floats,
-    covariance: Floats,
-    gamma: Floats,
-    scale_y: Floats,
-    scale_u: Floats,
-    mismatch: Floats,
-    noise: Floats,
-    prior_weight: float,
-    unexplained: float,
-    pull: float,
-    reason: NDArray[np.int64],
-    slack: float,
-    noise_limit: float,
-    variance_limit: float,
-    prior_limit: float,
-    doubt: Floats,
-    objection: NDArray[np.int64],
-) -> None:
-    """Enter the newest sample into row `row` of the rings, and name what speaks against each Γ."""
-    window, gammas, nu = len(errors), len(innovation), len(scale_u)
-    mismatches[row] = mismatch
-    products = _products(mismatches, scale_u)
-    spread, trace = 0.0, 0.0
-    for i in range(gammas):
-        trace += products[i, i]
-        for j in range(gammas):
-            spread += covariance[i, j] * products[i, j]
-    for y in range(len(error)):
-        unforetold = error[y]
-        for i in range(gammas):
-            unforetold += innovation[i] * gamma[i, y]
-        errors[row, y], withouts[row, y] = error[y] * scale_y[y], unforetold * scale_y[y]
-        # From here on, mean squares are sums over the window.
-        correction = 0.0
-        for i in range(gammas):
-            for j in range(gammas):
-                correction += gamma[i, y] * products[i, j] * gamma[j, y]
-        correction *= scale_y[y] ** 2
-        put_in = 0.0
-        for i in range(nu):
-            put_in += (noise[i] / scale_u[i] * gamma[gammas - nu + i, y]) ** 2
-        put_in *= window * scale_y[y] ** 2
-        square, without = 0.0, 0.0
-        for w in range(window):
-            square += errors[w, y] ** 2
-            without += withouts[w, y] ** 2
-        doubt[y] = square / window * spread
-        floor = window * (pull * scale_y[y]) ** 2
-        loosened = slack if reason[y] == _USED else 1.0
-        # The first that objects names the reason.
-        if prior_weight * spread > prior_limit * loosened * trace:
-            objection[y] = _UNEXCITED
-        elif doubt[y] > variance_limit * loosened * correction:
-            objection[y] = _UNSURE
-        elif square > unexplained * loosened * without + floor:
-            objection[y] = _UNPROVEN
-        elif put_in > noise_limit * loosened * correction:
-            objection[y] = _NOISY
-        else:
-            objection[y] = _USED
-
-
-@compiled
-def _settle(
-    objection: NDArray[np.int64], hold: int, passed: NDArray[np.int64], reason: NDArray[np.int64]
-) -> None:
-    """An objection acts at once; that there is none any more, after `hold` steps."""
-    for y in range(len(objection)):
-        passed[y] = passed[y] + 1 if objection[y] == _USED else 0
-        waits = objection[y] == _USED and reason[y] != _USED and passed[y] < hold
-        if not waits:
-            reason[y] = objection[y]
-
-
-def _jumped(trust: Trust, row: int, scale_y: Floats) -> bool:
-    """The newest prediction errors are ten times the others of a full window; it starts anew."""
-    if not _leapt(trust.error, row, scale_y):
+    memory, inputs, outputs = learning.regressions[r], learning.inputs, learning.outputs
+    mismatch, row = learning.mismatch, memory.judged % settings.window
+    memory.judged += 1
+    waits = 2 * settings.window if memory.given else settings.window
+    for m in range(at.terms):
+        for u in range(at.first_input, at.first_input + at.inputs):
+            mismatch[row, m, u] = inputs[u].error[m]
+    sum_motion(at, memory, inputs, mismatch, work)
+    for i in range(at.first_output, at.first_output + at.outputs):
+        note_errors(at, learning, work.innovation, r, i, row)
+        objection = object_to(settings, at, learning, work.products, r, i)
+        if memory.judged < waits:  # the first errors say only that the rest was not there yet
+            objection = USED if memory.given else LEARNING
+        settle(outputs[i], objection, settings.hold)
+    if memory.judged < waits or not has_jumped(at, outputs, learning.errors, row):
         return False
-    trust.samples, trust.given = 0, False
-    trust.reason[:] = int(Reason.LEARNING)
-    trust.passed[:] = 0
+    memory.judged = memory.given = 0
+    for i in range(at.first_output, at.first_output + at.outputs):
+        outputs[i].reason = LEARNING
+        outputs[i].passed = 0
     return True
 
 
 @compiled
-def _leapt(errors: Floats, row: int, scale_y: Floats) -> bool:
+def sum_motion(at: Table, memory: Table, inputs: Table, mismatch: Floats, work: Workspace) -> None:
+    """Products of the scaled input errors, and what the covariance makes of them."""
+    products, covariance, scaled, g = work.products, work.covariance, work.scaled, at.coefficients
+    for i in range(g):
+        for j in range(g):
+            products[i, j] = 0.0
+    for w in range(len(mismatch)):
+        for i in range(g):
+            u = at.first_input + i % at.inputs
+            scaled[i] = mismatch[w, i // at.inputs, u] / inputs[u].scale
+            for j in range(i + 1):
+                products[i, j] += scaled[i] * scaled[j]
+    for i in range(g):
+        for j in range(i):
+            products[j, i] = products[i, j]
+    memory.motion = memory.spread = 0.0
+    for i in range(g):
+        memory.motion += products[i, i]
+        for j in range(g):
+            memory.spread += covariance[i, j] * products[i, j]
+
+
+@compiled
+def note_errors(
+    at: Table, learning: Learning, innovation: Floats, r: int, i: int, row: int
+) -> None:
+    """Prediction error of output `i`, and what it is without the answer to the innovation."""
+    out, theta, y = learning.outputs[i], learning.parameters[r], i - at.first_output
+    without = out.error
+    for k in range(at.coefficients):
+        without += innovation[k] * theta[at.regressors - at.coefficients + k, y]
+    learning.errors[row, i] = out.error * out.scale
+    learning.errors_without[row, i] = without * out.scale
+
+
+@compiled
+def object_to(
+    settings: Table, at: Table, learning: Learning, products: Floats, r: int, i: int
+) -> int:
+    """What speaks against the Jacobian of output `i`: the first that objects names the reason."""
+    out, memory = learning.outputs[i], learning.regressions[r]
+    errors, errors_without = learning.errors, learning.errors_without
+    # From here on, mean squares are sums over the window.
+    square = without = 0.0
+    for w in range(settings.window):
+        square += errors[w, i] * errors[w, i]
+        without += errors_without[w, i] * errors_without[w, i]
+    theta, y, unit = learning.parameters[r], i - at.first_output, out.scale * out.scale
+    correction = unit * square_of_correction(at, theta, products, y)
+    put_in = settings.window * (unit * square_of_noise(at, theta, learning.inputs, y))
+    out.variance = square / settings.window * memory.spread
+    # Against a given Jacobian only errors count that are more than the pull of the prior.
+    weight = 0.0 if memory.given else at.weight
+    pull = 1e-6 * out.scale if memory.given else 0.0
+    explained = 1.0 if memory.given else settings.unexplained_limit
+    loosened = settings.loosened if out.reason == USED else 1.0
+    if weight * memory.spread > settings.prior_limit * loosened * memory.motion:
+        return UNEXCITED
+    if out.variance > settings.variance_limit * loosened * correction:
+        return UNSURE
+    if square > explained * loosened * without + settings.window * (pull * pull):
+        return UNPROVEN
+    if put_in > settings.noise_limit * loosened * correction:
+        return NOISY
+    return USED
+
+
+@compiled
+def square_of_correction(at: Table, theta: Floats, products: Floats, y: int) -> float:
+    """Square of the scaled correction of the subsystem's output `y`, summed over the window."""
+    first, correction = at.regressors - at.coefficients, 0.0
+    for j in range(at.coefficients):
+        for k in range(at.coefficients):
+            correction += theta[first + j, y] * products[j, k] * theta[first + k, y]
+    return correction
+
+
+@compiled
+def square_of_noise(at: Table, theta: Floats, inputs: Table, y: int) -> float:
+    """Square of the scaled noise that the correction of a step puts into the output `y`."""
+    first, put_in = at.regressors - at.inputs, 0.0
+    for j in range(at.inputs):
+        u = inputs[at.first_input + j]
+        part = u.noise / u.scale * theta[first + j, y]
+        put_in += part * part
+    return put_in
+
+
+@compiled
+def settle(out: Table, objection: int, hold: int) -> None:
+    """An objection acts at once; that there is none any more, after `hold` samples."""
+    out.passed = out.passed + 1 if objection == USED else 0
+    if objection != USED or out.reason == USED or out.passed >= hold:
+        out.reason = objection
+
+
+@compiled
+def root_mean_square(errors: Floats, i: int) -> float:
+    """Of the prediction errors (window, ny) of output `i`, in its unit."""
+    square = 0.0
+    for w in range(len(errors)):
+        square += errors[w, i] * errors[w, i]
+    return math.sqrt(square / len(errors))
+
+
+@compiled
+def has_jumped(at: Table, outputs: Table, errors: Floats, row: int) -> bool:
+    """Whether newest prediction errors of a subsystem are ten times the others of a full window.
+
+    `row` is that of the newest ones in the ring.
+    """
     window = len(errors)
-    for y in range(len(scale_y)):
-        recent, earlier = 0.0, 0.0
+    for i in range(at.first_output, at.first_output + at.outputs):
+        recent = earlier = 0.0
         for back in range(window):
-            square = errors[(row - back) % window, y] ** 2
+            error = errors[(row - back) % window, i]
             if back < _NEWEST:
-                recent += square / _NEWEST
+                recent += error * error / _NEWEST
             else:
-                earlier += square / (window - _NEWEST)
-        if recent > 100.0 * max(earlier, (1e-7 * scale_y[y]) ** 2):
+                earlier += error * error / (window - _NEWEST)
+        least = 1e-7 * outputs[i].scale
+        if recent > 100.0 * max(earlier, least * least):
             return True
     return False

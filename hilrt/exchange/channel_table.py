@@ -8,56 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilrt.compiled import compiled, entry_point
-from hilrt.tables.network import Bools
+from hilrt.tables.channels import CHANNELS
+from hilrt.tables.record import Table, table
 
 #: A bench that has not been heard for this many of its intervals is late.
 BENCH_PATIENCE = 2.5
-
-CHANNELS = np.dtype(
-    [
-        # constant
-        ("every", "i8"),  # base steps between its communication points
-        ("physical", "i8"),  # a bench: runs by itself
-        ("catches_up", "i8"),  # gets every interval, one after another
-        ("patience", "f8"),  # age of a bench's newest sample from which on it is late, s
-        ("max_misses", "i8"),  # due ticks in a row without a sample until it counts as lost
-        # outstanding interval
-        ("busy", "i8"),  # a solver has yet to answer
-        ("answer_ns", "i8"),  # where the interval ends in session time, ns
-        ("answered", "i8"),  # the answer, or a bench's samples, wait for a cut
-        ("pending_end_ns", "i8"),  # where the newest pending interval ends, ns
-        ("leaves", "i8"),  # gets its inputs at this tick
-        # newest sample
-        ("newest", "f8"),  # when it is valid, s
-        ("age", "f8"),  # at the cut, s
-        ("compute_us", "f8"),  # that the subsystem took for its newest step
-        ("wire_us", "f8"),  # on the wire (`PeerTimes.wire`); NaN where unknown
-        # counts
-        ("misses", "i8"),  # due ticks in a row without a sample, up to now
-        ("late", "i8"),  # ticks at which its sample was missing
-        ("rejoined", "i8"),  # times that it has come back
-    ]
-)
-
-#: What a cut says of each subsystem; the fields of these names in `StepInput`.
-CUT = np.dtype(
-    [
-        ("busy", "i8"),
-        ("late", "i8"),
-        ("due", "i8"),
-        ("reached", "f8"),
-        ("covered", "f8"),
-        ("rejoined", "i8"),
-    ]
-)
-
-#: A numpy record array, whose fields no type of Python can say.
-Table = Any
 
 
 @compiled
@@ -69,7 +29,7 @@ def look_at_channels(
     Parameters
     ----------
     channels, cut : table, n records
-        Of `CHANNELS` and `CUT`.
+        Of `CHANNELS`, and of the subsystems in `StepInput`.
     tick, t_ns, elapsed : int, int, float
         Number and session time [ns] of the point, and the time since the previous one [s].
 
@@ -159,12 +119,12 @@ class ChannelTable:
         As in `CHANNELS`.
     step : float
         Base macro step, s.
+    cut : table, n records
+        Of the subsystems in `StepInput`; `look` fills it.
 
     Attributes
     ----------
     rows : table, n records of `CHANNELS`
-    cut : table, n records of `CUT`
-        What the last `look` has found.
     """
 
     def __init__(
@@ -174,10 +134,9 @@ class ChannelTable:
         catches_up: Sequence[bool],
         max_misses: Sequence[int],
         step: float,
+        cut: Table,
     ) -> None:
-        n = len(every)
-        self.rows: Table = np.zeros(n, CHANNELS).view(np.recarray)
-        self.cut: Table = np.zeros(n, CUT).view(np.recarray)
+        self.rows, self.cut = table(CHANNELS, len(every)), cut
         self.rows["every"], self.rows["physical"] = every, physical
         self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
         self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)
@@ -204,7 +163,7 @@ class ChannelTable:
         end: float = self._take_answer(self.rows, self.cut, s, t_ns, compute_us)
         return end
 
-    def note_dispatch(self, leaves: Bools, t_ns: int, h_ns: int) -> None:
+    def note_dispatch(self, leaves: NDArray[np.int64], t_ns: int, h_ns: int) -> None:
         """See the function of this name; `leaves`, shape (n,): who gets inputs at this tick."""
         self._leaves[...] = leaves
         self._note_dispatch(self.rows, t_ns, h_ns)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from hilrt.exchange.exchange import Exchange
-from hilrt.step.plan import Plan
+from hilrt.tables.plan import Plan
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
@@ -40,8 +40,9 @@ class EventPoints:
 
     def __init__(self, exchange: Exchange, plan: Plan, timeout: float = 60.0) -> None:
         self._exchange, self._timeout = exchange, timeout
-        self._step_ns = round(plan.step * 1e9)
-        least = plan.step_control.minimum if plan.variable_step else LEAST * plan.step
+        session = plan.session[0]
+        self._step_ns = round(float(session.step) * 1e9)
+        least = float(session.minimum_step if session.variable_step else LEAST * session.step)
         self._least_ns = max(1, round(least * 1e9))
         self._crossing = any(not link.can_go_back for link in exchange.links)
         self.count = 0
@@ -53,7 +54,7 @@ class EventPoints:
     def possible(exchange: Exchange, plan: Plan) -> bool:
         """Whether any subsystem can tell of a discontinuity, and go back to it."""
         tells = any(link.tells_events and link.can_go_back for link in exchange.links)
-        return tells and bool((plan.network.every == 1).all())
+        return tells and bool((plan.subsystems["every"] == 1).all())
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Return the point to go on with: `point`, or one at a discontinuity before it.

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hilrt.coupling import polynomial as poly
 from hilrt.exchange.channel import Channel
-from hilrt.exchange.channel_table import ChannelTable, Table
+from hilrt.exchange.channel_table import ChannelTable
 from hilrt.exchange.missed_samples import MissedSamples
 from hilrt.exchange.peer_times import AnswerTimes
 from hilrt.exchange.reports import Reports
@@ -22,9 +21,10 @@ from hilrt.exchange.step_input_writer import StepInputWriter
 from hilrt.exchange.waiter import Waiter
 from hilrt.link import Link
 from hilrt.peers.hub import Hub
-from hilrt.solver import Sample
-from hilrt.step.step_state import StepInput, StepState
-from hilrt.tables.network import Network
+from hilrt.solver import InputPolynomial, Sample
+from hilrt.step.numerics import Numerics
+from hilrt.tables.given import SUBSYSTEMS, StepInput
+from hilrt.tables.record import Table, table
 from hilrt.timing.clock import monotonic_ns
 
 #: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
@@ -32,19 +32,17 @@ STANDSTILL_S = 0.001
 
 
 class Exchange:
-    """Moves samples from the links into a `StepInput`, and inputs from a `StepState` to the links.
+    """Moves samples from the links into a `StepInput`, and inputs from a `State` to the links.
 
     Parameters
     ----------
-    network : Network
+    numerics : Numerics
     links : sequence of Link
         In the order of ``network.subsystems``, opened and initialized.
     step : float
         Base macro step, s.
     max_misses : sequence of int
         Due ticks in a row without a sample after which each subsystem counts as lost.
-    derivatives : int
-        Number of output derivatives to keep.
     catch_up : sequence of bool
         Subsystems that get what they missed in steps of their own length, not merged into one.
 
@@ -71,23 +69,24 @@ class Exchange:
 
     def __init__(
         self,
-        network: Network,
+        numerics: Numerics,
         links: Sequence[Link],
         step: float,
         max_misses: Sequence[int],
-        derivatives: int = 0,
         catch_up: Sequence[bool] = (),
     ) -> None:
-        self.network, self.links = network, list(links)
+        self.numerics, self.links = numerics, list(links)
+        network = self.network = numerics.network
+        self.given: StepInput = numerics.given
         self.benches = {link.name for link in links if link.physical}
         late = catch_up or [False] * len(links)
         catches_up = [own and not link.physical for own, link in zip(late, links, strict=True)]
         physical = [link.physical for link in links]
         every = [int(every) for every in network.every]
-        self._table = ChannelTable(every, physical, catches_up, max_misses, step)
+        cut = self.given.subsystems
+        self._table = ChannelTable(every, physical, catches_up, max_misses, step, cut)
         self.channels: Table = self._table.rows
-        self._writer = StepInputWriter(network, self._table.cut, max(derivatives, 0))
-        self.given: StepInput = self._writer.given
+        self._writer = StepInputWriter(network, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
         self._channels = [
@@ -109,7 +108,13 @@ class Exchange:
         self.reports = Reports(self._hub)
         self.times = AnswerTimes(self._table.wire_us)
         self._missed = MissedSamples(self.links, self._table, self.reports)
-        self._extrapolated = np.zeros((1, len(network.inputs)))
+        # What leaves the master, as views; the polynomials with shape (order + 1, nu).
+        inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
+        coefficients = int(numerics.plan.session["coefficients"][0])
+        self._sent = inputs["polynomial"][:, :coefficients].T
+        self._extrapolated = inputs["extrapolated"][:, :coefficients].T
+        self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
+        self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
         self._waiter: Waiter | None = None
         self._next_ns = 0
         self._open = True  # `start` puts the first samples in
@@ -123,8 +128,8 @@ class Exchange:
 
     # --- the cut ------------------------------------------------------------------------------
 
-    def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> StepInput:
-        """Take what has arrived: the `StepInput` of this tick, valid until the next cut.
+    def cut(self, tick: int, t_ns: int, elapsed_ns: int) -> None:
+        """Take what has arrived into the `StepInput` of this tick.
 
         Parameters
         ----------
@@ -142,11 +147,9 @@ class Exchange:
         self._open = False
         elapsed = elapsed_ns * 1e-9
         regular, lost = self._table.look(tick, t_ns, elapsed)
-        rest = self.rest_ns * 1e-9
-        given = self._writer.finish(tick, t_ns * 1e-9, elapsed, rest, bool(regular))
+        self._writer.finish(tick, t_ns * 1e-9, elapsed, self.rest_ns * 1e-9, regular)
         if lost >= 0:
             raise self._missed.too_many(lost)
-        return given
 
     def _take_in(self, t_ns: int) -> None:
         """Enter what has arrived, and is for the cut at `t_ns` [ns]."""
@@ -175,15 +178,13 @@ class Exchange:
 
     # --- dispatch -----------------------------------------------------------------------------
 
-    def dispatch(self, state: StepState, t_ns: int, h_ns: int) -> None:
+    def dispatch(self, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
-        tick, self._next_ns = self.given.tick, t_ns + h_ns
-        if self._returnable:
-            self._extrapolated = state.measured
-        starts, steps, sent = state.t_start.tolist(), state.h.tolist(), state.sent
-        self._table.note_dispatch(state.dispatch, t_ns, h_ns)
+        tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
+        starts, steps, sent = self._t_start.tolist(), self._h.tolist(), self._sent
+        self._table.note_dispatch(self._dispatch, t_ns, h_ns)
         messages, others = [], []
-        for s in np.flatnonzero(state.dispatch).tolist():
+        for s in np.flatnonzero(self._dispatch).tolist():
             channel, remote = self._channels[s], self._sent_first[s]
             if remote is None:
                 others.append(channel)
@@ -247,11 +248,12 @@ class Exchange:
 
         They begin from the inputs that the newest samples predict for it.
         """
-        ahead, net = self._next_ns * 1e-9 - self.given.t, self.network
+        net = self.network
         for channel in self._returnable:
             if channel.remote is not None and channel.remote.returned:
                 part = channel.inputs
-                u0 = poly.evaluate(self._extrapolated[:, part], ahead)
+                now = float(self.given.session["t"][0])
+                u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns * 1e-9)
                 channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))
                 self._waiting.pop(channel.s, None)
 
@@ -296,10 +298,10 @@ class Exchange:
 
         The others' answers wait for the point that they have stepped to.
         """
-        length_ns = t_ns - round(self.given.t * 1e9)
+        length_ns = t_ns - round(float(self.given.session["t"][0]) * 1e9)
         for channel in list(self._waiting.values()):
             if channel.link.can_go_back:
-                channel.go_back(self.given.tick, t_ns, length_ns)
+                channel.go_back(int(self._tick[0]), t_ns, length_ns)
                 del self._waiting[channel.s]
 
     def close(self) -> None:
@@ -307,3 +309,9 @@ class Exchange:
         if self._waiter is not None:
             self._waiter.close()
             self._waiter = None
+
+
+def load_channels() -> None:
+    """Load the compiled functions of all exchanges, or compile them."""
+    ChannelTable([], [], [], [], 0.0, table(SUBSYSTEMS, 0))
+    AnswerTimes(np.zeros(0))

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.config.structs import Session
-from hilrt.coupling.identify import dither
+from hilrt.coupling.excite import dither
 from hilrt.coupling.probe import PERTURBATION
 from hilrt.exchange.jacobians import bond_sides
 from hilrt.link import Link
-from hilrt.solver import Floats
-from hilrt.step.step_state import StepState
-from hilrt.tables.network import Network
+from hilrt.step.numerics import Numerics
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Stopping
 
@@ -28,10 +26,10 @@ class JacobianRenewal:
 
     Parameters
     ----------
-    network, tables, links
+    numerics : Numerics
+        Of a session whose outputs are corrected by Jacobians.
+    tables, links
         The session's.
-    state : StepState
-        Of a session with a model corrector.
 
     Attributes
     ----------
@@ -42,15 +40,19 @@ class JacobianRenewal:
     #: Share of the answer by which the prediction may be off.
     TOLERANCE = 0.02
 
-    def __init__(
-        self, network: Network, tables: Session, links: Sequence[Link], state: StepState
-    ) -> None:
-        assert state.model is not None
-        self.network, self.links, self.model, self._state = network, links, state.model, state
+    def __init__(self, numerics: Numerics, tables: Session, links: Sequence[Link]) -> None:
+        self.network, self.links = numerics.network, links
+        settings = numerics.plan.model.settings[0]
+        self._order, self._h = int(settings.order), float(settings.h)
+        self._correctable = numerics.plan.model.outputs["correctable"] != 0
+        self._inputs = numerics.state.inputs["extrapolated"][:, 0]
+        #: Jacobians in use, and those that the next step is given.
+        self._known, self._given = numerics.state.model.gamma, numerics.given.gamma
+        self._renewed = numerics.given.session["renewed"]
         self.checks = self.refreshed = 0
         self._every = {}
         # No other subsystem is corrected, or needs to take steps of the session's length.
-        for s in sorted(set().union(*bond_sides(network, "model"))):
+        for s in sorted(set().union(*bond_sides(self.network, "model"))):
             option = tables.subsystems[links[s].name].jacobian
             if option is not None and option.refresh and option.source in ("solver", "probe"):
                 self._every[s] = (option.refresh, option.source)
@@ -61,25 +63,28 @@ class JacobianRenewal:
 
     async def __call__(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Compare, and renew where needed, the Jacobians that are due; returns `point`."""
-        await self.renew(point.tick, point.t_ns * 1e-9, self._state.measured[0])
+        await self.renew(point.tick, point.t_ns * 1e-9)
         return point
 
-    async def renew(self, tick: int, t: float, u: Floats) -> None:
-        """Check the subsystems that are due at `t` [s], around the inputs `u`, shape (nu,)."""
+    async def renew(self, tick: int, t: float) -> None:
+        """Check the subsystems that are due at `t` [s], around the inputs of the step before."""
+        self._renewed[0] = False
         for s in self.due(tick):
             self.checks += 1
             rows, columns = self.network.outputs.slices[s], self.network.inputs.slices[s]
-            order, inputs = self.model.plan.order, u[columns]
-            direction = dither(tick, PERTURBATION * np.maximum(1.0, np.abs(inputs)), order)
-            answer = await self.links[s].response(t, self.model.h, inputs, direction)
+            inputs = self._inputs[columns].copy()
+            direction = dither(tick, PERTURBATION * np.maximum(1.0, np.abs(inputs)), self._order)
+            answer = await self.links[s].response(t, self._h, inputs, direction)
             if answer is not None:
-                known = self.model.gamma[:, rows, columns]
-                predicted = np.einsum("mij,mj->i", known, direction)
-                wrong = np.abs(answer - predicted)[self.model.keep[rows]]
+                predicted = np.einsum("mij,mj->i", self._known[:, rows, columns], direction)
+                wrong = np.abs(answer - predicted)[self._correctable[rows]]
                 if (wrong <= self.TOLERANCE * np.abs(answer).max()).all():
                     continue
             source = self._every[s][1]
-            gamma = await self.links[s].jacobian(source, t, self.model.h, order, inputs)
+            gamma = await self.links[s].jacobian(source, t, self._h, self._order, inputs)
             if gamma is not None:
-                self.model.replace(rows, columns, gamma)
+                if not self._renewed[0]:
+                    self._given[...] = self._known
+                self._given[:, rows, columns] = gamma
+                self._renewed[0] = True
                 self.refreshed += 1

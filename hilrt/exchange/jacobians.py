@@ -7,19 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from hilrt.config.structs import JacobianOptions, Session
+from hilrt.coupling.build_model import Identified, Jacobians, build_model, highest_order
 from hilrt.coupling.correct_feedthrough import Feedthrough, build_feedthrough
 from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.coupling.model_corrector import (
-    Identified,
-    ModelCorrector,
-    build_model_corrector,
-    connection_orders,
-)
 from hilrt.coupling.probe import INSTANT_S
-from hilrt.coupling.regression import Settings
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.solver import Floats
+from hilrt.tables.model import Model
 from hilrt.tables.network import Network
 
 #: A step this much shorter than the session's leaves only the direct feedthrough.
@@ -34,6 +29,30 @@ def bond_sides(network: Network, method: str) -> tuple[set[int], set[int]]:
     ]
     efforts = np.flatnonzero(network.corrected_efforts(method))
     return {int(owner[i]) for i in efforts}, {int(owner[bonds.flow[i]]) for i in chosen}
+
+
+async def find_model(
+    network: Network, tables: Session, links: Sequence[Link], u0: Floats, y0: Floats
+) -> Model | None:
+    """Corrections of the session's outputs; None if no bond asks for one.
+
+    Parameters
+    ----------
+    network, tables, links
+        The session's.
+    u0, y0 : ndarray, shape (nu,), (ny,)
+        Inputs and outputs of the initialized subsystems.
+
+    Raises
+    ------
+    ConfigError
+        If a subsystem's D or Jacobian is neither given nor to be had from it.
+    """
+    feedthrough = await find_feedthrough(network, tables, links, u0)
+    jacobians = await find_jacobians(network, tables, links, u0)
+    if feedthrough is None and jacobians is None:
+        return None
+    return build_model(network, y0, jacobians, feedthrough)
 
 
 async def find_feedthrough(
@@ -81,15 +100,14 @@ async def _feedthrough_of(
     return D
 
 
-async def find_model_corrector(
-    network: Network, tables: Session, links: Sequence[Link], u0: Floats, y0: Floats
-) -> ModelCorrector | None:
-    """Model-based corrector of the session's bonds; None if no bond asks for it."""
+async def find_jacobians(
+    network: Network, tables: Session, links: Sequence[Link], u0: Floats
+) -> Jacobians | None:
+    """Jacobians that correct the session's bonds; None if no bond asks for it."""
     members = set().union(*bond_sides(network, "model"))
     if not members:
         return None
-    order = int(connection_orders(network).max(initial=0))
-    h = tables.master.step
+    order, h = highest_order(network), tables.master.step
     given: dict[int, Floats] = {}
     identified: list[Identified] = []
     for s in sorted(members):
@@ -98,10 +116,16 @@ async def find_model_corrector(
             continue
         part = _given(options, network, s, h, order)
         if options.source == "identify":
-            settings = Settings(
-                order=order, lags_y=options.lags_y, lags_u=options.lags_u, memory=options.memory
+            identified.append(
+                Identified(
+                    s,
+                    part,
+                    options.dither,
+                    output_lags=options.lags_y,
+                    input_lags=options.lags_u,
+                    memory=options.memory,
+                )
             )
-            identified.append(Identified(s, settings, part, options.dither))
         elif options.source == "given":
             given[s] = _required(part, links[s].name, "gives neither A, B, C, D nor gamma")
         else:
@@ -116,9 +140,9 @@ async def find_model_corrector(
             "add [subsystems.NAME.jacobian] with a source"
         )
     methods = [b.correction for b in tables.bonds if b.correction.method == "model"]
-    keep = ~network.corrected_efforts("energy") & ~network.corrected_efforts("feedthrough")
+    correctable = ~network.corrected_efforts("energy") & ~network.corrected_efforts("feedthrough")
     alpha = min(correction.alpha for correction in methods)
-    return build_model_corrector(network, given, identified, keep, alpha, h, y0)
+    return Jacobians(h, given, identified, correctable, alpha)
 
 
 def _required(gamma: Floats | None, name: str, reason: str) -> Floats:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from hilrt.coupling import polynomial as poly
-from hilrt.solver import Floats
+import numpy as np
+
+from hilrt.solver import Floats, InputPolynomial
 
 
 class Interval(NamedTuple):
@@ -50,10 +51,11 @@ class PendingIntervals:
         if steps == 1:
             self.waiting.append(Interval(tick, t, h, coefficients.copy(), end_ns))
         else:
+            inputs = InputPolynomial(t, coefficients)
             for i in range(steps):
                 piece_end_ns = end_ns - (steps - 1 - i) * own_ns
                 piece_t = t if i == 0 else (piece_end_ns - own_ns) * 1e-9
-                piece = poly.shift(coefficients, piece_t - t)
+                piece = np.array([inputs.derivative(piece_t, m) for m in range(len(coefficients))])
                 length = piece_end_ns * 1e-9 - piece_t if i == 0 else own_ns * 1e-9
                 self.waiting.append(Interval(tick, piece_t, length, piece, piece_end_ns))
         self.end_ns = end_ns

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.solver import Floats
-from hilrt.tables.network import Ints
+from hilrt.tables.ports import Ints
 
 #: FMI type to (name in the C functions, C type, numpy type), by major version.
 _REAL = ("Real", ctypes.c_double, np.float64)

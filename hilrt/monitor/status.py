@@ -17,15 +17,15 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
+from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import verdict
-from hilrt.step.adjust import present_number
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.histogram import Recent
 
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
-    from hilrt.step.plan import Plan
-    from hilrt.step.step_state import StepInput, StepState
+    from hilrt.step.changes import Changes
+    from hilrt.step.numerics import Numerics
     from hilrt.timing.progress import Progress
 
 PERIOD_NS = 200_000_000
@@ -38,10 +38,10 @@ MAX_EVENTS = 5
 class Stepped(Protocol):
     """What a status is made of: the master, as far as views are concerned."""
 
-    plan: Plan
-    state: StepState
+    numerics: Numerics
     exchange: Exchange
     progress: Progress
+    changes: Changes
 
 
 class StatusPublisher:
@@ -95,7 +95,7 @@ class StatusPublisher:
         if self.telemetry is not None and self._announced is not None:
             self.telemetry.publish(self._announced)
 
-    def update(self, master: Stepped, given: StepInput, at_once: bool = False) -> None:
+    def update(self, master: Stepped, at_once: bool = False) -> None:
         """Publish if it is time, or `at_once`."""
         if self.telemetry is None:
             return
@@ -103,7 +103,7 @@ class StatusPublisher:
         if now < self._next_ns and not at_once:
             return
         self._next_ns = now + PERIOD_NS
-        self._newest = self._look(master, given, self._rate(master.progress.steps, now))
+        self._newest = self._look(master, self._rate(master.progress.steps, now))
         self.telemetry.publish(self._newest)
 
     def _cause(self) -> str:
@@ -118,32 +118,32 @@ class StatusPublisher:
         self._looked_ns, self._looked_steps = now_ns, steps
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
-    def _look(self, master: Stepped, given: StepInput, rate_hz: float) -> Status:
-        state, progress, exchange = master.state, master.progress, master.exchange
-        outputs = master.plan.network.outputs
-        energy, tables = state.energy, master.plan.network.bonds.tables
+    def _look(self, master: Stepped, rate_hz: float) -> Status:
+        numerics, progress, exchange = master.numerics, master.progress, master.exchange
+        state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
+        totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
         return Status(
             session=self.session,
             run=self.run,
             state=self.state,
-            t=given.t,
+            t=t,
             duration=self.duration,
-            tick=given.tick,
+            tick=int(given.tick),
             missed=progress.missed,
             rate_hz=rate_hz,
             lateness_us=None if lateness is None else Percentiles(*lateness),
-            values=dict(zip(outputs.names, state.y.tolist(), strict=True)),
+            values=dict(zip(outputs.names, state.outputs["y"].tolist(), strict=True)),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
-            flags=[RaisedFlag(cause, where) for cause, where in state.monitor.active_flags()],
+            flags=[RaisedFlag(*flag) for flag in active_flags(numerics.checks, state)],
             bonds={
                 table.name: BondStatus(
-                    float(state.bond_power[b]),
-                    float(energy.residual[b]),
-                    float(energy.tracking[b]),
-                    float(energy.corrected[b]),
+                    float(bond.power),
+                    float(bond.residual_energy),
+                    float(bond.tracking_energy),
+                    float(bond.corrected_energy),
                 )
-                for b, table in enumerate(tables)
+                for table, bond in zip(numerics.network.bonds.tables, state.bonds, strict=True)
             },
             peers={
                 link.name: PeerStatus(
@@ -154,9 +154,11 @@ class StatusPublisher:
                 )
                 for s, link in enumerate(exchange.links)
             },
-            verdict=verdict(state.monitor, given.t, None, progress.missed, progress.steps).word,
+            verdict=verdict(totals, t, None, progress.missed, progress.steps).word,
             message=self._cause(),
-            shadow=master.plan.shadow or not given.apply,
+            shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),
-            adjustable={what: present_number(master.plan, what) for what in self._adjustable},
+            adjustable={
+                what: master.changes.present_number(state, what) for what in self._adjustable
+            },
         )

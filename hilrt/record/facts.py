@@ -17,20 +17,20 @@ import msgspec
 import numpy as np
 
 from hilrt.config.session_file import SessionFile
-from hilrt.coupling.correct_feedthrough import Feedthrough
+from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
 from hilrt.link import Link
 from hilrt.record.messages import Attachment
-from hilrt.record.snapshot import jacobians_in_use
+from hilrt.record.snapshot import layout_version, other_version
 from hilrt.solver import Floats, Port, Ports, Sample
-from hilrt.step.plan import Plan
-from hilrt.step.step_state import StepState
+from hilrt.step.numerics import Numerics
+from hilrt.tables.record import blocks
 from hilrt.timing.host import host_report
 from hilrt.version import VERSION
 
 #: Names of the attachments.
 REPLAY, MODELS, HOST = "replay.msgpack", "models.json", "host.json"
-FORMAT = 1
+FORMAT = 2
 #: Packages that the last bit of a decision depends on.
 _NUMERICAL = ("numpy", "numba", "llvmlite")
 #: Rooms whose sources decide what a macro step does.
@@ -54,11 +54,13 @@ class SubsystemFacts(msgspec.Struct):
 class Facts(msgspec.Struct):
     """What plan and first state follow from, beside the session file.
 
-    `y0` (ny,) and `u0` (nu,) are the initialized outputs and inputs; `feedthrough` the two matrices
-    of that correction; `gamma` (order + 1, ny, nu) the Jacobians of the model-based one.
+    `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
+    are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
+    `gamma` (order + 1, ny, nu) the Jacobians of the model-based one.
     """
 
     format: int
+    layout: str
     subsystems: dict[str, SubsystemFacts]
     shadow: bool
     y0: list[float]
@@ -74,25 +76,38 @@ class Facts(msgspec.Struct):
         return Feedthrough(K, KD)
 
 
+class _Head(msgspec.Struct):
+    """What facts of all versions begin with."""
+
+    format: int
+
+
 def collect_facts(
-    links: Sequence[Link], plan: Plan, state: StepState, samples: Sequence[Sample], u0: Floats
+    links: Sequence[Link], numerics: Numerics, samples: Sequence[Sample], u0: Floats
 ) -> Facts:
     """What a replay needs of a session that is about to run."""
-    correction = plan.feedthrough
+    correction, gamma = feedthrough_matrices(numerics.plan), numerics.state.model.gamma
     return Facts(
         format=FORMAT,
+        layout=layout_of(numerics),
         subsystems={
             link.name: SubsystemFacts(
                 list(link.inputs), list(link.outputs), link.physical, link.actuation_delay
             )
             for link in links
         },
-        shadow=plan.shadow,
+        shadow=bool(numerics.plan.session["shadow"][0]),
         y0=np.concatenate([sample.y for sample in samples]).tolist(),
         u0=u0.tolist(),
         feedthrough=None if correction is None else [correction.K.tolist(), correction.KD.tolist()],
-        gamma=None if state.model is None else jacobians_in_use(state.model).tolist(),
+        gamma=gamma.tolist() if gamma.size else None,
     )
+
+
+def layout_of(numerics: Numerics) -> str:
+    """Version of the layout of everything that a log has of the tables."""
+    given, state = blocks(numerics.given, "given."), blocks(numerics.state, "state.")
+    return layout_version([*given, ("slack", numerics.slack), *state]).hex()
 
 
 def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
@@ -103,15 +118,11 @@ def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
             "what a replay needs"
         )
     try:
-        facts = msgspec.msgpack.decode(attachments[REPLAY], type=Facts)
+        if msgspec.msgpack.decode(attachments[REPLAY], type=_Head).format != FORMAT:
+            raise other_version(where)
+        return msgspec.msgpack.decode(attachments[REPLAY], type=Facts)
     except msgspec.MsgspecError as error:
         raise RecordError(f"{where}: {REPLAY} is damaged: {error}") from None
-    if facts.format != FORMAT:
-        raise RecordError(
-            f"{where}: {REPLAY} has format {facts.format}, this version reads {FORMAT}; use the "
-            "version of hilrt that recorded it"
-        )
-    return facts
 
 
 def attachments_of(file: SessionFile, links: Sequence[Link], facts: Facts) -> list[Attachment]:

@@ -19,7 +19,7 @@ BATCH = struct.Struct("<q")
 #: the row that it comes before, session time [ns]) and the data, msgpack.
 BESIDE = b"beside"
 ASIDE = struct.Struct("<qq")
-#: What a replay needs: the step's state once a second, and what was changed between two steps:
+#: What a replay needs: the state once a second, and what was changed at the step of that row:
 #: Jacobians, and numbers that an operator adjusted (name and value).
 SNAPSHOTS = "/snapshots"
 JACOBIANS = "/jacobians"

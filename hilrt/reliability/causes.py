@@ -1,4 +1,4 @@
-"""The causes of flags: what each says, and how much of it lowers a session's verdict."""
+"""Why results are less reliable: the causes of flags, and when they make a verdict."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """Why results are less reliable: in words, and how much of the time makes a verdict."""
+    """A cause in words, and how much of the time under it makes a verdict."""
 
     text: str
     degraded: float  #: share of the session's time from which the verdict is "degraded"
     unreliable: float  #: and from which it is "unreliable"
 
 
+#: In the order of the table `Plan.causes`.
 CAUSES: Final[dict[str, Cause]] = {
     "sample_late": Cause(
         "sample late, carried on by prediction, extrapolation or hold", 0.005, 0.1
@@ -44,3 +45,33 @@ CAUSES: Final[dict[str, Cause]] = {
     "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, 1.1),
     "alarm": Cause("a measured value outside its limits", 0.0, 1.1),
 }
+
+_ROWS = list(CAUSES)
+#: Rows of `Plan.causes`.
+SAMPLE_LATE: Final = _ROWS.index("sample_late")
+REJOINED: Final = _ROWS.index("rejoined")
+SAMPLE_IMPLAUSIBLE: Final = _ROWS.index("sample_implausible")
+CONNECTION_DEFECT: Final = _ROWS.index("connection_defect")
+OUTPUT_DEFECT: Final = _ROWS.index("output_defect")
+ERROR_ESTIMATE: Final = _ROWS.index("error_estimate")
+POWER_RESIDUAL: Final = _ROWS.index("power_residual")
+ENERGY_DRIFT: Final = _ROWS.index("energy_drift")
+TRACKING_ERROR: Final = _ROWS.index("tracking_error")
+CORRECTION_CAPPED: Final = _ROWS.index("correction_capped")
+CORRECTION_SHADOW: Final = _ROWS.index("correction_shadow")
+MODEL_UNTRUSTED: Final = _ROWS.index("model_untrusted")
+EVENT_INSIDE_STEP: Final = _ROWS.index("event_inside_step")
+INPUT_LIMITED: Final = _ROWS.index("input_limited")
+STEP_MINIMUM: Final = _ROWS.index("step_minimum")
+DEADLINE_MISSED: Final = _ROWS.index("deadline_missed")
+CLOCK_UNCERTAIN: Final = _ROWS.index("clock_uncertain")
+ALARM: Final = _ROWS.index("alarm")
+
+#: Those whose thresholds are relative to a running scale.
+RELATIVE: Final = (
+    CONNECTION_DEFECT,
+    OUTPUT_DEFECT,
+    POWER_RESIDUAL,
+    ENERGY_DRIFT,
+    TRACKING_ERROR,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from hilrt.reliability.alarms import AlarmPlan
+from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.flags import FlagChange
 
 #: How long nothing may speak for it before the session is no longer degraded.
@@ -18,7 +18,7 @@ class Degradation:
     ----------
     benches : collection of str
         Subsystems whose late samples count.
-    alarms : AlarmPlan
+    alarms : AlarmNames
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Degradation:
         Told whether the session is degraded from now on, and why.
     """
 
-    def __init__(self, benches: Collection[str], alarms: AlarmPlan) -> None:
+    def __init__(self, benches: Collection[str], alarms: AlarmNames) -> None:
         self.on_change: Callable[[bool, str], None] | None = None
         self._benches, self._alarms = benches, alarms
         self._reasons: set[str] = set()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES
-
-if TYPE_CHECKING:
-    from hilrt.reliability.flags import Monitor
+from hilrt.reliability.flags import FlagTotal
 
 #: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
 MISSED_SHARE = 0.2
@@ -21,14 +20,18 @@ class Verdict(NamedTuple):
 
 
 def verdict(
-    monitor: Monitor, time_s: float, fault: str | None, missed: int = 0, steps: int = 0
+    totals: Mapping[str, FlagTotal],
+    time_s: float,
+    fault: str | None,
+    missed: int = 0,
+    steps: int = 0,
 ) -> Verdict:
     """How far the session's results can be trusted, from the time spent under each cause.
 
     Parameters
     ----------
-    monitor : Monitor
-        Flags at the end of the session.
+    totals : mapping of str to FlagTotal
+        Of the causes at the end of the session.
     time_s : float
         Session time, s.
     fault : str or None
@@ -39,8 +42,8 @@ def verdict(
     word, reasons = "good", []
     if fault:
         word, reasons = "unreliable", [f"ended by a fault: {fault}"]
-    for cause, seconds in zip(monitor.checks.causes, monitor.seconds, strict=True):
-        share = seconds / time_s if time_s > 0 else 0.0
+    for cause, total in totals.items():
+        share = total.seconds / time_s if time_s > 0 else 0.0
         limits = CAUSES[cause]
         if share <= limits.degraded:
             continue

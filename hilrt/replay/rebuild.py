@@ -13,16 +13,20 @@ import numpy as np
 
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import Session, SubsystemOptions
-from hilrt.coupling.correct_feedthrough import Feedthrough
-from hilrt.coupling.model_corrector import ModelCorrector
+from hilrt.coupling.correct_feedthrough import feedthrough_table
 from hilrt.errors import HilrtError, RecordError
-from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_model
 from hilrt.link import Arrival, Link
-from hilrt.record.facts import Facts, read_facts
+from hilrt.record.facts import Facts, layout_of, read_facts
+from hilrt.record.snapshot import other_version
 from hilrt.solver import Floats, Sample
-from hilrt.step.plan import Plan, build_plan
-from hilrt.step.step_state import StepState, start
+from hilrt.step.build_plan import Platform
+from hilrt.step.numerics import Numerics, build_numerics
+from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
+
+#: Relative difference that making the feedthrough correction again from its matrices may leave.
+SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -77,24 +81,15 @@ def session_of(recorded: Recorded, changes: Sequence[str] = ()) -> SessionFile:
         return load_session(path, [*recorded.overrides, *changes])
 
 
-@dataclass(frozen=True)
-class RebuiltNumerics:
-    """Plan, state before the first step, and the tables both come from."""
-
-    plan: Plan
-    state: StepState
-    tables: Session
-
-
-def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> RebuiltNumerics:
-    """Plan and state as they ran, or with `changes` to the session file.
+def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
+    """The numerics as they were before the first step, or with `changes` to the session file.
 
     Raises
     ------
     ConfigError
         If the session file is wrong with the changes, or needs a Jacobian that is not in the log.
     RecordError
-        If the log's facts do not fit its session file.
+        If the log's facts do not fit its session file, or it has tables of another version.
     """
     facts, tables = recorded.facts, session_of(recorded, changes).tables
     if list(tables.subsystems) != list(facts.subsystems):
@@ -106,43 +101,34 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> RebuiltNumerics:
         for name, options in tables.subsystems.items()
     ]
     y0, u0 = np.array(facts.y0), np.array(facts.u0)
-    feedthrough, model = asyncio.run(
-        _corrections(network, tables, links, facts, y0, u0, same=not changes)
-    )
     subsystems = facts.subsystems.values()
-    plan = build_plan(
+    numerics = build_numerics(
         network,
         tables,
-        physical=np.array([s.physical for s in subsystems], dtype=bool),
-        lead=np.array([s.lead for s in subsystems]),
+        Platform(
+            physical=np.array([s.physical for s in subsystems], dtype=bool),
+            lead=np.array([s.lead for s in subsystems]),
+        ),
+        y0,
+        u0,
         shadow=facts.shadow,
-        feedthrough=feedthrough,
+        model=_as_it_ran(asyncio.run(find_model(network, tables, links, u0, y0)), facts),
     )
-    return RebuiltNumerics(plan, start(plan, 0.0, y0, u0, model), tables)
+    if not changes and layout_of(numerics) != facts.layout:
+        raise other_version(recorded.where)
+    return numerics
 
 
-async def _corrections(
-    network: Network,
-    tables: Session,
-    links: Sequence[Link],
-    facts: Facts,
-    y0: Floats,
-    u0: Floats,
-    *,
-    same: bool,
-) -> tuple[Feedthrough | None, ModelCorrector | None]:
-    """Corrections of the outputs, with Jacobians as recorded or from the session file."""
-    feedthrough = facts.feedthrough_correction()
-    rows = network.corrected_efforts("feedthrough")
-    if not same and (feedthrough is None or _corrected_rows(feedthrough) != rows.tolist()):
-        feedthrough = await find_feedthrough(network, tables, links, u0)
-    if not rows.any():
-        feedthrough = None
-    return feedthrough, await find_model_corrector(network, tables, links, u0, y0)
-
-
-def _corrected_rows(feedthrough: Feedthrough) -> list[bool]:
-    return [bool(row.any()) for row in feedthrough.KD]
+def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:
+    """`model` with the feedthrough correction as recorded, bit for bit, if it is still that."""
+    recorded = facts.feedthrough_correction()
+    if model is None or recorded is None:
+        return model
+    as_it_ran, made = feedthrough_table(recorded), model.plan.feedthrough
+    same = [np.array_equal(as_it_ran[key], made[key]) for key in ("output", "source", "of_input")]
+    if not all(same) or not np.allclose(as_it_ran["factor"], made["factor"], rtol=SAME):
+        return model
+    return model._replace(plan=model.plan._replace(feedthrough=as_it_ran))
 
 
 class _Absent(Link):
@@ -160,6 +146,8 @@ class _Absent(Link):
         ports = facts.subsystems[name].ports()
         self.inputs, self.outputs = ports
         s = list(facts.subsystems).index(name)
+        correction = facts.feedthrough_correction()
+        self._D = None if correction is None else np.linalg.solve(correction.K, correction.KD)
         self._gamma = None if facts.gamma is None else np.array(facts.gamma)
         self._part = network.outputs.slices[s], network.inputs.slices[s]
         self._step = tables.master.step
@@ -167,11 +155,15 @@ class _Absent(Link):
     async def jacobian(
         self, source: str, t: float, h: float, order: int, u: Floats
     ) -> Floats | None:
-        """Γ as recorded; None where the recorded session did not need it."""
-        if self._gamma is None or h != self._step or order >= len(self._gamma):
+        """Γ or D as recorded; None where the recorded session did not need it."""
+        gamma = self._gamma
+        if h < self._step and self._D is not None:
+            gamma = self._D[None]
+        elif h != self._step:
             return None
-        rows, columns = self._part
-        part: Floats = self._gamma[: order + 1, rows, columns]
+        if gamma is None or order >= len(gamma):
+            return None
+        part: Floats = gamma[: order + 1, *self._part]
         return part if part.any() else None
 
     async def open(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
+from hilrt.record.gather import Scatter
 from hilrt.record.messages import ASIDES, Signal
 from hilrt.record.reader import Aside, Block, LogStream
-from hilrt.record.signals import CUT_SIGNALS, PEER_CUT_SIGNALS
+from hilrt.record.signals import TIMING, given_columns, tables_of
 from hilrt.replay.rebuild import Recorded, read_recorded
 from hilrt.solver import Floats
-from hilrt.step.step_state import StepInput
-from hilrt.tables.network import Network
+from hilrt.step.numerics import Numerics
+from hilrt.tables.channels import CHANNELS
+from hilrt.tables.record import table
 
 
 class RowChunk(NamedTuple):
@@ -115,15 +117,16 @@ def _part(block: Block, rows: slice) -> Block:
 
 
 class StepInputs:
-    """Makes a `StepInput` of each row of a chunk.
+    """Puts rows of a log back into what the step is given.
 
     Parameters
     ----------
     columns : mapping of str to int
-        Signal name to column of the rows.
-    network : Network
-    derivatives : int
-        Derivatives of the outputs that the plan uses.
+        Signal name to column of the log's rows.
+    numerics : Numerics
+        `given` and `slack` of these are filled.
+    where : str
+        The log, for messages.
 
     Raises
     ------
@@ -131,63 +134,26 @@ class StepInputs:
         If the rows lack a signal.
     """
 
-    def __init__(
-        self, columns: dict[str, int], network: Network, derivatives: int, where: str
-    ) -> None:
-        self._columns, self._where = columns, where
-        outputs, inputs, peers = network.outputs.names, network.inputs.names, network.subsystems
-        self.given = StepInput.empty(len(outputs), len(inputs), len(peers), derivatives)
-        self._index = {
-            "y": self._find(outputs),
-            "t_valid": self._find(outputs, ":t_valid"),
-            "y_mid": self._find(outputs, ":middle"),
-            "realised": self._find(inputs, ":realised"),
-            "late": self._find(peers, ":late"),
-            **{key: self._find(peers, f":{key}") for key, _ in PEER_CUT_SIGNALS},
-            "cut": self._find([f"cut:{key}" for key, _ in CUT_SIGNALS]),
-            "missed": self._find(["master:missed"]),
-        }
-        known = (m for m in range(1, derivatives + 1) if f"{outputs[0]}:arrived_d{m}" in columns)
-        self._derivatives = [self._find(outputs, f":arrived_d{m}") for m in known]
-        self._chunk: dict[str, Floats] = {}
-
-    def _find(self, names: list[str], suffix: str = "") -> NDArray[np.intp]:
-        try:
-            return np.array([self._columns[name + suffix] for name in names], dtype=np.intp)
-        except KeyError as error:
-            raise RecordError(
-                f"{self._where}: holds no signal {error}; without it no step can be replayed"
-            ) from None
+    def __init__(self, columns: Mapping[str, int], numerics: Numerics, where: str) -> None:
+        wanted, places = [], []
+        for column in given_columns(numerics):
+            name = column.signal.name
+            if name in columns:
+                wanted.append(column)
+                places.append(columns[name])
+            elif column.place.field != "dy":  # a higher order than the one recorded may lack these
+                raise RecordError(
+                    f"{where}: holds no signal {name!r}; without it no step can be replayed"
+                )
+        nothing = table(CHANNELS, len(numerics.network.subsystems)), table(TIMING, 1)
+        self._scatter = Scatter(wanted, places, tables_of(numerics, *nothing))
+        self._t = numerics.given.session["t"]
 
     def load(self, values: Floats) -> None:
         """Take the rows of a chunk, shape (n, signals)."""
-        self._chunk = {key: values[:, index] for key, index in self._index.items()}
-        for m, index in enumerate(self._derivatives):
-            self._chunk[f"dy{m}"] = values[:, index]
-        # Only a sample that has arrived has a time.
-        self._fresh = ~np.isnan(self._chunk["t_valid"])
+        self._values = np.ascontiguousarray(values)
 
-    def cut(self, i: int, t_ns: int) -> StepInput:
-        """The `StepInput` of row `i` of the chunk at session time `t_ns` [ns]; valid until next."""
-        given, chunk = self.given, self._chunk
-        tick, elapsed, apply, regular, has_middle, learns, rest = chunk["cut"][i].tolist()
-        given.tick, given.t, given.elapsed = int(tick), t_ns * 1e-9, elapsed
-        given.apply, given.regular, given.has_middle = bool(apply), bool(regular), bool(has_middle)
-        given.missed, given.learns = bool(chunk["missed"][i, 0]), bool(learns)
-        given.y[:] = chunk["y"][i]
-        given.t_valid[:] = chunk["t_valid"][i]
-        given.fresh[:] = self._fresh[i]
-        given.y_mid[:] = chunk["y_mid"][i]
-        given.realised[:] = chunk["realised"][i]
-        for m in range(len(self._derivatives)):
-            given.dy[m] = chunk[f"dy{m}"][i]
-        given.busy[:] = chunk["busy"][i]
-        given.late[:] = chunk["late"][i]
-        given.due[:] = chunk["due"][i]
-        given.reached[:] = chunk["reached"][i]
-        given.covered[:] = chunk["covered"][i]
-        given.clock_error[:] = chunk["clock_error"][i]
-        given.event[:] = chunk["event"][i]
-        given.rejoined[:] = chunk["rejoined"][i]
-        given.rest = rest
-        return given
+    def put(self, i: int, t_ns: int) -> None:
+        """Give the step what row `i` of the chunk says, at session time `t_ns` [ns]."""
+        self._scatter.put(self._values[i])
+        self._t[0] = t_ns * 1e-9

@@ -115,7 +115,7 @@ def replay(
     if tolerance is None:
         tolerance = ELSEWHERE if other else 0.0
     numerics = rebuild(steps.recorded)
-    comparison = DecisionComparison(shared(signal_names(numerics.plan), steps.columns), tolerance)
+    comparison = DecisionComparison(shared(signal_names(numerics), steps.columns), tolerance)
     walk = Walk(
         steps,
         numerics,

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.reader import Aside
 from hilrt.record.signals import RowWriter, build_topics
-from hilrt.record.snapshot import differences, encode_state, renew_plan, restore_state
-from hilrt.replay.rebuild import RebuiltNumerics, rebuild
+from hilrt.record.snapshot import StateBytes
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
 from hilrt.solver import Floats
-from hilrt.step.adjust import set_number
-from hilrt.step.macro_step import assess, macro_step
-from hilrt.step.plan import Plan
-from hilrt.step.step_state import StepState
+from hilrt.step.changes import Changes
+from hilrt.step.numerics import Numerics
+from hilrt.tables.channels import CHANNELS
+from hilrt.tables.record import table
 
 
-def signal_names(plan: Plan) -> list[str]:
+def signal_names(numerics: Numerics) -> list[str]:
     """Signals of a row, in its order."""
-    return [signal.name for topic in build_topics(plan) for signal in topic.signals]
+    return [signal.name for topic in build_topics(numerics) for signal in topic.signals]
 
 
 class Engine:
@@ -33,33 +32,51 @@ class Engine:
 
     Attributes
     ----------
-    age, compute_us, wire_us : ndarray, shape (n subsystems,)
-        Columns of a row that are measured, and unknown in a replay.
+    numerics : Numerics
+    names : list of str
+        Signals of a row.
+    memory : StateBytes
+        Of the state.
+    changes : Changes
+        By an operator, which act at the next step.
     """
 
-    def __init__(self, steps: RecordedSteps, numerics: RebuiltNumerics) -> None:
-        plan = numerics.plan
-        self.plan, self.state = plan, numerics.state
-        derivatives = plan.rows - 1 if plan.taylor else 0
-        self._cuts = StepInputs(steps.columns, plan.network, derivatives, steps.recorded.where)
-        self.names = signal_names(plan)
-        self._writer = RowWriter(plan, np.full(len(self.names), np.nan))
-        n = len(plan.network.subsystems)
-        self.age, self.compute_us, self.wire_us = np.zeros(n), np.zeros(n), np.zeros(n)
+    def __init__(self, steps: RecordedSteps, numerics: Numerics) -> None:
+        self.numerics = numerics
+        self._inputs = StepInputs(steps.columns, numerics, steps.recorded.where)
+        self.names = signal_names(numerics)
+        self._row = np.full(len(self.names), np.nan)
+        # Measured in a session, and unknown in a replay.
+        channels = table(CHANNELS, len(numerics.network.subsystems))
+        self._writer = RowWriter(numerics, channels, self._row)
+        self.memory = StateBytes(numerics.state)
+        self.changes = Changes(numerics.network)
+        self._renewed = numerics.given.session["renewed"]
+        self._gamma: Floats | None = None
 
     def load(self, values: Floats) -> None:
         """Take the rows of a chunk, shape (n, signals)."""
-        self._cuts.load(values)
+        self._inputs.load(values)
+
+    def renew(self, gamma: Floats) -> None:
+        """Let Jacobians, shape (order + 1, ny, nu), be renewed at the next step."""
+        if gamma.shape == self.numerics.given.gamma.shape:  # a model may not be wanted any more
+            self._gamma = gamma
 
     def step(self, i: int, t_ns: int, row: Floats) -> None:
         """Row `i` of the chunk, at `t_ns` [ns], made again into `row`, shape (signals,)."""
-        plan, state = self.plan, self.state
-        given = self._cuts.cut(i, t_ns)
-        macro_step(plan, state, given)
-        assess(plan, state, given)
-        state.monitor.changes.clear()
-        self._writer.fill(state, given, self, round(state.h_next * 1e9) * 1e-9, 0, 0)
-        row[:] = self._writer.row
+        numerics, given = self.numerics, self.numerics.given
+        self._inputs.put(i, t_ns)
+        self.changes.put_into(given)
+        self._renewed[0] = self._gamma is not None
+        if self._gamma is not None:
+            given.gamma[...] = self._gamma
+            self._gamma = None
+        numerics.macro_step()
+        step = round(numerics.h_next * 1e9) * 1e-9
+        numerics.assess()
+        self._writer.fill(step, 0, 0)
+        row[:] = self._row
 
 
 @dataclass(frozen=True)
@@ -119,7 +136,7 @@ class Walk:
     def __init__(
         self,
         steps: RecordedSteps,
-        numerics: RebuiltNumerics,
+        numerics: Numerics,
         columns: Sequence[str],
         *,
         start_ns: int = 0,
@@ -132,7 +149,7 @@ class Walk:
         self.engine = Engine(steps, numerics)
         index = {name: i for i, name in enumerate(self.engine.names)}
         self._columns = np.array([index[name] for name in columns], dtype=np.intp)
-        self._recorded, self._start_ns, self._until_ns = steps.recorded, start_ns, until_ns
+        self._start_ns, self._until_ns = start_ns, until_ns
         self._exact, self._compares = exact, exact and compare_snapshots
         self._set = {c.partition("=")[0].replace(".correction.", ".") for c in changes}
         self.made = self.skipped = self.compared = 0
@@ -145,8 +162,6 @@ class Walk:
         self._next, self._last_ns = 0, 0
         self._snapshots: dict[int, Aside] = {}
         self._changes: deque[Aside] = deque()
-        model = numerics.state.model
-        self._first_plan = None if model is None else model.plan
 
     def chunks(
         self, progress: Callable[[float], None]
@@ -183,11 +198,10 @@ class Walk:
             if row != self._next:
                 self._note_gap(row, times[i])
             self._next, self._last_ns = row + 1, times[i]
-            ready = self._running or self._resume(row)
-            self._apply_changes(row)  # the snapshot does not hold a change made before this step
-            if not ready:
+            if not (self._running or self._resume(row)):
                 self.skipped += 1
                 continue
+            self._take_changes(row)
             self.engine.step(i, times[i], values[i])
             made[i] = True
             self._count(times[i])
@@ -197,11 +211,10 @@ class Walk:
         return made, values[:, self._columns]
 
     def _take(self, asides: list[Aside]) -> None:
-        for aside in asides:
-            if aside.topic == SNAPSHOTS:
-                self._snapshots[aside.row] = aside
-            else:
-                self._changes.append(aside)
+        changes = [aside for aside in asides if aside.topic != SNAPSHOTS]
+        if changes:  # the topics stand one after the other in a piece of the file
+            self._changes = deque(sorted([*self._changes, *changes], key=lambda aside: aside.row))
+        self._snapshots |= {aside.row: aside for aside in asides if aside.topic == SNAPSHOTS}
         for row in [row for row in self._snapshots if row < self._next]:
             del self._snapshots[row]
 
@@ -209,19 +222,15 @@ class Walk:
         self.gaps.append(Gap(self._last_ns * 1e-9, t_ns * 1e-9, row - self._next))
         self._running = not self._exact and self._running
 
-    def _apply_changes(self, row: int) -> None:
-        """Apply what was recorded since the previous step: adjustments, renewed Jacobians."""
+    def _take_changes(self, row: int) -> None:
+        """Changes that act at this step, or acted in a gap that the walk does not stop at."""
         while self._changes and self._changes[0].row <= row:
             change = self._changes.popleft()
             content = msgspec.msgpack.decode(change.data)
-            model = self.engine.state.model
-            if change.topic == JACOBIANS and model is not None:
-                gamma = np.array(content)
-                if gamma.shape == model.gamma.shape:
-                    model.gamma = gamma
-                    renew_plan(model)
+            if change.topic == JACOBIANS:
+                self.engine.renew(np.array(content))
             elif change.topic == ADJUSTMENTS and content[0] not in self._set:
-                set_number(self.engine.plan, content[0], content[1])
+                self.engine.changes.add(*content)
 
     def _resume(self, row: int) -> bool:
         """Resume from the snapshot before this row; False if there is none, or it is too early."""
@@ -229,16 +238,12 @@ class Walk:
         if snapshot is None or snapshot.t_ns < self._start_ns:
             return False
         if self._exact:
-            self.engine.state = fresh = self._fresh_state()
-            restore_state(fresh, snapshot.data)
+            self.engine.memory.restore(snapshot.data)
+            while self._changes and self._changes[0].row < row:
+                self._changes.popleft()  # the snapshot has what came of it
         self.resumed.append(snapshot.t_ns * 1e-9)
         self._running = True
         return True
-
-    def _fresh_state(self) -> StepState:
-        state = rebuild(self._recorded).state
-        self._first_plan = None if state.model is None else state.model.plan
-        return state
 
     def _count(self, t_ns: int) -> None:
         t = t_ns * 1e-9
@@ -252,9 +257,8 @@ class Walk:
         snapshot = self._snapshots.get(row)
         if snapshot is None or not self._compares:
             return True
-        model = self.engine.state.model
-        replaced = model is not None and model.plan is not self._first_plan
-        found = differences(snapshot.data, encode_state(self.engine.state, replaced))
+        memory = self.engine.memory
+        found = memory.differences(snapshot.data, memory.encode())
         if found:
             self.strayed = (row - 1, snapshot.t_ns * 1e-9, found)
             return False

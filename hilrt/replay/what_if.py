@@ -24,13 +24,15 @@ from hilrt.record.messages import Attachment, Begin, RecordEnd
 from hilrt.record.reader import find_log
 from hilrt.record.recording import Recording
 from hilrt.record.signals import build_topics
+from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import verdict
 from hilrt.replay.decisions import decisions, shared
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
 from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.solver import Floats
-from hilrt.step.plan import Plan
+from hilrt.step.numerics import Numerics
+from hilrt.tables.plan import Plan
 
 #: First line of every report of a counterfactual replay.
 CAVEAT = (
@@ -155,18 +157,17 @@ def what_if(
     steps = RecordedSteps(find_log(path))
     before = rebuild(steps.recorded).plan
     numerics = rebuild(steps.recorded, changes)
-    plan = numerics.plan
-    _refuse_other_grid(before, plan)
+    _refuse_other_grid(before, numerics.plan)
     walk = Walk(
         steps,
         numerics,
-        signal_names(plan),
+        signal_names(numerics),
         until_ns=None if until is None else round(until * 1e9),
         exact=False,
         changes=changes,
     )
     tally = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
-    log = None if out is None else _WhatIfLog(out, steps, plan, changes)
+    log = None if out is None else _WhatIfLog(out, steps, numerics, changes)
     for chunk, made, values in walk.chunks(progress):
         if log is not None:
             log.write(chunk, made, values)
@@ -199,12 +200,13 @@ def _without(names: list[str], others: Container[str]) -> list[str]:
 
 def _refuse_other_grid(before: Plan, plan: Plan) -> None:
     """The samples came at the recorded times: there are none for another grid."""
-    if plan.step != before.step:
+    step = float(before.session["step"][0])
+    if plan.session["step"][0] != step:
         raise ConfigError(
-            f"--set master.step: the log was recorded with {before.step:g} s, and its samples are "
-            "of that grid; run the session again for another step"
+            f"--set master.step: the log was recorded with {step:g} s, and its samples are of that "
+            "grid; run the session again for another step"
         )
-    if not np.array_equal(plan.network.every, before.network.every):
+    if not np.array_equal(plan.subsystems["every"], before.subsystems["every"]):
         raise ConfigError(
             "--set subsystems.NAME.every: the samples in the log came at the recorded intervals; "
             "run the session again for others"
@@ -212,7 +214,8 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
 
 
 def _verdict(walk: Walk) -> str:
-    return verdict(walk.engine.state.monitor, walk.end, None).word
+    numerics = walk.engine.numerics
+    return verdict(flag_totals(numerics.checks, numerics.state), walk.end, None).word
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:
@@ -296,21 +299,23 @@ class _DifferenceSums:
 class _WhatIfLog:
     """A log of the recomputed decisions, with the recorded samples."""
 
-    def __init__(self, out: Path, steps: RecordedSteps, plan: Plan, changes: Sequence[str]) -> None:
+    def __init__(
+        self, out: Path, steps: RecordedSteps, numerics: Numerics, changes: Sequence[str]
+    ) -> None:
         metadata = dict(steps.stream.metadata)
         epoch_ns = int(metadata.pop("epoch_ns", "0"))
         metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
         name = f"{metadata.get('session', 'session')} (what if)"
         recorded = steps.recorded
         files = [Attachment(recorded.name, "application/toml", recorded.text.encode())]
-        begin = Begin(str(out), name, epoch_ns, build_topics(plan), files, metadata)
+        begin = Begin(str(out), name, epoch_ns, build_topics(numerics), files, metadata)
         try:
             self._recording = Recording(begin, ReportAccumulator.of)
         except FileExistsError:
             raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
         except OSError as error:
             raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
-        mine = signal_names(plan)
+        mine = signal_names(numerics)
         decided = set(decisions(mine))
         copied = [name for name in mine if name not in decided and name in steps.columns]
         self._mine = np.array([mine.index(name) for name in copied], dtype=np.intp)

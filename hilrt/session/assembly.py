@@ -14,11 +14,11 @@ from hilrt.exchange.event_points import EventPoints
 from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
-from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_model
 from hilrt.link import Link
 from hilrt.solver import Floats, Ports, Sample
-from hilrt.step.plan import Plan, build_plan
-from hilrt.step.step_state import StepState, start
+from hilrt.step.build_plan import Platform
+from hilrt.step.numerics import Numerics, build_numerics
 from hilrt.tables.network import Network, build_network
 from hilrt.timing.clock import Clock
 from hilrt.timing.overrun import overrun_policy
@@ -94,46 +94,47 @@ def _couple(network: Network, y0: Floats, u0: Floats) -> None:
     np.copyto(u0, coupled, where=network.connected)
 
 
-class Numerics(NamedTuple):
-    """What the master steps."""
+class Assembled(NamedTuple):
+    """What the master steps, and what it exchanges with."""
 
-    plan: Plan
-    state: StepState
+    numerics: Numerics
     exchange: Exchange
 
 
-async def build_numerics(
+async def assemble(
     links: Sequence[Link], tables: Session, initialized: Initialized, shadow: bool
-) -> Numerics:
-    """Plan, state before the first tick, and exchange; Jacobians are asked for where needed."""
+) -> Assembled:
+    """Tables before the first tick, and exchange; Jacobians are asked for where needed."""
     network, samples, u0 = initialized
-    physical = np.array([link.physical for link in links], dtype=bool)
-    lead = np.array([link.actuation_delay for link in links])
+    platform = Platform(
+        physical=np.array([link.physical for link in links], dtype=bool),
+        lead=np.array([link.actuation_delay for link in links]),
+    )
     y0 = np.concatenate([sample.y for sample in samples])
-    feedthrough = await find_feedthrough(network, tables, links, u0)
-    model = await find_model_corrector(network, tables, links, u0, y0)
-    plan = build_plan(network, tables, physical, lead, shadow, feedthrough)
+    model = await find_model(network, tables, links, u0, y0)
+    numerics = build_numerics(network, tables, platform, y0, u0, shadow=shadow, model=model)
     exchange = Exchange(
-        network,
+        numerics,
         links,
-        plan.step,
+        tables.master.step,
         [options.late.max_misses for options in tables.subsystems.values()],
-        derivatives=plan.rows - 1 if plan.taylor else 0,
         catch_up=[options.late.steps == "catch_up" for options in tables.subsystems.values()],
     )
     exchange.start(0.0, samples)
-    return Numerics(plan, start(plan, 0.0, y0, u0, model), exchange)
+    return Assembled(numerics, exchange)
 
 
 def real_time(
-    numerics: Numerics,
+    assembled: Assembled,
     tables: Session,
     clock: Clock,
     factor: float,
     on_shift: Callable[[int], None],
 ) -> Pace:
     """Session time by a clock, `factor` seconds per second; `on_shift` is told of grid shifts."""
-    plan, progress = numerics.plan, Progress()
+    (numerics, exchange), progress = assembled, Progress()
+    variable_step = bool(numerics.plan.session[0].variable_step)
+    deadline = tables.master.dispatch_deadline * tables.master.step
 
     def shift(ns: int) -> None:
         progress.stretched_ns += ns
@@ -141,35 +142,36 @@ def real_time(
 
     overrun = overrun_policy(
         tables.master.pacing.overrun,
-        one_rate=not plan.variable_step and bool(np.all(plan.network.every == 1)),
+        one_rate=not variable_step and bool(np.all(numerics.network.every == 1)),
         on_missed=progress.skip,
         on_shift=shift,
     )
     return RealTime(
         clock,
         overrun,
-        numerics.exchange,
-        round(plan.step * 1e9),
-        plan.variable_step,
+        exchange,
+        round(tables.master.step * 1e9),
+        variable_step,
         progress,
         factor=factor,
-        deadline_ns=round(tables.master.dispatch_deadline * plan.step * 1e9 / factor),
+        deadline_ns=round(deadline * 1e9 / factor),
     )
 
 
-def as_fast_as_possible(numerics: Numerics, tables: Session, links: Sequence[Link]) -> Pace:
+def as_fast_as_possible(assembled: Assembled, tables: Session, links: Sequence[Link]) -> Pace:
     """Session time by the solvers, with what the session needs between two steps."""
-    plan, state, exchange = numerics
+    numerics, exchange = assembled
+    plan = numerics.plan
     timeout = tables.master.step_timeout
     between_steps: list[BetweenSteps] = []
     if EventPoints.possible(exchange, plan):
         between_steps.append(EventPoints(exchange, plan, timeout))
-    if state.model is not None:
-        between_steps.append(JacobianRenewal(plan.network, tables, links, state))
+    if plan.model.settings[0].corrects:
+        between_steps.append(JacobianRenewal(numerics, tables, links))
     return AsFastAsPossible(
         exchange,
-        round(plan.step * 1e9),
-        plan.variable_step,
+        round(tables.master.step * 1e9),
+        bool(plan.session[0].variable_step),
         Progress(),
         step_timeout=timeout,
         between_steps=between_steps,

@@ -19,7 +19,7 @@ from hilrt.solver import Floats
 from hilrt.timing.clock import monotonic_ns
 
 if TYPE_CHECKING:
-    from hilrt.reliability.alarms import AlarmPlan
+    from hilrt.reliability.alarms import AlarmNames
     from hilrt.tables.network import Network
 
 #: How often measured values are looked at, s.
@@ -38,7 +38,7 @@ class Procedure:
     links : sequence of Link
         All of the session's.
     network : Network
-    alarms : AlarmPlan
+    alarms : AlarmNames
     y : ndarray, shape (ny,)
         Outputs as last known; those of the benches are kept up to date.
     timeout : float
@@ -56,7 +56,7 @@ class Procedure:
         self,
         links: Sequence[Link],
         network: Network,
-        alarms: AlarmPlan,
+        alarms: AlarmNames,
         y: Floats,
         timeout: float,
         tell: Callable[[str], None],

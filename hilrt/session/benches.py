@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hilrt.config.structs import Session as Tables
@@ -17,13 +16,10 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.session.bench_procedure import CutShort, Procedure
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
-from hilrt.solver import Floats
 
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
-    from hilrt.reliability.alarms import AlarmPlan
-    from hilrt.session.assembly import Initialized, Numerics
-    from hilrt.tables.network import Bools
+    from hilrt.session.assembly import Assembled, Initialized
 
 #: How often views are told that a waiting session is still there, s.
 HOLD_PERIOD = 0.5
@@ -62,7 +58,7 @@ class Benches:
         self.armed: list[Link] = []
 
     async def bring_up(
-        self, initialized: Initialized, numerics: Numerics, enter_arms: bool
+        self, initialized: Initialized, assembled: Assembled, enter_arms: bool
     ) -> None:
         """Enable the benches and bring them to where the virtual side starts.
 
@@ -74,7 +70,7 @@ class Benches:
                 SessionState.INITIALIZED, "waiting for the operator: press Enter to arm"
             )
             await self._operator_arms(enter_arms)
-        procedure = self._procedure(numerics, numerics.state.y)
+        procedure = self._procedure(assembled)
         self.armed = [link for link in links if link.physical]
         if tables.start:
             procedure.tell("enabling the benches")
@@ -85,7 +81,7 @@ class Benches:
                 procedure.tell(f"arming {link.name}")
                 await procedure.move(initialized.u0, [s])
         await procedure.match(tables.match)
-        self.note_reports(numerics.exchange)
+        self.note_reports(assembled.exchange)
         self._events.go(
             SessionState.ARMED, "benches are enabled" if self.armed else "nothing to arm"
         )
@@ -100,7 +96,7 @@ class Benches:
                 await asyncio.wait_for(self._operator.end.wait(), HOLD_PERIOD)
 
     async def run_stop_sequence(
-        self, numerics: Numerics, unwanted: Callable[[], bool]
+        self, assembled: Assembled, unwanted: Callable[[], bool]
     ) -> list[str]:
         """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
 
@@ -111,12 +107,13 @@ class Benches:
             return []
         self._operator.in_stop_sequence = True
         try:
-            state = numerics.state
-            procedure = self._procedure(numerics, state.y)
-            procedure.alarms = _without(procedure.alarms, state.alarms.active)
+            state = assembled.numerics.state
+            procedure = self._procedure(assembled)
+            procedure.alarms = procedure.alarms.without(state.alarms["active"] != 0)
+            u = state.inputs["polynomial"][:, 0].copy()
             procedure.unwanted = unwanted
-            await procedure.hold(state.sent[0])
-            await procedure.run(self._tables.stop, state.sent[0], "stop")
+            await procedure.hold(u)
+            await procedure.run(self._tables.stop, u, "stop")
         except CutShort:
             self._tell("the stop sequence is cut short")
         except HilrtError as error:
@@ -141,9 +138,10 @@ class Benches:
             for name, event in reports:
                 self._events.note(event.level, name, event.text, event.cause)
 
-    def _procedure(self, numerics: Numerics, y: Floats) -> Procedure:
-        plan, timeout = numerics.plan, self._tables.master.arm_timeout
-        return Procedure(self._links, plan.network, plan.alarms, y, timeout, self._tell)
+    def _procedure(self, assembled: Assembled) -> Procedure:
+        numerics, timeout = assembled.numerics, self._tables.master.arm_timeout
+        y = numerics.state.outputs["y"]
+        return Procedure(self._links, numerics.network, numerics.alarms, y, timeout, self._tell)
 
     def _tell(self, text: str) -> None:
         self._publisher.announce(str(self._events.state), text)
@@ -171,18 +169,3 @@ class Benches:
             self._operator.waits_for_arming = False
             for wait in waits:
                 wait.cancel()
-
-
-def _without(alarms: AlarmPlan, active: Bools) -> AlarmPlan:
-    """The alarms that are not `active`, shape (na,)."""
-    left = ~active
-    return replace(
-        alarms,
-        names=[name for name, stays in zip(alarms.names, left, strict=True) if stays],
-        output=alarms.output[left],
-        low=alarms.low[left],
-        high=alarms.high[left],
-        rate=alarms.rate[left],
-        delay=alarms.delay[left],
-        level=alarms.level[left],
-    )

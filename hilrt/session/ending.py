@@ -10,7 +10,7 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.master import End, Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.reliability.alarms import STOP
-from hilrt.session.assembly import Numerics
+from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
@@ -64,16 +64,17 @@ class Ending:
         self._benches, self._operator, self._events = benches, operator, events
         self._processes, self._result, self._interrupted = processes, result, interrupted
 
-    async def bring_down(self, numerics: Numerics, master: Master, ended: LoopEnd) -> str | None:
+    async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
-        plan, state, exchange = numerics
+        numerics, exchange = assembled
         end, fault, result = ended.end, ended.fault, self._result
         if end is End.ALARMED:
-            fault = "alarm: " + ", ".join(plan.alarms.ending(state.alarms))
+            fault = "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
             self._events.go(SessionState.SAFE, fault, level="error")
-        if end is End.FINISHED or (end is End.ALARMED and state.alarms.level == STOP):
+        stops = numerics.state.session[0].alarm_level == STOP
+        if end is End.FINISHED or (end is End.ALARMED and stops):
             unwanted = master.stopping
-            result.warnings += await self._benches.run_stop_sequence(numerics, unwanted)
+            result.warnings += await self._benches.run_stop_sequence(assembled, unwanted)
         if end is not None and master.stopping():  # in the loop, or in the stop sequence
             await self._interrupt(master)
         await self._benches.secure(fault or self._interrupted() or "session finished")

@@ -14,7 +14,6 @@ from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.operator_commands import OperatorCommand, Reply
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
-from hilrt.step.adjust import set_number
 
 if TYPE_CHECKING:
     from hilrt.master import Master
@@ -116,9 +115,9 @@ class Operator:
     def _shadow(self, on: bool) -> Reply:
         if self.master is None:
             return Reply(False, f"corrections act only while it runs; it is {self.events.state}")
-        if self.master.plan.shadow:
+        if self.master.numerics.plan.session["shadow"][0]:
             return Reply(False, "this run computes corrections and applies none (--shadow)")
-        self.master.exchange.given.apply = not on
+        self.master.numerics.given.session["apply"] = not on
         return Reply(True, "corrections off" if on else "corrections act again")
 
     def _adjust(self, what: str, value: float) -> Reply:
@@ -130,6 +129,7 @@ class Operator:
             return Reply(False, f"{what} = {value:g} is outside {bounds.min:g} … {bounds.max:g}")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
-        before = set_number(self.master.plan, what, value)
-        self.master.snapshots.adjusted(self.master.progress.t_ns, what, value)
+        changes = self.master.changes
+        before = changes.present_number(self.master.numerics.state, what)
+        changes.add(what, value)
         return Reply(True, f"{what} = {value:g}, was {before:g}")

@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 import time
 
+from hilrt.exchange.exchange import load_channels
 from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
+from hilrt.record.gather import load_gather
 from hilrt.record.signals import build_topics
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import (
+    Assembled,
     Initialized,
-    Numerics,
     as_fast_as_possible,
-    build_numerics,
+    assemble,
     initialize,
     real_time,
 )
@@ -26,9 +28,17 @@ from hilrt.session.ending import Ending, run_loop
 from hilrt.session.parts import SessionParts
 from hilrt.session.session_log import SessionLog
 from hilrt.session.summary import RunFacts, build_summary
+from hilrt.step.numerics import Numerics, load_step
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.host import available_cpus, freeze_gc
 from hilrt.timing.processor_time import ProcessorTime
+
+
+def load_numerics() -> None:
+    """Load the compiled code of a session, or compile it: a tick has no time for that."""
+    load_step()
+    load_channels()
+    load_gather()
 
 
 async def run_connected(parts: SessionParts) -> None:
@@ -36,21 +46,22 @@ async def run_connected(parts: SessionParts) -> None:
     tables, links = parts.tables, parts.links
     initialized = await initialize(links, tables)
     parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    numerics = await build_numerics(links, tables, initialized, parts.options.shadow)
-    refuse_alarms(numerics.plan.alarms, numerics.state.y)
+    assembled = await assemble(links, tables, initialized, parts.options.shadow)
+    numerics = assembled.numerics
+    refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
     feed = await _open_log(parts, numerics, initialized)
     timing = parts.timing
     parts.note_host(await timing.take_place())
-    await parts.benches.bring_up(initialized, numerics, not parts.monitoring.view_has_keys)
+    await parts.benches.bring_up(initialized, assembled, not parts.monitoring.view_has_keys)
     timing.run_in_leftover_time(parts.processes.in_leftover_time())
     parts.note_host(timing.enter_real_time())
-    await _tick(parts, numerics, feed)
+    await _tick(parts, assembled, feed)
 
 
 async def _open_log(parts: SessionParts, numerics: Numerics, initialized: Initialized) -> Feed:
     """Where rows and events go: to the recorder, once it takes them, or nowhere."""
     if parts.recorder is None:
-        return Feed(build_topics(numerics.plan))
+        return Feed(build_topics(numerics))
     parts.log = log = SessionLog(
         parts.file,
         parts.folder,
@@ -64,10 +75,10 @@ async def _open_log(parts: SessionParts, numerics: Numerics, initialized: Initia
     return log.feed
 
 
-async def _tick(parts: SessionParts, numerics: Numerics, feed: Feed) -> None:
+async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
     """Ticks from the first to the last, benches to rest, and the sum of it all."""
-    plan, state, exchange = numerics
-    parts.master = parts.operator.master = master = _make_master(parts, numerics, feed)
+    numerics, exchange = assembled
+    parts.master = parts.operator.master = master = _make_master(parts, assembled, feed)
     if parts.interrupted:
         master.request_stop(parts.interrupted)
     ahead_ns = 2 * master.pace.step_ns if parts.timing.clock is not None else 0
@@ -98,7 +109,7 @@ async def _tick(parts: SessionParts, numerics: Numerics, feed: Feed) -> None:
         parts.result,
         lambda: parts.interrupted,
     )
-    fault = await ending.bring_down(numerics, master, ended)
+    fault = await ending.bring_down(assembled, master, ended)
     facts = RunFacts(
         session=parts.name,
         end_state=str(parts.events.state),
@@ -109,17 +120,17 @@ async def _tick(parts: SessionParts, numerics: Numerics, feed: Feed) -> None:
         fault=fault,
         dropped_rows=feed.dropped,
     )
-    parts.result.summary = build_summary(plan, state, exchange, master.progress, facts)
+    parts.result.summary = build_summary(numerics, exchange, master.progress, facts)
 
 
-def _make_master(parts: SessionParts, numerics: Numerics, feed: Feed) -> Master:
+def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Master:
     """The master, and what is told of what it meets."""
     clock, tables = parts.timing.clock, parts.tables
     if clock is None:
-        pace = as_fast_as_possible(numerics, tables, parts.links)
+        pace = as_fast_as_possible(assembled, tables, parts.links)
     else:
         factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
-        pace = real_time(numerics, tables, clock, factor, parts.stretched)
-    master = Master(*numerics, pace, feed, parts.publisher)
+        pace = real_time(assembled, tables, clock, factor, parts.stretched)
+    master = Master(*assembled, pace, feed, parts.publisher)
     master.degradation.on_change = parts.events.degraded
     return master

@@ -188,10 +188,9 @@ def _load_numerics() -> None:
 
     Where nothing is cached yet, this compiles.
     """
-    from hilrt.session import running  # noqa: F401
-    from hilrt.warm_up import warm_up
+    from hilrt.session.running import load_numerics
 
-    warm_up()
+    load_numerics()
 
 
 async def _within(limit: float, links: Iterable[Link]) -> None:

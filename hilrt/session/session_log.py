@@ -20,8 +20,9 @@ from hilrt.monitor.stream import session_graph
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.record.signals import build_topics
-from hilrt.session.assembly import Initialized, Numerics
+from hilrt.session.assembly import Initialized
 from hilrt.session.spawn import Children
+from hilrt.step.numerics import Numerics
 
 #: How long the recorder may take to start, s.
 START_TIMEOUT = 10.0
@@ -64,10 +65,9 @@ class SessionLog:
         real_time: bool,
     ) -> None:
         self._file, self._folder, self._links = file, folder, links
-        plan, state, _ = numerics
-        topics = build_topics(plan)
+        topics = build_topics(numerics)
         self._trigger = build_trigger(file.tables, topics)
-        facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
+        facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
         self._attachments = attachments_of(file, links, facts)
         patience_s = 0.0 if real_time else PATIENCE_S
         self.feed = RecorderFeed(topics, opened, patience_s=patience_s)

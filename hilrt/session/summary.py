@@ -8,11 +8,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
+from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.verdict import verdict
-from hilrt.step.plan import Plan
-from hilrt.step.step_state import StepState
+from hilrt.step.numerics import Numerics
+from hilrt.tables.record import Table
 from hilrt.timing.host import host_report
 from hilrt.timing.progress import Progress
 
@@ -51,12 +53,14 @@ class RunFacts(NamedTuple):
 
 
 def build_summary(
-    plan: Plan, state: StepState, exchange: Exchange, progress: Progress, run: RunFacts
+    numerics: Numerics, exchange: Exchange, progress: Progress, run: RunFacts
 ) -> dict[str, Any]:
     """Everything `summary.json` says of a session that ran."""
     time_s = progress.t_ns * 1e-9
     missed = progress.missed if run.real_time else 0
-    judgement = verdict(state.monitor, time_s, run.fault, missed, progress.steps)
+    plan, state = numerics.plan, numerics.state
+    totals = flag_totals(numerics.checks, state)
+    judgement = verdict(totals, time_s, run.fault, missed, progress.steps)
     host = host_report()
     return {
         "format": FORMAT,
@@ -66,15 +70,17 @@ def build_summary(
         "time_s": time_s,
         "wall_s": run.wall_s,
         "step_size_s": _step_sizes(progress, time_s),
-        "order": _order(state) if plan.controls.orders else None,
-        "ports": _ports(plan, state, time_s),
-        "bonds": _bonds(plan, state),
-        "flags": _flags(plan, state),
+        "order": _order(state.session["steps_of_order"][0])
+        if plan.session[0].controls_order
+        else None,
+        "ports": _ports(numerics, time_s),
+        "bonds": _bonds(numerics),
+        "flags": _flags(totals),
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
         "stolen_s": run.stolen_s,
         "processor_share": dict(run.processor_share),
-        "identification": _identification(state, progress),
+        "identification": _identification(progress) if plan.model.settings[0].identifies else None,
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),
         "recorder": {"dropped_rows": run.dropped_rows},
@@ -107,14 +113,12 @@ def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
     }
 
 
-def _flags(plan: Plan, state: StepState) -> dict[str, Any]:
+def _flags(totals: Mapping[str, FlagTotal]) -> dict[str, Any]:
     """How often and how long each cause was up, of those that ever were."""
-    monitor = state.monitor
-    totals = zip(plan.checks.causes, monitor.count, monitor.seconds, strict=True)
     return {
-        cause: {"count": int(count), "seconds": float(seconds)}
-        for cause, count, seconds in totals
-        if count
+        cause: {"count": total.raised, "seconds": total.seconds}
+        for cause, total in totals.items()
+        if total.raised
     }
 
 
@@ -131,16 +135,14 @@ def _peers(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _identification(state: StepState, progress: Progress) -> dict[str, int] | None:
+def _identification(progress: Progress) -> dict[str, int]:
     """Turns of the identification that were made, and left out for lack of time."""
-    if state.model is None or state.model.learned is None:
-        return None
     return {"turns": progress.learning.made, "skipped": progress.learning.skipped}
 
 
-def _order(state: StepState) -> dict[str, float]:
-    """Orders that the control chose, over the steps."""
-    counts = state.control.steps_of_order
+def _order(steps: NDArray[np.int64]) -> dict[str, float]:
+    """Orders that the control chose, over the steps; `steps` made with each of them."""
+    counts = steps.tolist()
     used = [order for order, count in enumerate(counts) if count]
     if not used:
         return {"min": 0, "mean": 0.0, "max": 0}
@@ -148,42 +150,43 @@ def _order(state: StepState) -> dict[str, float]:
     return {"min": used[0], "mean": mean, "max": used[-1]}
 
 
-def _ports(plan: Plan, state: StepState, time_s: float) -> dict[str, Any]:
-    totals, net = state.defects, plan.network
+def _ports(numerics: Numerics, time_s: float) -> dict[str, Any]:
+    network, state = numerics.network, numerics.state
 
-    def defect(square: float, largest: float) -> dict[str, float]:
-        return {"rms": math.sqrt(square / time_s) if time_s > 0 else 0.0, "max": float(largest)}
+    def defect(port: Table) -> dict[str, float]:
+        rms = math.sqrt(port.defect_square / time_s) if time_s > 0 else 0.0
+        return {"rms": rms, "max": float(port.defect_max)}
 
     ports: dict[str, Any] = {}
-    for i, name in enumerate(net.inputs.names):
+    for name, u in zip(network.inputs.names, state.inputs, strict=True):
         ports[name] = {
-            "connection_defect": defect(totals.u_square[i], totals.u_max[i]),
+            "connection_defect": defect(u),
             "output_defect": None,
-            "last": float(state.measured[0, i]),
+            "last": float(u.extrapolated[0]),
         }
-    for i, name in enumerate(net.outputs.names):
+    for name, out in zip(network.outputs.names, state.outputs, strict=True):
         port = ports.setdefault(name, {"connection_defect": None})  # an input may share the name
-        known = bool(totals.y_known[i])
-        port["output_defect"] = defect(totals.y_square[i], totals.y_max[i]) if known else None
-        port["last"] = _finite(state.y[i])
+        port["output_defect"] = defect(out) if out.defect_known else None
+        port["last"] = _finite(out.y)
     return ports
 
 
-def _finite(value: np.float64) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _bonds(plan: Plan, state: StepState) -> dict[str, Any]:
-    energy = state.energy
+def _bonds(numerics: Numerics) -> dict[str, Any]:
+    network, plan, state = numerics.network, numerics.plan, numerics.state
+    rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {
         table.name: {
-            "residual_energy_j": float(energy.residual[b]),
-            "tracking_energy_j": float(energy.tracking[b]),
-            "corrected_energy_j": float(energy.corrected[b]),
-            "uncorrected_energy_j": float(energy.uncorrected[b]),
-            "shadow_energy_j": float(energy.shadow[b]),
-            "cap_share": float(energy.capped[b] / max(energy.steps[b], 1.0)),
-            "applied": bool(plan.energy.active[b]),
+            "residual_energy_j": float(bond.residual_energy),
+            "tracking_energy_j": float(bond.tracking_energy),
+            "corrected_energy_j": float(bond.corrected_energy),
+            "uncorrected_energy_j": float(bond.uncorrected),
+            "shadow_energy_j": float(bond.shadow_energy),
+            "cap_share": float(bond.capped_steps / max(bond.steps, 1)),
+            "applied": bool(settings.active),
         }
-        for b, table in enumerate(plan.network.bonds.tables)
+        for table, settings, bond in rows
     }

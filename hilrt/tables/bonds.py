@@ -9,20 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilrt.config import units
 from hilrt.config.structs import Bond, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
-
-if TYPE_CHECKING:
-    from hilrt.tables.network import Connections, Side
-
-Ints = NDArray[np.intp]
+from hilrt.tables.ports import Connections, Ints, Side
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.solver import Sample
 from hilrt_adapters.gateway import GatewayLink
-from tests.stepping import make_network
+from tests.stepping import make_numerics
 
 T = TypeVar("T")
 DBC = """VERSION ""
@@ -298,17 +298,23 @@ async def test_measurements_become_arrivals_in_session_time(scripted: Scripted) 
     assert scripted.link.dropped == 1 + 1 + 4  # frames that came
 
 
+def arrived(exchange: Exchange) -> bool:
+    """Whether the cut at 1 ms has found a sample."""
+    exchange.cut(1, 10**6, 10**6)
+    return bool(exchange.given.outputs["fresh"].any())
+
+
 async def test_how_well_its_clock_is_known_is_given_with_its_samples(scripted: Scripted) -> None:
     link = scripted.link
-    network, _ = make_network({"engine": Ports(link.inputs, link.outputs)})
-    exchange = Exchange(network, [link], 1e-3, [3])
+    numerics = make_numerics({"engine": Ports(link.inputs, link.outputs)})
+    exchange = Exchange(numerics, [link], 1e-3, [3])
     exchange.start(0.0, [Sample(np.zeros(2))])
     exchange.cut(0, 0, 0)
     link.peer.clock = ClockOffset()
     for seq, bound in enumerate((np.nan, 200e-6)):
         scripted.measure(seq)
-        await until(lambda: exchange.cut(1, 10**6, 10**6).fresh.any())
-        np.testing.assert_allclose(exchange.given.clock_error, [bound])
+        await until(lambda: arrived(exchange))
+        np.testing.assert_allclose(numerics.given.subsystems["clock_error"], [bound])
         link.peer.clock.add(0, 5_000, 400_000)
 
 

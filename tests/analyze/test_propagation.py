@@ -17,7 +17,7 @@ from hilrt.analyze.stability import propagation_matrix, spectral_radius, traject
 from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
-from hilrt.exchange.jacobians import find_feedthrough, find_model_corrector
+from hilrt.exchange.jacobians import find_feedthrough, find_jacobians
 from hilrt.hosting.user_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
@@ -25,8 +25,6 @@ from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.models.two_mass_rotational import Side1, Side2
 from hilrt.solver import InputPolynomial, Port, Sample, Solver
-from hilrt.step.plan import build_plan
-from hilrt.step.step_state import start
 from tests.stepping import Stepping, make_session
 
 BENCH = Path(__file__).parents[2] / "bench_configs"
@@ -57,36 +55,33 @@ class Corrected(Stepping):
 
     def __init__(self, solvers: dict[str, Solver], **tables: Any) -> None:
         super().__init__(solvers, **tables)
-        session, net = make_session(tables), self.plan.network
-        subsystems = members_of(solvers, session)
-        u0, y0, n = self.state.last, self.state.y, len(solvers)
-        feedthrough = immediate_result(find_feedthrough(net, session, subsystems, u0))
-        model = immediate_result(find_model_corrector(net, session, subsystems, u0, y0))
-        lead, physical = np.zeros(n), np.zeros(n, dtype=bool)
-        self.plan = build_plan(net, session, physical, lead, False, feedthrough)
-        self.state = start(self.plan, 0.0, y0, u0, model)
-        self.given: Any = None
+        links = members_of(solvers, self.tables)
+        feedthrough = find_feedthrough(self.network, self.tables, links, self.u0)
+        jacobians = find_jacobians(self.network, self.tables, links, self.u0)
+        self.correct(
+            feedthrough=immediate_result(feedthrough), jacobians=immediate_result(jacobians)
+        )
 
     def z(self) -> np.ndarray:
         """What the propagation matrix acts on, at a communication point of all subsystems."""
+        session, outputs = self.plan.session[0], self.state.outputs
         solvers = [link.solver for link in self.links.values()]
         parts = [np.array(leaves(solver.save_state()), dtype=float) for solver in solvers]
-        parts.append(self.state.history.y.ravel())
-        if self.plan.taylor:
-            parts.append(np.nan_to_num(self.given.dy.ravel()))  # not known: no effect
-        if self.state.model is not None:
-            parts.append(self.state.model.offset)
+        parts.append(outputs["y_past"][:, : session.samples].T.ravel())
+        if session.derivatives:
+            dy = self.given.outputs["dy"][:, : session.derivatives].T
+            parts.append(np.nan_to_num(dy.ravel()))  # not known: no effect
+        if self.plan.model.settings["corrects"][0]:
+            parts.append(self.state.inputs["offset"])
         return np.concatenate(parts)
 
     def cycles(self, cycle: int, n: int) -> np.ndarray:
         """`z` as columns, n + 1 cycles, the first when the histories are complete."""
-        found = []
+        found: list[np.ndarray] = []
         while len(found) <= n:
-            self.given = self.look()
-            if (
-                self.tick % cycle == 0
-                and (self.state.history.count == len(self.state.history.t)).all()
-            ):
+            self.look()
+            complete = self.state.outputs["count"] == self.plan.session["samples"]
+            if self.tick % cycle == 0 and complete.all():
                 found.append(self.z())
             self.go()
         return np.array(found).T

@@ -16,11 +16,10 @@ from hilrt.analyze.stability import (
     spectral_radius,
     trajectory,
 )
-from hilrt.coupling import correct_model
-from hilrt.coupling.correct_model import build_plan, correct
 from hilrt.coupling.jacobian import block_diagonal
-from hilrt.coupling.true_inputs import couple, lagrange_basis
+from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.models.two_mass_chain import two_mass_chain
+from tests.analyze.corrector_stage import CorrectorStage
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
@@ -113,10 +112,8 @@ def test_the_matrix_is_what_the_stage_does(order: int, alpha: float) -> None:
     C = reference_matrix(chain, L, h)[1]
     back = reference_matrix(chain, L, -h)[0]
     past = (C @ trajectory(back, X0, order + 1)).T
-    plan = build_plan(couple(L, order), system.C @ B_s + system.D, alpha)
-    state = correct_model.start(plan, past[0])
-    state.samples = plan.depth
-    state.stack[3 : 3 * (order + 2)] = past[: order + 1].ravel()
+    gamma, orders = system.C @ B_s + system.D, np.full(L.shape, order)
+    stage = CorrectorStage(L, orders, gamma, alpha, system.D != 0.0, past[: order + 1], h)
     basis = lagrange_basis(-np.arange(order + 1.0))
     x, y, du = X0, list(past[: order + 1]), np.zeros(3)
     for _ in range(steps):
@@ -125,7 +122,7 @@ def test_the_matrix_is_what_the_stage_does(order: int, alpha: float) -> None:
         )
         sent[0] += du
         x = A_d @ x + np.einsum("mxu,mu->x", B_s, sent)
-        corrected, du = correct(state, plan, system.C @ x + system.D @ sent.sum(axis=0), sent)
+        corrected, du = stage.correct(system.C @ x + system.D @ sent.sum(axis=0), sent)
         y = [corrected, *y[:order]]
     matrix = propagation_matrix(chain, L, h, LinearScheme(order, True, alpha))
     z = trajectory(matrix, np.concatenate([X0, past[: order + 1].ravel(), np.zeros(3)]), steps)[

@@ -2,38 +2,39 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.coupling.compensate import outputs_at
-from hilrt.coupling.extrapolate import History, divided_differences
+from hilrt.coupling.compensate import compensate
+from hilrt.link import Ports
+from hilrt.solver import Port
+from tests.stepping import make_numerics
 
 
-def history(newest: list[float]) -> History:
-    """Three samples of t² per output, the newest at the given time."""
-    ages = np.array([[0.0], [0.7], [1.5]])
-    t = np.array(newest) - ages
-    return History(t=t, y=t**2, count=np.full(len(newest), 3))
+def compensated(newest: list[float], now: float, degree: list[int], power: int = 2) -> np.ndarray:
+    """Outputs at `now`, of which three samples of ``t ** power`` are known, the newest at a time.
 
-
-def at(h: History, now: float, degree: list[int]) -> np.ndarray:
-    y = np.full(len(degree), np.nan)
-    outputs_at(*divided_differences(h, now), np.array(degree), h.count - 1, y)
-    return y
+    No new sample arrives; the orders of the connections are `degree`.
+    """
+    ports = tuple(Port(f"y{i}") for i in range(len(newest)))
+    numerics = make_numerics({"s": Ports((), ports)})
+    plan, state, given = numerics.plan, numerics.state, numerics.given
+    plan.session["samples"], given.session["t"] = 3, now
+    times = np.array(newest)[:, None] - np.array([0.0, 0.7, 1.5])
+    state.outputs["t_past"][:, :3], state.outputs["y_past"][:, :3] = times, times**power
+    state.outputs["count"], state.outputs["order"] = 3, degree
+    compensate(plan, state, given)
+    return state.outputs["y"].copy()
 
 
 def test_samples_of_now_are_taken_bit_for_bit():
-    h = history([0.1, 0.1])
-    result = at(h, 0.1, [2, 0])
-    np.testing.assert_array_equal(result, h.y[0])
+    np.testing.assert_array_equal(compensated([0.1, 0.1], 0.1, [2, 0]), np.array([0.1, 0.1]) ** 2)
 
 
 def test_old_samples_are_carried_on_and_the_others_left_as_they_are():
-    h = history([2.0, 1.9, 1.9, 2.5])
-    result = at(h, 2.0, [0, 2, 0, 2])  # the last one is valid a little after the tick
-    assert result[0] == h.y[0, 0]
+    result = compensated([2.0, 1.9, 1.9, 2.5], 2.0, [0, 2, 0, 2])  # the last one is of the future
+    assert result[0] == 4.0
     np.testing.assert_allclose(result[1:], [4.0, 1.9**2, 4.0], rtol=1e-12)
 
 
 @given(st.floats(0.0, 0.5), st.integers(1, 2))
 def test_a_line_and_a_parabola_know_where_they_go(late, degree):
-    h = history([1.0])
-    h.y = h.t**degree
-    np.testing.assert_allclose(at(h, 1.0 + late, [degree]), (1.0 + late) ** degree, rtol=1e-9)
+    result = compensated([1.0], 1.0 + late, [degree], power=degree)
+    np.testing.assert_allclose(result, (1.0 + late) ** degree, rtol=1e-9)

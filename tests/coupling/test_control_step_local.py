@@ -7,25 +7,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilrt.coupling.control_step import (
-    EccoState,
-    ecco_start,
-    ecco_step,
-    expected_error,
-    local_step,
-    mean_power,
-    weighted_rms,
-)
-from hilrt.coupling.extrapolate import History, divided_differences
+from hilrt.coupling.choose_step import expected_difference, worst_energy_error
+from hilrt.coupling.control_step import ecco_step, energy_error, local_step, mean_power
+from hilrt.coupling.estimate_error import estimate_error
+from hilrt.coupling.extrapolate import newton_form
+from hilrt.link import Ports
+from hilrt.solver import Port
+from hilrt.tables import state
+from hilrt.tables.record import table
+from tests.stepping import make_numerics
 
 FREE = (1e-12, 1e3)
 
 
 def test_the_norm_is_the_root_mean_square_of_the_weighted_values():
-    assert weighted_rms(np.array([3.0, -8.0]), np.array([1.0, 2.0])) == pytest.approx(
-        math.sqrt((9.0 + 16.0) / 2.0)
-    )
-    assert weighted_rms(np.zeros(0), np.zeros(0)) == 0.0
+    sink = Ports((Port("u"), Port("v"), Port("free")), ())
+    tables = {
+        "master": {"step": 0.1, "step_control": {"atol": {"b.u": 1.0, "b.v": 2.0, "b.free": 1.0}}},
+        "connections": [{"from": "a.y", "to": f"b.{name}"} for name in ("u", "v")],
+    }
+    numerics = make_numerics({"a": Ports((), (Port("y"),)), "b": sink}, **tables)
+    numerics.state.inputs["previous"][:, 0] = [3.0, -8.0, 100.0]  # nothing is connected to the last
+    estimate_error(numerics.plan, numerics.state, numerics.given)
+    found = numerics.state.session[0]
+    assert found.error == pytest.approx(math.sqrt((9.0 + 16.0) / 2.0))
+    assert found.failed
+    np.testing.assert_allclose(numerics.state.inputs["error_ratio"], [3.0, 4.0, 100.0])
+
+
+def test_the_norm_of_no_inputs_is_zero():
+    numerics = make_numerics({"a": Ports((), (Port("y"),))})
+    estimate_error(numerics.plan, numerics.state, numerics.given)
+    assert numerics.state.session[0].error == 0.0
 
 
 @pytest.mark.parametrize(
@@ -68,9 +81,10 @@ def test_settles_below_the_tolerance(order):
 def test_the_expected_error_is_the_difference_of_two_extrapolations(order, gaps, values, h):
     t = -np.concatenate(([0.0], np.cumsum(gaps)))
     y = np.array(values)
-    history = History(t[:, None], y[:, None], np.array([6]))
-    differences, nodes = divided_differences(history, 0.0)
-    found = expected_error(differences, nodes, order, h)[0]
+    out = table(state.OUTPUTS, 1)[0]
+    out.t_past[:6], out.y_past[:6] = t, y
+    newton_form(out, 6, 0.0)
+    found = expected_difference(out, order, h)
 
     def through(n: int) -> float:  # Lagrange's form, to have a second opinion
         return sum(
@@ -84,54 +98,87 @@ def test_the_expected_error_is_the_difference_of_two_extrapolations(order, gaps,
 
 
 def test_the_mean_power_is_the_mean_until_the_window_is_full():
-    state = ecco_start(0.1, 1)
-    t = 0.0
+    mean = t = 0.0
     for h, power in ((0.5, 2.0), (0.5, -4.0), (1.0, 6.0)):
         t += h
-        state = EccoState(h, 0.0, mean_power(state, np.array([power]), h, t, 10.0))
-    assert state.power[0] == pytest.approx((0.5 * 2.0 + 0.5 * 4.0 + 1.0 * 6.0) / 2.0)
+        mean = mean_power(mean, power, h, t, 10.0)
+    assert mean == pytest.approx((0.5 * 2.0 + 0.5 * 4.0 + 1.0 * 6.0) / 2.0)
     # later on, a constant takes over within a few windows
     for _ in range(1000):
         t += 0.1
-        state = EccoState(0.1, 0.0, mean_power(state, np.array([1.0]), 0.1, t, 10.0))
-    assert state.power[0] == pytest.approx(1.0, rel=1e-3)
+        mean = mean_power(mean, 1.0, 0.1, t, 10.0)
+    assert mean == pytest.approx(1.0, rel=1e-3)
 
 
-def ecco(state: EccoState, residual: list[float], order: int = 0, **kw: float) -> EccoState:
-    options = {"atol": 0.0, "rtol": 0.01, "safety": 1.0, "low": 1e-9, "high": 10.0, **kw}
-    return ecco_step(state, np.array(residual), state.power, order, **options)
+def ecco_state(h: float, error: float = 0.0):
+    """The session's record at a step of `h` [s], whose worst bond had that relative error."""
+    record = table(state.SESSION, 1)[0]
+    record.controlled_step, record.ecco_error = h, error
+    return record
+
+
+def ecco(
+    record, residual: float, power: float, order: int = 0, atol: float = 0.0, safety: float = 1.0
+):
+    """A step after one with a single bond's residual and mean power, W."""
+    error = energy_error(residual, power, record.controlled_step, atol, 0.01)
+    ecco_step(record, error, order, safety, 1e-9, 10.0)
+    return record
+
+
+def worst(residuals: list[float], powers: list[float], atol: float = 0.0) -> float:
+    """Relative error of the worst of bonds with given residuals and mean powers, W."""
+    names = [f"b{i}" for i in range(len(residuals))]
+    efforts = tuple(Port(f"e{name}", "N") for name in names)
+    flows = tuple(Port(f"f{name}", "m/s") for name in names)
+    sides = {"s": Ports(flows, efforts), "m": Ports(efforts, flows)}
+    ways = [(f"s.e{n}", f"m.e{n}") for n in names] + [(f"m.f{n}", f"s.f{n}") for n in names]
+    numerics = make_numerics(
+        sides,
+        master={"step": 0.1, "step_control": {"method": "ecco", "atol": atol, "rtol": 0.01}},
+        connections=[{"from": a, "to": b} for a, b in ways],
+        bonds=[{"name": n, "effort": f"s.e{n}", "flow": f"m.f{n}"} for n in names],
+    )
+    plan, now, cut = numerics.plan, numerics.state, numerics.given
+    cut.session["elapsed"], cut.session["t"] = 0.1, 1e9
+    plan.session["scale_time"] = 1e9  # the mean stays where it is
+    now.bonds["mean_power"] = powers
+    # f = 1, e = 0: the residual is the effort that the flow side used
+    now.outputs["y"] = [0.0] * len(names) + [1.0] * len(names)
+    now.inputs["previous"][plan.elements["effort_input"], 0] = residuals
+    return worst_energy_error(plan, now, cut)
 
 
 def test_the_worst_bond_counts_with_its_sign():
-    state = EccoState(0.1, 0.0, np.array([10.0, 10.0, 1000.0]))
-    assert ecco(state, [0.05, -0.2, 3.0]).error == pytest.approx(-2.0)
+    powers = [10.0, 10.0, 1000.0]
+    assert worst([0.05, -0.2, 3.0], powers) == pytest.approx(-2.0)
     # normalised by the transmitted energy, not by the residual: 3 W of 1000 W are little
-    assert ecco(state, [0.0, 0.0, 3.0]).error == pytest.approx(0.3)
+    assert worst([0.0, 0.0, 3.0], powers) == pytest.approx(0.3)
     # an absolute tolerance of the step's energy [J]
-    assert ecco(state, [0.0, -0.2, 0.0], atol=0.03).error == pytest.approx(-0.02 / 0.04)
+    assert worst([0.0, -0.2, 0.0], powers, atol=0.03) == pytest.approx(-0.02 / 0.04)
 
 
 def test_a_bond_without_power_and_residual_says_nothing():
-    state = ecco(ecco_start(0.1, 2), [0.0, 0.0])
-    assert state.error == 0.0
-    assert state.h == pytest.approx(0.2)
+    assert worst([0.0, 0.0], [0.0, 0.0]) == 0.0
+    record = ecco(ecco_state(0.1), 0.0, 0.0)
+    assert record.ecco_error == 0.0
+    assert record.controlled_step == pytest.approx(0.2)
 
 
 def test_the_formula():
     # gains 0.3 and 0.4 for a residual of first order in the step
-    before = EccoState(0.1, -1.5, np.array([10.0]))
-    after = ecco(before, [0.2], safety=0.9)
-    assert after.error == pytest.approx(2.0)
-    assert after.h == pytest.approx(0.1 * 0.9 * 2.0**-0.7 * 1.5**0.4)
-    assert ecco(before, [1e9]).h == pytest.approx(0.05)
+    after = ecco(ecco_state(0.1, -1.5), 0.2, 10.0, safety=0.9)
+    assert after.ecco_error == pytest.approx(2.0)
+    assert after.controlled_step == pytest.approx(0.1 * 0.9 * 2.0**-0.7 * 1.5**0.4)
+    assert ecco(ecco_state(0.1, -1.5), 1e9, 10.0).controlled_step == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("order", range(6))
 def test_ecco_settles_at_every_order(order):
-    state = EccoState(1e-4, 0.0, np.array([10.0]))
+    record = ecco_state(1e-4)
     steps = []
     for _ in range(200):
-        residual = 0.1 * (state.h / 0.01) ** (order + 1)  # error 1 at h = 0.01
-        state = ecco(state, [residual], order)
-        steps.append(state.h)
+        residual = 0.1 * (record.controlled_step / 0.01) ** (order + 1)  # error 1 at h = 0.01
+        ecco(record, residual, 10.0, order)
+        steps.append(record.controlled_step)
     np.testing.assert_allclose(steps[-20:], 0.01, rtol=1e-6)

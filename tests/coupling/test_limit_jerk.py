@@ -13,6 +13,8 @@ from hilrt.bench.guardian import Guardian
 from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.coupling.limit import limit_jerk
+from hilrt.tables import plan, state
+from hilrt.tables.record import table
 
 H = 0.01
 
@@ -21,23 +23,29 @@ class Input:
     """One input with bounds, sent at every tick; it keeps what has left."""
 
     def __init__(self, rate: float, jerk: float, low: float = -1e9, high: float = 1e9):
-        self.bounds = low, high, rate, jerk
-        self.t = self.last = self.end = 0.0
-        self.motion = np.zeros((3, 1))
+        self.record, self.at = table(state.INPUTS, 1)[0], table(plan.INPUTS, 1)[0]
+        self.at.low, self.at.high, self.at.rate, self.at.jerk = low, high, rate, jerk
+        self.t = 0.0
         self.times, self.sent, self.limited = [0.0], [], []
 
     def send(self, *c: float, h: float = H, elapsed: float = H) -> np.ndarray:
         """What leaves, `elapsed` after what left before, for an interval of length `h`."""
-        asked = np.array(c, dtype=float)[:, None]
+        u, rows = self.record, len(c)
         self.t += elapsed
-        limited = limit_jerk(
-            asked, 0, h, self.t, elapsed, self.last, self.end, self.motion, *self.bounds
-        )
-        self.last, self.end = asked[0, 0], value(asked[:, 0], h)
+        u.polynomial[:rows] = c
+        limited = limit_jerk(u, self.at, rows, h, self.t)
+        left = u.polynomial[:rows].copy()
+        u.last, u.last_t = left[0], self.t
+        self.comes_to(value(left, h))
         self.times.append(elapsed)
-        self.sent.append(asked[:, 0])
+        self.sent.append(left)
         self.limited.append(limited)
         return self.sent[-1]
+
+    def comes_to(self, end: float) -> None:
+        """The previous polynomial has that value when the next one leaves."""
+        self.record.previous[:] = 0.0
+        self.record.previous[0] = end
 
     def mean_rates(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean rates from one point to the next, and the times between the middles of the steps."""
@@ -84,12 +92,12 @@ def test_what_is_within_the_bounds_passes_bit_for_bit(skips, amplitude, frequenc
     """Taylor polynomials of a cosine that is within the bounds; some ticks are skipped."""
     omega = 2.0 * np.pi * frequency
     held = Input(amplitude * omega**2 * H + 1e3, amplitude * (omega**2 + omega**3 * H) * 1.01)
-    held.last = held.end = held.motion[2, 0] = amplitude
+    held.record.last = held.record.approach_asked = amplitude
     t = 0.0
     for skip in skips:
         t += skip * H
         c = [amplitude * omega**m * np.cos(omega * t + 0.5 * np.pi * m) for m in range(rows)]
-        held.end = c[0]  # what flew is not in question here
+        held.comes_to(c[0])  # where the previous one has come to is not in question here
         np.testing.assert_array_equal(held.send(*c, elapsed=skip * H), c)
     assert not any(held.limited)
 
@@ -113,7 +121,7 @@ def test_what_moves_steadily_is_followed_without_lag(slope):
     ramp = Input(rate=200.0, jerk=2000.0)
     for k in range(1, 60):
         ramp.send(50.0 * k * H, slope)
-    assert ramp.last == 50.0 * 59 * H
+    assert ramp.record.last == 50.0 * 59 * H
     assert ramp.limited[0]
     assert not ramp.limited[-1]
 
@@ -122,7 +130,7 @@ def test_it_stops_at_a_bound_of_the_value_without_breaking_the_jerks():
     ramp = Input(rate=1e3, jerk=100.0, high=1.0)
     for k in range(200):
         ramp.send(0.02 * k, 2.0)
-    assert ramp.last == pytest.approx(1.0)
+    assert ramp.record.last == pytest.approx(1.0)
     rates, between = ramp.mean_rates()
     assert (np.abs(np.diff(rates)) <= 100.0 * between[1:] * (1 + 1e-9)).all()
 

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.set_points import SetPointLimits
-from hilrt.coupling.ramp import approach
+from hilrt.coupling.ramp import Bounds, approach
 
 DT = 0.002
 
 
 def move(value, rate, target, before, times, max_rate, max_jerk, low=-1e9, high=1e9):
     """Values and rates of a set-point that moves for each of `times`, towards each of `target`."""
+    bounds = Bounds(low, high, max_rate, max_jerk)
     values, rates, took = [value], [rate], times[0]
     for at, elapsed in zip(target, times, strict=True):
-        value, rate = approach(
-            value, rate, at, before, elapsed, 0.5 * (elapsed + took), low, high, max_rate, max_jerk
-        )
+        value, rate = approach(value, rate, at, before, elapsed, 0.5 * (elapsed + took), bounds)
         before, took = at, elapsed
         values.append(value)
         rates.append(rate)
@@ -101,7 +100,7 @@ def test_a_target_that_starts_to_move_is_caught_up_with():
 
 
 def test_no_time_no_move():
-    assert approach(1.0, 2.0, 5.0, 5.0, 0.0, 0.1, 0.0, 9.0, 10.0, 10.0) == (1.0, 2.0)
+    assert approach(1.0, 2.0, 5.0, 5.0, 0.0, 0.1, Bounds(0.0, 9.0, 10.0, 10.0)) == (1.0, 2.0)
 
 
 def test_the_guardian_ramps_with_bounded_jerk_and_still_arms():

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable
+from hilrt.tables.given import SUBSYSTEMS
+from hilrt.tables.record import table as records
 
 MS = 1_000_000
 
 
 def table(every=1, physical=False, catches_up=False, max_misses=3, n=1):
     """A table of equal channels whose samples are of t = 0."""
-    return ChannelTable([every] * n, [physical] * n, [catches_up] * n, [max_misses] * n, 1e-3)
+    cut = records(SUBSYSTEMS, n)
+    return ChannelTable([every] * n, [physical] * n, [catches_up] * n, [max_misses] * n, 1e-3, cut)
 
 
 def look(channels, tick):

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +13,11 @@ from hilrt.link import Arrival, Link, Ports
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.solver import Port, Sample
+from hilrt.tables.given import StepInput
 from hilrt.timing.clock import monotonic_ns
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import Dealer, drain_until
-from tests.stepping import make_network
+from tests.stepping import make_numerics
 
 MS = 1_000_000
 
@@ -54,37 +54,47 @@ class Scripted(Link):
         self.inbox.append(Arrival(tick, Sample(np.array(y, float), **sample), t))
 
 
-def make_exchange(*links: Link, every=None, max_misses=3, derivatives=0, catch_up=()) -> Exchange:
-    network, _ = make_network(
+def make_exchange(*links: Link, every=None, max_misses=3, catch_up=()) -> Exchange:
+    numerics = make_numerics(
         {link.name: Ports(link.inputs, link.outputs) for link in links},
         subsystems={
             link.name: {"every": n}
             for link, n in zip(links, every or [1] * len(links), strict=True)
         },
     )
-    misses = [max_misses] * len(links)
-    exchange = Exchange(network, links, 1e-3, misses, derivatives, catch_up)
+    numerics.plan.session["coefficients"] = 2
+    exchange = Exchange(numerics, links, 1e-3, [max_misses] * len(links), catch_up)
     exchange.start(0.0, [Sample(np.zeros(len(link.outputs))) for link in links])
     return exchange
 
 
-def dispatch(exchange: Exchange, t_ms: int, *, to=None, h_ms=1):
-    """What the macro step would dispatch: all that is due and not busy, from where it stands."""
-    given, every = exchange.given, exchange.network.every
-    n = len(exchange.links)
-    going = given.due & ~given.busy if to is None else np.array(to)
-    state = SimpleNamespace(
-        dispatch=going,
-        t_start=given.reached.copy(),
-        h=every * h_ms * 1e-3 + given.t - given.reached,
-        sent=np.arange(2.0 * n).reshape(2, n),
-    )
-    exchange.dispatch(state, t_ms * MS, h_ms * MS)
+def cut(exchange: Exchange, tick: int) -> StepInput:
+    """What is given at `tick` of a 1 ms grid."""
+    exchange.cut(tick, tick * MS, MS if tick else 0)
+    return exchange.given
 
 
-def turn(exchange: Exchange, tick: int):
+def dispatch(exchange: Exchange, t_ms: int, *, to=None, h_ms=1, sent=None):
+    """What the macro step would dispatch: all that is due and not busy, from where it stands.
+
+    `sent`, shape (2, nu), are the inputs; default: 0, 1, 2, … and their slopes.
+    """
+    subsystems, state = exchange.given.subsystems, exchange.numerics.state
+    due = subsystems["due"] & (1 - subsystems["busy"])
+    state.subsystems["dispatch"] = due if to is None else to
+    state.subsystems["t_start"] = subsystems["reached"]
+    ahead = exchange.network.every * h_ms * 1e-3
+    state.subsystems["h"] = ahead + exchange.given.session["t"] - subsystems["reached"]
+    n = len(state.inputs)
+    state.inputs["polynomial"][:, :2] = (
+        np.arange(2.0 * n).reshape(2, n) if sent is None else sent
+    ).T
+    exchange.dispatch(t_ms * MS, h_ms * MS)
+
+
+def turn(exchange: Exchange, tick: int) -> StepInput:
     """Cut and dispatch at `tick` of a 1 ms grid."""
-    given = exchange.cut(tick, tick * MS, MS if tick else 0)
+    given = cut(exchange, tick)
     dispatch(exchange, tick)
     return given
 
@@ -93,11 +103,11 @@ def test_first_cut_finds_the_initialized_outputs():
     link = Scripted(n_outputs=2)
     exchange = make_exchange(link)
     exchange.start(0.0, [Sample(np.array([3.0, 4.0]))])
-    given = exchange.cut(0, 0, 0)
-    assert given.fresh.all()
-    np.testing.assert_array_equal(given.y, [3.0, 4.0])
-    assert given.regular
-    assert not given.late.any()
+    given = cut(exchange, 0)
+    assert given.outputs["fresh"].all()
+    np.testing.assert_array_equal(given.outputs["y"], [3.0, 4.0])
+    assert given.session["regular"][0]
+    assert not given.subsystems["late"].any()
 
 
 def test_an_answer_is_valid_at_the_end_of_its_step():
@@ -106,10 +116,14 @@ def test_an_answer_is_valid_at_the_end_of_its_step():
     turn(exchange, 0)
     link.answers(7.0, compute_us=42.0)
     given = turn(exchange, 1)
-    assert (given.y[0], given.t_valid[0], given.reached[0]) == (7.0, 0.001, 0.001)
-    assert given.covered[0] == pytest.approx(0.001)
-    assert given.fresh[0]
-    assert given.regular
+    assert (given.outputs["y"][0], given.outputs["t_valid"][0], given.subsystems["reached"][0]) == (
+        7.0,
+        0.001,
+        0.001,
+    )
+    assert given.subsystems["covered"][0] == pytest.approx(0.001)
+    assert given.outputs["fresh"][0]
+    assert given.session["regular"][0]
     assert exchange.compute_us[0] == 42.0
     assert exchange.age[0] == 0.0
 
@@ -130,28 +144,28 @@ def test_a_late_solver_is_busy_then_gets_what_it_missed():
     turn(exchange, 0)
     for tick in (1, 2):
         given = turn(exchange, tick)
-        assert given.late[0]
-        assert given.busy[0]
-        assert not given.regular
-        assert not given.fresh.any()
+        assert given.subsystems["late"][0]
+        assert given.subsystems["busy"][0]
+        assert not given.session["regular"][0]
+        assert not given.outputs["fresh"].any()
     assert exchange.age[0] == pytest.approx(0.002)
     link.answers(5.0)
     given = turn(exchange, 3)
-    assert given.t_valid[0] == 0.001  # where the advance led to, not when it came
-    assert given.reached[0] == 0.001
-    assert given.late[0]  # it has answered, and is still behind
-    assert not given.busy[0]
-    assert not given.regular  # a merged step follows
+    assert given.outputs["t_valid"][0] == 0.001  # where the advance led to, not when it came
+    assert given.subsystems["reached"][0] == 0.001
+    assert given.subsystems["late"][0]  # it has answered, and is still behind
+    assert not given.subsystems["busy"][0]
+    assert not given.session["regular"][0]  # a merged step follows
     assert len(link.sent) == 2
     tick, t, h, _ = link.sent[-1]
     assert (tick, t) == (3, 0.001)
     assert h == pytest.approx(0.003)
     link.answers(6.0)
     given = turn(exchange, 4)
-    assert given.t_valid[0] == 0.004
-    assert given.covered[0] == pytest.approx(0.003)
-    assert given.regular
-    assert not given.late[0]
+    assert given.outputs["t_valid"][0] == 0.004
+    assert given.subsystems["covered"][0] == pytest.approx(0.003)
+    assert given.session["regular"][0]
+    assert not given.subsystems["late"][0]
     assert exchange.channels.late[0] == 2
 
 
@@ -160,8 +174,8 @@ def test_catching_up_sends_what_was_missed_one_after_another():
     exchange = make_exchange(link, catch_up=[True])
     for tick in (0, 1, 2):
         given = turn(exchange, tick)
-        assert not given.busy[0]  # an interval is made for it at every tick
-        assert given.late[0] == (tick > 0)
+        assert not given.subsystems["busy"][0]  # an interval is made for it at every tick
+        assert given.subsystems["late"][0] == (tick > 0)
     assert [sent[0] for sent in link.sent] == [0]  # one outstanding at most
     for missed in (1, 2):
         assert exchange.behind
@@ -169,13 +183,13 @@ def test_catching_up_sends_what_was_missed_one_after_another():
         exchange.send_on()
         tick, t, h, _ = link.sent[-1]
         assert (tick, t, h) == (missed, pytest.approx(missed * 1e-3), pytest.approx(1e-3))
-        assert exchange.given.t_valid[0] == pytest.approx(missed * 1e-3)
+        assert exchange.given.outputs["t_valid"][0] == pytest.approx(missed * 1e-3)
     assert not exchange.behind
     link.answers(3.0)
     given = turn(exchange, 3)
-    assert given.regular
-    assert (given.y[0], given.t_valid[0]) == (3.0, 0.003)
-    assert given.covered[0] == pytest.approx(1e-3)
+    assert given.session["regular"][0]
+    assert (given.outputs["y"][0], given.outputs["t_valid"][0]) == (3.0, 0.003)
+    assert given.subsystems["covered"][0] == pytest.approx(1e-3)
     assert exchange.channels.late[0] == 2
 
 
@@ -196,14 +210,8 @@ def test_each_missed_interval_keeps_the_inputs_that_were_meant_for_it():
     exchange = make_exchange(link, catch_up=[True])
     meant = [np.array([[tick], [10.0 * tick]]) for tick in range(3)]
     for tick in range(3):
-        given = exchange.cut(tick, tick * MS, MS if tick else 0)
-        state = SimpleNamespace(
-            dispatch=given.due & ~given.busy,
-            t_start=given.reached.copy(),
-            h=1e-3 + given.t - given.reached,
-            sent=meant[tick].copy(),
-        )
-        exchange.dispatch(state, tick * MS, MS)
+        cut(exchange, tick)
+        dispatch(exchange, tick, sent=meant[tick])
     for _ in range(2):
         link.answers(0.0)
         exchange.send_on()
@@ -245,9 +253,9 @@ def test_ticks_that_the_master_left_out_are_caught_up_with_in_the_slack():
     exchange.run_local()
     assert [t for _, t, *_ in link.sent] == pytest.approx([0.0, 1e-3, 2e-3, 3e-3, 4e-3])
     link.poll = list
-    given = exchange.cut(5, 5 * MS, MS)
-    assert given.regular
-    assert given.y[0] == 5.0
+    given = cut(exchange, 5)
+    assert given.session["regular"][0]
+    assert given.outputs["y"][0] == 5.0
 
 
 def test_who_is_behind_comes_after_everybody_else():
@@ -259,7 +267,7 @@ def test_who_is_behind_comes_after_everybody_else():
     turn(exchange, 0)
     assert order == ["other", "slow"]
     other.answers(1.0)
-    assert not turn(exchange, 1).late[1]
+    assert not turn(exchange, 1).subsystems["late"][1]
     assert order == ["other", "slow", "other"]  # nobody waited for the slow one
     slow.answers(1.0)
     other.answers(1.0)
@@ -275,15 +283,15 @@ def test_an_answer_of_a_longer_step_waits_for_its_time():
     for tick in (1, 2):
         fast.answers(float(tick))
         given = turn(exchange, tick)
-        assert given.due.tolist() == [False, True]
-        assert given.fresh.tolist() == [False, True]
-        assert not given.late.any()
+        assert given.subsystems["due"].tolist() == [False, True]
+        assert given.outputs["fresh"].tolist() == [False, True]
+        assert not given.subsystems["late"].any()
     fast.answers(3.0)
     given = turn(exchange, 3)
-    assert given.regular
-    assert given.fresh.all()
-    np.testing.assert_array_equal(given.y, [9.0, 3.0])
-    np.testing.assert_array_equal(given.t_valid, [0.003, 0.003])
+    assert given.session["regular"][0]
+    assert given.outputs["fresh"].all()
+    np.testing.assert_array_equal(given.outputs["y"], [9.0, 3.0])
+    np.testing.assert_array_equal(given.outputs["t_valid"], [0.003, 0.003])
     assert [sent[0] for sent in slow.sent] == [0, 3]
 
 
@@ -315,10 +323,12 @@ def test_a_bench_is_late_when_it_has_been_silent():
     for tick in range(1, 7):
         if tick == 2:
             bench.answers(1.0, t_valid=np.array([0.0014]))
-        late.append(bool(turn(exchange, tick).late[0]))
+        late.append(bool(turn(exchange, tick).subsystems["late"][0]))
     assert late == [False, False, False, True, True, True]  # 2.5 ms after 1.4 ms
-    assert exchange.given.reached[0] == 0.006  # it lives by itself and is never behind
-    assert not exchange.given.busy[0]
+    assert (
+        exchange.given.subsystems["reached"][0] == 0.006
+    )  # it lives by itself and is never behind
+    assert not exchange.given.subsystems["busy"][0]
     with pytest.raises(PeerLost, match="bench"):
         turn(exchange, 7)
 
@@ -326,8 +336,8 @@ def test_a_bench_is_late_when_it_has_been_silent():
 def test_a_bench_that_is_not_due_makes_the_tick_irregular():
     bench = Scripted("bench", physical=True)
     exchange = make_exchange(bench, every=[2])
-    assert exchange.cut(2, 2 * MS, MS).regular
-    assert not exchange.cut(3, 3 * MS, MS).regular
+    assert cut(exchange, 2).session["regular"][0]
+    assert not cut(exchange, 3).session["regular"][0]
 
 
 def test_signals_of_a_bench_have_times_of_their_own():
@@ -337,9 +347,11 @@ def test_signals_of_a_bench_have_times_of_their_own():
     bench.answers(1.0, 2.0, 9.0, t_valid=np.array([0.0004, 0.0002, np.nan]))
     bench.answers(3.0, 9.0, 9.0, t_valid=np.array([0.0009, np.nan, np.nan]))
     given = turn(exchange, 1)
-    assert given.fresh.tolist() == [True, True, False]
-    np.testing.assert_array_equal(given.y, [3.0, 2.0, 0.0])  # nothing of the first is lost
-    np.testing.assert_array_equal(given.t_valid[:2], [0.0009, 0.0002])
+    assert given.outputs["fresh"].tolist() == [True, True, False]
+    np.testing.assert_array_equal(
+        given.outputs["y"], [3.0, 2.0, 0.0]
+    )  # nothing of the first is lost
+    np.testing.assert_array_equal(given.outputs["t_valid"][:2], [0.0009, 0.0002])
     assert exchange.age[0] == pytest.approx(0.0001)  # the newest counts, NaN or not
 
 
@@ -349,8 +361,8 @@ def test_a_bench_sample_without_times_is_of_when_it_arrived():
     turn(exchange, 0)
     bench.answers(1.0, t=0.0007)
     given = turn(exchange, 1)
-    assert given.t_valid[0] == 0.0007
-    assert given.fresh[0]
+    assert given.outputs["t_valid"][0] == 0.0007
+    assert given.outputs["fresh"][0]
 
 
 def test_a_bench_without_outputs_lives_while_it_answers():
@@ -358,12 +370,12 @@ def test_a_bench_without_outputs_lives_while_it_answers():
     exchange = make_exchange(bench)
     for tick in range(1, 20):
         bench.answers(t=tick * 1e-3)
-        assert not turn(exchange, tick).late[0]
+        assert not turn(exchange, tick).subsystems["late"][0]
 
 
 def test_middles_derivatives_and_realised_inputs_find_their_place():
     first, second = Scripted("a"), Scripted("b", n_outputs=2)
-    exchange = make_exchange(first, second, derivatives=2)
+    exchange = make_exchange(first, second)
     turn(exchange, 0)
     first.answers(1.0)
     second.answers(
@@ -374,21 +386,21 @@ def test_middles_derivatives_and_realised_inputs_find_their_place():
         realised=np.array([0.7]),
     )
     given = turn(exchange, 1)
-    assert given.has_middle
-    np.testing.assert_array_equal(given.y_mid, [np.nan, 2.5, 3.5])
-    np.testing.assert_array_equal(given.dy, [[np.nan, 20.0, 30.0], [np.nan] * 3])
-    np.testing.assert_array_equal(given.realised, [np.nan, 0.7])
+    assert given.session["has_middle"][0]
+    np.testing.assert_array_equal(given.outputs["y_mid"], [np.nan, 2.5, 3.5])
+    np.testing.assert_array_equal(given.outputs["dy"].T[:2], [[np.nan, 20.0, 30.0], [np.nan] * 3])
+    np.testing.assert_array_equal(given.inputs["realised"], [np.nan, 0.7])
     first.answers(1.0)
     second.answers(2.0, 3.0)
-    assert not turn(exchange, 2).has_middle
+    assert not turn(exchange, 2).session["has_middle"][0]
 
 
-def test_more_derivatives_than_anyone_uses_are_dropped():
+def test_more_derivatives_than_a_polynomial_has_are_dropped():
     link = Scripted()
-    exchange = make_exchange(link, derivatives=1)
+    exchange = make_exchange(link)
     turn(exchange, 0)
-    link.answers(1.0, dy=np.array([[2.0], [3.0]]))
-    np.testing.assert_array_equal(turn(exchange, 1).dy, [[2.0]])
+    link.answers(1.0, dy=np.arange(2.0, 9.0)[:, None])
+    np.testing.assert_array_equal(turn(exchange, 1).outputs["dy"], [[2.0, 3.0, 4.0, 5.0, 6.0]])
 
 
 def test_a_sample_of_the_wrong_size_is_refused_by_name():
@@ -407,10 +419,10 @@ def test_what_arrives_before_the_tick_can_be_taken_before_it():
     link.answers(5.0)
     exchange.send_on()
     assert not link.inbox
-    assert not exchange.given.late[0]
+    assert not exchange.given.subsystems["late"][0]
     given = turn(exchange, 1)
-    assert given.y[0] == 5.0
-    assert given.regular
+    assert given.outputs["y"][0] == 5.0
+    assert given.session["regular"][0]
 
 
 def test_only_local_links_run_in_the_slack():
@@ -422,7 +434,7 @@ def test_only_local_links_run_in_the_slack():
     exchange.run_local()
     assert (local.polls, remote.polls) == (before[0] + 1, before[1])
     remote.answers(4.0)
-    np.testing.assert_array_equal(turn(exchange, 1).y, [3.0, 4.0])
+    np.testing.assert_array_equal(turn(exchange, 1).outputs["y"], [3.0, 4.0])
 
 
 def never() -> bool:
@@ -445,8 +457,8 @@ async def test_as_fast_as_possible_everybody_is_waited_for():
         there.send(b"x")
         await waiting
         given = turn(exchange, 1)
-        assert given.regular
-        np.testing.assert_array_equal(given.y, [1.0, 2.0])
+        assert given.session["regular"][0]
+        np.testing.assert_array_equal(given.outputs["y"], [1.0, 2.0])
 
 
 async def test_nobody_waits_for_an_answer_that_leads_beyond_the_tick():
@@ -454,7 +466,7 @@ async def test_nobody_waits_for_an_answer_that_leads_beyond_the_tick():
     exchange = make_exchange(slow, every=[5])
     turn(exchange, 0)
     await exchange.collect(1 * MS, 0.0, never)  # returns at once: it is due at 5 ms
-    assert not exchange.cut(1, MS, MS).late[0]
+    assert not cut(exchange, 1).subsystems["late"][0]
 
 
 async def test_a_silent_solver_is_lost_after_the_timeout():

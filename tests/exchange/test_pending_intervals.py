@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hilrt.coupling import polynomial as poly
 from hilrt.exchange.pending_intervals import PendingIntervals
+from hilrt.solver import InputPolynomial
 
 MS = 1_000_000
 C = np.array([[1.0, 2.0], [10.0, -20.0]])
@@ -31,7 +31,8 @@ def test_ticks_that_were_left_out_are_covered_in_steps_of_the_solvers_own():
     assert [piece.h for piece in pieces] == pytest.approx([1e-3] * 4)
     for piece in pieces:  # all of them on the one polynomial
         np.testing.assert_allclose(
-            poly.evaluate(piece.coefficients, 0.5e-3), poly.evaluate(C, piece.t + 0.5e-3 - 5e-3)
+            InputPolynomial(0.0, piece.coefficients)(0.5e-3),
+            InputPolynomial(0.0, C)(piece.t + 0.5e-3 - 5e-3),
         )
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from hilrt.peers.unused_messages import STRANGER
 from hilrt.solver import Sample
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
-from tests.stepping import make_network
+from tests.stepping import make_numerics
 
 MS = 1_000_000
 
@@ -47,12 +46,13 @@ class Rig:
         hub.add(self.link)
         self.dealer = self.connect()
         hub.epoch_ns = hub.clock()
-        network, _ = make_network(
+        self.numerics = make_numerics(
             {"model": Ports(self.link.inputs, self.link.outputs)},
             subsystems={"model": {"inputs": {"u": {"max": 5.0}}}},
         )
         catch_up = [late.steps == "catch_up"]
-        self.exchange = Exchange(network, [self.link], 1e-3, [max_misses], catch_up=catch_up)
+        self.numerics.plan.session["coefficients"] = 2
+        self.exchange = Exchange(self.numerics, [self.link], 1e-3, [max_misses], catch_up)
         self.exchange.start(0.0, [Sample(np.zeros(1))])
 
     def connect(self):
@@ -64,15 +64,14 @@ class Rig:
     def turn(self, tick):
         """Cut, dispatch and slack at `tick` of a 1 ms grid; the input is 2 + 1000 (t - now)."""
         exchange = self.exchange
-        given = exchange.cut(tick, tick * MS, MS if tick else 0)
-        state = SimpleNamespace(
-            dispatch=given.due & ~given.busy,
-            t_start=given.reached.copy(),
-            h=1e-3 + given.t - given.reached,
-            sent=np.array([[2.0], [1000.0]]),
-            measured=np.array([[2.0], [1000.0]]),
-        )
-        exchange.dispatch(state, tick * MS, MS)
+        exchange.cut(tick, tick * MS, MS if tick else 0)
+        given, state = self.numerics.given, self.numerics.state
+        subsystems = given.subsystems
+        state.subsystems["dispatch"] = subsystems["due"] & (1 - subsystems["busy"])
+        state.subsystems["t_start"] = subsystems["reached"]
+        state.subsystems["h"] = 1e-3 + given.session["t"] - subsystems["reached"]
+        state.inputs["polynomial"][0, :2] = state.inputs["extrapolated"][0, :2] = 2.0, 1000.0
+        exchange.dispatch(tick * MS, MS)
         exchange.times.count()
         exchange.readmit()
         return given
@@ -102,26 +101,26 @@ def rig(hub, dealers):
 def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     rig.turn(0)
     rig.lose()
-    assert rig.turn(1).late[0]
+    assert rig.turn(1).subsystems["late"][0]
     second = rig.connect()
     rig.turn(2)
     again = second.receive(wire.Initialize)
     assert again.t0 == pytest.approx(3e-3)
     assert wire.unpack(again.u0, 1)[0] == pytest.approx(3.0)  # 2 + 1000 · 1 ms
-    assert rig.turn(3).late[0]  # nobody waits for it
+    assert rig.turn(3).subsystems["late"][0]  # nobody waits for it
     second.send(wire.Initialized(y=wire.pack(np.array([7.0]))))
     drain_until(rig.hub, lambda: not rig.link.peer.computing)
     given = rig.turn(4)
-    assert given.rejoined[0]
-    assert given.event[0]  # nothing is extrapolated across the gap
-    assert not given.regular
-    assert (given.y[0], given.t_valid[0]) == (7.0, pytest.approx(3e-3))
+    assert given.subsystems["rejoined"][0]
+    assert given.subsystems["event"][0]  # nothing is extrapolated across the gap
+    assert not given.session["regular"][0]
+    assert (given.outputs["y"][0], given.outputs["t_valid"][0]) == (7.0, pytest.approx(3e-3))
     step = rig.answer(8.0, second)  # merged: from where it initialized to the next point
     assert (step.t, step.h) == (pytest.approx(3e-3), pytest.approx(2e-3))
     given = rig.turn(5)
-    assert not given.rejoined[0]
-    assert given.regular
-    assert given.y[0] == 8.0
+    assert not given.subsystems["rejoined"][0]
+    assert given.session["regular"][0]
+    assert given.outputs["y"][0] == 8.0
     assert rig.exchange.channels.rejoined[0] == 1
     assert rig.causes() == ["peer_lost", "peer_back"]
 
@@ -131,14 +130,10 @@ def test_the_inputs_it_starts_from_keep_their_bounds(rig):
     rig.lose()
     second = rig.connect()
     rig.exchange.cut(9, 9 * MS, 9 * MS)
-    state = SimpleNamespace(
-        dispatch=np.array([False]),
-        t_start=np.zeros(1),
-        h=np.zeros(1),
-        sent=np.zeros((2, 1)),
-        measured=np.array([[4.9], [1000.0]]),
-    )
-    rig.exchange.dispatch(state, 9 * MS, MS)
+    state = rig.numerics.state
+    state.subsystems["dispatch"] = False
+    state.inputs["extrapolated"][0, :2] = 4.9, 1000.0
+    rig.exchange.dispatch(9 * MS, MS)
     rig.exchange.readmit()
     assert wire.unpack(second.receive(wire.Initialize).u0, 1)[0] == 5.0
 
@@ -147,7 +142,7 @@ def test_one_that_stays_away_ends_the_session_and_the_reason_is_told(rig):
     rig.turn(0)
     rig.lose()
     for tick in (1, 2, 3):
-        assert rig.turn(tick).late[0]
+        assert rig.turn(tick).subsystems["late"][0]
     with pytest.raises(PeerLost, match=r"no sample for 4 ticks.*not come back: its connection"):
         rig.turn(4)
 
@@ -161,7 +156,7 @@ def test_another_connection_takes_the_place_of_one_that_lives(rig):
     second.receive(wire.Initialize)
     rig.dealer.send(wire.Advanced(tick=0, y=wire.pack(np.ones(1))))  # too late
     drain_until(rig.hub, lambda: rig.hub.counters[STRANGER, "unknown_sender"] == 1)
-    assert rig.turn(2).late[0]
+    assert rig.turn(2).subsystems["late"][0]
 
 
 def test_a_solver_in_catch_up_starts_anew_too(hub, dealers):
@@ -174,7 +169,7 @@ def test_a_solver_in_catch_up_starts_anew_too(hub, dealers):
     assert second.receive(wire.Initialize).t0 == pytest.approx(3e-3)
     second.send(wire.Initialized(y=wire.pack(np.array([7.0]))))
     drain_until(rig.hub, lambda: not rig.link.peer.computing)
-    assert rig.turn(3).rejoined[0]
+    assert rig.turn(3).subsystems["rejoined"][0]
     step = rig.answer(8.0, second)
     assert (step.t, step.h) == (pytest.approx(3e-3), pytest.approx(1e-3))
 
@@ -198,8 +193,8 @@ async def test_as_fast_as_possible_the_session_waits_for_it(rig):
     await rig.exchange.collect(MS, DEADLINE_S, lambda: False)
     assert await task == pytest.approx(1e-3)
     given = rig.turn(1)
-    assert given.rejoined[0]
-    assert not given.late[0]
+    assert given.subsystems["rejoined"][0]
+    assert not given.subsystems["late"][0]
     rig.exchange.close()
 
 
@@ -238,7 +233,7 @@ def test_a_solver_that_failed_does_not_come_back_one_that_was_told_to_end_does(r
         with pytest.raises(PeerLost, match="it is enough"):
             rig.turn(1)
     else:
-        assert rig.turn(1).late[0]
+        assert rig.turn(1).subsystems["late"][0]
 
 
 def test_a_solver_whose_connection_broke_comes_back_by_itself(hub, dealers):

@@ -10,6 +10,7 @@ import hilrt
 from hilrt import RunOptions
 from hilrt.check.check import check_file
 from hilrt.fmu.fmu_solver import FmuSolver
+from hilrt.reliability.flags import active_flags
 from hilrt.solver import InputPolynomial, Port
 from tests.exchange.test_event_points import Integral
 from tests.fmu.build import mass, needs_compiler
@@ -80,7 +81,7 @@ def test_who_cannot_stop_at_the_impact_is_flagged(told):
         connections=[{"from": "ball.v", "to": "bench.v"}],
     )
     flag = ("connection_defect", "bench.v")
-    raised = s.run(1.0, lambda s: (s.t, flag in s.state.monitor.active_flags()))
+    raised = s.run(1.0, lambda s: (s.t, flag in active_flags(s.numerics.checks, s.state)))
     solver.stop("done")
     times = [t for t, up in raised if up]
     assert times

@@ -39,7 +39,7 @@ def swings():
     s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
 
     def look(s):
-        power = s.state.corrected.power.tolist()
+        power = s.state.bonds["residual_power"].tolist()
         rows = []
         for (one, two), residual in zip(pairs.values(), power, strict=True):
             tip = two.tip()

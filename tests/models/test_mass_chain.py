@@ -51,7 +51,7 @@ def test_one_correction_on_the_sum_keeps_the_energy(n):
     assert energy_error(chain(n, NONE, **UNEQUAL[n]), 4.0) > 0.2
     s = chain(n, ENERGY, **UNEQUAL[n])
     assert abs(energy_error(s, 4.0)) < 0.03
-    assert s.state.corrected.effort.shape == (1,)
+    assert s.state.elements["effort"].shape == (1,)
     # held inputs: the residual as sent is the held one
     held = chain(n, {**ENERGY, "residual": "held"}, **UNEQUAL[n])
     short = chain(n, ENERGY, **UNEQUAL[n])
@@ -64,7 +64,7 @@ def test_the_sums_residual_is_the_sum_of_the_residuals(n, order):
     # The junction sends the sum alone, and yet each bond knows its own share of it.
     runs = [
         chain(n, NONE, summed=summed, order=order, **UNEQUAL[n]).run(
-            0.1, lambda s: (s.state.corrected.power.sum(), s.state.bond_power.sum())
+            0.1, lambda s: (s.state.bonds["residual_power"].sum(), s.state.bonds["power"].sum())
         )
         for summed in (True, False)
     ]
@@ -104,7 +104,9 @@ def test_a_load_at_the_junction_is_not_the_bonds(order, every):
             ],
             bonds=[{"name": "b", "effort": "push.e", "flow": "cart.f", "correction": ENERGY}],
         )
-        look = s.run(0.3, lambda s: (s.state.corrected.power[0], s.state.corrected.effort[0]))
+        look = s.run(
+            0.3, lambda s: (s.state.bonds["residual_power"][0], s.state.elements["effort"][0])
+        )
         return np.array(look), s.links["cart"].asked[-1].coefficients[0, 0]
 
     (plain, sent), (loaded, sent_loaded) = run(False), run(True)

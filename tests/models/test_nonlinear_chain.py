@@ -158,7 +158,7 @@ def simulate(exact, rtol: float, order: int | None) -> Run:
     else:
         master["extrapolation"] = {"order": order}
     stepping = Stepping(make_segments(), master=master, connections=connections)
-    rows = stepping.run(DURATION, lambda s: (s.t, s.state.y.copy()))
+    rows = stepping.run(DURATION, lambda s: (s.t, s.state.outputs["y"].copy()))
     t = np.array([row[0] for row in rows])
     y = np.array([row[1] for row in rows])
     truth = exact(t)

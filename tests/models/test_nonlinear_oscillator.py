@@ -39,7 +39,7 @@ def run(cases, laws, dampings, duration):
 
     def look(s):
         energy = [a.energy(b.x) + b.energy() for a, b in pairs]
-        return s.t, energy, s.state.corrected.power.copy(), [b.x for _, b in pairs]
+        return s.t, energy, s.state.bonds["residual_power"].copy(), [b.x for _, b in pairs]
 
     seen = s.run(duration, look)
     return tuple(np.array([row[i] for row in seen]) for i in range(4))

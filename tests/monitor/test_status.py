@@ -10,9 +10,9 @@ from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.signals import build_topics
+from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import verdict
 from hilrt.solver import Port
-from hilrt.step.adjust import set_number
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
 
@@ -38,8 +38,8 @@ def master(monkeypatch):
     link = MemoryLink("a", Recorded({"y": np.sin}, [Port("u")]))
     s = Stepping({"a": link}, connections=[{"from": "a.y", "to": "a.u"}], master={"step": 1e-3})
     publisher = StatusPublisher(Told(), "test", 1.0)
-    feed = Feed(build_topics(s.plan))
-    return Master(*s.numerics, s.real_time(clock), feed, publisher)
+    feed = Feed(build_topics(s.numerics))
+    return Master(*s.assembled, s.real_time(clock), feed, publisher)
 
 
 def slow(master, cut):
@@ -79,11 +79,9 @@ async def test_what_is_watched_ends_with_the_last_numbers(master):
     assert (last.t, last.missed) == (master.progress.t_ns * 1e-9, master.progress.missed)
     assert last.missed > 0
     assert last.values
-    assert (
-        last.verdict
-        == verdict(master.state.monitor, last.t, None, last.missed, master.progress.steps).word
-        == "unreliable"
-    )  # for the missed ticks alone
+    totals = flag_totals(master.numerics.checks, master.numerics.state)
+    found = verdict(totals, last.t, None, last.missed, master.progress.steps)
+    assert last.verdict == found.word == "unreliable"  # for the missed ticks alone
 
 
 async def test_adjustable_numbers_are_told_as_they_are(master):
@@ -91,7 +89,7 @@ async def test_adjustable_numbers_are_told_as_they_are(master):
         Told(), "test", 1.0, adjustable=["reliability.power_residual"]
     )
     await master.run(250 * MS, EPOCH)
-    set_number(master.plan, "reliability.power_residual", 0.25)
+    master.changes.add("reliability.power_residual", 0.25)
     await master.run(250 * MS, EPOCH + 1000 * MS)
     told = [one.adjustable["reliability.power_residual"] for one in publisher.telemetry.statuses]
     assert told[0] != told[-1] == 0.25

@@ -1,30 +1,23 @@
 """Alarms: limits, delay, rate, gravity, and what a session does."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import Alarm
 from hilrt.link import Ports
-from hilrt.reliability.alarms import (
-    ACTIONS,
-    DEGRADE,
-    STOP,
-    AlarmState,
-    build_alarms,
-    describe,
-    evaluate,
-)
+from hilrt.reliability.alarms import ACTIONS, DEGRADE, STOP, describe
+from hilrt.reliability.guard import guard
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.solver import Port
-from tests.stepping import Recorded, Stepping, make_network
+from tests.stepping import Recorded, Stepping, make_numerics
 
 STEP = 1e-3
 PORTS = {"bench": Ports((), (Port("speed"), Port("pair", size=2)))}
@@ -34,20 +27,22 @@ class Watch:
     """Alarms fed sample by sample, 1 ms apart."""
 
     def __init__(self, *alarms):
-        network, _ = make_network(PORTS)
-        self.plan = build_alarms(network, list(alarms), STEP)
-        self.state = AlarmState.start(len(self.plan))
+        tables = [
+            {key: value for key, value in asdict(alarm).items() if value is not None}
+            for alarm in alarms
+        ]
+        self.numerics = make_numerics(PORTS, master={"step": STEP}, alarms=tables)
+        self.alarms, self.state = self.numerics.alarms, self.numerics.state
         self.k = 0
 
     def see(self, speed=None, pair=(0.0, 0.0)):
-        t = self.k * STEP
+        given = self.numerics.given
+        given.session["t"] = given.outputs["t_valid"] = self.k * STEP
         self.k += 1
-        y = np.array([np.nan if speed is None else speed, *pair])
-        fresh = np.array([speed is not None, True, True])
-        evaluate(
-            self.plan, self.state, SimpleNamespace(t=t, y=y, t_valid=np.full(3, t), fresh=fresh)
-        )
-        return self.state.level
+        given.outputs["y"] = [np.nan if speed is None else speed, *pair]
+        given.outputs["fresh"] = [speed is not None, True, True]
+        guard(self.numerics.plan, self.state, given)
+        return int(self.state.session["alarm_level"][0])
 
     def levels(self, *speeds):
         return [self.see(speed) for speed in speeds]
@@ -83,8 +78,8 @@ def test_the_gravest_action_counts():
     alarms = [Alarm(signal="bench.speed", max=1.0 + i, action=a) for i, a in enumerate(ACTIONS)]
     watch = Watch(*alarms)
     assert watch.levels(0.0, 1.5, 2.5, 3.5, 4.5) == [-1, 0, 1, 2, 3]
-    assert watch.plan.ending(watch.state) == ["bench.speed above 3", "bench.speed above 4"]
-    assert [watch.plan.degrades(describe(a, "bench.speed")) for a in alarms] == [
+    assert watch.alarms.ending(watch.state) == ["bench.speed above 3", "bench.speed above 4"]
+    assert [watch.alarms.degrades(describe(a, "bench.speed")) for a in alarms] == [
         level == DEGRADE for level in range(4)
     ]
 
@@ -92,16 +87,16 @@ def test_the_gravest_action_counts():
 def test_a_vector_port_has_an_alarm_per_element():
     watch = Watch(Alarm(name="wear", signal="bench.pair", max=1.0))
     watch.see(0.0, pair=(0.0, 2.0))
-    assert watch.plan.names == ["wear: bench.pair[0] above 1", "wear: bench.pair[1] above 1"]
-    assert watch.state.active.tolist() == [False, True]
+    assert watch.alarms.names == ["wear: bench.pair[0] above 1", "wear: bench.pair[1] above 1"]
+    assert watch.state.alarms["active"].tolist() == [0, 1]
 
 
 def test_outside_before_the_first_tick_counts_what_ends_sessions():
     watch = Watch(
         Alarm(signal="bench.speed", max=1.0, action="safe"), Alarm(signal="bench.speed", max=1.0)
     )
-    assert watch.plan.outside({0: 2.0}) == ["bench.speed above 1 (2)"]
-    assert watch.plan.outside({0: 1.0}) == watch.plan.outside({1: 2.0}) == []
+    assert watch.alarms.outside({0: 2.0}) == ["bench.speed above 1 (2)"]
+    assert watch.alarms.outside({0: 1.0}) == watch.alarms.outside({1: 2.0}) == []
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=40), st.floats(0, 5))
@@ -117,7 +112,7 @@ def test_alarm_is_a_flag_with_a_cause():
         alarms=[{"signal": "a.x", "max": 4.5}],
     )
     s.run(10 * STEP)
-    flags = [change for change in s.state.monitor.changes if change.cause == "alarm"]
+    flags = [change for change in s.changes if change.cause == "alarm"]
     assert [(f.where, f.raised, f.t) for f in flags] == [
         ("a.x above 4.5", True, pytest.approx(5e-3))
     ]

@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,12 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilrt.coupling.correct_feedthrough import build_feedthrough
+from hilrt.link import Ports
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES
-from hilrt.reliability.flags import Checks, FlagChange, Monitor
+from hilrt.reliability.flags import (
+    FlagChange,
+    FlagTotal,
+    active_flags,
+    flag_changes,
+    flag_totals,
+)
+from hilrt.reliability.measure import measure_reliability
+from hilrt.reliability.move_flags import move_flags
 from hilrt.reliability.verdict import verdict
 from hilrt.solver import Port
-from tests.stepping import Recorded, Stepping
+from tests.stepping import Recorded, Stepping, make_numerics
 
 STEP, CLEAR = 0.01, 0.045  # between two ticks, so that rounding does not decide
 
@@ -21,30 +29,38 @@ class Watched:
     """One input of magnitude 10 whose defect is given tick by tick; threshold 10 %."""
 
     def __init__(self, magnitude: float = 10.0, warm_up: float = 0.0) -> None:
-        self.s = Stepping(
-            {"a": Recorded({"y": lambda t: magnitude}), "b": Recorded({}, [Port("u")])},
+        self.numerics = make_numerics(
+            {
+                "a": Ports((), (Port("y", start=magnitude),)),
+                "b": Ports((Port("u", start=magnitude),), ()),
+            },
             master={"step": STEP},
             connections=[{"from": "a.y", "to": "b.u"}],
             reliability={"clear_time": CLEAR, "warm_up": warm_up},
         )
-        self.s.look()
-        self.monitor = self.s.state.monitor
-        self.given = self.s.exchange.given
+        self.state, self.given = self.numerics.state, self.numerics.given
+        self.changes: list[FlagChange] = []
         self.tick = 0
 
-    def see(self, ratio: float = 0.0, **given) -> bool:
+    def see(self, ratio: float = 0.0) -> bool:
         """One tick with a defect of `ratio` times its threshold; whether the flag is up."""
         self.tick += 1
-        self.given.t, self.given.elapsed = self.tick * STEP, STEP
-        for key, value in given.items():
-            setattr(self.given, key, value)
-        self.s.state.u_defect = np.array([ratio])  # 10 % of 10
-        self.monitor.update(self.s.plan, self.s.state, self.given)
-        return ("connection_defect", "b.u") in self.monitor.active_flags()
+        t, n = self.tick * STEP, self.numerics
+        self.given.session["t"], self.given.session["elapsed"] = t, STEP
+        self.state.inputs["defect"] = ratio  # 10 % of 10
+        measure_reliability(n.plan, n.state, n.given, n.slack)
+        move_flags(n.plan, n.state, n.given)
+        moved = flag_changes(n.checks, n.state, t)
+        assert len(moved) == self.state.session["moved"][0]
+        self.changes += moved
+        return ("connection_defect", "b.u") in self.flags
 
-    def of(self, cause: str) -> tuple[int, float]:
-        c = self.monitor.checks.causes.index(cause)
-        return int(self.monitor.count[c]), float(self.monitor.seconds[c])
+    @property
+    def flags(self) -> list[tuple[str, str]]:
+        return active_flags(self.numerics.checks, self.state)
+
+    def of(self, cause: str) -> FlagTotal:
+        return flag_totals(self.numerics.checks, self.state)[cause]
 
 
 def test_a_spike_raises_at_once_and_clears_after_its_time():
@@ -54,7 +70,7 @@ def test_a_spike_raises_at_once_and_clears_after_its_time():
     up = [w.see(0.0) for _ in range(8)]
     assert up == [True] * 4 + [False] * 4
     assert w.of("connection_defect") == (1, pytest.approx(5 * STEP))
-    raised, cleared = w.monitor.changes
+    raised, cleared = w.changes
     assert raised == FlagChange(pytest.approx(0.02), "connection_defect", "b.u", True)
     assert cleared == FlagChange(pytest.approx(0.07), "connection_defect", "b.u", False)
 
@@ -70,7 +86,7 @@ def test_noise_around_the_threshold_does_not_chatter():
     for _ in range(200):
         w.see(rng.uniform(0.6, 1.4))
     assert w.of("connection_defect")[0] == 1
-    assert len(w.monitor.changes) == 1
+    assert len(w.changes) == 1
 
 
 def test_between_half_and_full_a_flag_stays_but_is_not_raised():
@@ -103,23 +119,23 @@ def test_unknown_measures_raise_nothing():
 def test_thresholds_follow_the_signals_scale_with_a_floor():
     w = Watched(magnitude=100.0)
     assert not w.see(5.0)  # 5 % of 100
-    w.s.state.measured[0] = 1.0  # the signal has become small: the scale decays …
+    w.state.inputs["extrapolated"][0, 0] = 1.0  # the signal has become small: the scale decays …
     ticks = [w.see(5.0) for _ in range(int(3.0 / STEP))]
     assert not ticks[10]
     assert ticks[-1]  # … with 2 s: 5 is more than 10 % of 22
     for _ in range(int(30.0 / STEP)):
         w.see(0.0)
-    assert w.monitor.scale[0] == pytest.approx(2.0)  # … to 2 % of what it once was
-    w.s.state.measured[0] = -300.0
+    assert w.state.inputs["scale"][0] == pytest.approx(2.0)  # … to 2 % of what it once was
+    w.state.inputs["extrapolated"][0, 0] = -300.0
     w.see(0.0)
-    assert w.monitor.scale[0] == 300.0
+    assert w.state.inputs["scale"][0] == 300.0
 
 
 def test_a_signal_that_was_never_other_than_zero_stays_finite():
     w = Watched(magnitude=0.0)
     assert not w.see(0.0)
     assert w.see(1e8)  # any defect is large against nothing; without an overflow
-    assert np.isfinite(w.monitor.ratio).all()
+    assert np.isfinite(w.state.checks["ratio"]).all()
 
 
 # --- Energy that adds up --------------------------------------------------------------------------
@@ -147,22 +163,23 @@ def oscillators():
         ends = {"effort": f"{name} 1.force", "flow": f"{name} 2.v"}
         bonds.append({"name": name, **ends, "correction": correction})
     s = Stepping(solvers, master={"step": 1e-3}, connections=connections, bonds=bonds)
-    D = np.zeros(s.plan.network.L.T.shape)
+    D = np.zeros(s.network.L.T.shape)
     D[s.output("feedthrough 1.force"), s.input("feedthrough 1.x2")] = -100.0
-    s.plan = replace(s.plan, feedthrough=build_feedthrough(D, s.plan.network.L))
+    s.correct(feedthrough=build_feedthrough(D, s.network.L))
 
     def look(s):
         energies = [
             a.v**2 + b.v**2 + 10.0 * a.x**2 + 100.0 * (a.x - b.x) ** 2 + 1000.0 * b.x**2
             for a, b in pairs.values()
         ]
-        monitor = s.state.monitor
-        return energies, monitor.drift / (monitor.high - monitor.low + 1e-9)
+        bonds = s.state.bonds
+        drift = bonds["drift"] / (bonds["most_carried"] - bonds["least_carried"] + 1e-9)
+        return energies, drift
 
     seen = s.run(2.5, look)
     energy = np.array([row[0] for row in seen])
     errors = energy[-500:].mean(axis=0) / energy[0] - 1.0
-    changes = [c for c in s.state.monitor.changes if c.cause == "energy_drift"]
+    changes = [c for c in s.changes if c.cause == "energy_drift"]
     return dict(zip(COUPLINGS, errors, strict=True)), changes, seen[-1][1]
 
 
@@ -196,37 +213,36 @@ def test_a_drive_may_lose_a_share_of_what_it_delivers():
         bonds=[{"name": "b", "effort": "drive.e", "flow": "cart.f"}],
     )
     s.run(10.0)
-    monitor = s.state.monitor
-    assert not [c for c in monitor.changes if c.cause == "energy_drift"]
-    assert monitor.carried[0] == monitor.high[0] > 0.0
+    assert flag_totals(s.numerics.checks, s.state)["energy_drift"].raised == 0
+    bond = s.state.bonds[0]
+    assert bond.carried == bond.most_carried > 0.0
 
 
 def test_causes_of_the_session_are_counted_with_their_time():
     w = Watched()
     for missed in (True, False, True, False, False):
-        w.see(missed=missed)
+        w.numerics.slack["missed"] = missed
+        w.see()
     assert w.of("deadline_missed") == (1, pytest.approx(5 * STEP))
-    w.see(late=np.array([True, False]))
-    assert ("sample_late", "a") in w.monitor.active_flags()
+    w.given.subsystems["late"] = [True, False]
+    w.see()
+    assert ("sample_late", "a") in w.flags
 
 
 def test_every_check_has_a_cause_in_words():
-    checks = Watched().s.plan.checks
-    assert set(checks.causes) <= set(CAUSES)
-    named = [checks.causes[checks.cause_of(i)] for i in range(len(checks))]
+    checks, plan = Watched().numerics.checks, Watched().numerics.plan
+    assert checks.causes == list(CAUSES)
+    named = [checks.cause_of(i) for i in range(len(checks))]
     assert named[0] == "sample_late"
-    assert checks.where[checks.groups[checks.causes.index("connection_defect")]] == ["b.u"]
-    assert sorted(set(named), key=named.index) == [checks.causes[c] for c in checks.used]
+    assert checks.of("connection_defect") == ["b.u"]
+    used = [cause for cause in CAUSES if checks.of(cause)]
+    assert sorted(set(named), key=named.index) == used
+    assert [checks.causes[c] for c in plan.checks["cause"]] == named
 
 
-def ended(**seconds: float) -> Monitor:
-    """A monitor at the end of a session that spent the given time under each cause, s."""
-    causes = list(CAUSES)
-    checks = Checks(causes, [slice(i, i + 1) for i in range(len(causes))], causes)
-    monitor = Monitor.start(checks, np.zeros(0), np.zeros(0), 0)
-    for cause, value in seconds.items():
-        monitor.seconds[causes.index(cause)] = value
-    return monitor
+def ended(**seconds: float) -> dict[str, FlagTotal]:
+    """Totals at the end of a session that spent the given time under each cause, s."""
+    return {cause: FlagTotal(0, seconds.get(cause, 0.0)) for cause in CAUSES}
 
 
 @pytest.mark.parametrize(
@@ -262,9 +278,12 @@ def test_a_session_that_never_began_has_no_time_to_judge():
 def test_a_clock_that_is_not_known_well_enough():
     w = Watched()
     flag = ("clock_uncertain", "a")
-    w.see(clock_error=np.array([np.nan, np.nan]))
-    assert w.monitor.active_flags() == []
-    w.see(clock_error=np.array([0.49 * STEP, np.nan]))
-    assert flag not in w.monitor.active_flags()
-    w.see(clock_error=np.array([0.51 * STEP, np.nan]))
-    assert w.monitor.active_flags() == [flag]
+    w.given.subsystems["clock_error"] = np.nan
+    w.see()
+    assert w.flags == []
+    w.given.subsystems["clock_error"][0] = 0.49 * STEP
+    w.see()
+    assert flag not in w.flags
+    w.given.subsystems["clock_error"][0] = 0.51 * STEP
+    w.see()
+    assert w.flags == [flag]

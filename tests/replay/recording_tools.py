@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,15 @@ from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Tr
 from hilrt.record.recording import Recording
 from hilrt.record.signals import RowWriter, build_topics
 from hilrt.record.snapshots import Snapshots
-from hilrt.session.assembly import (
-    Numerics,
-    as_fast_as_possible,
-    build_numerics,
-    initialize,
-)
+from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
 from hilrt.solver import Floats, InputPolynomial, Sample
-from hilrt.step.macro_step import assess, macro_step
+from hilrt.step.changes import Changes
 from tests.stepping import MemoryLink
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 EPOCH_NS = 1_780_000_000_000_000_000
+#: Numbers that an operator changes now and then.
+ADJUSTABLE = ("reliability.power_residual", "reliability.tracking", "bonds.bond.cap")
 
 
 class DirectFeed(Feed):
@@ -87,14 +84,28 @@ def head_of(file: SessionFile) -> dict[str, str]:
 
 
 def record_file(
-    name: str, folder: Path, *overrides: str, duration: float, lost: Sequence[int] = ()
+    name: str,
+    folder: Path,
+    *overrides: str,
+    duration: float,
+    lost: Sequence[int] = (),
+    on_master: Callable[[Master], None] | None = None,
 ) -> Path:
-    """Run a session file whose subsystems are all in this process; returns the log."""
+    """Run a session file whose subsystems are all in this process; returns the log.
+
+    `on_master` is called with the master before it runs.
+    """
     file = load_session(CONFIGS / name, overrides)
-    return asyncio.run(_record(file, folder, duration, lost))
+    return asyncio.run(_record(file, folder, duration, lost, on_master))
 
 
-async def _record(file: SessionFile, folder: Path, duration: float, lost: Sequence[int]) -> Path:
+async def _record(
+    file: SessionFile,
+    folder: Path,
+    duration: float,
+    lost: Sequence[int],
+    on_master: Callable[[Master], None] | None,
+) -> Path:
     tables = file.tables
     links: list[Any] = [
         registry.link_class(options.adapter)(name, options, file.folder)
@@ -103,13 +114,15 @@ async def _record(file: SessionFile, folder: Path, duration: float, lost: Sequen
     for link in links:
         await link.open()
     initialized = await initialize(links, tables)
-    plan, state, exchange = await build_numerics(links, tables, initialized, shadow=False)
-    feed = DirectFeed(build_topics(plan), lost=lost)
-    facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
+    assembled = await assemble(links, tables, initialized, shadow=False)
+    feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
+    facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)
     feed.open(folder, attachments_of(file, links, facts), head_of(file), trigger)
-    pace = as_fast_as_possible(Numerics(plan, state, exchange), tables, links)
-    master = Master(plan, state, exchange, pace, feed, StatusPublisher(None, "test", duration))
+    pace = as_fast_as_possible(assembled, tables, links)
+    master = Master(*assembled, pace, feed, StatusPublisher(None, "test", duration))
+    if on_master is not None:
+        on_master(master)
     await master.run(round(duration * 1e9), 0)
     for link in links:
         await link.close()
@@ -194,26 +207,32 @@ def record_erratic(
     for link in links:
         link.options, link.folder = file.tables.subsystems[link.name], folder
     initialized = asyncio.run(initialize(links, file.tables))
-    plan, state, exchange = asyncio.run(
-        build_numerics(links, file.tables, initialized, shadow=False)
-    )
-    feed = DirectFeed(build_topics(plan), lost=lost)
-    facts = collect_facts(links, plan, state, initialized.samples, initialized.u0)
+    numerics, exchange = asyncio.run(assemble(links, file.tables, initialized, shadow=False))
+    feed = DirectFeed(build_topics(numerics), lost=lost)
+    facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
     feed.open(folder, attachments_of(file, links, facts), head_of(file))
-    row, keeper = RowWriter(plan, feed.row), Snapshots(feed, state)
+    changes, row = Changes(numerics.network), RowWriter(numerics, exchange.channels, feed.row)
+    snapshots = Snapshots(feed, numerics, changes)
+    given, slack = numerics.given, numerics.slack
     rng = np.random.default_rng(seed)
     t_ns = elapsed_ns = 0
     for tick in range(steps):
-        given = exchange.cut(tick, t_ns, elapsed_ns)
-        given.apply, given.missed = bool(rng.random() < 0.8), bool(rng.random() < 0.1)
-        given.learns = bool(rng.random() < 0.7)
-        macro_step(plan, state, given)
-        h_ns = round(state.h_next * 1e9)
-        exchange.dispatch(state, t_ns, h_ns)
-        assess(plan, state, given)
-        row.fill(state, given, exchange, h_ns * 1e-9, 0, 0)
-        keeper.look(state, t_ns)
+        exchange.cut(tick, t_ns, elapsed_ns)
+        given.session["apply"], slack["missed"] = rng.random() < 0.8, rng.random() < 0.1
+        slack["learns"] = rng.random() < 0.7
+        for _ in range(int(rng.integers(12)) if rng.random() < 0.05 else 0):
+            number = ADJUSTABLE[int(rng.integers(len(ADJUSTABLE)))]
+            changes.add(number, float(rng.uniform(0.01, 1.0)))
+        changes.put_into(given)
+        given.session["renewed"] = given.gamma.size and rng.random() < 0.02
+        if given.session["renewed"][0]:
+            given.gamma[...] = numerics.state.model.gamma * rng.uniform(0.8, 1.2)
+        numerics.macro_step()
+        h_ns = round(numerics.h_next * 1e9)
+        exchange.dispatch(t_ns, h_ns)
+        numerics.assess()
+        row.fill(h_ns * 1e-9, 0, 0)
+        snapshots.look(t_ns)
         feed.commit(t_ns)
-        state.monitor.changes.clear()
         t_ns, elapsed_ns = t_ns + h_ns, h_ns
     return feed.finish()

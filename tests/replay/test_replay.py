@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -10,14 +11,23 @@ from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
 from hilrt.record import gate, mcap_writer, snapshots
-from hilrt.record.messages import ASIDE, ASIDES, Attachment, Begin, Signal, Topic
+from hilrt.record.messages import (
+    ADJUSTMENTS,
+    ASIDE,
+    ASIDES,
+    JACOBIANS,
+    SNAPSHOTS,
+    Attachment,
+    Begin,
+    Signal,
+    Topic,
+)
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe
-from hilrt.step.adjust import set_number
-from tests.replay import recording_tools
+from hilrt.replay.what_if import what_if
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
@@ -184,6 +194,92 @@ def test_an_end_may_be_given(tmp_path):
     assert replay(path, until=0.02).steps == 21
 
 
+def test_more_adjustments_than_fit_into_a_step_wait_for_the_next(tmp_path):
+    numbers = [("bonds.spring.cap", 0.5 - 0.02 * i) for i in range(20)]
+    change = adjusting(50_000_000, *numbers)
+    path = record_file("two_mass.toml", tmp_path, duration=0.1, on_master=change)
+    stream = LogStream(path, asides=[ADJUSTMENTS])
+    for _ in stream.blocks():
+        pass
+    assert [aside.row for aside in stream.asides] == [51] * 8 + [52] * 8 + [53] * 4
+    assert [msgspec.msgpack.decode(aside.data) for aside in stream.asides] == [
+        list(number) for number in numbers
+    ]
+    for outcome in (replay(path), replay(path, start=0.075)):
+        assert outcome.difference is None
+    gap = replay(
+        record_file(
+            "two_mass.toml", tmp_path / "gap", duration=0.1, on_master=change, lost=range(49, 60)
+        )
+    )
+    assert gap.difference is None
+    assert gap.resumed == [pytest.approx(0.075)]
+
+
+def test_a_renewed_jacobian_hides_no_adjustment_before_it(tmp_path):
+    """In a piece of the file one topic stands after the other, whatever their rows."""
+
+    def on_master(master):
+        adjusting(4_000_000, ("bonds.coupling.cap", 1e-3))(master)
+        given, cut = master.numerics.given, master.exchange.cut
+
+        def renewing(tick, t_ns, elapsed_ns):
+            cut(tick, t_ns, elapsed_ns)
+            given.session["renewed"] = tick == 40
+            given.gamma[...] = 1.01 * master.numerics.state.model.gamma
+
+        master.exchange.cut = renewing
+
+    path = record_file("two_mass_model.toml", tmp_path, duration=0.03, on_master=on_master)
+    stream = LogStream(path, asides=ASIDES)
+    assert len(list(stream.blocks())) > 0
+    changes = {(aside.topic, aside.row) for aside in stream.asides if aside.topic != SNAPSHOTS}
+    assert changes == {(ADJUSTMENTS, 21), (JACOBIANS, 40)}
+    outcome = replay(path)
+    assert (outcome.difference, outcome.snapshots) == (None, 1)
+
+
+def with_facts(path, **changes):
+    """A copy of the log with other facts."""
+    folder = path.parent / "other"
+    stream = LogStream(path, asides=ASIDES)
+    blocks = list(stream.blocks())
+    facts = msgspec.msgpack.decode(stream.attachments["replay.msgpack"]) | changes
+    files = {**stream.attachments, "replay.msgpack": msgspec.msgpack.encode(facts)}
+    topics = [Topic(c.topic, c.signals) for c in stream.channels.values()]
+    recording = Recording(
+        Begin(
+            str(folder),
+            "test",
+            0,
+            topics,
+            [Attachment(name, "x/x", data) for name, data in files.items()],
+            stream.metadata,
+        )
+    )
+    rows = np.hstack(
+        [np.vstack([b.values for b in blocks if b.channel.topic == t.name]) for t in topics]
+    )
+    recording.batch(0, np.arange(len(rows)) * 1_000_000, rows)
+    recording.finish(None)
+    return recording.path
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"format": 1}, {"layout": "0" * 32}, {"format": 1, "layout": 5, "later": True}],
+    ids=["older format", "other tables", "unknown"],
+)
+def test_a_log_with_other_tables_can_be_read_and_not_replayed(tmp_path, other):
+    path = with_facts(record_file("two_mass.toml", tmp_path, duration=0.03), **other)
+    with pytest.raises(RecordError, match="another version: its decisions can be read, not made"):
+        replay(path)
+    with pytest.raises(RecordError, match="another version"):
+        what_if(path, ["bonds.spring.correction.cap=0.5"])
+    assert len(load_log(path).t) == 31
+    assert CliRunner().invoke(app, ["log", "info", str(path)]).exit_code == 0
+
+
 def test_a_log_of_an_older_version_is_named(tmp_path):
     begin = Begin(str(tmp_path), "old", 0, [Topic("outputs", [Signal("a.x")])], [], {})
     recording = Recording(begin)
@@ -232,22 +328,26 @@ def test_a_part_of_a_log_is_replayed_from_its_first_snapshot(tmp_path, monkeypat
     assert outcome.steps == 75
 
 
-def test_an_operators_adjustment_is_an_input(tmp_path, monkeypatch):
-    look = snapshots.Snapshots.look
+def adjusting(t_ns, *numbers):
+    """A session in which an operator changes numbers in the slack of the tick at `t_ns`."""
 
-    def adjust(self, state, t_ns):
-        look(self, state, t_ns)
-        if t_ns == 50_000_000:  # from the next step on, as between two ticks
-            set_number(plans[-1], "bonds.spring.cap", 0.02)
-            monkeypatch.setattr(self._feed, "rows", self._feed.rows + 1)
-            self.adjusted(t_ns, "bonds.spring.cap", 0.02)
-            monkeypatch.setattr(self._feed, "rows", self._feed.rows - 1)
+    def on_master(master):
+        look = master.snapshots.look
 
-    plans = []
-    build = recording_tools.build_topics
-    monkeypatch.setattr(recording_tools, "build_topics", lambda p: plans.append(p) or build(p))
-    monkeypatch.setattr(snapshots.Snapshots, "look", adjust)
-    path = record_file("two_mass.toml", tmp_path, duration=0.1)
+        def adjust(now_ns):
+            look(now_ns)
+            if now_ns == t_ns:
+                for number, value in numbers:
+                    master.changes.add(number, value)
+
+        master.snapshots.look = adjust
+
+    return on_master
+
+
+def test_an_operators_adjustment_is_an_input(tmp_path):
+    change = adjusting(50_000_000, ("bonds.spring.cap", 0.02))
+    path = record_file("two_mass.toml", tmp_path, duration=0.1, on_master=change)
     log = load_log(path)
     bound = 0.02 * (1 + 1e-12) * np.abs(log["mass1.force:corrected"])
     inside = np.abs(log["spring:correction"]) <= bound

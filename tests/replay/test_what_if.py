@@ -51,6 +51,28 @@ def test_a_threshold_moves_flags_alone(path):
     assert found.verdicts[1] == "unreliable"
 
 
+def test_an_operators_change_of_what_is_set_does_not_act(tmp_path):
+    """Other changes do."""
+
+    def on_master(master):
+        master.changes.add("bonds.spring.cap", 0.02)
+        master.changes.add("reliability.connection_defect", 1e-7)
+
+    path = record_file("two_mass.toml", tmp_path, duration=0.1, on_master=on_master)
+    found = what_if(path, ["reliability.tracking=0.5"])
+    assert found.signals == []
+    found = what_if(path, [f"{CAP}=1.0"])
+    changed = {change.name: change for change in found.signals}
+    assert abs(changed["spring:correction"].recomputed) > abs(changed["spring:correction"].recorded)
+    assert "flag:connection_defect" not in changed
+    assert [flag.cause for flag in what_if(path, [f"{CAP}=1.0"]).flags] == [
+        "connection_defect",
+        "correction_capped",
+    ]
+    found = what_if(path, ["reliability.connection_defect=0.05"])
+    assert [change.name for change in found.signals] == ["flag:connection_defect"]
+
+
 def test_another_order_is_recomputed_from_the_beginning(path):
     found = what_if(path, ["master.extrapolation.order=2"], start=0.3, until=0.4)
     assert (found.steps, found.compared) == (401, 101)

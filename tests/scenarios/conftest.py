@@ -2,10 +2,10 @@
 
 import pytest
 
-from hilrt.warm_up import warm_up
+from hilrt.session.running import load_numerics
 
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled() -> None:
     """Compile the kernels once: processes that start together would do it all at a time."""
-    warm_up()
+    load_numerics()

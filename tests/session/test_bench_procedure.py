@@ -11,7 +11,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.structs import Alarm, Match, Step
 from hilrt.errors import PeerLost, SessionFault
 from hilrt.link import Ports
-from hilrt.reliability.alarms import build_alarms
+from hilrt.reliability.alarms import alarm_rows
 from hilrt.session import bench_procedure as module
 from hilrt.session.bench_procedure import Procedure
 from hilrt.solver import Port
@@ -65,9 +65,9 @@ def made(monkeypatch):
     def make(bench, *alarms, speed=1000.0):
         network, _ = make_network(PORTS)
         told = []
-        plan = build_alarms(network, list(alarms), 1e-3)
+        watched = alarm_rows(network, list(alarms))
         procedure = Procedure(
-            [Model(), bench], network, plan, np.array([speed, 0.0]), 1.0, told.append
+            [Model(), bench], network, watched, np.array([speed, 0.0]), 1.0, told.append
         )
         return procedure, told
 
@@ -170,8 +170,7 @@ async def test_all_benches_are_held_at_once():
     """One that had to wait for another would miss its ticks."""
     benches = [Slow("one"), Slow("two")]
     network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
-    plan = build_alarms(network, [], 1e-3)
-    procedure = Procedure(benches, network, plan, np.zeros(2), 30.0, print)
+    procedure = Procedure(benches, network, alarm_rows(network, []), np.zeros(2), 30.0, print)
     holding = asyncio.ensure_future(procedure.hold(np.array([5.0, 2.0, 7.0, 1.0])))
     async with asyncio.timeout(30.0):
         for bench in benches:  # each has been asked before any has arrived
@@ -186,8 +185,7 @@ async def test_of_benches_that_are_held_the_one_that_does_not_answer_is_named():
     benches = [Slow("one"), Slow("two")]
     benches[0].arrived.set()
     network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
-    plan = build_alarms(network, [], 1e-3)
-    procedure = Procedure(benches, network, plan, np.zeros(2), 0.1, print)
+    procedure = Procedure(benches, network, alarm_rows(network, []), np.zeros(2), 0.1, print)
     with pytest.raises(PeerLost, match=r"two.* could not be armed within 0\.1 s"):
         await procedure.hold(np.zeros(4))
     assert benches[1].cancelled

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hilrt.config.structs import Alarm, Step
+from hilrt.config.structs import Step
 from hilrt.link import Ports
 from hilrt.master import End
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
-from hilrt.reliability.alarms import AlarmState, build_alarms
+from hilrt.reliability.alarms import STOP
 from hilrt.session import bench_procedure
-from hilrt.session.assembly import Numerics
+from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
 from hilrt.session.ending import Ending, LoopEnd
 from hilrt.session.event_log import EventLog
@@ -21,7 +21,7 @@ from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
 from hilrt.session.result import Result
 from hilrt.solver import Port
-from tests.stepping import make_network
+from tests.stepping import make_numerics
 
 BENCH = Ports((Port("demand", "rad/s", max=200.0),), (Port("speed", "rad/s"),))
 NEVER = Step(wait="bench.speed", min=1000.0, timeout=600.0)
@@ -75,7 +75,7 @@ class Ended(SimpleNamespace):
         self.master.request_stop(reason)
 
     async def bring_down(self, ended):
-        return await self.ending.bring_down(self.numerics, self.master, ended)
+        return await self.ending.bring_down(self.assembled, self.master, ended)
 
 
 @pytest.fixture
@@ -84,8 +84,9 @@ def ending(monkeypatch, tmp_path):
     monkeypatch.setattr(bench_procedure, "LOOK_S", 0.0)
 
     def make(*benches, steps=(), alarms=(), sent=(40.0,)):
-        network, _ = make_network({bench.name: BENCH for bench in benches})
-        plan = build_alarms(network, list(alarms), 1e-3)
+        numerics = make_numerics({bench.name: BENCH for bench in benches}, alarms=list(alarms))
+        numerics.state.outputs["y"] = 50.0
+        numerics.state.inputs["polynomial"][:, 0] = sent
         tables = SimpleNamespace(
             stop=list(steps),
             master=SimpleNamespace(arm_timeout=30.0),
@@ -104,16 +105,8 @@ def ending(monkeypatch, tmp_path):
         )
         events.state = SessionState.RUNNING
         session.master = operator.master = Loop()
-        state = SimpleNamespace(
-            y=np.full(len(benches), 50.0),
-            sent=np.array([sent]),
-            alarms=AlarmState.start(len(plan)),
-        )
-        session.numerics = Numerics(
-            SimpleNamespace(network=network, alarms=plan),
-            state,
-            SimpleNamespace(reports=SimpleNamespace(take=lambda: [])),
-        )
+        reports = SimpleNamespace(take=lambda: [])
+        session.assembled = Assembled(numerics, SimpleNamespace(reports=reports))
         return session
 
     return make
@@ -192,7 +185,13 @@ async def test_the_operators_safe_in_the_stop_sequence_holds_the_session(ending)
 
 
 def alarm(**values):
-    return Alarm(signal="bench.speed", action="stop", **values)
+    return {"signal": "bench.speed", "action": "stop", **values}
+
+
+def raise_first_alarm(session):
+    """The first alarm is active, and ends the session."""
+    state = session.assembled.numerics.state
+    state.alarms["active"][0], state.session["alarm_level"] = 1, STOP
 
 
 async def test_an_alarm_in_the_stop_sequence_brings_the_safe_profile(ending):
@@ -214,8 +213,7 @@ async def test_an_alarm_that_is_active_does_not_keep_the_stop_sequence_from_runn
     bench = Bench()
     steps = [Step(ramp={"bench.demand": 10.0}), NEVER]
     session = ending(bench, steps=steps, alarms=[alarm(max=40.0), alarm(max=60.0)])
-    session.numerics.state.alarms.active[0] = True
-    session.numerics.state.alarms.level = 2
+    raise_first_alarm(session)
 
     def runs_away():
         bench.latest = np.array([50.0 if bench.told[-1:] != [("arm", 10.0)] else 70.0])
@@ -231,8 +229,7 @@ async def test_an_alarm_that_is_active_does_not_keep_the_stop_sequence_from_runn
 async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     bench = Bench()
     session = ending(bench, steps=[NEVER], alarms=[alarm(max=40.0)])
-    session.numerics.state.alarms.active[:] = True
-    session.numerics.state.alarms.level = 2
+    raise_first_alarm(session)
     bench.on_look = lambda: bench.looks == 5 and session.interrupt("Ctrl-C")
     assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
     assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)

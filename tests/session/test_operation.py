@@ -8,13 +8,16 @@ import pytest
 
 from hilrt.check.check_monitor import check_monitor
 from hilrt.config.problems import Findings
-from hilrt.config.structs import Adjustable, MonitorTable, Reliability
+from hilrt.config.structs import Adjustable, MonitorTable
+from hilrt.link import Ports
 from hilrt.monitor.operator_commands import OperatorCommand
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
-from hilrt.step.adjust import set_number
+from hilrt.solver import Port
+from hilrt.step.changes import Changes
+from tests.stepping import make_numerics
 
 
 class Recorded:
@@ -38,12 +41,11 @@ def operator():
 def running(operator, shadow=False):
     stops = []
     operator.events.state = SessionState.RUNNING
+    numerics = make_numerics({"a": Ports((Port("u"),), (Port("y"),))}, shadow=shadow)
     operator.master = SimpleNamespace(
         request_stop=stops.append,
-        plan=SimpleNamespace(shadow=shadow, reliability=Reliability()),
-        snapshots=SimpleNamespace(adjusted=lambda t_ns, what, value: None),
-        progress=SimpleNamespace(t_ns=5),
-        exchange=SimpleNamespace(given=SimpleNamespace(apply=True)),
+        numerics=numerics,
+        changes=Changes(numerics.network),
     )
     return stops
 
@@ -111,18 +113,20 @@ def test_shadow_switches_corrections(operator):
     assert not obey(operator, "shadow", value=1.0).ok  # nothing runs yet
     running(operator)
     assert obey(operator, "shadow", value=1.0).ok
-    assert operator.master.exchange.given.apply is False
+    apply = operator.master.numerics.given.session["apply"]
+    assert apply[0] == 0
     assert obey(operator, "shadow", value=0.0).ok
-    assert operator.master.exchange.given.apply is True
+    assert apply[0] == 1
     running(operator, shadow=True)
     assert "--shadow" in obey(operator, "shadow", value=0.0).text
 
 
 def test_numbers_change_only_within_bounds(operator):
     running(operator)
-    limits = operator.master.plan.reliability
+    changes, numerics = operator.master.changes, operator.master.numerics
     assert obey(operator, "adjust", text="reliability.power_residual", value=0.3).ok
-    assert limits.power_residual == 0.3
+    assert list(changes.pending) == [("reliability.power_residual", 0.3)]
+    assert numerics.state.session[0].power_residual == 0.2  # it acts at the next tick
     for name, value in (
         ("reliability.power_residual", 0.6),
         ("reliability.power_residual", float("nan")),
@@ -130,7 +134,8 @@ def test_numbers_change_only_within_bounds(operator):
         ("__class__", 1.0),
     ):
         assert not obey(operator, "adjust", text=name, value=value).ok
-    assert limits.power_residual == 0.3
+    assert changes.present_number(numerics.state, "reliability.power_residual") == 0.3
+    assert len(changes.pending) == 1
     assert "was 0.2" in operator.recorded.notes[0][3]
 
 
@@ -160,15 +165,6 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
     events.open(Recorded(), lambda: 5)
     assert events.keep(tmp_path / "other.txt") == []
     assert not (tmp_path / "other.txt").exists()  # the log has it
-
-
-def test_cap_of_a_bond_is_set_in_place():
-    energy = SimpleNamespace(cap=[0.1, 0.2])
-    tables = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
-    network = SimpleNamespace(bonds=SimpleNamespace(tables=tables))
-    plan = SimpleNamespace(energy=energy, network=network)
-    assert set_number(plan, "bonds.b.cap", 0.05) == 0.2
-    assert energy.cap == [0.1, 0.05]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def summarize(s: Stepping, progress: Progress, **changes) -> dict:
         "fault": None,
         "dropped_rows": 0,
     }
-    summary = build_summary(s.plan, s.state, s.exchange, progress, RunFacts(**(values | changes)))
+    summary = build_summary(s.numerics, s.exchange, progress, RunFacts(**(values | changes)))
     return json.loads(json.dumps(summary, allow_nan=False))  # it can be written and read again
 
 
@@ -61,18 +61,19 @@ def test_everything_the_contract_names_is_there(ran):
 
 def test_ports_and_bonds_are_those_of_the_state(ran):
     summary = summarize(ran, progress_of(ran, 50))
-    defects, i = ran.state.defects, ran.input("two.force")
+    force = ran.state.inputs[ran.input("two.force")]
     port = summary["ports"]["two.force"]
     assert port["connection_defect"] == pytest.approx(
-        {"rms": math.sqrt(defects.u_square[i] / 0.05), "max": defects.u_max[i]}
+        {"rms": math.sqrt(force.defect_square / 0.05), "max": force.defect_max}
     )
     assert port["output_defect"] is None
     assert summary["ports"]["one.x"]["output_defect"] is None  # no middle was ever known
     assert summary["ports"]["one.x"]["last"] == ran.links["one"].solver.x
-    ledger, bond = ran.state.energy, summary["bonds"]["spring"]
-    for key in ("residual", "tracking", "corrected", "uncorrected"):
-        assert bond[f"{key}_energy_j"] == getattr(ledger, key)[0]
-    assert bond["cap_share"] == pytest.approx(ledger.capped[0] / 50)
+    ledger, bond = ran.state.bonds[0], summary["bonds"]["spring"]
+    for key in ("residual", "tracking", "corrected", "shadow"):
+        assert bond[f"{key}_energy_j"] == ledger[f"{key}_energy"]
+    assert bond["uncorrected_energy_j"] == ledger.uncorrected
+    assert bond["cap_share"] == pytest.approx(ledger.capped_steps / 50)
 
 
 def test_without_a_clock_there_is_no_lateness(ran):

@@ -6,8 +6,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from hilrt.coupling.estimate_error import tolerance
 from hilrt.errors import ConfigError
 from hilrt.models.two_mass_rotational import Side1, Side2
+from hilrt.reliability.flags import active_flags
 from hilrt.session.summary import _order
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping
@@ -42,8 +44,8 @@ def rotational(**master) -> Stepping:
 
 def seen(stepping: Stepping):
     """What a step was like: its end, the next step, order, error."""
-    control = stepping.state.control
-    return stepping.t, stepping.state.h_next, control.order.order, control.error
+    session = stepping.state.session[0]
+    return stepping.t, float(session.h_next), int(session.order), float(session.error)
 
 
 @pytest.mark.parametrize("order", range(5))
@@ -93,7 +95,7 @@ def test_a_failed_test_shortens_the_next_step_and_raises_a_flag():
     first = failed[0]
     assert rows[first - 1][0] <= 0.5 < rows[first][0]
     assert rows[first][1] == pytest.approx(0.5 * rows[first - 1][1])
-    raised = next(c for c in stepping.state.monitor.changes if c.cause == "error_estimate")
+    raised = next(change for change in stepping.changes if change.cause == "error_estimate")
     assert (raised.where, raised.raised) == ("sink.u", True)
     assert raised.t == pytest.approx(rows[first][0])
 
@@ -103,8 +105,7 @@ def test_an_output_with_feedthrough_makes_the_estimate_an_indicator():
         lambda t: float(t > 0.5), feedthrough=("v",), step_control={"method": "local", "atol": 1e-2}
     )
     stepping.run(0.8)
-    changes = stepping.state.monitor.changes
-    where = {change.where for change in changes if change.cause == "error_estimate"}
+    where = {change.where for change in stepping.changes if change.cause == "error_estimate"}
     assert where == {"sink.u (indicator)"}
 
 
@@ -128,9 +129,7 @@ def test_a_known_feedthrough_makes_it_an_estimate():
             bonds=[{**bond, "correction": {"method": method}}],
             **tables,
         )
-        checks = stepping.plan.checks
-        watched = checks.where[checks.groups[checks.causes.index("error_estimate")]]
-        assert watched == ["s1.omega2", f"s2.torque{mark}"]
+        assert stepping.numerics.checks.of("error_estimate") == ["s1.omega2", f"s2.torque{mark}"]
 
 
 def test_a_fixed_step_with_tolerances_is_tested_too():
@@ -140,13 +139,15 @@ def test_a_fixed_step_with_tolerances_is_tested_too():
     rows = stepping.run(1.0, seen)
     assert {h for _, h, _, _ in rows} == {0.1}
     assert rows[1][3] == pytest.approx(math.sin(0.1) / 1e-3)
-    assert ("error_estimate", "sink.u") in stepping.state.monitor.active_flags()
+    assert ("error_estimate", "sink.u") in active_flags(stepping.numerics.checks, stepping.state)
 
 
 def test_tolerances_by_port():
     table = {"method": "local", "atol": {"sink.*": 1e-2}, "rtol": 0.1}
     plan = one_signal(math.sin, step_control=table).plan
-    assert plan.controls.weight(np.array([-2.0])) == pytest.approx([1e-2 + 0.2])
+    port, settings = plan.inputs[0], plan.session[0]
+    assert tolerance(settings, port.atol, -2.0) == pytest.approx(1e-2 + 0.2)
+    assert plan.outputs["atol"].tolist() == [0.0, 1e-2]  # source.y, sink.z
     with pytest.raises(ConfigError, match=r"no port is named 'sink\.x'"):
         one_signal(math.sin, step_control={**table, "atol": {"sink.x": 1.0}})
 
@@ -177,9 +178,9 @@ def test_ecco_keeps_the_energy_residual_at_its_share(order, share):
     assert np.abs(errors).max() < 10.0
     assert {-1.0, 1.0} == set(np.sign(errors))
     # The residual that is controlled is that of the ledger (nothing is corrected here).
-    state = stepping.state
-    energy = rows[-1][3] * share * state.control.ecco.power[0] * state.control.before
-    assert state.corrected.power[0] * state.control.before == pytest.approx(energy, rel=1e-6)
+    session, bond = stepping.state.session[0], stepping.state.bonds[0]
+    energy = rows[-1][3] * share * bond.mean_power * session.previous_elapsed
+    assert bond.residual_power * session.previous_elapsed == pytest.approx(energy, rel=1e-6)
 
 
 def test_the_order_climbs_while_a_signal_is_smooth():
@@ -193,12 +194,11 @@ def test_the_order_climbs_while_a_signal_is_smooth():
     assert all(b - a in (0, 1) for a, b in pairwise(orders))
     assert (orders[0], orders[-1]) == (0, 3)
     # SDN(k + 2) needs k + 3 samples; what is sent has one coefficient per order
-    assert stepping.plan.depth == 6
+    assert stepping.plan.session[0].samples == 6
     assert stepping.links["sink"].asked[-1].coefficients.shape == (4, 1)
     assert np.all(stepping.links["sink"].asked[-1].coefficients != 0.0)
-    counts = stepping.state.control.steps_of_order
-    assert sum(counts) == len(orders) - 1
-    summary = _order(stepping.state)
+    assert stepping.state.session["steps_of_order"].sum() == len(orders) - 1
+    summary = _order(stepping.state.session[0].steps_of_order)
     assert (summary["min"], summary["max"]) == (0, 3)
     assert summary["mean"] == pytest.approx(np.mean(orders[1:]))
 
@@ -223,7 +223,7 @@ def test_after_a_change_the_new_order_is_used_at_once_with_a_variable_step():
     used, orders = [], []
     for _ in range(60):
         stepping.look()
-        orders.append(stepping.state.control.order.order)
+        orders.append(int(stepping.state.session[0].order))
         stepping.go()
         coefficients = stepping.links["sink"].asked[-1].coefficients[:, 0]
         used.append(int(np.flatnonzero(coefficients).max(initial=0)))
@@ -245,7 +245,10 @@ def test_nothing_of_this_is_there_when_it_is_off():
     stepping = one_signal(math.sin, extrapolation={"order": 2})
     stepping.run(0.05)
     plan, state = stepping.plan, stepping.state
-    assert not plan.controls.any
-    assert (plan.depth, plan.rows) == (3, 3)
-    assert math.isnan(state.control.error)
-    assert len(plan.checks.where) == len([w for w in plan.checks.where if "indicator" not in w])
+    settings = plan.session[0]
+    assert not settings.tests_errors
+    assert not settings.controls_order
+    assert not settings.variable_step
+    assert (settings.samples, settings.coefficients) == (3, 3)
+    assert math.isnan(state.session[0].error)
+    assert not any("indicator" in where for where in stepping.numerics.checks.where)

@@ -1,0 +1,77 @@
+"""Stage: what extrapolated inputs did to the outputs, taken out before the outputs are used.
+
+First by feedthrough, then by Jacobians: each where the session file asks for it.
+"""
+
+from __future__ import annotations
+
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.correct_feedthrough import correct_by_feedthrough
+from hilrt.coupling.correct_model import correct_by_jacobians, prepare_correction
+from hilrt.coupling.extrapolate import newton_form
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+
+@stage
+def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Corrected outputs into the histories and their polynomials, offsets at the inputs.
+
+    The correction is computed in shadow, too, but nothing of it is applied.
+    """
+    settings, now, session = plan.model.settings[0], given.session[0], plan.session[0]
+    if not (settings.feedthrough or settings.corrects):
+        return
+    outputs, corrected = state.outputs, state.model.outputs
+    if settings.corrects:
+        if now.renewed:
+            renew_jacobians(plan, state, given)
+        if not state.model.session[0].prepared:
+            prepare_correction(plan, state)
+    if now.elapsed <= 0.0:
+        return
+    for i in range(len(outputs)):
+        corrected[i].y = outputs[i].y
+    if settings.feedthrough:
+        correct_by_feedthrough(plan, state, given)
+    for i in range(len(outputs)):
+        corrected[i].corrected = corrected[i].y
+    if settings.corrects:
+        correct_by_jacobians(plan, state, given)
+    applied = now.apply and not session.shadow
+    if applied:
+        for i in range(len(outputs)):
+            apply_correction(outputs[i], corrected[i].corrected, session.samples, now.t)
+    apply_offsets(state.model.inputs, state.inputs, applied)
+
+
+@compiled
+def apply_correction(out: Table, corrected: float, samples: int, now: float) -> None:
+    """A corrected output becomes the newest sample, on top of what a prediction has added."""
+    out.y_past[0] += corrected - out.y
+    newton_form(out, samples, now)
+    out.differences[0] += out.bridged
+    out.y = corrected
+
+
+@compiled
+def apply_offsets(offsets: Table, inputs: Table, applied: bool) -> None:
+    """Offsets of the model's state to the inputs, if there are any and they are applied."""
+    for u in range(len(offsets)):
+        inputs[u].offset = offsets[u].offset if applied else 0.0
+
+
+@stage
+def renew_jacobians(plan: Plan, state: State, given: StepInput) -> None:
+    """Use the Jacobians given at this tick, of subsystems that are not identified."""
+    at, ports, subsystems = plan.model.outputs, plan.outputs, plan.subsystems
+    gamma, renewed = state.model.gamma, given.gamma
+    for i in range(len(at)):
+        if at[i].correctable and not at[i].identified:
+            own = subsystems[ports[i].subsystem]
+            for m in range(len(gamma)):
+                for u in range(own.first_input, own.first_input + own.inputs):
+                    gamma[m, i, u] = renewed[m, i, u]
+    state.model.session[0].prepared = 0

@@ -1,0 +1,122 @@
+"""Stage: connection and output defects of the interval that ended.
+
+The connection defect is what extrapolation and corrections made different about an input (Glumac
+and Kovačić 2023, eq. 17); the output defect says whether the step resolves what the subsystem does
+inside it (eqs. 30 and 32).
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.polynomial import copy, shift
+from hilrt.solver import Floats
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+
+@stage
+def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
+    """RMS defects of the interval that ended, and their totals over the run."""
+    if given.session[0].elapsed <= 0.0:
+        return
+    measure_connection_defects(plan, state, given)
+    if given.session[0].has_middle:
+        measure_output_defects(plan, state, given)
+
+
+@stage
+def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> None:
+    """Of every input; the previous input polynomial against the outputs that are now known."""
+    t, elapsed = given.session[0].t, given.session[0].elapsed
+    coefficients, factor = plan.session[0].coefficients, plan.session[0].gram_factor
+    for i in range(len(state.inputs)):
+        u = state.inputs[i]
+        difference = u.difference
+        copy(u.previous, coefficients, difference)
+        shift(difference, coefficients, t - u.previous_t0)
+        for m in range(coefficients):
+            difference[m] -= u.extrapolated[m]
+        u.defect = root_mean_square(difference, coefficients, elapsed, factor)
+    if given.session[0].rest > 0.0:  # an input that jumps at this point was right until here
+        for k in range(len(plan.feeds)):
+            if given.subsystems[plan.feeds[k].giver].event:
+                state.inputs[plan.feeds[k].input].defect = 0.0
+    for i in range(len(state.inputs)):
+        add_to_totals(state.inputs[i], state.inputs[i].defect, elapsed)
+
+
+@compiled
+def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
+    """RMS over ``[t - h, t]`` of the polynomial with the Taylor coefficients `c` about `t` [s].
+
+    `factor` is that of `hilrt.coupling.polynomial.gram_factor`; `c` is scaled in place.
+    """
+    power = 1.0
+    for m in range(count):
+        c[m] *= power
+        power *= h
+    square = 0.0
+    for k in range(count):  # the factor is upper triangular
+        part = 0.0
+        for m in range(k, count):
+            part += factor[k, m] * c[m]
+        square += part * part  # never below zero
+    return math.sqrt(square)
+
+
+@stage
+def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
+    """Of every output; NaN where its value in the middle of the interval is not known."""
+    for i in range(len(state.outputs)):
+        out = state.outputs[i]
+        covered = given.subsystems[plan.outputs[i].subsystem].covered
+        order = min(out.order, out.degree)
+        expected = value_before(out, order, 0.5 * covered)
+        out.defect = output_defect(given.outputs[i].y_mid, expected, order)
+        if math.isfinite(out.defect):
+            add_to_totals(out, out.defect, covered)
+            out.defect_known = 1
+
+
+@compiled
+def value_before(out: Table, degree: int, before: float) -> float:
+    """Value of an output's polynomial of that degree, `before` [s] ahead of the present point.
+
+    Divided differences do not depend on where the polynomial is evaluated; the nodes do.
+    """
+    above = 0.0
+    for j in range(degree, 0, -1):
+        above = (out.differences[j] + above) * -(out.nodes[j - 1] + before)
+    return float(out.differences[0] + above)
+
+
+@compiled
+def output_defect(middle: float, expected: float, order: int) -> float:
+    """RMS over the interval of the output defect; NaN where `middle` is.
+
+    The defect is ``D ((t - tau) / (h/2))^(n + 1)`` with D the true minus the polynomial's value in
+    the middle of the interval, so that its RMS is ``|D| 2^(n + 1) / sqrt(2 n + 3)`` (Glumac and
+    Kovačić 2023, eqs. 30 and 32, integrated).
+
+    Parameters
+    ----------
+    middle : float
+        Output in the middle of the interval.
+    expected : float
+        Value there of the output's polynomial of degree `order` about the interval's end.
+    """
+    factor = 2.0
+    for _ in range(order):
+        factor *= 2.0
+    return abs(middle - expected) * (factor / math.sqrt(2.0 * order + 3.0))
+
+
+@compiled
+def add_to_totals(port: Table, defect: float, h: float) -> None:
+    """Add a step of length `h` [s] with that RMS defect to the totals of an input or output."""
+    port.defect_square += defect * defect * h
+    port.defect_max = max(port.defect_max, defect)

@@ -1,0 +1,183 @@
+"""A row of the log, gathered from the session's tables by index; and its inverse, for replay.
+
+A `Column` says where in the tables a signal stands. All fields have 8 bytes, so that each is one
+word of its table's memory, which is seen as floats and as integers at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.compiled import compiled, entry_point
+from hilrt.record.messages import Signal
+from hilrt.solver import Floats
+from hilrt.tables.record import Table, table
+
+#: Tables that the log has signals of. Always all of them, so that the compiled code is the same.
+TABLES: Final = (
+    "given.session",
+    "given.subsystems",
+    "given.outputs",
+    "given.inputs",
+    "slack",
+    "state.session",
+    "state.outputs",
+    "state.inputs",
+    "state.bonds",
+    "state.causes",
+    "channels",
+    "timing",
+)
+#: One record per column; words are counted from the beginning of their table.
+INDEX: Final = np.dtype(
+    [
+        ("column", "i8"),  # of the row
+        ("table", "i8"),
+        ("word", "i8"),
+        ("integer", "i8"),  # the word is an i8
+        ("mask_table", "i8"),  # -1: the column has no mask
+        ("mask_word", "i8"),
+    ]
+)
+#: Tables as flat arrays of their words.
+Words = tuple[NDArray[np.float64], ...]
+Integers = tuple[NDArray[np.int64], ...]
+
+
+class Place(NamedTuple):
+    """Where a number stands: table (of `TABLES`), field, row, and element of a sub-array."""
+
+    table: str
+    field: str
+    row: int = 0
+    element: int = 0
+
+
+class Column(NamedTuple):
+    """A signal of the log, and the number that it records.
+
+    `mask` is an i8 word: where it is 0, the number means nothing, and the row has NaN.
+    """
+
+    signal: Signal
+    place: Place
+    mask: Place | None = None
+
+
+class Gather:
+    """Fills `row` from the tables.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        In the order of the row.
+    tables : mapping of str to table
+        By the names `TABLES`. They stay where they are in memory.
+    row : ndarray, shape (columns,)
+    """
+
+    def __init__(self, columns: Sequence[Column], tables: Mapping[str, Table], row: Floats) -> None:
+        if len(columns) != len(row):
+            raise ValueError(f"a row of {len(row)} values for {len(columns)} columns")
+        self._arguments = (index_of(columns, range(len(columns)), tables), *words_of(tables), row)
+        self._gather = entry_point(gather, *self._arguments)
+
+    def fill(self) -> None:
+        """Write every column."""
+        self._gather(*self._arguments)
+
+
+class Scatter:
+    """Writes rows of a log back into the tables.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+    places : sequence of int
+        Where in a row each of them stands.
+    tables : mapping of str to table
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table]
+    ) -> None:
+        direct = {column.place for column in columns}
+        # A mask that is recorded itself is read from its own column alone.
+        columns = [c._replace(mask=None) if c.mask in direct else c for c in columns]
+        self._arguments = (index_of(columns, places, tables), *words_of(tables))
+        self._scatter = entry_point(scatter, *self._arguments, np.zeros(1))
+
+    def put(self, row: Floats) -> None:
+        """Write the columns of a row, which is contiguous."""
+        self._scatter(*self._arguments, row)
+
+
+def index_of(
+    columns: Sequence[Column], places: Sequence[int], tables: Mapping[str, Table]
+) -> Table:
+    """Columns, which stand at `places` of a row, as numbers."""
+    found = table(INDEX, len(columns))
+    for record, column, place in zip(found, columns, places, strict=True):
+        record.column = place
+        record.table, record.word, record.integer = _word(column.place, tables)
+        record.mask_table = -1
+        if column.mask is not None:
+            record.mask_table, record.mask_word, integer = _word(column.mask, tables)
+            assert integer, f"{column.mask} is no mask"
+    return found
+
+
+def _word(place: Place, tables: Mapping[str, Table]) -> tuple[int, int, bool]:
+    """Number of the table, number of the word in it, and whether that is an integer."""
+    dtype = tables[place.table].dtype
+    kind, offset = dtype.fields[place.field][:2]
+    word = (place.row * dtype.itemsize + offset) // 8 + place.element
+    return TABLES.index(place.table), word, kind.base == np.dtype("i8")
+
+
+def words_of(tables: Mapping[str, Table]) -> tuple[Words, Integers]:
+    """The memory of the tables, in the order of `TABLES`."""
+    words = tuple(tables[name].view(np.ndarray).view("f8") for name in TABLES)
+    return words, tuple(array.view("i8") for array in words)
+
+
+@compiled
+def gather(columns: Table, words: Words, integers: Integers, row: Floats) -> None:
+    """Write every column into the row."""
+    for k in range(len(columns)):
+        c = columns[k]
+        if c.mask_table >= 0 and integers[c.mask_table][c.mask_word] == 0:
+            row[c.column] = math.nan
+        elif c.integer:
+            row[c.column] = integers[c.table][c.word]
+        else:
+            row[c.column] = words[c.table][c.word]
+
+
+@compiled
+def scatter(columns: Table, words: Words, integers: Integers, row: Floats) -> None:
+    """Write every column from the row into its table; masks are set where any column is known."""
+    for k in range(len(columns)):
+        c = columns[k]
+        if c.mask_table >= 0:
+            integers[c.mask_table][c.mask_word] = 0
+    for k in range(len(columns)):
+        c = columns[k]
+        value = row[c.column]
+        if c.mask_table >= 0 and not math.isnan(value):
+            integers[c.mask_table][c.mask_word] = 1
+        if c.integer:
+            integers[c.table][c.word] = int(value) if math.isfinite(value) else 0
+        else:
+            words[c.table][c.word] = value
+
+
+def load_gather() -> None:
+    """Load the compiled function of all rows, or compile it."""
+    words = (np.zeros(0),) * len(TABLES)
+    entry_point(gather, table(INDEX, 0), words, (np.zeros(0, np.int64),) * len(TABLES), np.zeros(0))

@@ -1,0 +1,113 @@
+"""What a session's checks watch: one check for every subject and cause.
+
+A subject is an output, an input, a bond, a subsystem, an alarm or the session. All checks stand in
+one table, grouped by their causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilrt.config.structs import MasterTable
+from hilrt.config.tolerances import errors_are_tested
+from hilrt.reliability.causes import CAUSES
+from hilrt.tables.network import Network
+from hilrt.tables.plan import Plan
+
+
+@dataclass(frozen=True)
+class CheckNames:
+    """What the rows of `Plan.checks` and `Plan.causes` are called.
+
+    Attributes
+    ----------
+    causes : list of str
+        All of `CAUSES`.
+    groups : list of slice
+        The checks of each cause.
+    where : list of str
+        What each check watches, for people.
+    """
+
+    causes: list[str]
+    groups: list[slice]
+    where: list[str]
+
+    def __len__(self) -> int:
+        return len(self.where)
+
+    def of(self, cause: str) -> list[str]:
+        """What the checks for a cause watch."""
+        return self.where[self.groups[self.causes.index(cause)]]
+
+    def cause_of(self, check: int) -> str:
+        """Cause that a check watches for."""
+        found = (c for c, group in enumerate(self.groups) if group.start <= check < group.stop)
+        return self.causes[next(found)]
+
+
+def check_rows(
+    network: Network, master: MasterTable, alarms: Sequence[str], acting: bool = True
+) -> CheckNames:
+    """All checks that the topology has something to watch for.
+
+    Parameters
+    ----------
+    network : Network
+    master : MasterTable
+        Of the session file; it says whether the errors of the inputs are estimated.
+    alarms : sequence of str
+        Names of the alarms.
+    acting : bool
+        Corrections act; otherwise they are only computed.
+    """
+    bonds = [bond.name for bond in network.bonds.tables]
+    watched = {
+        "sample_late": network.subsystems,
+        "rejoined": network.subsystems,
+        "sample_implausible": network.outputs.names,
+        "connection_defect": network.inputs.names,
+        "output_defect": network.outputs.names,
+        "error_estimate": _estimates(network, acting) if errors_are_tested(master) else [],
+        "power_residual": bonds,
+        "energy_drift": bonds,
+        "tracking_error": bonds,
+        "correction_capped": bonds,
+        "correction_shadow": bonds,
+        "model_untrusted": network.outputs.names,
+        "event_inside_step": network.subsystems,
+        "input_limited": network.inputs.names,
+        "step_minimum": ["session"],
+        "deadline_missed": ["session"],
+        "clock_uncertain": network.subsystems,
+        "alarm": list(alarms),
+    }
+    groups: list[slice] = []
+    where: list[str] = []
+    for cause in CAUSES:
+        groups.append(slice(len(where), len(where) + len(watched[cause])))
+        where += watched[cause]
+    return CheckNames(list(CAUSES), groups, where)
+
+
+def _estimates(network: Network, acting: bool) -> list[str]:
+    """Inputs whose error is estimated, with what the estimate is worth."""
+    through = network.feedthrough.any(axis=1)
+    if acting:  # with its feedthrough known, an output is as if evaluated with the true inputs
+        through &= ~network.corrected_efforts("feedthrough")
+    marked = ((network.L != 0.0) & through).any(axis=1)
+    return [
+        f"{name} (indicator)" if mark else name
+        for name, mark in zip(network.inputs.names, marked, strict=True)
+    ]
+
+
+def fill_checks(plan: Plan, names: CheckNames) -> None:
+    """The tables of checks and causes."""
+    for c, group in enumerate(names.groups):
+        plan.causes["first"][c], plan.causes["checks"][c] = group.start, group.stop - group.start
+        plan.checks["cause"][group] = c
+        plan.checks["subject"][group] = np.arange(group.stop - group.start)

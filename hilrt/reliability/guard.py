@@ -1,0 +1,55 @@
+"""Stage: alarms, evaluated on what was measured before it can act.
+
+At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm
+says so. A value that is not a finite number is outside every limit; one that has not arrived anew
+keeps its alarm as it was.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+#: Delays end this share of the shortest spacing of samples early: grid points are rounded.
+ROUNDING_SHARE = 0.01
+
+
+@stage
+def guard(plan: Plan, state: State, given: StepInput) -> None:
+    """Look at the samples in the cut; afterwards `alarm_level` says what is to be done."""
+    t, spacing = given.session[0].t, plan.session[0].sample_spacing
+    gravest = -1
+    for a in range(len(plan.alarms)):
+        limits, alarm = plan.alarms[a], state.alarms[a]
+        sample = given.outputs[limits.output]
+        if sample.fresh:
+            if not is_outside(limits, alarm, sample.y, sample.t_valid, spacing):
+                alarm.since = math.inf
+            elif alarm.since == math.inf:
+                alarm.since = t
+        alarm.active = t - alarm.since >= limits.delay - ROUNDING_SHARE * spacing
+        if alarm.active and limits.level > gravest:
+            gravest = limits.level
+    state.session[0].alarm_level = gravest
+
+
+@compiled
+def is_outside(limits: Table, alarm: Table, value: float, t_valid: float, spacing: float) -> bool:
+    """Whether a fresh sample is outside the limits of its value or of its rate.
+
+    Samples closer than `spacing` [s] give no rate; they do not end an alarm either.
+    """
+    outside = not (limits.low <= value <= limits.high)  # NaN is outside
+    elapsed = t_valid - alarm.previous_t
+    if elapsed < spacing:
+        return outside or alarm.since < math.inf
+    if limits.rate < math.inf and abs(value - alarm.previous) > limits.rate * elapsed:
+        outside = True
+    if math.isfinite(value):
+        alarm.previous, alarm.previous_t = value, t_valid
+    return outside

@@ -1,0 +1,200 @@
+"""Stage: how reliable the step was, as ratios "measure over threshold" of all checks.
+
+A measure that is unknown is NaN; it compares as false and raises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.reliability.causes import (
+    ALARM,
+    CLOCK_UNCERTAIN,
+    CONNECTION_DEFECT,
+    CORRECTION_CAPPED,
+    CORRECTION_SHADOW,
+    DEADLINE_MISSED,
+    ENERGY_DRIFT,
+    ERROR_ESTIMATE,
+    EVENT_INSIDE_STEP,
+    INPUT_LIMITED,
+    MODEL_UNTRUSTED,
+    OUTPUT_DEFECT,
+    POWER_RESIDUAL,
+    REJOINED,
+    RELATIVE,
+    SAMPLE_IMPLAUSIBLE,
+    SAMPLE_LATE,
+    STEP_MINIMUM,
+    TRACKING_ERROR,
+)
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+#: Share of the running scale's peak below which the scale does not fall.
+SCALE_FLOOR = 0.02
+#: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
+#: carried none yet.
+LEAST_STEPS = 50.0
+#: Keeps ratios of signals that were never other than zero finite.
+TINY = 1e-200
+
+
+@stage
+def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
+    """Ratios of all checks, after the running scales have followed the values."""
+    follow_scales(plan, state, given)
+    measure_inputs(plan, state)
+    measure_outputs(plan, state, given)
+    measure_subsystems(plan, state, given)
+    measure_session(plan, state, slack)
+    for b in range(len(state.bonds)):
+        measure_bond(plan, state, given, b)
+    if given.session[0].t < plan.session[0].warm_up:
+        clear_relative_measures(plan, state)
+
+
+@stage
+def follow_scales(plan: Plan, state: State, given: StepInput) -> None:
+    """Running scales of the inputs, the outputs and the bonds' power."""
+    keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
+    for i in range(len(state.inputs)):
+        follow_scale(state.inputs[i], state.inputs[i].extrapolated[0], keep)
+    for i in range(len(state.outputs)):
+        follow_scale(state.outputs[i], state.outputs[i].y, keep)
+    for b in range(len(state.bonds)):
+        follow_scale(state.bonds[b], state.bonds[b].power, keep)
+
+
+@compiled
+def follow_scale(record: Table, value: float, keep: float) -> None:
+    """Let a scale decay to the share `keep`, rise with the value, and stay above a floor."""
+    record.magnitude = abs(value)
+    if record.magnitude > record.peak:
+        record.peak = record.magnitude
+    floor = SCALE_FLOOR * record.peak + TINY
+    record.scale = max(record.scale * keep, floor)
+    if record.magnitude > record.scale:
+        record.scale = record.magnitude
+
+
+@stage
+def measure_inputs(plan: Plan, state: State) -> None:
+    """Connection defects, limits, and estimated errors of steps that failed their test."""
+    checks, causes = state.checks, plan.causes
+    threshold, failed = state.session[0].connection_defect, state.session[0].failed
+    for i in range(len(state.inputs)):
+        u = state.inputs[i]
+        # What a correction added on purpose is no error of the exchange; the log has it all.
+        unexplained = max(u.defect - abs(u.previous_correction), 0.0)
+        checks[causes[CONNECTION_DEFECT].first + i].ratio = unexplained / (u.scale * threshold)
+        checks[causes[INPUT_LIMITED].first + i].ratio = u.limited
+        if plan.session[0].tests_errors:
+            checks[causes[ERROR_ESTIMATE].first + i].ratio = u.error_ratio * failed
+
+
+@stage
+def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Output defects, values that are no numbers, and corrections that are not trusted; alarms."""
+    checks, causes, threshold = state.checks, plan.causes, state.session[0].output_defect
+    for i in range(len(state.outputs)):
+        out = state.outputs[i]
+        checks[causes[SAMPLE_IMPLAUSIBLE].first + i].ratio = out.implausible
+        checks[causes[MODEL_UNTRUSTED].first + i].ratio = out.reason != 0
+        if given.session[0].has_middle:
+            checks[causes[OUTPUT_DEFECT].first + i].ratio = out.defect / (out.scale * threshold)
+    for a in range(len(state.alarms)):
+        checks[causes[ALARM].first + a].ratio = state.alarms[a].active
+
+
+@stage
+def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
+    """Late and returned subsystems, uncertain clocks, and steps across a discontinuity."""
+    checks, causes, cuts = state.checks, plan.causes, given.subsystems
+    across = causes[EVENT_INSIDE_STEP].first
+    for s in range(len(plan.subsystems)):
+        checks[causes[SAMPLE_LATE].first + s].ratio = cuts[s].late
+        checks[causes[REJOINED].first + s].ratio = cuts[s].rejoined
+        limit = plan.session[0].clock_limit * plan.subsystems[s].every
+        checks[causes[CLOCK_UNCERTAIN].first + s].ratio = cuts[s].clock_error / limit
+        checks[across + s].ratio = 0.0
+    # At a point put at a discontinuity, a subsystem that did not stop there is still under way.
+    on_grid = given.session[0].rest == 0.0
+    for k in range(len(plan.receives)):
+        s = plan.receives[k].subsystem
+        if cuts[plan.receives[k].giver].event and (on_grid or cuts[s].busy):
+            checks[across + s].ratio = 1.0
+
+
+@stage
+def measure_session(plan: Plan, state: State, slack: Table) -> None:
+    """Whether the next step is the shortest one allowed, and the tick missed its deadline."""
+    checks, causes, settings = state.checks, plan.causes, plan.session[0]
+    at_minimum = state.session[0].h_next <= settings.minimum_step
+    checks[causes[STEP_MINIMUM].first].ratio = settings.variable_step and at_minimum
+    checks[causes[DEADLINE_MISSED].first].ratio = slack[0].missed
+
+
+@stage
+def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
+    """Power residual, tracking error, energy drift and correction of a bond."""
+    checks, causes = state.checks, plan.causes
+    session, bond, settings = state.session[0], state.bonds[b], plan.bonds[b]
+    residual = bond.residual_power / (bond.scale * session.power_residual)
+    checks[causes[POWER_RESIDUAL].first + b].ratio = abs(residual)
+    tracking = bond.tracking / (bond.scale * session.tracking)
+    checks[causes[TRACKING_ERROR].first + b].ratio = abs(tracking)
+    share = staying_share(plan, state, given, b)
+    carried = follow_energy(bond, share, given.session[0].elapsed)
+    drift = abs(bond.drift) / (carried * session.energy_drift)
+    checks[causes[ENERGY_DRIFT].first + b].ratio = drift
+    acts = settings.active and given.session[0].apply
+    checks[causes[CORRECTION_CAPPED].first + b].ratio = settings.active and bond.capped
+    checks[causes[CORRECTION_SHADOW].first + b].ratio = settings.wanted and not acts
+
+
+@compiled
+def follow_energy(bond: Table, share: float, elapsed: float) -> float:
+    """Add the interval of `elapsed` [s] to a bond's energies; what it has carried, J.
+
+    That is the range of the energy that has gone through it, to and fro: for an oscillation about
+    what the system stores, for a drive what it has delivered. The sum of magnitudes was rejected
+    as a scale: in an oscillation it grows without end, and would hide that the energy stored has
+    doubled.
+    """
+    bond.drift += share * bond.made + bond.applied_work
+    bond.carried += bond.power * elapsed
+    bond.least_carried = min(bond.least_carried, bond.carried)
+    bond.most_carried = max(bond.most_carried, bond.carried)
+    through: float = bond.most_carried - bond.least_carried
+    least: float = LEAST_STEPS * elapsed * bond.peak
+    return max(through, least) + TINY
+
+
+@stage
+def staying_share(plan: Plan, state: State, given: StepInput, b: int) -> float:
+    """Share of a bond's residual energy that stays in the system.
+
+    None where its effort is corrected by its feedthrough or by a model, unless that correction is
+    inactive.
+    """
+    bond = plan.bonds[b]
+    share: float = bond.spurious
+    if plan.session[0].shadow or not given.session[0].apply or not bond.corrected_elsewhere:
+        return share
+    for i in range(bond.first, bond.first + bond.elements):
+        if state.outputs[plan.elements[i].effort].reason != 0:
+            return share
+    return 0.0
+
+
+@stage
+def clear_relative_measures(plan: Plan, state: State) -> None:
+    """Nothing counts that is relative to a scale: a motion from rest has none yet."""
+    for cause in RELATIVE:
+        group = plan.causes[cause]
+        for i in range(group.first, group.first + group.checks):
+            state.checks[i].ratio = 0.0

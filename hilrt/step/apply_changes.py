@@ -1,0 +1,45 @@
+"""Stage: an operator's changes of thresholds and of the bonds' settings."""
+
+from __future__ import annotations
+
+from hilrt.compiled import compiled, stage
+from hilrt.tables.given import BOND_SETTINGS, THRESHOLDS, StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+CONNECTION_DEFECT = THRESHOLDS.index("connection_defect")
+OUTPUT_DEFECT = THRESHOLDS.index("output_defect")
+POWER_RESIDUAL = THRESHOLDS.index("power_residual")
+ENERGY_DRIFT = THRESHOLDS.index("energy_drift")
+TRACKING = THRESHOLDS.index("tracking")
+CAP = BOND_SETTINGS.index("cap")
+CAP_ABS = BOND_SETTINGS.index("cap_abs")
+
+
+@stage
+def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
+    """Write this tick's changes into the state, in their order."""
+    for k in range(given.session[0].changes):
+        change = given.changes[k]
+        if change.row < 0:
+            set_threshold(state.session[0], change.what, change.value)
+        elif change.what == CAP:
+            state.bonds[change.row].cap = change.value
+        elif change.what == CAP_ABS:
+            state.bonds[change.row].cap_abs = change.value
+
+
+@compiled
+def set_threshold(session: Table, what: int, value: float) -> None:
+    """Set the threshold at position `what` of `THRESHOLDS`."""
+    if what == CONNECTION_DEFECT:
+        session.connection_defect = value
+    elif what == OUTPUT_DEFECT:
+        session.output_defect = value
+    elif what == POWER_RESIDUAL:
+        session.power_residual = value
+    elif what == ENERGY_DRIFT:
+        session.energy_drift = value
+    elif what == TRACKING:
+        session.tracking = value

@@ -1,0 +1,203 @@
+"""From a session's topology and settings to the `Plan` of its macro step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hilrt.config.structs import Session
+from hilrt.coupling.mu import bond_mu, spurious_share
+from hilrt.coupling.polynomial import gram_factor
+from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
+from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
+from hilrt.solver import Floats
+from hilrt.step.fill_controls import fill_controls
+from hilrt.tables import plan as rows
+from hilrt.tables.model import ModelPlan, no_model_plan
+from hilrt.tables.network import Network
+from hilrt.tables.plan import Plan
+from hilrt.tables.ports import Bools
+from hilrt.tables.record import COEFFICIENTS, Table, table
+
+
+class Platform(NamedTuple):
+    """What is known of the subsystems from their links, arrays of shape (n subsystems,).
+
+    `physical`: benches and what else runs by itself; `lead`: actuation delay, s.
+    """
+
+    physical: Bools
+    lead: Floats
+
+
+def build_plan(
+    network: Network,
+    tables: Session,
+    platform: Platform,
+    *,
+    shadow: bool = False,
+    model: ModelPlan | None = None,
+) -> tuple[Plan, CheckNames, AlarmNames]:
+    """Constants of the macro step, and what its checks and alarms are called.
+
+    Parameters
+    ----------
+    network : Network
+    tables : Session
+        The session file.
+    platform : Platform
+    shadow : bool
+        Compute every correction and apply none.
+    model : ModelPlan, optional
+        Where outputs are corrected by their feedthrough or by Jacobians.
+
+    Raises
+    ------
+    ConfigError
+        If tolerances name ports that do not exist.
+    """
+    alarms = alarm_rows(network, tables.alarms)
+    checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
+    bonds, connections = network.bonds, network.connections
+    plan = Plan(
+        session=table(rows.SESSION, 1),
+        subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
+        outputs=table(rows.OUTPUTS, len(network.outputs)),
+        inputs=table(rows.INPUTS, len(network.inputs)),
+        connections=table(rows.CONNECTIONS, len(connections.source)),
+        bonds=table(rows.BONDS, len(bonds)),
+        elements=table(rows.ELEMENTS, len(bonds.effort)),
+        summands=table(rows.SUMMANDS, len(bonds.more)),
+        contributions=_contributions(network),
+        passes=_passes(network),
+        feeds=_feeds(network),
+        receives=_receives(network),
+        checks=table(rows.CHECKS, len(checks.where)),
+        causes=table(rows.CAUSES, len(checks.causes)),
+        alarms=table(rows.ALARMS, len(alarms.names)),
+        model=model or no_model_plan(),
+    )
+    _fill_ports(plan, network, tables, platform)
+    _fill_connections(plan, network)
+    _fill_bonds(plan, network, platform.physical, shadow)
+    _fill_session(plan, tables, shadow)
+    fill_controls(plan, network, tables.master)
+    fill_checks(plan, checks)
+    fill_alarms(plan, alarms, tables.master.step)
+    return plan, checks, alarms
+
+
+def _fill_session(plan: Plan, tables: Session, shadow: bool) -> None:
+    master, limits, session = tables.master, tables.reliability, plan.session
+    session["step"] = session["first_step"] = master.step
+    session["shadow"] = shadow
+    session["shared_inputs"] = len(plan.contributions) > 0
+    session["gram_factor"] = gram_factor(COEFFICIENTS)
+    session["scale_time"] = limits.scale_time
+    session["clear_time"] = limits.clear_time
+    session["warm_up"] = limits.warm_up
+    session["clock_limit"] = limits.clock * master.step
+
+
+def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platform) -> None:
+    owner = network.outputs.owner
+    subsystems, outputs, inputs = plan.subsystems, plan.outputs, plan.inputs
+    late = [tables.subsystems[name].late.policy for name in network.subsystems]
+    subsystems["every"] = network.every
+    subsystems["physical"] = platform.physical
+    subsystems["holds_when_late"] = [policy == "hold" for policy in late]
+    subsystems["predicts_when_late"] = [policy == "predict" for policy in late]
+    for side, first, count in (
+        (network.outputs, "first_output", "outputs"),
+        (network.inputs, "first_input", "inputs"),
+    ):
+        subsystems[first] = [part.start for part in side.slices]
+        subsystems[count] = [part.stop - part.start for part in side.slices]
+    outputs["subsystem"] = owner
+    own_step = tables.master.step * network.every[owner]
+    outputs["spacing"] = np.where(platform.physical[owner], 0.5 * own_step, 0.0)
+    outputs["coupled"] = (network.L != 0.0).any(axis=0)
+    inputs["subsystem"] = network.inputs.owner
+    inputs["connected"] = network.connected
+    inputs["constant"] = np.where(network.connected, network.offset, network.u_start)
+    inputs["lead"] = platform.lead[network.inputs.owner]
+    inputs["low"], inputs["high"] = network.u_min, network.u_max
+    inputs["rate"], inputs["jerk"] = network.u_rate, network.u_jerk
+
+
+def _fill_connections(plan: Plan, network: Network) -> None:
+    connections, table_ = network.connections, plan.connections
+    table_["source"], table_["target"] = connections.source, connections.targets()
+    table_["gain"], table_["order"] = connections.gain, connections.order
+    table_["free"], table_["taylor"] = connections.free, connections.taylor
+    counts = np.diff(np.append(connections.first, len(connections.source)))
+    plan.inputs["first_connection"][connections.target] = connections.first
+    plan.inputs["connections"][connections.target] = counts
+
+
+def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> None:
+    """Settings per bond; with mu unknown, or where it would act on a bench, it is shadow."""
+    bonds, elements = network.bonds, plan.elements
+    elements["bond"] = bonds.of_element
+    for name in ("effort", "flow", "effort_input", "flow_input"):
+        elements[name] = getattr(bonds, name)
+    for name in ("effort_gain", "flow_gain", "watt"):
+        elements[name] = getattr(bonds, name)
+    plan.summands["element"], plan.summands["output"] = bonds.more_of, bonds.more
+    for b, bond in enumerate(bonds.tables):
+        row, correction = plan.bonds[b], bond.correction
+        mu = bond_mu(network, b, physical).value
+        flow_side = network.inputs.owner[bonds.effort_input[bonds.first[b]]]
+        permitted = correction.permit_on_bench and correction.cap_abs is not None
+        allowed = mu is not None and (not physical[flow_side] or permitted)
+        row.first, row.elements = bonds.first[b], np.count_nonzero(bonds.of_element == b)
+        row.every = bonds.every[b]
+        row.mu, row.nu = 0.0 if mu is None else mu, correction.nu
+        row.held = correction.residual == "held"
+        row.wanted = correction.method == "energy"
+        row.active = row.wanted and allowed and not shadow
+        row.spurious = spurious_share(network, b, physical)
+        row.corrected_elsewhere = correction.method in ("feedthrough", "model")
+
+
+def _contributions(network: Network) -> Table:
+    """What connections carry to the bonds' inputs without belonging to the bond."""
+    others, ne = network.bonds.others, len(network.bonds.effort)
+    connection, column = np.nonzero(others)
+    found = table(rows.CONTRIBUTIONS, len(connection))
+    found["connection"], found["gain"] = connection, others[connection, column]
+    found["at_flow"] = column >= ne
+    found["element"] = column % ne if ne else 0
+    return found
+
+
+def _fed(network: Network) -> Bools:
+    """Inputs that a subsystem gives to another one, shape (nu, n subsystems)."""
+    own = np.arange(len(network.subsystems))
+    from_subsystem = (network.L != 0.0).astype(np.intp) @ (network.outputs.owner[:, None] == own)
+    fed: Bools = (from_subsystem > 0) & (network.inputs.owner[:, None] != own)
+    return fed
+
+
+def _pairs(relation: Bools, dtype: np.dtype[np.void], names: Sequence[str]) -> Table:
+    found = table(dtype, int(np.count_nonzero(relation)))
+    for name, index in zip(names, np.nonzero(relation), strict=True):
+        found[name] = index
+    return found
+
+
+def _feeds(network: Network) -> Table:
+    return _pairs(_fed(network), rows.FEEDS, ("input", "giver"))
+
+
+def _passes(network: Network) -> Table:
+    through = network.feedthrough.astype(np.intp) @ _fed(network) > 0
+    return _pairs(through, rows.PASSES, ("output", "giver"))
+
+
+def _receives(network: Network) -> Table:
+    own = np.arange(len(network.subsystems))
+    owns = (network.inputs.owner[:, None] == own).T.astype(np.intp)
+    return _pairs(owns @ _fed(network) > 0, rows.RECEIVES, ("subsystem", "giver"))

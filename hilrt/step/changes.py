@@ -1,0 +1,74 @@
+"""Numbers of a running session that an operator may change, and the changes that wait to act."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hilrt.tables.given import BOND_SETTINGS, CHANGES, THRESHOLDS, StepInput
+from hilrt.tables.network import Network
+from hilrt.tables.state import State
+
+
+class Changes:
+    """Changes of numbers by an operator, from when they are asked for until they act.
+
+    A number is ``reliability.KEY``, ``bonds.NAME.cap`` or ``bonds.NAME.cap_abs``. A change acts at
+    the next cut, as part of what the step is given.
+
+    Parameters
+    ----------
+    network : Network
+
+    Attributes
+    ----------
+    pending : deque of (str, float)
+        Number and its new value, oldest first.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._bonds = [bond.name for bond in network.bonds.tables]
+        self.pending: deque[tuple[str, float]] = deque()
+        self._acting = False
+
+    def add(self, number: str, value: float) -> None:
+        """Let a change wait for the next cut."""
+        self.pending.append((number, value))
+
+    def present_number(self, state: State, number: str) -> float:
+        """A number as it will be when everything that waits has acted."""
+        for waiting, value in reversed(self.pending):
+            if waiting == number:
+                return value
+        what, row = self._address(number)
+        if row < 0:
+            return float(state.session[THRESHOLDS[what]][0])
+        return float(state.bonds[BOND_SETTINGS[what]][row])
+
+    def put_into(self, given: StepInput) -> None:
+        """Put the changes that act at this cut into `given`: `CHANGES` at most, the oldest."""
+        if not self.pending and not self._acting:
+            return
+        count = min(len(self.pending), CHANGES)
+        given.session["changes"], self._acting = count, count > 0
+        for i in range(count):
+            number, value = self.pending.popleft()
+            given.changes[i] = (*self._address(number), value)
+
+    def recorded(self, given: StepInput) -> list[tuple[str, float]]:
+        """Changes that act at this cut, as the log has them."""
+        count = int(given.session["changes"][0])
+        acting = given.changes[:count].tolist()
+        return [(self._number(what, row), value) for what, row, value in acting]
+
+    def _address(self, number: str) -> tuple[int, int]:
+        """Fields `what` and `row` of a change."""
+        table, _, rest = number.partition(".")
+        if table == "reliability":
+            return THRESHOLDS.index(rest), -1
+        bond, _, key = rest.rpartition(".")
+        return BOND_SETTINGS.index(key), self._bonds.index(bond)
+
+    def _number(self, what: int, row: int) -> str:
+        if row < 0:
+            return f"reliability.{THRESHOLDS[what]}"
+        return f"bonds.{self._bonds[row]}.{BOND_SETTINGS[what]}"

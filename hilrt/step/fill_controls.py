@@ -1,0 +1,96 @@
+"""Constants of step and order control, from the session file into the plan's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hilrt.config.port_patterns import names_channel
+from hilrt.config.structs import MasterTable
+from hilrt.config.tolerances import errors_are_tested, has_tolerances
+from hilrt.errors import ConfigError
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
+from hilrt.tables.plan import ECCO, FIXED, LOCAL, PI, Plan
+from hilrt.tables.ports import Bools, Side
+
+METHODS = {"fixed": FIXED, "pi": PI, "local": LOCAL, "ecco": ECCO}
+#: Default of ``master.step_control.safety`` by method.
+SAFETY = {"local": 6.0, "ecco": 0.95}
+#: Samples kept beyond the highest order: the polynomial's own, and with order control those for
+#: the scaled derivative norm of order + 2.
+SAMPLES_OF_ORDER, SAMPLES_OF_ORDER_CONTROL = 1, 3
+
+
+def fill_controls(plan: Plan, network: Network, master: MasterTable) -> None:
+    """Settings of step and order control, and how many coefficients and samples they need.
+
+    Raises
+    ------
+    ConfigError
+        If a tolerance names no port.
+    """
+    table, session = master.step_control, plan.session
+    free = network.connections.free & (master.order_control.method != "fixed")
+    _fill_orders(plan, network, master, free)
+    session["step_method"] = METHODS[table.method]
+    session["variable_step"] = table.method != "fixed"
+    if table.initial is not None and table.method != "fixed":
+        session["first_step"] = table.initial
+    session["minimum_step"], session["maximum_step"] = table.minimum, table.maximum
+    session["tolerance"] = table.tolerance
+    default = SAFETY.get(table.method, 1.0)
+    session["safety"] = default if table.safety is None else table.safety
+    if table.method == "ecco":
+        session["energy_atol"] = table.atol if isinstance(table.atol, float) else 0.0
+        session["energy_rtol"] = table.rtol or 0.0
+    else:
+        session["rtol"] = table.rtol or 0.0
+    session["has_tolerances"] = has_tolerances(master)
+    session["tests_errors"] = errors_are_tested(master)
+    plan.inputs["atol"], plan.outputs["atol"] = _absolute_tolerances(master, network)
+
+
+def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools) -> None:
+    """Which orders are controlled, within which bounds, and the highest one of all."""
+    order, session, connections = master.order_control, plan.session, network.connections
+    controls = bool(free.any())
+    session["controls_order"] = controls
+    session["initial_order"] = order.initial
+    session["minimum_order"], session["maximum_order"] = order.minimum, order.maximum
+    session["all_free"] = free.all()
+    plan.connections["free"] = free
+    plan.inputs["free"][connections.targets()[free]] = 1
+    plan.outputs["free"][connections.source[free]] = 1
+    highest = int(np.where(free, order.maximum, connections.order).max(initial=0))
+    session["coefficients"] = highest + 1
+    more = SAMPLES_OF_ORDER_CONTROL if controls else SAMPLES_OF_ORDER
+    session["samples"] = highest + more
+    session["derivatives"] = highest if connections.taylor.any() else 0
+
+
+def _absolute_tolerances(master: MasterTable, network: Network) -> tuple[Floats, Floats]:
+    """``atol`` of every input and output, shapes (nu,) and (ny,), in their units."""
+    atol = master.step_control.atol if has_tolerances(master) else None
+    inputs, outputs = network.inputs, network.outputs
+    if isinstance(atol, dict):
+        for pattern in atol:
+            if not any(names_channel(pattern, name) for name in inputs.names + outputs.names):
+                raise ConfigError(
+                    f"[master.step_control] atol: no port is named {pattern!r}; "
+                    'write "subsystem.port", with * for any characters'
+                )
+    return _per_channel(atol or 0.0, inputs), _per_channel(atol or 0.0, outputs)
+
+
+def _per_channel(atol: float | Mapping[str, float], side: Side) -> Floats:
+    """`atol` for every channel of a side; keys are port names, ``*`` standing for anything."""
+    if not isinstance(atol, Mapping):
+        return np.full(len(side), atol)
+    values = np.zeros(len(side))
+    for pattern, value in atol.items():
+        for i, name in enumerate(side.names):
+            if names_channel(pattern, name):
+                values[i] = value
+    return values

@@ -1,0 +1,117 @@
+"""`StepInput`: all that one macro step decides by; and what the slack knows more."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.solver import Floats
+from hilrt.tables.record import COEFFICIENTS, Table, table
+
+#: What an operator's change sets, in `Change.what`.
+THRESHOLDS: Final = (
+    "connection_defect",
+    "output_defect",
+    "power_residual",
+    "energy_drift",
+    "tracking",
+)
+BOND_SETTINGS: Final = ("cap", "cap_abs")
+#: Changes of one tick; further ones wait for the next.
+CHANGES: Final = 8
+
+#: One record.
+SESSION: Final = np.dtype(
+    [
+        ("tick", "i8"),  # number of the grid point
+        ("t", "f8"),  # session time of the communication point, s
+        ("elapsed", "f8"),  # since the previous one, s
+        # Where the point was put at a discontinuity: the macro step that leads back to the grid,
+        # s; 0 at all others.
+        ("rest", "f8"),
+        ("has_middle", "i8"),  # any output in the middle of its interval is known
+        ("regular", "i8"),  # every subsystem is due, has answered and stands at t
+        ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
+        ("changes", "i8"),  # of an operator, in the table of that name
+        ("renewed", "i8"),  # Jacobians were renewed: use those given
+    ]
+)
+SUBSYSTEMS: Final = np.dtype(
+    [
+        ("busy", "i8"),  # still computing
+        ("late", "i8"),  # without the sample that was due
+        ("due", "i8"),  # communicates at this tick
+        ("reached", "f8"),  # session time it has been advanced to, s
+        ("covered", "f8"),  # length of the interval that its newest sample ends, s
+        # Bound of the error with which a bench's clock is mapped to the master's, s; 0 for
+        # solvers, NaN where it is not known yet.
+        ("clock_error", "f8"),
+        ("event", "i8"),  # told of a discontinuity in the interval of its newest sample
+        ("rejoined", "i8"),  # its newest sample is the first after it was lost
+    ]
+)
+OUTPUTS: Final = np.dtype(
+    [
+        ("y", "f8"),  # newest sample; used where fresh
+        ("t_valid", "f8"),  # when it is valid, s
+        ("fresh", "i8"),  # has arrived since the previous cut
+        ("y_mid", "f8"),  # in the middle of the interval that the sample ends; NaN where unknown
+        ("dy", "f8", COEFFICIENTS - 1),  # time derivatives; NaN where unknown
+    ]
+)
+INPUTS: Final = np.dtype(
+    [
+        ("realised", "f8"),  # what a bench made of it; NaN where it is not measured
+    ]
+)
+#: An operator's change: a threshold (`row` -1) or a setting of the bond `row`.
+CHANGE: Final = np.dtype([("what", "i8"), ("row", "i8"), ("value", "f8")])
+
+#: One record: the second recorded input, known only after the dispatch.
+SLACK: Final = np.dtype(
+    [
+        ("missed", "i8"),  # this tick missed its dispatch deadline
+        ("learns", "i8"),  # there is time left for a turn of the identification
+    ]
+)
+
+
+class StepInput(NamedTuple):
+    """Samples, lateness, and changes; see the comments at the fields of each table.
+
+    `gamma`, shape (order + 1, ny, nu), holds the renewed Jacobians; without a model it is empty.
+    """
+
+    session: Table
+    subsystems: Table
+    outputs: Table
+    inputs: Table
+    changes: Table
+    gamma: Floats
+
+
+def empty_input(
+    subsystems: int, outputs: int, inputs: int, gamma: tuple[int, int, int] = (0, 0, 0)
+) -> StepInput:
+    """A `StepInput` of that many rows, nothing fresh and nothing known."""
+    given = StepInput(
+        session=table(SESSION, 1),
+        subsystems=table(SUBSYSTEMS, subsystems),
+        outputs=table(OUTPUTS, outputs),
+        inputs=table(INPUTS, inputs),
+        changes=table(CHANGE, CHANGES),
+        gamma=np.zeros(gamma),
+    )
+    given.session["regular"] = given.session["apply"] = 1
+    given.subsystems["due"] = 1
+    given.outputs["y_mid"] = given.outputs["dy"] = np.nan
+    given.inputs["realised"] = np.nan
+    return given
+
+
+def empty_slack() -> Table:
+    """The second input: nothing missed, and time to learn."""
+    slack = table(SLACK, 1)
+    slack["learns"] = 1
+    return slack

@@ -1,0 +1,180 @@
+"""`Plan`: what a session's macro step knows and never changes.
+
+Indices are rows of the other tables. Relations of the whole network (which input depends on which
+output) are lists of neighbours, not dense matrices; only the model corrector has matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.tables.model import ModelPlan
+from hilrt.tables.record import COEFFICIENTS, Table
+
+#: Methods of the step control, by their numbers in `Plan.session`.
+FIXED: Final = 0
+PI: Final = 1
+LOCAL: Final = 2
+ECCO: Final = 3
+
+#: One record.
+SESSION: Final = np.dtype(
+    [
+        ("step", "f8"),  # macro step H, s
+        ("first_step", "f8"),  # of the first one where the step is variable, s
+        ("variable_step", "i8"),
+        ("shadow", "i8"),  # corrections are computed and not applied
+        ("coefficients", "i8"),  # of the polynomials that are sent: highest order + 1
+        ("samples", "i8"),  # kept per output
+        ("derivatives", "i8"),  # of outputs that connections of source "taylor" use
+        ("shared_inputs", "i8"),  # a bond's input takes other connections, too
+        # step control
+        ("step_method", "i8"),  # FIXED, PI, LOCAL or ECCO
+        ("tolerance", "f8"),
+        ("minimum_step", "f8"),  # s
+        ("maximum_step", "f8"),  # s
+        ("energy_atol", "f8"),  # of ECCO: J
+        ("energy_rtol", "f8"),
+        ("safety", "f8"),
+        ("rtol", "f8"),  # of signals; absolute tolerances are with inputs and outputs
+        ("has_tolerances", "i8"),
+        ("tests_errors", "i8"),  # the local error is estimated and tested at every step
+        # order control
+        ("controls_order", "i8"),
+        ("initial_order", "i8"),
+        ("minimum_order", "i8"),
+        ("maximum_order", "i8"),
+        ("all_free", "i8"),  # every connection's order is controlled
+        # reliability
+        ("scale_time", "f8"),  # time constant of the running scales, s
+        ("clear_time", "f8"),  # s
+        ("warm_up", "f8"),  # s
+        ("clock_limit", "f8"),  # of a bench's clock error, s per base step between its points
+        ("sample_spacing", "f8"),  # shortest time between samples that gives a rate, s
+        # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
+        ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
+    ]
+)
+SUBSYSTEMS: Final = np.dtype(
+    [
+        ("every", "i8"),  # base steps between its communication points
+        ("physical", "i8"),  # a bench: runs by itself
+        ("holds_when_late", "i8"),  # late policy "hold"
+        ("predicts_when_late", "i8"),  # late policy "predict"
+        ("first_output", "i8"),
+        ("outputs", "i8"),
+        ("first_input", "i8"),
+        ("inputs", "i8"),
+    ]
+)
+OUTPUTS: Final = np.dtype(
+    [
+        ("subsystem", "i8"),
+        ("spacing", "f8"),  # smallest distance of two samples that count as two, s
+        ("coupled", "i8"),  # connected to something
+        ("free", "i8"),  # source of a connection whose order is controlled
+        ("atol", "f8"),
+        ("uncorrectable", "i8"),  # effort of a bond corrected by its feedthrough or by a model
+    ]
+)
+INPUTS: Final = np.dtype(
+    [
+        ("subsystem", "i8"),
+        ("connected", "i8"),
+        ("constant", "f8"),  # connected: sum of the offsets; else the start value
+        ("first_connection", "i8"),  # connections stand in the order of their inputs
+        ("connections", "i8"),
+        ("lead", "f8"),  # actuation delay, compensated by sending what is wanted then, s
+        ("low", "f8"),
+        ("high", "f8"),
+        ("rate", "f8"),  # unit/s
+        ("jerk", "f8"),  # unit/s^2
+        ("free", "i8"),  # has a connection whose order is controlled
+        ("atol", "f8"),
+    ]
+)
+CONNECTIONS: Final = np.dtype(
+    [
+        ("source", "i8"),  # output
+        ("target", "i8"),  # input
+        ("gain", "f8"),  # with the conversion of units
+        ("order", "i8"),
+        ("free", "i8"),  # its order is controlled
+        ("taylor", "i8"),  # uses the output's derivatives
+    ]
+)
+BONDS: Final = np.dtype(
+    [
+        ("first", "i8"),  # element
+        ("elements", "i8"),
+        ("every", "i8"),  # base steps between its communication points: those of the slower side
+        ("mu", "f8"),
+        ("nu", "f8"),
+        ("held", "i8"),  # the residual is that of held values, not of polynomials as sent
+        ("wanted", "i8"),  # the session file asks for the energy correction
+        ("active", "i8"),  # and it may act; otherwise it runs in shadow
+        ("spurious", "f8"),  # share of the residual energy that counts as spurious energy
+        ("corrected_elsewhere", "i8"),  # by feedthrough or a model: its residual is no error then
+    ]
+)
+ELEMENTS: Final = np.dtype(
+    [
+        ("bond", "i8"),
+        ("effort", "i8"),  # output
+        ("flow", "i8"),  # output
+        ("effort_input", "i8"),
+        ("flow_input", "i8"),
+        ("effort_gain", "f8"),  # from the output's unit to the input's
+        ("flow_gain", "f8"),
+        ("watt", "f8"),  # of the product of the outputs' units
+    ]
+)
+#: Further outputs that a summing junction adds to an element's effort.
+SUMMANDS: Final = np.dtype([("element", "i8"), ("output", "i8")])
+#: What arrives at the inputs of an element without belonging to its bond.
+CONTRIBUTIONS: Final = np.dtype(
+    [("element", "i8"), ("at_flow", "i8"), ("connection", "i8"), ("gain", "f8")]
+)
+#: Outputs that depend directly on an input which `giver`, another subsystem, feeds.
+PASSES: Final = np.dtype([("output", "i8"), ("giver", "i8")])
+#: Inputs that `giver`, another subsystem, feeds.
+FEEDS: Final = np.dtype([("input", "i8"), ("giver", "i8")])
+#: Subsystems with an input that `giver`, another subsystem, feeds.
+RECEIVES: Final = np.dtype([("subsystem", "i8"), ("giver", "i8")])
+#: One for every thing that is watched for one cause, grouped by causes.
+CHECKS: Final = np.dtype([("cause", "i8"), ("subject", "i8")])
+#: Checks of every cause, in the order of `hilrt.reliability.causes`.
+CAUSES: Final = np.dtype([("first", "i8"), ("checks", "i8")])
+ALARMS: Final = np.dtype(
+    [
+        ("output", "i8"),
+        ("low", "f8"),
+        ("high", "f8"),
+        ("rate", "f8"),  # unit/s
+        ("delay", "f8"),  # s
+        ("level", "i8"),  # of the action
+    ]
+)
+
+
+class Plan(NamedTuple):
+    """Constants of a session; see the comments at the fields of each table."""
+
+    session: Table
+    subsystems: Table
+    outputs: Table
+    inputs: Table
+    connections: Table
+    bonds: Table
+    elements: Table
+    summands: Table
+    contributions: Table
+    passes: Table
+    feeds: Table
+    receives: Table
+    checks: Table
+    causes: Table
+    alarms: Table
+    model: ModelPlan

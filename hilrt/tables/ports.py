@@ -1,0 +1,72 @@
+"""Inputs or outputs of all subsystems as one vector, and the connections between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError
+from hilrt.solver import Floats, Port
+
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Side:
+    """All inputs or all outputs: names ``subsystem.port`` of the scalar channels, in flat order.
+
+    Attributes
+    ----------
+    names, units : list of str, length n
+    owner : ndarray of int, shape (n,)
+        Index of the subsystem that each channel belongs to.
+    slices : list of slice, one per subsystem
+    ports : dict
+        ``subsystem.port`` to the slice of its channels and the port.
+    """
+
+    names: list[str]
+    units: list[str]
+    owner: Ints
+    slices: list[slice]
+    ports: dict[str, tuple[slice, Port]]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def find(self, name: str, where: str) -> tuple[slice, Port]:
+        """Slice and port of ``subsystem.port``; `ConfigError` with the nearest names."""
+        if name not in self.ports:
+            raise ConfigError(f"{where}: there is no port {name!r}{nearest(name, self.ports)}")
+        return self.ports[name]
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Scalar connections, sorted by the input they act on; arrays of shape (nc,).
+
+    `gain` includes the unit conversion. `free` marks those without an order of their own in the
+    session file. `first` holds the position of the first connection of
+    every connected input (for ``np.add.reduceat``), `target` the inputs in the same order.
+    """
+
+    source: Ints
+    gain: Floats
+    order: Ints
+    free: Bools
+    taylor: Bools
+    first: Ints
+    target: Ints
+
+    def targets(self) -> Ints:
+        """Input that each connection acts on, shape (nc,)."""
+        counts = np.diff(np.append(self.first, len(self.source)))
+        return np.repeat(self.target, counts)
+
+    def order_of(self, output: int, to: int) -> int:
+        """Order of the connection from an output to an input."""
+        return int(self.order[(self.source == output) & (self.targets() == to)][0])

@@ -1,0 +1,195 @@
+"""`State`: what the macro step remembers, one table per kind of thing."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.tables.model import ModelState
+from hilrt.tables.record import COEFFICIENTS, SAMPLES, Table
+
+#: One record.
+SESSION: Final = np.dtype(
+    [
+        ("h_next", "f8"),  # macro step from this communication point, s
+        ("alarm_level", "i8"),  # of the gravest active alarm's action; -1 without one
+        ("moved", "i8"),  # flags that moved in the last assessment
+        # thresholds that an operator may change
+        ("connection_defect", "f8"),
+        ("output_defect", "f8"),
+        ("power_residual", "f8"),
+        ("energy_drift", "f8"),
+        ("tracking", "f8"),
+        # step control
+        ("controlled_step", "f8"),  # the method's own step, before it is rounded, s
+        ("step_integral", "f8"),  # of PI: logarithm of a step
+        ("error", "f8"),  # what the control acted on; 1 (PI: the tolerance) is tolerated
+        ("ecco_error", "f8"),  # of the worst bond, with its sign
+        ("failed", "i8"),  # the step that ended failed its error test
+        ("previous_elapsed", "f8"),  # length of the step before the one that ended, s
+        ("degree", "i8"),  # lowest degree of a connection in what left before, start-up included
+        # order control
+        ("order", "i8"),
+        ("order_changed", "i8"),  # at this point
+        ("failures", "i8"),  # in a row
+        ("successes", "i8"),  # in a row, at no shorter step and the same order
+        ("steps_of_order", "i8", COEFFICIENTS),
+        ("derivative_norms", "f8", SAMPLES),  # SDN(1), SDN(2), ... of the last choice of an order
+    ]
+)
+SUBSYSTEMS: Final = np.dtype(
+    [
+        ("t_start", "f8"),  # of the interval that it is dispatched with, s
+        ("h", "f8"),  # length of the interval, s
+        ("dispatch", "i8"),  # gets its inputs at this tick
+    ]
+)
+OUTPUTS: Final = np.dtype(
+    [
+        # history: newest samples first
+        ("t_past", "f8", SAMPLES),  # s
+        ("y_past", "f8", SAMPLES),
+        ("count", "i8"),  # samples seen, up to the number that is kept
+        ("arrived", "i8"),  # has a fresh sample that is a finite number
+        ("implausible", "i8"),  # has a fresh sample that is none
+        ("jumps", "i8"),  # will show another subsystem's discontinuity at the next point
+        # Newton's form of the polynomial through the samples
+        ("differences", "f8", SAMPLES),
+        ("nodes", "f8", SAMPLES),  # relative to the communication point, s
+        ("degree", "i8"),  # that the samples suffice for
+        ("order", "i8"),  # highest of its connections, in force
+        ("y", "f8"),  # at the communication point, compensated and corrected
+        ("bridged", "f8"),  # what the prediction of a late subsystem added
+        ("reason", "i8"),  # why its model correction is inactive; 0: it is not (`trust.Reason`)
+        ("defect", "f8"),  # RMS of the interval that ended; NaN where unknown
+        ("defect_square", "f8"),  # over the run: integral of the square over time
+        ("defect_max", "f8"),
+        ("defect_known", "i8"),
+        ("magnitude", "f8"),
+        ("scale", "f8"),  # decaying peak
+        ("peak", "f8"),  # highest magnitude so far
+    ]
+)
+INPUTS: Final = np.dtype(
+    [
+        # Taylor coefficients; each polynomial about its own time
+        ("extrapolated", "f8", COEFFICIENTS),  # through the newest samples, about now
+        ("polynomial", "f8", COEFFICIENTS),  # current input polynomial: leaves at this tick
+        ("t0", "f8"),  # s
+        ("correction", "f8"),  # of the energy, in the polynomial
+        ("offset", "f8"),  # of the model correction (delta u_c), in the polynomial
+        ("previous", "f8", COEFFICIENTS),  # previous input polynomial: of the interval that ended
+        ("previous_t0", "f8"),  # s
+        ("previous_correction", "f8"),
+        # limits
+        ("last", "f8"),  # start value of the polynomial sent last
+        ("last_t", "f8"),  # when that was, s
+        ("approach_rate", "f8"),  # with a bound of the jerk: mean rate at which it came there
+        ("approach_t", "f8"),  # time in the middle of that step, s
+        ("approach_asked", "f8"),  # what was asked then
+        ("limited", "i8"),
+        ("difference", "f8", COEFFICIENTS),  # previous less extrapolated, scaled by its interval
+        ("defect", "f8"),  # RMS of the interval that ended
+        ("defect_square", "f8"),
+        ("defect_max", "f8"),
+        ("error_ratio", "f8"),  # estimated error over its tolerance
+        ("magnitude", "f8"),
+        ("scale", "f8"),
+        ("peak", "f8"),
+    ]
+)
+CONNECTIONS: Final = np.dtype(
+    [
+        ("polynomial", "f8", COEFFICIENTS),  # what it carries, before its gain, about now
+        ("order", "i8"),  # in force
+    ]
+)
+BONDS: Final = np.dtype(
+    [
+        ("cap", "f8"),  # of the correction, share of the effort; an operator may change it
+        ("cap_abs", "f8"),  # in the effort's unit; likewise
+        ("t", "f8"),  # previous communication point, s
+        ("due", "i8"),  # communicates now
+        ("power", "f8"),  # transmitted, W
+        ("tracking", "f8"),  # lost to what a bench made of its demand, W
+        ("residual_power", "f8"),  # at its own last communication point, W
+        ("in_force", "i8"),  # the correction has been applied since then
+        ("capped", "i8"),
+        ("correction", "f8"),  # sum over the elements, in force; in the effort's unit
+        ("correction_computed", "f8"),
+        ("budget", "f8"),  # mu H dP of then, J
+        ("uncorrected", "f8"),  # energy not yet corrected, up to the interval before, J
+        # of the interval that ended, J; 0 where it is not due
+        ("made", "f8"),  # H dP
+        ("work", "f8"),  # of the correction as computed
+        ("applied_work", "f8"),
+        # ledger over the run, J
+        ("residual_energy", "f8"),
+        ("shadow_energy", "f8"),  # taken out by the correction as computed
+        ("corrected_energy", "f8"),  # and as applied
+        ("tracking_energy", "f8"),
+        ("capped_steps", "i8"),
+        ("steps", "i8"),
+        ("mean_power", "f8"),  # running mean of the magnitude, for ECCO, W
+        ("magnitude", "f8"),  # W
+        ("scale", "f8"),  # W
+        ("peak", "f8"),  # W
+        ("drift", "f8"),  # energy that the interface has made and no correction took out, J
+        ("carried", "f8"),  # energy that has gone through, J
+        ("least_carried", "f8"),
+        ("most_carried", "f8"),
+    ]
+)
+ELEMENTS: Final = np.dtype(
+    [
+        ("e", "f8"),  # effort at the bond's previous communication point
+        ("f", "f8"),  # flow there
+        ("correction", "f8"),  # effort since then, also when it is not applied
+        ("effort", "f8"),  # correction to add over the next interval
+        # contributions of other connections to its inputs, like the inputs' polynomials
+        ("effort_others", "f8", COEFFICIENTS),
+        ("flow_others", "f8", COEFFICIENTS),
+        ("previous_effort_others", "f8", COEFFICIENTS),
+        ("previous_flow_others", "f8", COEFFICIENTS),
+    ]
+)
+CHECKS: Final = np.dtype(
+    [
+        ("ratio", "f8"),  # measure over threshold
+        ("last_high", "f8"),  # when that was last at or above one half, s
+        ("active", "i8"),
+        ("moved", "i8"),  # in the last assessment
+    ]
+)
+CAUSES: Final = np.dtype(
+    [
+        ("active", "i8"),  # any of its flags is up
+        ("count", "i8"),  # how often one was raised
+        ("seconds", "f8"),  # how long any was up, s
+    ]
+)
+ALARMS: Final = np.dtype(
+    [
+        ("previous", "f8"),  # newest value; NaN before the first
+        ("previous_t", "f8"),  # s
+        ("since", "f8"),  # since when the value is outside, s; infinite while it is inside
+        ("active", "i8"),
+    ]
+)
+
+
+class State(NamedTuple):
+    """What changes in a session; see the comments at the fields of each table."""
+
+    session: Table
+    subsystems: Table
+    outputs: Table
+    inputs: Table
+    connections: Table
+    bonds: Table
+    elements: Table
+    checks: Table
+    causes: Table
+    alarms: Table
+    model: ModelState

@@ -1,0 +1,158 @@
+"""Stages that judge a step and choose the next one, on tables of random numbers.
+
+``python -m tests.random_stages FILE`` writes what they leave in the state; with
+``NUMBA_DISABLE_JIT=1`` they run interpreted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from hilrt.coupling.choose_step import choose_step
+from hilrt.coupling.control_order import control_order
+from hilrt.coupling.measure_defects import measure_defects
+from hilrt.link import Ports
+from hilrt.reliability.guard import guard
+from hilrt.reliability.measure import measure_reliability
+from hilrt.reliability.move_flags import move_flags
+from hilrt.solver import Port
+from hilrt.step.apply_changes import apply_changes
+from hilrt.step.numerics import Numerics
+from hilrt.tables.given import BOND_SETTINGS, CHANGES, THRESHOLDS
+from hilrt.tables.record import blocks, cloned
+from tests.stepping import make_numerics
+
+STAGES: tuple[Callable[..., None], ...] = (
+    apply_changes,
+    guard,
+    measure_defects,
+    choose_step,
+    control_order,
+    measure_reliability,
+    move_flags,
+)
+ROUNDS = 20
+ORDERS = {"method": "derivatives", "maximum": 4}
+#: What is chosen in ``[master]``.
+METHODS: dict[str, dict[str, Any]] = {
+    "fixed": {"step_control": {"atol": 0.1, "rtol": 0.2}, "order_control": ORDERS},
+    "fixed, orders by scales": {"order_control": ORDERS},
+    "pi": {"step_control": {"method": "pi", "tolerance": 0.1}},
+    "pi with tolerances": {"step_control": {"method": "pi", "atol": 0.1, "rtol": 0.1}},
+    "local": {"step_control": {"method": "local", "atol": 0.3}, "order_control": ORDERS},
+    "ecco": {"step_control": {"method": "ecco", "atol": 0.1, "rtol": 0.2}},
+}
+#: Largest values of integers; of others it is 1.
+LARGEST = {"order": 4, "degree": 6, "count": 7, "failures": 7, "successes": 7, "reason": 2}
+
+
+def build(method: str) -> Numerics:
+    """Three subsystems with a vector bond, a summing junction, feedthrough and alarms."""
+    ports = {
+        "motor": Ports((Port("flow", "m/s", size=2),), (Port("effort", "N", size=2),)),
+        "load": Ports(
+            (Port("effort", "N", size=2), Port("valve")),
+            (Port("flow", "m/s", size=2, feedthrough=("effort",)), Port("level")),
+        ),
+        "driver": Ports((Port("level"),), (Port("valve"),)),
+    }
+    return make_numerics(
+        ports,
+        physical=("load",),
+        master={"step": 0.01, **METHODS[method]},
+        connections=[
+            {"from": "motor.effort", "to": "load.effort"},
+            {"from": "load.flow", "to": "motor.flow", "order": 2},
+            {"from": "load.level", "to": "driver.level"},
+            {"from": "driver.valve", "to": "load.valve", "gain": -2.0},
+        ],
+        bonds=[
+            {
+                "name": "shaft",
+                "effort": "motor.effort",
+                "flow": "load.flow",
+                "correction": {"method": "energy", "mu": 0.5},
+            }
+        ],
+        alarms=[
+            {"signal": "load.level", "max": 0.5, "action": "stop"},
+            {"signal": "load.flow", "min": -1.0, "max_rate": 30.0, "delay": 0.02},
+        ],
+    )
+
+
+def shuffle(tables: Any, rng: np.random.Generator) -> None:
+    """Random numbers into every field: some of them zero, infinite or none at all."""
+    for _, block in blocks(tables):
+        for name in block.dtype.names or ():
+            values = block[name]
+            if values.dtype.kind == "i":
+                values[...] = rng.integers(0, LARGEST.get(name, 1) + 1, values.shape)
+                continue
+            values[...] = rng.normal(size=values.shape)
+            rare = rng.random(values.shape)
+            values[rare < 0.03] = 0.0
+            values[rare > 0.99] = np.nan
+            values[(rare > 0.98) & (rare < 0.99)] = np.inf
+
+
+def prepare(numerics: Numerics, rng: np.random.Generator) -> None:
+    """A state and an input that the stages may meet, however unlikely."""
+    state, given, slack = numerics.state, numerics.given, numerics.slack
+    shuffle(state, rng)
+    shuffle(given, rng)
+    now, cut = state.session[0], given.session[0]
+    for name in THRESHOLDS:
+        now[name] = rng.uniform(0.05, 0.5)
+    now.controlled_step, now.h_next = rng.uniform(1e-4, 0.1, 2)
+    now.step_integral = np.log(now.controlled_step)
+    cut.t, cut.elapsed = rng.uniform(1.0, 2.0), rng.choice([0.0, 0.01, 0.02])
+    cut.rest = rng.choice([0.0, 0.0, 0.004])
+    cut.changes = rng.integers(0, 3)
+    for change in given.changes[:CHANGES]:
+        change.row = rng.integers(-1, 1)
+        change.what = rng.integers(0, len(THRESHOLDS if change.row < 0 else BOND_SETTINGS))
+    state.outputs["nodes"] = -np.cumsum(rng.uniform(0.01, 0.02, state.outputs["nodes"].shape), 1)
+    slack["missed"] = rng.integers(0, 2)
+
+
+def left_by_stages(method: str) -> Iterator[tuple[str, Any, Any]]:
+    """Name of what it is, and tables before and after: of the state, and of what only is read."""
+    rng = np.random.default_rng(list(METHODS).index(method))
+    numerics = build(method)
+    for i in range(ROUNDS):
+        prepare(numerics, rng)
+        for stage in STAGES:
+            arguments = [numerics.plan, numerics.state, numerics.given]
+            if stage is measure_reliability:
+                arguments.append(numerics.slack)
+            before = cloned(numerics.plan), cloned(numerics.given), numerics.slack.copy()
+            with np.errstate(all="ignore"):
+                stage(*arguments)
+            after = numerics.plan, numerics.given, numerics.slack
+            yield f"{method} {i} {stage.__name__}", (before, after), numerics.state
+
+
+def states(method: str) -> dict[str, np.ndarray]:
+    """Every table of the state after every stage, as plain numbers."""
+    found: dict[str, np.ndarray] = {}
+    for name, _, state in left_by_stages(method):
+        for block, values in blocks(state):
+            found[f"{name} {block}"] = numbers(values)
+    return found
+
+
+def numbers(values: np.ndarray) -> np.ndarray:
+    """A table as floats, field by field; NaN equals NaN wherever its bits come from."""
+    if values.dtype.names is None:
+        return values.copy()
+    fields = [np.asarray(values[name], dtype=float).ravel() for name in values.dtype.names]
+    return np.concatenate(fields) if fields else np.zeros(0)
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], **{k: v for method in METHODS for k, v in states(method).items()})

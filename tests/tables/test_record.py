@@ -1,0 +1,62 @@
+"""Tables: fields of 8 bytes, and copies of their memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from hilrt.tables.record import blocks, cloned, copy_tables, table
+
+FIELDS = np.dtype([("count", "i8"), ("value", "f8", 3)])
+
+
+class Inner(NamedTuple):
+    matrix: np.ndarray
+
+
+class Outer(NamedTuple):
+    rows: np.recarray
+    none: np.recarray
+    inner: Inner
+
+
+def filled() -> Outer:
+    rows = table(FIELDS, 2)
+    rows["count"], rows["value"] = (-1, 7), np.arange(6.0).reshape(2, 3)
+    rows["value"].view("i8")[0, 0] = 0x7FF8000000000123  # NaN with bits of its own
+    return Outer(rows, table(FIELDS, 0), Inner(np.arange(8.0).reshape(2, 2, 2)))
+
+
+def memory(tables) -> dict[str, bytes]:
+    return {name: block.tobytes() for name, block in blocks(tables)}
+
+
+def test_blocks_are_named_by_the_way_to_them():
+    assert [name for name, _ in blocks(filled(), "state.")] == [
+        "state.rows",
+        "state.none",
+        "state.inner.matrix",
+    ]
+
+
+def test_a_clone_has_the_same_bytes_and_shares_none():
+    tables = filled()
+    before = memory(tables)
+    copy = cloned(tables)
+    assert memory(copy) == before
+    assert [type(block) for _, block in blocks(copy)] == [type(b) for _, b in blocks(tables)]
+    copy.rows.value[1, 2] = copy.inner.matrix[1, 1, 1] = -1.0
+    assert memory(tables) == before
+    copy_tables(tables, copy)
+    assert memory(copy) == before
+
+
+def test_tables_of_other_sizes_are_not_copied():
+    with pytest.raises(ValueError, match="could not broadcast"):
+        copy_tables(filled(), filled()._replace(rows=table(FIELDS, 3)))
+
+
+@pytest.mark.parametrize("field", [("a", "i4"), ("b", "f4", 2), ("c", "?"), ("mean", "f8")])
+def test_fields_have_eight_bytes_and_names_of_their_own(field):
+    with pytest.raises(TypeError):
+        table(np.dtype([field]), 1)
