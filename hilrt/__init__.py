@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hilrt.record.reader import load_log
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
+    from hilrt.session.simulate import simulate
     from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "load_log",
     "load_session",
     "run_session",
+    "simulate",
 ]
 __version__ = VERSION
 
@@ -36,6 +38,7 @@ _LAZY = {
     "load_log": "hilrt.record.reader",
     "load_session": "hilrt.config.session_file",
     "run_session": "hilrt.session.session",
+    "simulate": "hilrt.session.simulate",
 }
 
 

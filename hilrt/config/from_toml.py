@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import sys
 import tomllib
@@ -59,8 +60,7 @@ def build_partly(
         table = _stand_in(where, stand_ins)
         if table is None:
             return None
-    hints = get_type_hints(cls, include_extras=True)
-    fields = {field.encode_name: field for field in msgspec.structs.fields(cls)}
+    hints, fields = _fields(cls)
     values: dict[str, Any] = {}
     usable = True
     for key in table:
@@ -90,6 +90,15 @@ def build_partly(
             value = msgspec.convert(stand_in, hints[field.name])
         values[field.name] = value
     return cls(**values) if usable else None
+
+
+@functools.cache
+def _fields(
+    cls: type[msgspec.Struct],
+) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+    """Types of a struct's fields by name, and the fields by key: asked for at every table."""
+    hints = get_type_hints(cls, include_extras=True)
+    return hints, {field.encode_name: field for field in msgspec.structs.fields(cls)}
 
 
 def _unknown(key: str, value: Any, fields: Iterable[str], label: str, inside: bool) -> str:

@@ -4,12 +4,15 @@ once.
 
 from __future__ import annotations
 
+import json
+import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
@@ -69,10 +72,50 @@ def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile
     ConfigError
         With every problem of the file at once.
     """
-    draft = read_session(path, overrides)
-    if draft.problems:
-        raise ConfigError([f"{draft.session.path.name}: {problem}" for problem in draft.problems])
-    return draft.session
+    return _without_problems(read_session(path, overrides))
+
+
+def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
+    """Session file with other values; the file itself is not read again.
+
+    Parameters
+    ----------
+    file : SessionFile
+    values : mapping
+        ``"table.key"`` to the value, such as ``{"connections.0.order": 1}``.
+
+    Raises
+    ------
+    ConfigError
+        With every problem at once.
+    """
+    items = [f"{key}={_toml(key, value)}" for key, value in values.items()]
+    raw = tomllib.loads(file.text)
+    return _without_problems(_read(file.path, file.text, raw, (*file.overrides, *items)))
+
+
+def _without_problems(read: PartialSession) -> SessionFile:
+    if read.problems:
+        raise ConfigError([f"{read.session.path.name}: {problem}" for problem in read.problems])
+    return read.session
+
+
+def _toml(key: str, value: object) -> str:
+    """A value as it would stand in the file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(float(value)) if isinstance(value, float) else str(int(value))
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(str(k))} = {_toml(key, v)}" for k, v in value.items())
+        return f"{{ {', '.join(entries)} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_toml(key, entry) for entry in value)}]"
+    if isinstance(value, (np.generic, np.ndarray)):
+        return _toml(key, value.tolist())
+    raise ConfigError(f"{key} = {value!r}: a session file holds no {type(value).__name__}")
 
 
 class PartialSession(NamedTuple):
@@ -108,7 +151,11 @@ def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSess
         raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
-    overrides = tuple(overrides)
+    return _read(path, text, raw, tuple(overrides))
+
+
+def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]) -> PartialSession:
+    """Session of a parsed file with its `overrides`."""
     problems: list[str] = []
     for item in overrides:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import zipfile
 import zlib
@@ -104,7 +105,7 @@ class Fmu:
 
 
 def read_fmu(path: str | Path) -> Fmu:
-    """Read an FMU's model description.
+    """Read an FMU's model description; once, while the file is the same.
 
     Raises
     ------
@@ -117,6 +118,14 @@ def read_fmu(path: str | Path) -> Fmu:
         others = [other.name for other in path.parent.glob("*.fmu")]
         hint = nearest(path.name, others) if others else "; check the path"
         raise ConfigError(f"{where}: there is no such file{hint}")
+    status = path.stat()
+    return _read_fmu(path, status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
+    """Description of the file as it was at `changed_ns`, with `size` bytes."""
+    where = f"fmu = {str(path)!r}"
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -16,6 +16,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
 from hilrt.session.result import Result
+from hilrt.step.numerics import Numerics
 
 
 class LoopEnd(NamedTuple):
@@ -31,12 +32,20 @@ async def run_loop(
 ) -> LoopEnd:
     """Tick from session time 0, which is `epoch_ns` on the clock, to `duration` [s] or beyond."""
     try:
-        return LoopEnd(await master.run(round(duration * 1e9), epoch_ns))
+        end = await master.run(round(duration * 1e9), epoch_ns)
+        ended = LoopEnd(end, alarm_fault(master.numerics) if end is End.ALARMED else None)
     except HilrtError as error:
-        events.go(SessionState.SAFE, str(error), level="error")
-        return LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
+        ended = LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
     finally:
         exchange.close()
+    if ended.fault is not None:
+        events.go(SessionState.SAFE, ended.fault, level="error")
+    return ended
+
+
+def alarm_fault(numerics: Numerics) -> str:
+    """Which alarms have ended the loop."""
+    return "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
 
 
 class Ending:
@@ -68,9 +77,6 @@ class Ending:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
         numerics, exchange = assembled
         end, fault, result = ended.end, ended.fault, self._result
-        if end is End.ALARMED:
-            fault = "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
-            self._events.go(SessionState.SAFE, fault, level="error")
         stops = numerics.state.session[0].alarm_level == STOP
         if end is End.FINISHED or (end is End.ALARMED and stops):
             unwanted = master.stopping

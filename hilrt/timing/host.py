@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import platform
@@ -170,10 +171,6 @@ def parent_alive(parent_pid: int) -> bool:
 
 def host_report() -> dict[str, Any]:
     """What a log should say of the host: system, processors, versions of what matters."""
-    versions = {}
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -182,5 +179,15 @@ def host_report() -> dict[str, Any]:
         "implementation": platform.python_implementation(),
         "cpus": os.cpu_count() or 1,
         "cpus_available": len(_ALL_CPUS),
-        "versions": versions,
+        "versions": dict(_versions()),
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Versions of the packages that are installed."""
+    versions = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions

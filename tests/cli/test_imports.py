@@ -83,9 +83,10 @@ print(asammdf.MDF.__name__)
         "hilrt.monitor.terminal",
         "hilrt.monitor.foxglove",
         "hilrt.web.server",
+        "hilrt.session.session",
     ],
 )
-def test_no_process_but_the_master_loads_the_compiler(module):
+def test_no_process_loads_the_compiler_but_the_master_when_the_others_have_started(module):
     """It would take as long to load as all else, and memory that they do not need."""
     look = f"import sys, {module}; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)

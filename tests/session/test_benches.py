@@ -15,7 +15,7 @@ from hilrt.reliability.alarms import STOP
 from hilrt.session import bench_procedure
 from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
-from hilrt.session.ending import Ending, LoopEnd
+from hilrt.session.ending import Ending, LoopEnd, alarm_fault
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
@@ -114,7 +114,8 @@ def ending(monkeypatch, tmp_path):
 
 async def bring_down(session, end=End.FINISHED):
     async with asyncio.timeout(60.0):
-        return await session.bring_down(LoopEnd(end))
+        fault = alarm_fault(session.assembled.numerics) if end is End.ALARMED else None
+        return await session.bring_down(LoopEnd(end, fault))
 
 
 async def test_a_stop_sequence_then_the_safe_profile(ending):

@@ -1,0 +1,171 @@
+"""A session in this process: no files, no other processes, the log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+
+from hilrt.check.check import check
+from hilrt.config import registry
+from hilrt.config.session_file import SessionFile, load_session, override
+from hilrt.errors import ConfigError, HilrtError
+from hilrt.link import Link
+from hilrt.master import Master
+from hilrt.monitor.session_state import SessionState
+from hilrt.monitor.status import StatusPublisher
+from hilrt.peers.remote_link import RemoteLink
+from hilrt.record.feed import Feed
+from hilrt.record.memory_feed import MemoryFeed
+from hilrt.record.signals import build_topics
+from hilrt.reliability.alarms import refuse_alarms
+from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
+from hilrt.session.ending import run_loop
+from hilrt.session.event_log import EventLog
+from hilrt.session.result import Result
+from hilrt.session.summary import RunFacts, build_summary
+from hilrt.timing.clock import monotonic_ns
+
+
+def simulate(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    record: bool = True,
+) -> Result:
+    """Run a session in this process, as fast as possible, and return its signals.
+
+    The steps and their results are those of `run_session`, bit for bit. There is no bench, no other
+    process and no file, so that thousands of sessions can be run in a row. It works where an event
+    loop runs, as in a notebook, too.
+
+    Parameters
+    ----------
+    session : str, Path or SessionFile
+        The session file, or one from `load_session`.
+    overrides : mapping, optional
+        ``"table.key"`` to a value instead of the file's, such as ``{"connections.0.order": 1}``.
+    record : bool
+        Without it the result has a summary and no log.
+
+    Returns
+    -------
+    Result
+        ``result.log["subsystem.port"]`` are a signal's values, ``result.verdict`` says how far they
+        can be trusted. A fault of a subsystem ends in ``result.fault``.
+
+    Raises
+    ------
+    ConfigError
+        For a session with errors, and for one with subsystems in other processes.
+    """
+    file = session if isinstance(session, SessionFile) else load_session(session)
+    if overrides:
+        file = override(file, overrides)
+    problems = [str(p) for p in check(file, pace="asap") if p.level == "error"]
+    if problems := problems or _elsewhere(file):
+        raise ConfigError(problems)
+    return _wait_for(_simulate(file, record))
+
+
+def _elsewhere(file: SessionFile) -> list[str]:
+    """Subsystems that cannot be run in this process."""
+    return [
+        f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
+        "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
+        for name, options in file.tables.subsystems.items()
+        if (link := registry.link_class(options.adapter)).physical or issubclass(link, RemoteLink)
+    ]
+
+
+def _wait_for(work: Coroutine[None, None, Result]) -> Result:
+    """Result of `work`; in a thread of its own where this one has an event loop that runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Result]]] = []
+
+    async def cancellable() -> Result:
+        task = asyncio.ensure_future(work)
+        running.append((asyncio.get_running_loop(), task))
+        return await task
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(asyncio.run, cancellable()).result()
+        except KeyboardInterrupt:
+            for loop, task in running:
+                loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+async def _simulate(file: SessionFile, record: bool) -> Result:
+    tables, result = file.tables, Result()
+    links = [
+        registry.link_class(options.adapter)(name, options, file.folder)
+        for name, options in tables.subsystems.items()
+    ]
+    publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
+    events, reason = EventLog(publisher), "session could not start"
+    try:
+        assembled = await _start(links, file, events)
+        reason = await _run(assembled, links, file, events, result, record)
+    except (HilrtError, OSError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = str(error)
+        result.fail(reason)
+    finally:
+        for link in links:
+            await link.stop(reason)
+            await link.close()
+    return result
+
+
+async def _start(links: Sequence[Link], file: SessionFile, events: EventLog) -> Assembled:
+    events.go(SessionState.CONNECTING, "starting subsystems")
+    for link in links:
+        await link.open()
+    initialized = await initialize(links, file.tables)
+    events.go(SessionState.INITIALIZED, "all subsystems have initialized")
+    assembled = await assemble(links, file.tables, initialized, shadow=False)
+    numerics = assembled.numerics
+    refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
+    events.go(SessionState.ARMED, "nothing to arm")
+    return assembled
+
+
+async def _run(
+    assembled: Assembled,
+    links: Sequence[Link],
+    file: SessionFile,
+    events: EventLog,
+    result: Result,
+    record: bool,
+) -> str:
+    """Tick to the end, and note in the result what is left; why the subsystems are to end."""
+    numerics, exchange = assembled
+    topics, tables = build_topics(numerics), file.tables
+    memory = MemoryFeed(topics)
+    feed: Feed = memory if record else Feed(topics)
+    pace = as_fast_as_possible(assembled, tables, links)
+    master = Master(*assembled, pace, feed, events.publisher)
+    master.degradation.on_change = events.degraded
+    events.open(feed, lambda: master.progress.t_ns)
+    events.go(SessionState.RUNNING, "first tick")
+    duration = min([tables.session.duration, *(link.ends for link in links)])
+    began_ns = monotonic_ns()
+    fault = (await run_loop(master, exchange, events, duration, began_ns)).fault
+    wall_s = (monotonic_ns() - began_ns) * 1e-9
+    if fault is None:
+        events.go(SessionState.STOPPED, "finished")
+    else:
+        result.fail(fault)
+        events.go(SessionState.FAULT, fault, level="error")
+    facts = RunFacts(tables.session.name, str(events.state), wall_s, False, fault)
+    result.summary = build_summary(numerics, exchange, master.progress, facts)
+    if record:
+        result.log = memory.log(file.path, {"session": tables.session.name})
+    return fault or "session finished"
