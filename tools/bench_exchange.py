@@ -45,8 +45,8 @@ import zmq
 from hilrt import InputPolynomial, Port, Sample, Solver
 from hilrt.exchange.exchange import STANDSTILL_S
 from hilrt.exchange.waiter import Waiter
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.solver_process import serve
-from hilrt.hosting.user_solver import HostedSolver
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer
 from hilrt.peers.wire import Advance, Advanced, encode, pack

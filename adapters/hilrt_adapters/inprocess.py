@@ -10,7 +10,8 @@ import msgspec
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
-from hilrt.hosting.user_solver import HostedSolver, load_solver
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.load_solver import load_solver
 from hilrt.link import Arrival, Link
 from hilrt.solver import Floats, Ports, Sample, Solver
 

@@ -20,7 +20,7 @@ import numpy as np
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.probe import PERTURBATION
 from hilrt.errors import HilrtError
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import Floats, Port, Ports
 
 #: Steps from a far and from a near perturbation that agree this well are those of a linear solver.

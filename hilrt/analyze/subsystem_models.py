@@ -16,7 +16,8 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.hosting.user_solver import HostedSolver, load_solver
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.load_solver import load_solver
 from hilrt.link import Arrival, Link
 from hilrt.models.linear import Linear
 from hilrt.solver import Floats, Ports, Sample, Solver

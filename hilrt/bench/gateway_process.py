@@ -23,7 +23,7 @@ from hilrt.record import frame_batch
 from hilrt.record.frame_feed import FrameFeed
 from hilrt.solver import Port
 from hilrt.timing.host import die_with_parent, freeze_gc
-from hilrt.timing.scheduler_slice import take_short_turns
+from hilrt.timing.scheduler_slice import request_short_slice
 
 #: Heartbeats of the master that may fail to come before it counts as silent.
 IDLE_HEARTBEATS = 10
@@ -54,7 +54,7 @@ def main(
         configuration; 3 no session to serve.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
-    take_short_turns()  # for one that no session started
+    request_short_slice()  # for one that no session started
     parent = os.getppid()
     peer: Peer | None = None
     try:

@@ -24,7 +24,7 @@ BENCH_PATIENCE = 2.5
 def look_at_channels(
     channels: Table, cut: Table, tick: int, t_ns: int, elapsed: float
 ) -> tuple[int, int]:
-    """Who is due, who is late, and how old everything is, at the communication point `tick`.
+    """Which subsystems are due, late or lost at the communication point `tick`, and all ages.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class ChannelTable:
         return end
 
     def note_dispatch(self, leaves: NDArray[np.int64], t_ns: int, h_ns: int) -> None:
-        """See the function of this name; `leaves`, shape (n,): who gets inputs at this tick."""
+        """See the function of this name; `leaves`, shape (n,): which subsystems get inputs."""
         self._leaves[...] = leaves
         self._note_dispatch(self.rows, t_ns, h_ns)
 

@@ -1,9 +1,9 @@
 """The exchange: the cut at the tick, and the fan-out of inputs. The only fan-out.
 
 Each subsystem has a `Channel`; a channel is looked at when something has arrived for it or leaves
-over it, and the `ChannelTable` says of all of them at once who is due, late, and how old. In real
-time no subsystem is waited for: `cut` takes what has arrived. As fast as possible, `collect` waits
-until every stepped solver that is due has answered, with a timeout.
+over it, and the `ChannelTable` says of all at once which are due, late, and how old. In real time
+no subsystem is waited for: `cut` takes what has arrived. As fast as possible, `collect` waits until
+every stepped solver that is due has answered, with a timeout.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Exchange:
         self._local = [c for c in self._polled if c.link.fileno() is None]
         self._catching_up = [c for c in self._channels if c.pending is not None]
         self._returnable = [c for c in self._channels if c.returnable]
-        #: Those whose arrivals no cut has taken in.
+        #: Channels with arrivals that no cut has taken in.
         self._waiting: dict[int, Channel] = {}
         #: All remote links share it: one look at its socket serves them all.
         hubs = (c.remote.hub for c in self._channels if c.remote is not None)

@@ -1,5 +1,5 @@
 """A user's solver in a process: bringing it up, serving the master, relaying its log.
 
-Read in this order: `user_solver` (loading it, checking what it returns), `solver_process`
-(``hilrt solver``), `log_relay`.
+Read in this order: `load_solver`, `hosted_solver` (checking what it returns), `describe_error`,
+`solver_process` (``hilrt solver``), `log_relay`.
 """

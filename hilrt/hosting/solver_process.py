@@ -22,8 +22,9 @@ from typing import Any
 
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, ProtocolError, SolverError
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.load_solver import load_solver
 from hilrt.hosting.log_relay import LogRelay
-from hilrt.hosting.user_solver import HostedSolver, load_solver
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.solver import Sample, Solver
@@ -150,7 +151,7 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     solver : HostedSolver
         Not yet initialized.
     relay : LogRelay, optional
-        Warnings for the session's log: they are told when nobody waits for an answer, once a
+        Warnings for the session's log: they are sent when no answer is due, once a
         second, and before the end.
 
     Returns

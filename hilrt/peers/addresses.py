@@ -23,7 +23,7 @@ def is_number(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches it."""
+    """Whether only this machine reaches it."""
     return host == "localhost" or (
         is_number(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
     )

@@ -18,8 +18,8 @@ BUCKET_NS = 1_000_000_000
 KEPT = 64
 #: A clock is not further off than that: more is no drift but a change of the path.
 LARGEST_DRIFT = 1e-3
-#: The drift must move the offset by that many round trips before it is believed. Exchanges of up to
-#: twice the least round trip cannot feign more than three.
+#: The drift must move the offset by that many round trips before it is used. Delays of exchanges of
+#: up to twice the least round trip look like no more than three.
 SIGNIFICANT = 4.0
 
 
@@ -34,7 +34,7 @@ class ClockOffset:
 
     The middle of the interval of the exchange with the least round trip is the offset: its error
     is at most half that round trip. Drift is the regression over the quickest exchanges of the last
-    minute, once it is more than their delays can feign; until then, and always, a later exchange
+    minute, once it is more than their delays could cause; until then, and always, a later exchange
     corrects the offset only as far as it contradicts it. Averaging offsets was rejected: an answer
     waits for the master's next look, so delays are one-sided.
 

@@ -54,7 +54,7 @@ class PortInfo(msgspec.Struct, omit_defaults=True):
 
 
 class Hello(Message):
-    """Peer → master, first: who I am and what I offer."""
+    """Peer → master, first: what the peer is and what it offers."""
 
     version: int
     role: Role

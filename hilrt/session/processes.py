@@ -20,7 +20,7 @@ STOP_TIMEOUT: Final = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END: Final = 0.3
 #: Processes that must not delay a tick.
-IN_LEFTOVER_TIME: Final = VIEWS | {"recorder"}
+IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
 
 class Processes:
@@ -72,9 +72,9 @@ class Processes:
         argv += ["--frames", frames] if any(link.buses for link in self._links) else []
         self.children.start("recorder", argv, affinity=cpus, nice=5, env=SINGLE_THREAD)
 
-    def in_leftover_time(self) -> list[int]:
+    def with_idle_priority(self) -> list[int]:
         """Process numbers of those that can wait."""
-        return [child.pid for child in self.children if child.name in IN_LEFTOVER_TIME]
+        return [child.pid for child in self.children if child.name in IDLE_PRIORITY]
 
     def pids(self) -> dict[str, int]:
         """Process number of each child."""

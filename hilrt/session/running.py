@@ -53,7 +53,7 @@ async def run_connected(parts: SessionParts) -> None:
     timing = parts.timing
     parts.note_host(await timing.take_place())
     await parts.benches.bring_up(initialized, assembled, not parts.monitoring.view_has_keys)
-    timing.run_in_leftover_time(parts.processes.in_leftover_time())
+    timing.give_idle_priority(parts.processes.with_idle_priority())
     parts.note_host(timing.enter_real_time())
     await _tick(parts, assembled, feed)
 

@@ -27,7 +27,7 @@ from hilrt.record.recorder_feed import address_of, close_feed_socket
 from hilrt.session.parts import SessionParts
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals
-from hilrt.timing.realtime import awake
+from hilrt.timing.cpu_latency import cpu_latency_limit
 
 
 class Session:
@@ -62,7 +62,7 @@ class Session:
         with (
             route_signals(lambda reason: self._interrupt(reason, task)),
             parts.events.take_log_records(),
-            awake(parts.real_time and parts.tables.master.pacing.awake) as problem,
+            cpu_latency_limit(parts.real_time and parts.tables.master.pacing.awake) as problem,
         ):
             parts.note_host([problem] if problem else [])
             try:
@@ -105,7 +105,7 @@ class Session:
     def _start_processes(self) -> None:
         """Views first, which show that something happens; then what takes long to start."""
         parts = self._parts
-        parts.timing.shorten_turns()
+        parts.timing.shorten_slices()
         parts.monitoring.start(parts.processes.children, parts.operator)
         parts.events.go(SessionState.CONNECTING, "starting subsystems")
         listen = parts.tables.master.listen

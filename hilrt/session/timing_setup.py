@@ -8,17 +8,17 @@ from hilrt.config.structs import Pacing
 from hilrt.timing.clock import MAX_SPIN_NS, WallClock, measure_spin_ns
 from hilrt.timing.host import (
     available_cpus,
+    give_idle_priority,
     move_other_threads,
     other_cpus,
-    run_in_leftover_time,
     set_affinity,
 )
 from hilrt.timing.realtime import enter_real_time, leave_real_time
-from hilrt.timing.scheduler_slice import take_short_turns, take_usual_turns
+from hilrt.timing.scheduler_slice import request_short_slice, request_usual_slice
 
 #: Share of the macro step that `pacing.spin = "auto"` may busy-wait.
 LONGEST_SPIN = 0.7
-#: The same with a real-time priority: who is awake all the time is stopped by the kernel for 50 ms.
+#: The same with a real-time priority: the kernel stops a process that never sleeps for 50 ms.
 LONGEST_SPIN_REAL_TIME = 0.3
 
 
@@ -47,10 +47,10 @@ class TimingSetup:
         self._pacing, self._step, self._real_time = pacing, step, real_time
         self._allowed = available_cpus()
 
-    def shorten_turns(self) -> None:
-        """Nobody here waits long for a processor; to be called before processes are started."""
+    def shorten_slices(self) -> None:
+        """Short scheduler slices for this process and those that it starts from now on."""
         if self._real_time:
-            take_short_turns()
+            request_short_slice()
 
     async def take_place(self) -> list[str]:
         """Go to the master's processors and measure their timer; what did not take effect."""
@@ -68,11 +68,11 @@ class TimingSetup:
         longest_ns = min(MAX_SPIN_NS, round(share * self._step * 1e9))
         return WallClock(min(await measure_spin_ns(), longest_ns), longest_ns)
 
-    def run_in_leftover_time(self, processes: Iterable[int]) -> None:
-        """Keep `processes` that can wait from delaying a tick: they get what is left over."""
+    def give_idle_priority(self, processes: Iterable[int]) -> None:
+        """Keep `processes` that can wait from delaying a tick: they run when no other does."""
         if self.clock is not None:
             for pid in processes:
-                run_in_leftover_time(pid, self.cpus_for_children)
+                give_idle_priority(pid, self.cpus_for_children)
 
     def enter_real_time(self) -> list[str]:
         """Priority and memory; what this host refuses."""
@@ -81,12 +81,12 @@ class TimingSetup:
         return enter_real_time(self._pacing, self.clock.spin_ns * 1e-9 / self._step)
 
     def release(self) -> None:
-        """Give everything back: whoever ran the session may go on."""
+        """Undo everything: the program that ran the session may go on."""
         if self.clock is not None:
             self.clock.close()
             leave_real_time()
         if self._real_time:
-            take_usual_turns()
+            request_usual_slice()
         if self._pacing.affinity:
             set_affinity(self._allowed)
             move_other_threads(self._allowed)

@@ -5,5 +5,5 @@ In reading order:
 * session time: `grid`, `pace`, `overrun`;
 * clocks to sleep on: `clock`, `timerfd`;
 * what a tick took: `tick_marks`, `timeline`, `progress`, `slack`, `histogram`;
-* the host: `host`, `realtime`, `scheduler_slice`, `processor_time`, `doctor`.
+* the host: `host`, `realtime`, `scheduler_slice`, `cpu_latency`, `processor_time`, `doctor`.
 """

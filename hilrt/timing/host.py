@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from typing import Any
 
-from hilrt.timing.scheduler_slice import give_way
+from hilrt.timing.scheduler_slice import schedule_when_idle
 
 _PR_SET_PDEATHSIG = 1
 _PACKAGES = ("hilrt", "numpy", "pyzmq", "msgspec", "mcap", "pint", "python-can", "cantools")
@@ -84,27 +84,28 @@ def move_other_threads(cpus: Iterable[int]) -> None:
                 os.sched_setaffinity(int(name), cpus)
 
 
-def run_in_leftover_time(pid: int, cpus: Iterable[int]) -> None:
-    """Let a process have only what nobody else wants of these processors.
+def give_idle_priority(pid: int, cpus: Iterable[int]) -> None:
+    """Let a process run only when no other wants these processors.
 
     For recorder and views of a session on the wall clock. Measured with a process that computes for
     0.4 ms every 2 ms, on one processor with a busy one (10 alternating blocks of 500 turns): it is
-    done 28 µs late (median) where the other has leftover time, and 851 µs elsewhere. Their priority
-    is lowered only when they have started, which a busy host would delay for long otherwise.
+    done 28 µs late (median) where the other one has idle priority, and 851 µs elsewhere. Their
+    priority is lowered only when they have started, which a busy host would delay for long
+    otherwise.
     """
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError):  # it may have just ended
         for name in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(name), cpus)
-            give_way(int(name))
+            schedule_when_idle(int(name))
 
 
 @contextlib.contextmanager
 def freeze_gc() -> Iterator[Callable[[int], bool]]:
     """Keep the garbage collector out of the ticks; as it was on leaving.
 
-    What exists is put out of its sight for good, and it no longer runs by itself: a full collection
+    What exists is never collected, and the collector no longer runs by itself: a full collection
     takes milliseconds.
 
     Yields

@@ -142,7 +142,7 @@ class Stop(Overrun):
         raise SessionFault(
             f"overrun: the macro step at t = {t_ns * 1e-9:g} s is {behind_ns * 1e-6:.1f} ms "
             'behind the clock and master.pacing.overrun is "stop"; see the slowest ticks in '
-            "summary.json for who was late"
+            "summary.json for the subsystems that were late"
         )
 
 

@@ -1,7 +1,7 @@
-"""Who had the processors, as Linux counts it: the session's processes, or the machine's host.
+"""Which processes had the processors, as Linux counts it, and what the machine's host took.
 
-While the host of a virtual machine has a processor no process of the machine runs on it, and none
-can see that coming: ticks missed for it are missed by nothing that a session could do better.
+While the host of a virtual machine has a processor, no process of the machine runs on it, and none
+can foresee it: no setting of a session avoids the ticks that are missed for it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def used_s(stat: str) -> float:
 
 
 class ProcessorTime:
-    """Who had the processors from now on.
+    """Which processes have the processors from now on.
 
     Parameters
     ----------

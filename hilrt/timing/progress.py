@@ -28,7 +28,7 @@ class Progress:
     lateness, compute : Distribution
         Tick to dispatch complete (real time only), and cut to dispatch complete.
     timeline : Timeline
-        Where the time went, and who was late.
+        Where the time went, and which subsystems were late.
     learning : SlackBudget
         Time for identification.
     first_h, min_h, max_h : int

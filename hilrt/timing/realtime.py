@@ -1,4 +1,4 @@
-"""Real-time scheduling, locked memory, processors kept awake: on request, Linux only.
+"""Real-time scheduling and locked memory: on request, Linux only.
 
 Under ``SCHED_FIFO`` a process runs before all ordinary ones and until it gives way by itself. The
 kernel therefore stops all real-time processes together when they have used their share of a period
@@ -7,8 +7,7 @@ master sleeps in every tick, so it stays below; `throttle_share` says what the l
 
 Measured as the lateness of a ``timerfd`` at 1 kHz, in alternating blocks of 1000 wake-ups with and
 without. Real-time priority beside a busy process on the same processor: p99 36 µs instead of 2.7 ms
-(8 blocks each). Processors kept awake: no difference on a virtual machine (median 30 µs instead of
-31 at 100 Hz, 12 blocks each), whose host decides on idle states; it is for processors of one's own.
+(8 blocks each).
 """
 
 from __future__ import annotations
@@ -17,16 +16,12 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from hilrt.config.structs import Pacing
 
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 _PROC = Path("/proc/sys/kernel")
-#: Whoever holds it open says how long a wake-up may take at most; the kernel (PM QoS) chooses the
-#: idle states of all processors by the strictest.
-_LATENCY = Path("/dev/cpu_dma_latency")
 
 
 def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
@@ -35,7 +30,7 @@ def enter_real_time(pacing: Pacing, busy_share: float) -> list[str]:
     Parameters
     ----------
     pacing : Pacing
-        Nothing is done without ``priority`` and ``lock_memory``; for ``awake`` see `awake`.
+        Nothing is done without ``priority`` and ``lock_memory``.
     busy_share : float
         Share of the time in which the master will be busy, spinning included.
 
@@ -129,46 +124,6 @@ def lock_memory() -> str | None:
         f"lock_memory is ignored: {reason}; raise the user's memlock limit to unlimited "
         "(/etc/security/limits.d, then log in again) or give the capability CAP_IPC_LOCK"
     )
-
-
-@contextlib.contextmanager
-def awake(wanted: bool, device: Path = _LATENCY) -> Iterator[str | None]:
-    """Keep the host's processors out of idle states that take long to wake up from.
-
-    A processor that has gone to sleep, or a virtual one that has been given back to its host, takes
-    tens to hundreds of microseconds to come back; `cyclictest` keeps them awake in the same way.
-
-    Parameters
-    ----------
-    wanted : bool
-        Nothing is done without it.
-    device : Path
-        Where the kernel is told.
-
-    Yields
-    ------
-    str or None
-        A warning for people when it did not take effect.
-    """
-    if not wanted:
-        yield None
-        return
-    if sys.platform != "linux":
-        yield "awake is ignored: only Linux can keep its processors awake here"
-        return
-    try:
-        request = os.open(device, os.O_WRONLY)
-    except OSError as error:
-        yield (
-            f"awake is ignored: {device}: {error.strerror}; give the user the right to write it "
-            "(a udev rule), or leave pacing.awake out"
-        )
-        return
-    try:
-        os.write(request, bytes(4))  # int32: at most 0 us
-        yield None
-    finally:
-        os.close(request)
 
 
 def throttle_warning(busy_share: float, share: float | None) -> str | None:

@@ -7,8 +7,8 @@ import pytest
 
 from hilrt import Port
 from hilrt.errors import HilrtError, PeerLost, SolverError
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.solver_process import MasterGone, serve
-from hilrt.hosting.user_solver import HostedSolver
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.keys import VARIABLE, Authenticator, make_keys

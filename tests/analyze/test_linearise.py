@@ -15,7 +15,7 @@ from hilrt.analyze.linearise import (
     rebuilt,
 )
 from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1

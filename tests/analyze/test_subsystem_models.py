@@ -9,7 +9,7 @@ from hilrt.analyze.subsystem_models import SubsystemModel, find_subsystem_models
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1

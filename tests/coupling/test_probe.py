@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1
 from hilrt.solver import Sample, Solver

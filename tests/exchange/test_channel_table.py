@@ -1,4 +1,4 @@
-"""Who is due, late and lost, from the numbers of the channels alone: a base step of 1 ms."""
+"""What is due, late and lost, from the numbers of the channels alone: a base step of 1 ms."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def table(every=1, physical=False, catches_up=False, max_misses=3, n=1):
 
 
 def look(channels, tick):
-    """Whether all is regular, and who is lost, at a point of the grid."""
+    """Whether all is regular, and which one is lost, at a point of the grid."""
     return channels.look(tick, tick * MS, 1e-3)
 
 
@@ -111,7 +111,7 @@ def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
     assert channels.misses[0] == 0
 
 
-def test_who_owes_an_answer():
+def test_the_first_that_owes_an_answer():
     channels = table(n=4)
     assert channels.first_owing(10 * MS) == -1
     channels.busy[:] = 0, 1, 1, 1

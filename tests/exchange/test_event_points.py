@@ -1,4 +1,4 @@
-"""A discontinuity inside a step becomes a communication point for those who can still stop."""
+"""A discontinuity inside a step becomes a communication point for those that can still stop."""
 
 import math
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ def prepare(relay, others, clock=None, every=1, **master):
 
 
 async def run(relay, *others, **options):
-    """Rows, who stepped across a discontinuity, and the master."""
+    """Rows, which subsystems stepped across a discontinuity, and the master."""
     master = prepare(relay, others or [Integral()], **options)
     await master.run(100_000_000, EPOCH)
     rows = master.feed
@@ -188,7 +188,7 @@ async def test_an_output_with_feedthrough_forgets_its_past_a_point_later():
     assert count == {"relay.y": 2, "other0.x": 2, "other0.through": 1}
 
 
-async def test_who_cannot_go_back_is_named_and_the_others_stop():
+async def test_one_that_cannot_go_back_is_named_and_the_others_stop():
     rows, across, _ = await run(Relay(), Integral(), StubbornIntegral())
     assert rows["other0.x"] == exact(rows)
     known = np.isfinite(rows["other1.x"])
@@ -198,7 +198,7 @@ async def test_who_cannot_go_back_is_named_and_the_others_stop():
     assert across == ["other1"]
 
 
-async def test_nobody_goes_back_if_the_one_that_jumps_cannot():
+async def test_none_goes_back_if_the_one_that_jumps_cannot():
     rows, across, master = await run(StubbornRelay())
     assert event_points(master) is None
     assert rows.t == pytest.approx(STEP * np.arange(11))
@@ -248,7 +248,7 @@ async def test_an_event_close_to_the_grid_makes_the_next_step_longer():
     assert across == []
 
 
-async def test_an_event_close_to_the_grid_waits_for_who_cannot_go_back():
+async def test_an_event_close_to_the_grid_waits_for_one_that_cannot_go_back():
     rows, across, _ = await run(Relay(at=0.03999), Integral(), StubbornIntegral())
     assert rows.t == pytest.approx(STEP * np.arange(11))
     assert across == ["other0", "other1"]

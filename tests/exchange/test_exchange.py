@@ -1,4 +1,4 @@
-"""The exchange with scripted links: who is late, whose answer waits, who is lost."""
+"""The exchange with scripted links: what is late, which answers wait, what is lost."""
 
 import asyncio
 import socket
@@ -258,7 +258,7 @@ def test_ticks_that_the_master_left_out_are_caught_up_with_in_the_slack():
     assert given.outputs["y"][0] == 5.0
 
 
-def test_who_is_behind_comes_after_everybody_else():
+def test_a_solver_that_is_behind_comes_after_all_others():
     order = []
     slow, other = Scripted("slow"), Scripted("other")
     slow.dispatch = lambda *a: order.append("slow")
@@ -268,7 +268,7 @@ def test_who_is_behind_comes_after_everybody_else():
     assert order == ["other", "slow"]
     other.answers(1.0)
     assert not turn(exchange, 1).subsystems["late"][1]
-    assert order == ["other", "slow", "other"]  # nobody waited for the slow one
+    assert order == ["other", "slow", "other"]  # the slow one was not waited for
     slow.answers(1.0)
     other.answers(1.0)
     turn(exchange, 2)
@@ -441,7 +441,7 @@ def never() -> bool:
     return False
 
 
-async def test_as_fast_as_possible_everybody_is_waited_for():
+async def test_as_fast_as_possible_all_are_waited_for():
     here, there = socket.socketpair()
     with here, there:
         here.setblocking(False)
@@ -461,7 +461,7 @@ async def test_as_fast_as_possible_everybody_is_waited_for():
         np.testing.assert_array_equal(given.outputs["y"], [1.0, 2.0])
 
 
-async def test_nobody_waits_for_an_answer_that_leads_beyond_the_tick():
+async def test_an_answer_that_leads_beyond_the_tick_is_not_waited_for():
     slow = Scripted("slow")
     exchange = make_exchange(slow, every=[5])
     turn(exchange, 0)
@@ -506,7 +506,7 @@ async def mistaken():
 WHY = r"s ago: Advanced: array of 4 bytes does not have the shape \(1,\)"
 
 
-async def test_who_waits_in_vain_is_told_of_an_answer_that_was_dropped(mistaken):
+async def test_a_wait_without_end_tells_of_an_answer_that_was_dropped(mistaken):
     with pytest.raises(PeerLost, match=rf"within 0.01 s \(master.step_timeout\); .*{WHY}; see"):
         await mistaken.collect(1 * MS, 0.01, never)
 

@@ -107,7 +107,7 @@ def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     again = second.receive(wire.Initialize)
     assert again.t0 == pytest.approx(3e-3)
     assert wire.unpack(again.u0, 1)[0] == pytest.approx(3.0)  # 2 + 1000 · 1 ms
-    assert rig.turn(3).subsystems["late"][0]  # nobody waits for it
+    assert rig.turn(3).subsystems["late"][0]  # it is not waited for
     second.send(wire.Initialized(y=wire.pack(np.array([7.0]))))
     drain_until(rig.hub, lambda: not rig.link.peer.computing)
     given = rig.turn(4)
@@ -205,7 +205,7 @@ async def test_as_fast_as_possible_the_session_waits_for_it(rig):
         ({"rejoin": False}, {}, "already connected"),
     ],
 )
-def test_who_is_not_taken_back_is_told_why(hub, dealers, late, hello, words):
+def test_one_that_is_not_taken_back_is_told_why(hub, dealers, late, hello, words):
     Rig(hub, dealers, **late)
     second = dealers()
     second.hello(**hello)
@@ -237,7 +237,7 @@ def test_a_solver_that_failed_does_not_come_back_one_that_was_told_to_end_does(r
 
 
 def test_a_solver_whose_connection_broke_comes_back_by_itself(hub, dealers):
-    """Its process goes on and knows nothing of the loss; the network gives it another one."""
+    """Its process goes on without notice of the loss; the network gives it another one."""
     clock = hub.clock
     rig = Rig(hub, dealers)
     rig.turn(0)

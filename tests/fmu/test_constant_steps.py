@@ -7,7 +7,7 @@ import hilrt
 from hilrt import RunOptions
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.fmu_solver import FmuSolver
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import mass, needs_compiler
 from tests.fmu.driving import made, trace

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hilrt.coupling.probe import probe_jacobian
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import description, needs_compiler
 from tests.fmu.driving import HELD, STEP, made

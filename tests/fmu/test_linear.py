@@ -8,7 +8,7 @@ from scipy.linalg import expm
 from hilrt.fmu.derivatives import linearise
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_solver import FmuSolver
-from hilrt.hosting.user_solver import HostedSolver
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.solver import InputPolynomial
 from tests.fmu.build import linear, needs_compiler
 

@@ -9,8 +9,8 @@ import pytest
 from hilrt.config.from_toml import parse_params
 from hilrt.errors import ConfigError, HilrtError, PeerLost, SolverError
 from hilrt.hosting import solver_process
+from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.solver_process import MasterGone, serve
-from hilrt.hosting.user_solver import HostedSolver
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.peers.peer import Peer

@@ -294,7 +294,7 @@ async def test_an_answer_in_time_is_needed(link, dealer):
 async def test_an_answer_that_was_dropped_is_named_when_it_is_missed(hub, link, dealer, clock):
     for sent, why in (("initialised", "value 'initialised'"), ("initialized", "field `y`")):
         dealer.socket.send(msgspec.msgpack.encode({"type": sent}))
-        # Whoever sends an unknown type goes on in vain, but it explains less than a broken answer.
+        # An unknown type explains less than a broken answer.
         dealer.socket.send(msgspec.msgpack.encode({"type": "initialised"}))
         dropped = link.dropped
         drain_until(hub, lambda before=dropped: link.dropped == before + 2)

@@ -1,4 +1,4 @@
-"""Keys: made, read, and who gets in with them."""
+"""Keys: made, read, and which peers are accepted with them."""
 
 import asyncio
 import threading

@@ -56,10 +56,10 @@ async def test_processes_that_can_wait_get_leftover_time_beside_a_clock(
     made, monkeypatch, real_time
 ):
     got = []
-    monkeypatch.setattr(timing, "run_in_leftover_time", lambda pid, cpus: got.append(pid))
+    monkeypatch.setattr(timing, "give_idle_priority", lambda pid, cpus: got.append(pid))
     one = made(real_time=real_time, spin=50)
     await one.take_place()
-    one.run_in_leftover_time([11, 12])
+    one.give_idle_priority([11, 12])
     assert got == ([11, 12] if real_time else [])
 
 

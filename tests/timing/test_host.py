@@ -51,15 +51,15 @@ def test_other_threads_leave_the_processor_to_the_caller():
 
 
 @linux
-def test_what_runs_in_leftover_time_never_delays_another():
+def test_a_process_of_idle_priority_never_delays_another():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         try:
-            host.run_in_leftover_time(child.pid, host._ALL_CPUS[:1])
+            host.give_idle_priority(child.pid, host._ALL_CPUS[:1])
             assert os.sched_getaffinity(child.pid) == set(host._ALL_CPUS[:1])
             assert os.sched_getscheduler(child.pid) == os.SCHED_IDLE
         finally:
             child.kill()
-    host.run_in_leftover_time(child.pid, host._ALL_CPUS)  # gone: nothing happens
+    host.give_idle_priority(child.pid, host._ALL_CPUS)  # gone: nothing happens
 
 
 def test_affinity_that_is_not_possible_is_a_warning():

@@ -1,4 +1,4 @@
-"""Who had the processors, from what Linux counts."""
+"""Which processes had the processors, from what Linux counts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_only_what_is_taken_from_now_on_counts(tmp_path):
     assert ProcessorTime([0], {}, tmp_path).stolen() is None
 
 
-def test_shares_leave_out_who_ended(tmp_path, monkeypatch):
+def test_shares_leave_out_processes_that_ended(tmp_path, monkeypatch):
     for pid in ("77", "78"):
         (tmp_path / pid).mkdir()
         (tmp_path / pid / "stat").write_text(PROCESS.format(user=100, system=0))

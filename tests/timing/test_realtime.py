@@ -93,37 +93,3 @@ def test_throttling_is_announced_before_it_happens():
     assert said is not None
     assert "90%" in said
     assert "95%" in said
-
-
-@linux
-def test_processors_are_kept_awake_for_as_long_as_wanted(tmp_path):
-    device = tmp_path / "cpu_dma_latency"
-    device.write_bytes(b"\xff\xff\xff\x7f")
-    descriptors = len(os.listdir("/proc/self/fd"))
-    with realtime.awake(True, device) as problem:
-        assert problem is None
-        assert device.read_bytes() == bytes(4)
-        assert len(os.listdir("/proc/self/fd")) == descriptors + 1
-    assert len(os.listdir("/proc/self/fd")) == descriptors  # closed: the request ends with it
-
-
-@linux
-def test_awake_without_permission_is_a_warning(tmp_path):
-    with realtime.awake(True, tmp_path / "none") as problem:
-        assert problem is not None
-        assert "pacing.awake" in problem
-
-
-def test_awake_is_not_asked_for_unless_wanted(tmp_path):
-    with realtime.awake(False, tmp_path / "none") as problem:
-        assert problem is None
-
-
-@linux
-@pytest.mark.skipif(
-    not os.access("/dev/cpu_dma_latency", os.W_OK), reason="needs the right to write the device"
-)
-def test_the_kernel_takes_the_request():
-    with open("/dev/cpu_dma_latency", "rb") as reader, realtime.awake(True) as problem:
-        assert problem is None
-        assert reader.read(4) == bytes(4)

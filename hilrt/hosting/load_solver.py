@@ -1,0 +1,159 @@
+"""Import a user's `Solver` class and make an instance; every mistake is named with the remedy."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError
+from hilrt.hosting.describe_error import describe
+from hilrt.solver import Port, Solver
+
+log = logging.getLogger("hilrt.solver")
+
+
+def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None = None) -> Solver:
+    """Import a solver's class and make an instance.
+
+    Parameters
+    ----------
+    target : str
+        ``"module:Class"``.
+    params : mapping
+        Keyword arguments of the class.
+    path : str or Path, optional
+        Folder that is searched for the module first.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such module, class or parameter, or the class is not a `Solver`.
+    """
+    module_name, colon, class_name = target.partition(":")
+    if not (module_name and colon and class_name):
+        raise ConfigError(f"{target!r} does not name a solver; write it as module:Class")
+    if path is not None:
+        _put_on_path(Path(path))
+    cls = _solver_class(_import(module_name, path), class_name)
+    _check_params(cls, target, params)
+    try:
+        solver = cls(**params)
+    except ConfigError:
+        raise
+    except Exception as error:
+        log.debug("making %s", target, exc_info=True)
+        raise ConfigError(
+            f"{target} with the parameters {dict(params)}: {describe(error, cls)}"
+        ) from error
+    _check_ports(solver, target)
+    return solver
+
+
+def _put_on_path(path: Path) -> None:
+    if not path.is_dir():
+        raise ConfigError(f"path = {str(path)!r}: is not a folder; name the one with the module")
+    folder = str(path.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+
+
+def _import(name: str, path: str | Path | None) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"module {name!r} needs the module {error.name!r}, which is not installed"
+            ) from None
+        hint = nearest(name, _modules_beside(name, path))
+        raise ConfigError(
+            f'there is no module {name!r}{hint} (path = "folder" says where to look)'
+        ) from None
+    except Exception as error:
+        raise ConfigError(f"importing module {name!r} failed: {describe(error)}") from error
+
+
+def _modules_beside(name: str, path: str | Path | None) -> list[str]:
+    """Modules that could have been meant: of the same package, or in the same folder."""
+    package, dot, _ = name.rpartition(".")
+    try:
+        folders: Iterable[str] = importlib.import_module(package).__path__ if dot else [str(path)]
+    except (ImportError, AttributeError):
+        return []
+    if not dot and path is None:
+        folders = [str(Path.cwd())]
+    return [package + dot + module.name for module in pkgutil.iter_modules(list(folders))]
+
+
+def _solver_class(module: Any, name: str) -> type[Solver]:
+    found = getattr(module, name, None)
+    if found is None:
+        solvers = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Solver) and value is not Solver
+        ]
+        raise ConfigError(
+            f"module {module.__name__!r} has no solver {name!r}{nearest(name, solvers)}"
+        )
+    if not isinstance(found, type) or not issubclass(found, Solver):
+        raise ConfigError(
+            f"{module.__name__}:{name} is not a solver; make it a subclass of hilrt.Solver"
+        )
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ConfigError(f"{module.__name__}:{name} does not implement {missing}; add it")
+    return found
+
+
+def _check_params(cls: type[Solver], target: str, params: Mapping[str, Any]) -> None:
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    takes_any = any(
+        parameter.kind is parameter.VAR_KEYWORD
+        for parameter in inspect.signature(cls).parameters.values()
+    )
+    problems = []
+    if not takes_any:
+        for name in params:
+            if name not in known:
+                problems.append(f"{target}: unknown parameter {name!r}{nearest(name, known)}")
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in params:
+            problems.append(f"{target}: parameter {name!r} is missing; give it")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _check_ports(solver: Solver, target: str) -> None:
+    inputs, outputs = solver.inputs, solver.outputs
+    problems = []
+    for kind, ports in (("inputs", inputs), ("outputs", outputs)):
+        if not isinstance(ports, Sequence) or not all(isinstance(port, Port) for port in ports):
+            problems.append(f"{target}: {kind} is {ports!r}; it must be a tuple of hilrt.Port")
+            continue
+        names = [port.name for port in ports]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            problems.append(f"{target}: {kind} has {name!r} twice; rename one")
+    if not problems:
+        input_names = [port.name for port in inputs]
+        for port in outputs:
+            for name in port.feedthrough:
+                if name not in input_names:
+                    problems.append(
+                        f"{target}: output {port.name!r} feedthrough {name!r}: "
+                        f"there is no such input{nearest(name, input_names)}"
+                    )
+    if problems:
+        raise ConfigError(problems)

@@ -1,0 +1,89 @@
+import logging
+import re
+
+import numpy as np
+import pytest
+
+from hilrt import Port, Sample, Solver
+from hilrt.errors import SolverError
+from hilrt.hosting.hosted_solver import HostedSolver
+
+
+class Scripted(Solver):
+    """Returns or raises what the test says."""
+
+    inputs = (Port("u"),)
+    outputs = (Port("y"), Port("v", size=2))
+
+    def __init__(self, result):
+        self.result = result
+        self.stopped = []
+
+    def initialize(self, t0, u0):
+        return self.advance(t0, 0.0, None)
+
+    def advance(self, t, h, u):
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+    def stop(self, reason):
+        self.stopped.append(reason)
+        raise OSError("while stopping")
+
+
+U = np.zeros((1, 1))
+
+
+def test_lists_and_integers_become_float64_arrays():
+    sample = HostedSolver(Scripted(Sample([1, 2, 3], dy=[[1, 2, 3]]))).advance(0.0, 0.1, U)
+    assert sample.y.dtype == sample.dy.dtype == np.float64
+    assert sample.y.tolist() == [1.0, 2.0, 3.0]
+    assert sample.compute_us > 0
+
+
+def test_the_solvers_own_compute_time_is_kept():
+    sample = HostedSolver(Scripted(Sample(np.zeros(3), compute_us=5.5))).advance(0.0, 0.1, U)
+    assert sample.compute_us == 5.5
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (None, "returned NoneType; return hilrt.Sample"),
+        (np.zeros(3), "returned ndarray"),
+        (Sample(np.zeros(2)), r"y has the shape \(2,\), its outputs need \(3,\)"),
+        (Sample(1.0), r"y has the shape \(\)"),
+        (Sample("abc"), "y could not convert"),
+        (Sample(np.array([0.0, np.nan, np.inf])), r"not finite: v\[0\] = nan, v\[1\] = inf"),
+        (Sample(np.zeros(3), dy=np.zeros(3)), r"dy has the shape \(3,\), it needs \(n, 3\)"),
+        (Sample(np.zeros(3), y_mid=np.zeros(4)), r"y_mid has the shape \(4,\)"),
+    ],
+)
+@pytest.mark.parametrize("method", ["initialize", "advance"])
+def test_what_cannot_be_used_is_said_with_time_and_place(result, text, method):
+    hosted = HostedSolver(Scripted(result))
+    arguments = (2.5, 0.1, U) if method == "advance" else (2.5, np.zeros(1))
+    with pytest.raises(SolverError, match=text) as error:
+        getattr(hosted, method)(*arguments)
+    assert f"Scripted.{method} at t = 2.5 s" in str(error.value)
+
+
+def test_large_finite_values_pass_although_their_sum_overflows():
+    y = np.full(3, 1.7e308)
+    assert HostedSolver(Scripted(Sample(y))).advance(0.0, 0.1, U).y is y
+
+
+def test_an_exception_is_told_with_the_line_and_logged_with_its_traceback(caplog):
+    with pytest.raises(SolverError) as error, caplog.at_level(logging.ERROR, "hilrt.solver"):
+        HostedSolver(Scripted(KeyError("gear"))).advance(2.5, 0.1, U)
+    pattern = r"advance at t = 2.5 s raised KeyError: 'gear' \(.*test_hosted_solver.py:\d+\)"
+    assert re.fullmatch(pattern, str(error.value))
+    assert caplog.records[0].exc_info is not None
+
+
+def test_stop_is_passed_on_once_and_never_raises():
+    hosted = HostedSolver(Scripted(None))
+    hosted.stop("first")
+    hosted.stop("second")
+    assert hosted.solver.stopped == ["first"]
