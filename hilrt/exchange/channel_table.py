@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilrt.compiled import compiled, entry_point
 from hilrt.tables.channels import CHANNELS
@@ -92,11 +91,11 @@ def take_answer(channels: Table, cut: Table, s: int, t_ns: int, compute_us: floa
 
 
 @compiled
-def note_dispatch(channels: Table, t_ns: int, h_ns: int) -> None:
+def note_dispatch(channels: Table, leaving: Table, t_ns: int, h_ns: int) -> None:
     """Solvers that get their inputs for the macro step ``[t_ns, t_ns + h_ns]`` owe an answer."""
     for s in range(len(channels)):
         channel = channels[s]
-        if channel.leaves != 0 and channel.physical == 0 and channel.catches_up == 0:
+        if leaving[s].dispatch != 0 and channel.physical == 0 and channel.catches_up == 0:
             channel.busy, channel.answer_ns = 1, t_ns + channel.every * h_ns
 
 
@@ -119,8 +118,8 @@ class ChannelTable:
         As in `CHANNELS`.
     step : float
         Base macro step, s.
-    cut : table, n records
-        Of the subsystems in `StepInput`; `look` fills it.
+    cut, leaving : table, n records
+        Of the subsystems in `StepInput`, which `look` fills, and in `State`.
 
     Attributes
     ----------
@@ -135,8 +134,9 @@ class ChannelTable:
         max_misses: Sequence[int],
         step: float,
         cut: Table,
+        leaving: Table,
     ) -> None:
-        self.rows, self.cut = table(CHANNELS, len(every)), cut
+        self.rows, self.cut, self._leaving = table(CHANNELS, len(every)), cut, leaving
         self.rows["every"], self.rows["physical"] = every, physical
         self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
         self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)
@@ -146,12 +146,11 @@ class ChannelTable:
         self.newest, self.age = self.rows["newest"], self.rows["age"]
         self.compute_us, self.wire_us = self.rows["compute_us"], self.rows["wire_us"]
         self.misses, self.late = self.rows["misses"], self.rows["late"]
-        self._leaves = self.rows["leaves"]
         self.rejoined = self.rows["rejoined"]
         self._look = entry_point(look_at_channels, self.rows, self.cut, 0, 0, 0.0)
         self._first_owing = entry_point(first_owing, self.rows, 0)
         self._take_answer = entry_point(take_answer, self.rows, self.cut, 0, 0, 0.0)
-        self._note_dispatch = entry_point(note_dispatch, self.rows, 0, 0)
+        self._note_dispatch = entry_point(note_dispatch, self.rows, leaving, 0, 0)
 
     def look(self, tick: int, t_ns: int, elapsed: float) -> tuple[int, int]:
         """See `look_at_channels`."""
@@ -163,10 +162,9 @@ class ChannelTable:
         end: float = self._take_answer(self.rows, self.cut, s, t_ns, compute_us)
         return end
 
-    def note_dispatch(self, leaves: NDArray[np.int64], t_ns: int, h_ns: int) -> None:
-        """See the function of this name; `leaves`, shape (n,): which subsystems get inputs."""
-        self._leaves[...] = leaves
-        self._note_dispatch(self.rows, t_ns, h_ns)
+    def note_dispatch(self, t_ns: int, h_ns: int) -> None:
+        """See the function of this name."""
+        self._note_dispatch(self.rows, self._leaving, t_ns, h_ns)
 
     def first_owing(self, t_ns: int) -> int:
         """See the function of this name."""

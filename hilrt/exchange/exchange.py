@@ -23,7 +23,8 @@ from hilrt.link import Link
 from hilrt.peers.hub import Hub
 from hilrt.solver import InputPolynomial, Sample
 from hilrt.step.numerics import Numerics
-from hilrt.tables.given import SUBSYSTEMS, StepInput
+from hilrt.tables import given, state
+from hilrt.tables.given import StepInput
 from hilrt.tables.record import Table, table
 from hilrt.timing.clock import monotonic_ns
 
@@ -83,8 +84,8 @@ class Exchange:
         catches_up = [own and not link.physical for own, link in zip(late, links, strict=True)]
         physical = [link.physical for link in links]
         every = [int(every) for every in network.every]
-        cut = self.given.subsystems
-        self._table = ChannelTable(every, physical, catches_up, max_misses, step, cut)
+        cut, leaving = self.given.subsystems, numerics.state.subsystems
+        self._table = ChannelTable(every, physical, catches_up, max_misses, step, cut, leaving)
         self.channels: Table = self._table.rows
         self._writer = StepInputWriter(network, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
@@ -182,7 +183,7 @@ class Exchange:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
         starts, steps, sent = self._t_start.tolist(), self._h.tolist(), self._sent
-        self._table.note_dispatch(self._dispatch, t_ns, h_ns)
+        self._table.note_dispatch(t_ns, h_ns)
         messages, others = [], []
         for s in np.flatnonzero(self._dispatch).tolist():
             channel, remote = self._channels[s], self._sent_first[s]
@@ -313,5 +314,5 @@ class Exchange:
 
 def load_channels() -> None:
     """Load the compiled functions of all exchanges, or compile them."""
-    ChannelTable([], [], [], [], 0.0, table(SUBSYSTEMS, 0))
+    ChannelTable([], [], [], [], 0.0, table(given.SUBSYSTEMS, 0), table(state.SUBSYSTEMS, 0))
     AnswerTimes(np.zeros(0))

@@ -19,7 +19,6 @@ CHANNELS: Final = np.dtype(
         ("answer_ns", "i8"),  # where the interval ends in session time, ns
         ("answered", "i8"),  # the answer, or a bench's samples, wait for a cut
         ("pending_end_ns", "i8"),  # where the newest pending interval ends, ns
-        ("leaves", "i8"),  # gets its inputs at this tick
         # newest sample
         ("newest", "f8"),  # when it is valid, s
         ("age", "f8"),  # at the cut, s

@@ -3,17 +3,24 @@
 import numpy as np
 import pytest
 
-from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable
-from hilrt.tables.given import SUBSYSTEMS
-from hilrt.tables.record import table as records
+from hilrt.exchange.channel_table import BENCH_PATIENCE, ChannelTable, look_at_channels
+from hilrt.tables import given, state
+from hilrt.tables.record import table
 
 MS = 1_000_000
 
 
-def table(every=1, physical=False, catches_up=False, max_misses=3, n=1):
-    """A table of equal channels whose samples are of t = 0."""
-    cut = records(SUBSYSTEMS, n)
-    return ChannelTable([every] * n, [physical] * n, [catches_up] * n, [max_misses] * n, 1e-3, cut)
+def channel_table(every, physical, catches_up, max_misses):
+    """A table whose samples are of t = 0."""
+    n = len(every)
+    cut, leaving = table(given.SUBSYSTEMS, n), table(state.SUBSYSTEMS, n)
+    leaving["dispatch"] = 1
+    return ChannelTable(every, physical, catches_up, max_misses, 1e-3, cut, leaving)
+
+
+def equal(every=1, physical=False, catches_up=False, max_misses=3, n=1):
+    """Of equal channels."""
+    return channel_table([every] * n, [physical] * n, [catches_up] * n, [max_misses] * n)
 
 
 def look(channels, tick):
@@ -26,14 +33,14 @@ def found(channels, *names):
 
 
 def test_a_solver_that_has_answered_is_due_and_on_time():
-    channels = table()
+    channels = equal()
     assert look(channels, 0) == (1, -1)
     assert found(channels, "due", "late", "busy") == (1, 0, 0)
     assert channels.age[0] == 0.0
 
 
 def test_a_solver_that_has_not_answered_is_busy_and_late():
-    channels = table()
+    channels = equal()
     channels.busy[0], channels.answer_ns[0] = 1, 1 * MS
     assert look(channels, 1) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 1)
@@ -42,7 +49,7 @@ def test_a_solver_that_has_not_answered_is_busy_and_late():
 
 
 def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
-    channels = table()
+    channels = equal()
     channels.newest[0] = 1e-3
     assert look(channels, 2) == (0, -1)
     assert found(channels, "due", "late", "busy") == (1, 1, 0)
@@ -50,7 +57,7 @@ def test_an_answer_that_came_after_its_tick_is_late_and_not_missing():
 
 
 def test_a_solver_that_steps_across_the_point_is_not_due():
-    channels = table(every=2)
+    channels = equal(every=2)
     channels.busy[0], channels.answer_ns[0] = 1, 2 * MS
     for tick in (0, 1):  # an interval that began late may lead across a point of its own
         assert look(channels, tick) == (0, -1)
@@ -59,7 +66,7 @@ def test_a_solver_that_steps_across_the_point_is_not_due():
 
 
 def test_a_solver_that_catches_up_stands_where_its_intervals_end():
-    channels = table(catches_up=True)
+    channels = equal(catches_up=True)
     channels.busy[0], channels.pending_end_ns[0] = 1, 2 * MS
     assert look(channels, 2) == (0, -1)
     assert found(channels, "reached", "busy", "late") == (0.002, 0, 1)
@@ -69,7 +76,7 @@ def test_a_solver_that_catches_up_stands_where_its_intervals_end():
 
 @pytest.mark.parametrize(("age_ms", "late"), [(BENCH_PATIENCE, 0), (BENCH_PATIENCE + 1e-3, 1)])
 def test_a_bench_is_late_when_its_newest_sample_is_too_old(age_ms, late):
-    channels = table(physical=True)
+    channels = equal(physical=True)
     channels.newest[0] = 0.01 - age_ms * 1e-3 + 1e-12
     assert look(channels, 10) == (1, -1)  # a bench lives by itself: it is never behind
     assert found(channels, "late", "reached", "covered") == (late, 0.01, 1e-3)
@@ -77,19 +84,19 @@ def test_a_bench_is_late_when_its_newest_sample_is_too_old(age_ms, late):
 
 
 def test_a_bench_that_is_not_due_makes_the_point_irregular():
-    channels = table(every=2, physical=True)
+    channels = equal(every=2, physical=True)
     assert look(channels, 2) == (1, -1)
     assert look(channels, 3) == (0, -1)
 
 
 def test_one_that_came_back_makes_the_point_irregular():
-    channels = table()
+    channels = equal()
     channels.cut["rejoined"] = 1
     assert look(channels, 0) == (0, -1)
 
 
 def test_too_many_misses_in_a_row_are_a_loss_and_the_first_one_is_named():
-    channels = table(n=3, max_misses=2)
+    channels = equal(n=3, max_misses=2)
     channels.busy[1:] = 1
     assert [look(channels, tick) for tick in (1, 2)] == [(0, -1)] * 2
     channels.newest[0] = 0.003
@@ -101,7 +108,7 @@ def test_too_many_misses_in_a_row_are_a_loss_and_the_first_one_is_named():
 
 
 def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
-    channels = table(every=2)
+    channels = equal(every=2)
     channels.busy[0], channels.answer_ns[0] = 1, 2 * MS
     look(channels, 2)
     channels.busy[0] = 0
@@ -111,8 +118,29 @@ def test_ticks_at_which_a_solver_is_not_due_do_not_end_its_misses():
     assert channels.misses[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "owes"), [({}, True), ({"physical": True}, False), ({"catches_up": True}, False)]
+)
+def test_a_solver_owes_an_answer_from_its_dispatch_on(kind, owes):
+    """A bench never does; one that catches up, when its next interval is sent."""
+    channels = equal(every=3, **kind)
+    channels.note_dispatch(6 * MS, MS)
+    assert channels.first_owing(9 * MS) == (0 if owes else -1)
+    assert channels.first_owing(9 * MS - 1) == -1
+
+
+def test_an_answer_brings_a_solver_to_the_end_of_its_interval():
+    channels = equal(every=2)
+    channels.note_dispatch(0, MS)
+    assert np.isnan(channels.take_answer(0, MS, 5.0))  # of a longer step: it waits for its time
+    assert channels.busy[0]
+    assert channels.take_answer(0, 2 * MS, 5.0) == 0.002
+    assert found(channels, "reached", "covered") == (0.002, 0.002)
+    assert (channels.newest[0], channels.busy[0], channels.compute_us[0]) == (0.002, 0, 5.0)
+
+
 def test_the_first_that_owes_an_answer():
-    channels = table(n=4)
+    channels = equal(n=4)
     assert channels.first_owing(10 * MS) == -1
     channels.busy[:] = 0, 1, 1, 1
     channels.answer_ns[:] = 1 * MS, 5 * MS, 1 * MS, 1 * MS
@@ -123,16 +151,14 @@ def test_the_first_that_owes_an_answer():
 
 
 def test_the_compiled_look_is_the_python_one_bit_for_bit():
-    from hilrt.exchange.channel_table import look_at_channels
-
     rng, n = np.random.default_rng(3), 50
-    channels = ChannelTable(
+    channels = channel_table(
         rng.integers(1, 4, n).tolist(),
         (rng.random(n) < 0.3).tolist(),
         (rng.random(n) < 0.3).tolist(),
         rng.integers(0, 4, n).tolist(),
-        1e-3,
     )
+    python = getattr(look_at_channels, "py_func", look_at_channels)
     for tick in range(30):
         channels.busy[:] = rng.random(n) < 0.5
         channels.answer_ns[:] = (tick + rng.integers(-1, 3, n)) * MS
@@ -140,7 +166,7 @@ def test_the_compiled_look_is_the_python_one_bit_for_bit():
         channels.newest[:] = (tick - rng.integers(0, 4, n)) * MS * 1e-9
         channels.cut["rejoined"] = rng.random(n) < 0.1
         rows, cut = channels.rows.copy(), channels.cut.copy()
-        expected = look_at_channels.py_func(rows, cut, tick, tick * MS, 1e-3)
+        expected = python(rows, cut, tick, tick * MS, 1e-3)
         assert look(channels, tick) == expected
         assert channels.rows.tobytes() == rows.tobytes()
         assert channels.cut.tobytes() == cut.tobytes()
