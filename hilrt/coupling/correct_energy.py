@@ -1,6 +1,6 @@
 """Stage: the effort is changed so that it takes back what the interface created.
 
-With ``s = mu H dP`` and U the energy not yet corrected::
+Rodríguez et al. (2022), eqs. 11 to 17. With ``s = mu H dP`` and U the energy not yet corrected::
 
     e_corr = -(s + nu U) / (f H'),   limited to +-cap |e| and +-cap_abs
 

@@ -5,7 +5,7 @@ Over one macro step an input is written ``u(s) = Σ_m a_m s^m`` in normalised ti
 
     y_{k+1} = C e^{AH} x_k + Σ_m Γ_m a_m,        Γ_m = (m!/H^m) C B_dm + D
 
-(METHODS section 4; paper 002, eq. 13 and 38). All integrals come from one exponential of an
+(Haid et al. 2022, eqs. 13 and 38). All integrals come from one exponential of an
 augmented matrix. The closed forms with A⁻¹ were rejected: they need A to be regular and cancel
 badly for small steps.
 """
@@ -146,7 +146,7 @@ def assemble(
 
 
 def block_diagonal(subsystems: Sequence[LinearSubsystem]) -> LinearSubsystem:
-    """All subsystems, not yet coupled, as one (paper 002, eq. 5)."""
+    """All subsystems, not yet coupled, as one (Haid et al. 2022, eq. 5)."""
 
     def stack(name: str) -> Floats:
         blocks = [getattr(subsystem, name) for subsystem in subsystems]

@@ -1,7 +1,7 @@
 """μ of the energy correction: the share of the power residual that is spurious energy.
 
-METHODS section 3; paper 001, section 3.3, eqs. 20 and 21. The numbers hold for one bond between two
-linear subsystems that exchange with nobody else, with the inputs of the direct feedthrough held.
+Rodríguez et al. (2022), section 3.3, eqs. 20 and 21. The numbers hold for one bond between two
+linear subsystems that exchange with no others, with the inputs of the direct feedthrough held.
 Whether subsystems are linear cannot be seen from outside, so a session file may say better: and
 even for linear ones the right value depends on their parameters, as the ledger will show. Anything
 else has no known μ, and the correction then runs in shadow.
@@ -68,7 +68,7 @@ def derive_mu(
     feedthrough_orders: Sequence[int],
     flow_feedthrough: bool = False,
 ) -> Mu:
-    """μ of a bond between two subsystems that exchange with nobody else.
+    """μ of a bond between two subsystems that exchange with no others.
 
     Parameters
     ----------

@@ -62,6 +62,8 @@ def own_part(plan: Plan, u: Table, others: Table, t: float) -> float:
 def power_residual(plan: Plan, state: State, t: float, b: int) -> float:
     """``dP = e~ f - e f~`` [W] of a bond; positive where the interface created energy.
 
+    Rodríguez et al. (2022), eqs. 7 and 9.
+
     Of polynomials as sent, at the end `t` [s] of the interval that they were used in.
     """
     bond, residual = plan.bonds[b], 0.0

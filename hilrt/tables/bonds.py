@@ -1,7 +1,7 @@
 """Power bonds as flat index arrays: efforts and flows, and the inputs they are connected to.
 
 A bond's effort may be the sum that a summing junction makes of several outputs; then one residual
-and one correction belong to the sum (METHODS section 3; paper 001, section 4.1).
+and one correction belong to the sum (Rodríguez et al. 2022, section 4.1).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 All coupling variables of a session stand in two flat vectors, the outputs `y` (ny,) and the inputs
 `u` (nu,), stacked over the subsystems in the order of the session file; ``u = L y + offset``
-(METHODS section 1). Everything the macro step needs to know of the topology is here, as arrays.
+(Haid et al. 2022, eq. 5). Everything the macro step needs to know of the topology is here, as
+arrays.
 """
 
 from __future__ import annotations

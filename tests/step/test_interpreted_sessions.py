@@ -1,0 +1,52 @@
+"""Whole sessions of every method, compiled and interpreted: bit for bit, and only the state."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilrt.tables.record import blocks
+from tests.whole_sessions import METHODS, left_by_steps, states
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory):
+    """What the sessions leave when their steps run in Python."""
+    path = tmp_path_factory.mktemp("sessions") / "interpreted.npz"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "tests.whole_sessions", str(path)]
+    subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[2])
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_sessions_leave_what_interpreted_ones_do(interpreted, method):
+    for name, values in states(method).items():
+        theirs = interpreted[name]
+        same = values.view("u8") == theirs.view("u8")
+        same |= np.isnan(values) & np.isnan(theirs)
+        assert same.all(), f"{name}: {np.flatnonzero(~same)}"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_step_writes_the_state_alone(method):
+    for name, (before, after), _ in left_by_steps(method):
+        for mine, theirs in zip(before, after, strict=True):
+            for (table, old), (_, new) in zip(blocks(mine), blocks(theirs), strict=True):
+                assert old.tobytes() == new.tobytes(), f"{name} has written {table}"
+
+
+def test_the_sessions_make_use_of_what_they_are_named_after():
+    for method, table, field in (
+        ("energy", "elements", "correction"),
+        ("limits", "inputs", "limited"),
+        ("jacobians", "inputs", "offset"),
+    ):
+        used = [
+            s.state for _, _, s in left_by_steps(method) if getattr(s.state, table)[field].any()
+        ]
+        assert used, f"{method}: no {table}.{field} in any step"
