@@ -13,20 +13,69 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from hilrt.coupling import regression
-from hilrt.coupling.regression import Settings
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from hilrt.compiled import entry_point
+from hilrt.coupling.build_model import Identified, Jacobians, build_model
+from hilrt.coupling.regression import forget, identified_jacobian, observe
+from hilrt.solver import Floats
+from tests.coupling.corrections import H, network_of
 
 CHECK = 5_000
 PHASE = 2_500
 
 
+class Regression:
+    """The regression of a subsystem with two outputs and two inputs of first order."""
+
+    def __init__(self) -> None:
+        network, _ = network_of(np.eye(2), 1)
+        jacobians = Jacobians(H, {}, [Identified(0)], np.ones(2, dtype=bool))
+        model = build_model(network, np.zeros(2), jacobians)
+        self.at, self.weight = model.plan.regressions[0], model.plan.weight[0]
+        self.learning, self.work = model.state.learning, model.state.work
+        self._y = self.learning.outputs["y"]
+        self._acted = self.learning.inputs["acted"][:, :2].T
+        self._tables = (self.at, self.learning, self.work, 0, self.weight)
+        self._observe: Callable[..., Any] = entry_point(observe, *self._tables, True)
+        self._forget: Callable[..., Any] = entry_point(forget, *self._tables)
+
+    @property
+    def factor(self) -> Floats:
+        """S of the parameters' covariance S S^T."""
+        found: Floats = self.learning.factor[0]
+        return found
+
+    @property
+    def parameters(self) -> Floats:
+        """Shape (regressors, outputs)."""
+        found: Floats = self.learning.parameters[0]
+        return found
+
+    def observe(self, y: Floats, acted: Floats) -> None:
+        """Learn from outputs (2,) under inputs with the coefficients `acted` (2, inputs)."""
+        self._y[:], self._acted[:] = y, acted
+        self._observe(*self._tables, True)
+
+    def forget(self) -> None:
+        """The parameters have jumped."""
+        self._forget(*self._tables)
+
+    def jacobian(self) -> Floats:
+        """As identified, shape (2, outputs, inputs)."""
+        return identified_jacobian(self.at, self.learning, 0)
+
+
 def soak(steps: int, seed: int, *, report: bool = False) -> list[str]:
     """Run; the problems found, one line each."""
     rng = np.random.default_rng(seed)
-    model = regression.start(Settings(order=1), 2, 2)
+    model = Regression()
     A = np.array([[0.9, 0.2], [-0.2, 0.9]])
     gamma = rng.normal(size=(2, 2, 2))
     y, kind, amplitude = np.zeros(2), 0, 1.0
@@ -38,7 +87,7 @@ def soak(steps: int, seed: int, *, report: bool = False) -> list[str]:
             amplitude = 10.0 ** rng.uniform(-3.0, 3.0)
             if rng.random() < 0.2:
                 gamma = rng.normal(size=(2, 2, 2))
-                regression.forget(model)
+                model.forget()
         if kind < 2:
             a = amplitude * rng.normal(size=(2, 2))
         elif kind == 2:
@@ -47,23 +96,23 @@ def soak(steps: int, seed: int, *, report: bool = False) -> list[str]:
             a = np.zeros((2, 2))
         y = A @ y + np.einsum("myu,mu->y", gamma, a)
         measured = rng.random() > 1e-3
-        regression.observe(model, y if measured else y * np.nan, a)
+        model.observe(y if measured else y * np.nan, a)
         if n % CHECK == 0:
             problems += [f"step {n}: {text}" for text in check(model, gamma, kind, worst)]
             if len(problems) > 10:
                 break
     if report:
         rate = steps / (time.monotonic() - began)
-        print(f"{steps} steps, {rate:.0f}/s; eigenvalues of P {worst[0]:.3g} … {worst[1]:.3g}")
+        print(f"{steps} steps, {rate:.0f}/s; eigenvalues of P {worst[0]:.3g} to {worst[1]:.3g}")
     return problems
 
 
-def check(model: regression.Model, gamma: np.ndarray, kind: int, worst: list[float]) -> list[str]:
+def check(model: Regression, gamma: Floats, kind: int, worst: list[float]) -> list[str]:
     """What is wrong with the model now."""
-    if not (np.isfinite(model.S).all() and np.isfinite(model.theta).all()):
+    if not (np.isfinite(model.factor).all() and np.isfinite(model.parameters).all()):
         return ["the factor or the parameters are not finite"]
-    # P = S Sᵀ cannot be indefinite; it must not have lost rank either
-    singular = np.linalg.svd(model.S, compute_uv=False)
+    # P = S S^T cannot be indefinite; it must not have lost rank either
+    singular = np.linalg.svd(model.factor, compute_uv=False)
     worst[0], worst[1] = min(worst[0], singular[-1] ** 2), max(worst[1], singular[0] ** 2)
     problems = []
     if singular[-1] <= 0.0:
@@ -73,7 +122,7 @@ def check(model: regression.Model, gamma: np.ndarray, kind: int, worst: list[flo
     if kind < 2:
         error = np.abs(model.jacobian() - gamma).max()
         if error > 2e-2:  # the scales need time to follow a signal down by many decades
-            problems.append(f"Γ is off by {error:.3g} under excitation")
+            problems.append(f"the Jacobian is off by {error:.3g} under excitation")
     return problems
 
 

@@ -10,9 +10,9 @@ from hilrt.analyze.corrector_matrices import (
     coupling_by_order,
     interpolation_weights,
 )
-from tests.analyze.corrector_stage import CorrectorStage
+from tests.coupling.corrections import Corrections, network_of
 
-NY, NU, H = 3, 4, 1e-3
+NY, NU = 3, 4
 #: The last input has no connection.
 COUPLED = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 0]])
 
@@ -30,7 +30,9 @@ def test_they_correct_as_the_stage_does(highest: int, samples: int, alpha: float
     feedthrough = np.zeros((NY, NU), dtype=bool)
     feedthrough[1, 2] = feedthrough[0, 1] = True
     past = rng.normal(size=(min(samples, highest + 1), NY))
-    stage = CorrectorStage(L, order, gamma, alpha, feedthrough, past, H)
+    network = network_of(L, order, feedthrough=feedthrough)
+    stage = Corrections(network, gamma, alpha, y0=past[0])
+    stage.model.session["samples"], stage.outputs["past"][:, : len(past)] = len(past), past.T
     coupling = coupling_by_order(stage.network)
     matrices = corrector_matrices(coupling, gamma, alpha, stage.network.feedthrough)
     assert (matrices.alpha[2:] == 0.0).all()  # the offset would stay in output 1; no connection
@@ -48,9 +50,9 @@ def test_they_correct_as_the_stage_does(highest: int, samples: int, alpha: float
 
 
 def test_without_a_solution_nothing_is_corrected() -> None:
-    L, order, no = np.eye(1), np.zeros((1, 1), dtype=int), np.zeros((1, 1), dtype=bool)
+    L, no = np.eye(1), np.zeros((1, 1), dtype=bool)
     matrices = corrector_matrices({0: L}, np.ones((1, 1, 1)), 0.0, no)  # y = y
-    stage = CorrectorStage(L, order, np.ones((1, 1, 1)), 0.0, no, np.ones((1, 1)), H)
+    stage = Corrections(network_of(L), np.ones((1, 1, 1)), 0.0)
     y, sent = np.array([2.0]), np.array([[5.0]])
     corrected, _ = matrices.correct(
         y[:, None], np.ones((1, 1, 1)), sent[..., None], np.zeros((1, 1))

@@ -19,7 +19,7 @@ from hilrt.analyze.stability import (
 from hilrt.coupling.jacobian import block_diagonal
 from hilrt.coupling.true_inputs import lagrange_basis
 from hilrt.models.two_mass_chain import two_mass_chain
-from tests.analyze.corrector_stage import CorrectorStage
+from tests.coupling.corrections import Corrections, network_of
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "reference"
 X0 = np.array([1.0, 0.0, 0.6, 0.0])
@@ -112,8 +112,10 @@ def test_the_matrix_is_what_the_stage_does(order: int, alpha: float) -> None:
     C = reference_matrix(chain, L, h)[1]
     back = reference_matrix(chain, L, -h)[0]
     past = (C @ trajectory(back, X0, order + 1)).T
-    gamma, orders = system.C @ B_s + system.D, np.full(L.shape, order)
-    stage = CorrectorStage(L, orders, gamma, alpha, system.D != 0.0, past[: order + 1], h)
+    network = network_of(L, order, feedthrough=system.D != 0.0, h=h)
+    stage = Corrections(network, system.C @ B_s + system.D, alpha, y0=past[0])
+    stage.model.session["samples"] = order + 1
+    stage.outputs["past"][:, : order + 1] = past[: order + 1].T
     basis = lagrange_basis(-np.arange(order + 1.0))
     x, y, du = X0, list(past[: order + 1]), np.zeros(3)
     for _ in range(steps):

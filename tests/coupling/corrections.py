@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,15 +11,18 @@ import numpy as np
 
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
 from hilrt.coupling.correct_feedthrough import Feedthrough
-from hilrt.coupling.correct_outputs import correct_outputs
-from hilrt.coupling.identify import identify
+from hilrt.coupling.correct_model import prepare_correction
+from hilrt.coupling.correct_outputs import correct_outputs, renew_jacobians
+from hilrt.coupling.excite import excite
+from hilrt.coupling.identify import adopt, identify, matters, pass_noise, take_sample, take_step
+from hilrt.coupling.regression import forget, identified_jacobian, observe, predict
 from hilrt.coupling.trust import Limits
 from hilrt.link import Ports
 from hilrt.solver import Floats, Port
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import build_numerics
 from hilrt.tables.network import Network
-from hilrt.tables.record import Table
+from hilrt.tables.record import Table, cloned
 from tests.stepping import make_network
 
 H = 1e-3  # s
@@ -29,18 +33,18 @@ def network_of(
     order: Any = 0,
     *,
     parts: Sequence[tuple[int, int]] | None = None,
-    offset: float = 0.0,
+    offset: Any = 0.0,
     feedthrough: Any = None,
     h: float = H,
 ) -> tuple[Network, Any]:
     """Network of subsystems with these numbers of outputs and inputs, coupled by `L` (nu, ny).
 
-    `order` (nu, ny), or of all connections; `offset` of every connected input; `feedthrough`
-    (ny, nu), which outputs depend on which inputs directly.
+    `order` (nu, ny), or of all connections; `offset` (nu,), or of all connected inputs;
+    `feedthrough` (ny, nu), which outputs depend on which inputs directly.
     """
     nu, ny = L.shape
     parts = parts or [(ny, nu)]
-    orders = np.broadcast_to(np.asarray(order), L.shape)
+    orders, offsets = np.broadcast_to(order, L.shape), np.broadcast_to(offset, nu)
     through = np.zeros((ny, nu), dtype=bool) if feedthrough is None else np.asarray(feedthrough)
     outputs, inputs = [], []
     for s, (n_outputs, n_inputs) in enumerate(parts):
@@ -71,7 +75,7 @@ def network_of(
                 "to": inputs[u],
                 "gain": float(L[u, y]),
                 "order": int(orders[u, y]),
-                "offset": offset if first else 0.0,
+                "offset": float(offsets[u]) if first else 0.0,
             }
         )
     return make_network(ports, master={"step": h}, connections=connections)
@@ -155,8 +159,103 @@ class Corrections:
             correct_outputs(self.plan, self.state, self.given)
         return self.outputs["corrected"].copy(), self.state.inputs["offset"].copy()
 
+    def renew(self, gamma: Floats) -> None:
+        """Use these Jacobians from now on, where none are identified."""
+        self.given.gamma[...] = gamma
+        renew_jacobians(self.plan, self.state, self.given)
+
+    def dither(self, tick: int, amplitude: Floats) -> Floats:
+        """What the stage adds to the inputs at a tick, in the normalised power basis, (m, nu)."""
+        terms = len(self.model.gamma)
+        self.given.session["tick"] = tick
+        self.plan.model.inputs["dither"], self.state.inputs["scale"] = 1.0, amplitude
+        self.state.inputs["polynomial"] = 0.0
+        with np.errstate(all="ignore"):
+            excite(self.plan, self.state, self.given)
+        power = np.array([self.h**m / math.factorial(m) for m in range(terms)])
+        added: Floats = (self.state.inputs["polynomial"][:, :terms] * power).T
+        return added
+
+    def learn_all(self) -> None:
+        """As the stage of the slack, with all subsystems at once."""
+        model, plan = self.model, self.plan.model
+        learning, settings = model.learning, plan.settings[0]
+        given = self.given.inputs
+        take_step(model.outputs, model.inputs, given, learning, len(model.gamma))
+        pass_noise(plan.noise_paths, learning.outputs, learning.inputs)
+        for r, at in enumerate(plan.regressions):
+            take_sample(settings, at, learning, model.work, r, plan.weight[r], True)
+            if matters(at, learning, model.gamma, r):
+                adopt(at, learning, model.gamma, r)
+                prepare_correction(self.plan, self.state)
+
     def identify(self, learns: bool = True) -> None:
         """The stage of the slack."""
         self.slack["learns"] = learns
         with np.errstate(all="ignore"):
             identify(self.plan, self.state, self.given, self.slack)
+
+
+class Learner:
+    """The regression of one subsystem, alone.
+
+    Parameters
+    ----------
+    ny, nu : int
+        Numbers of outputs and inputs.
+    order : int
+        Degree of the inputs' polynomials.
+    limits : Limits, optional
+    options
+        Those of `Identified`.
+    """
+
+    def __init__(
+        self, ny: int, nu: int, *, order: int = 0, limits: Limits | None = None, **options: Any
+    ) -> None:
+        network, one = network_of(np.eye(nu, ny), order), Identified(0, **options)
+        session = Corrections(network, identified=[one], limits=limits)
+        model = session.plan.model
+        self.settings, self.at, self.weight = model.settings[0], model.regressions[0], model.weight
+        self.learning, self.work = session.model.learning, session.model.work
+        self.memory = self.learning.regressions[0]
+        n = int(self.at.regressors)
+        self.factor, self.parameters = self.learning.factor[0, :n], self.learning.parameters[0, :n]
+        self.prior = self.learning.prior[0, :n]
+
+    def take(self, y: Floats, sent: Floats) -> None:
+        """Outputs (ny,), and inputs (m, nu) that acted, of a step, for what is called next."""
+        self.learning.outputs["y"] = y
+        self.learning.inputs["acted"] = 0.0
+        self.learning.inputs["acted"][:, : len(sent)] = np.transpose(sent)
+
+    def observe(self, y: Floats, sent: Floats, *, learn: bool = True) -> bool:
+        """Take in a step; whether anything was learned."""
+        self.take(y, sent)
+        with np.errstate(all="ignore"):
+            return bool(observe(self.at, self.learning, self.work, 0, self.weight[0], learn))
+
+    def predict(self, sent: Floats) -> Floats:
+        """Outputs after one more step under these inputs."""
+        self.take(self.learning.outputs["y"], sent)
+        predict(self.at, self.learning, self.work.phi, 0)
+        predicted: Floats = self.learning.outputs["predicted"].copy()
+        return predicted
+
+    def forget(self) -> None:
+        """The parameters have jumped."""
+        forget(self.at, self.learning, self.work, 0, self.weight[0])
+
+    def jacobian(self) -> Floats:
+        """As identified, shape (order + 1, ny, nu)."""
+        return identified_jacobian(self.at, self.learning, 0)
+
+    def copy(self) -> Learner:
+        """An independent copy."""
+        other = copy.copy(self)
+        other.learning = cloned(self.learning)
+        other.memory = other.learning.regressions[0]
+        n = int(self.at.regressors)
+        other.factor, other.prior = other.learning.factor[0, :n], other.learning.prior[0, :n]
+        other.parameters = other.learning.parameters[0, :n]
+        return other
