@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from hilrt.record.decimate import Curve, Envelope
-from hilrt.record.reader import Block, Channel, LogStream
+from hilrt.record.reader import Block, LogChannel, LogStream
 
 #: Rows of a topic that are taken together: a numpy call costs more than a hundred values.
 ROWS_AT_ONCE = 4096
@@ -33,7 +33,7 @@ class Envelopes:
             self._of[topic] = Envelope(len(block.channel.signals), self._limit)
         self._of[topic].add(block.times_ns, block.values)
 
-    def curves(self, channels: Iterable[Channel]) -> dict[str, Curve]:
+    def curves(self, channels: Iterable[LogChannel]) -> dict[str, Curve]:
         """The points of every signal, by name."""
         found: dict[str, Curve] = {}
         for channel in channels:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.record.decimate import extremes
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 from hilrt.solver import Floats
 from hilrt.timing.histogram import Distribution
 
@@ -162,7 +162,9 @@ class LogStatistics:
     _columns: dict[str, _Columns] = field(default_factory=dict)
     _stats: dict[str, SignalStatistics] | None = None
     _last_ns: dict[str, int] = field(default_factory=dict)
-    _worst: dict[str, list[tuple[float, int, int, Floats, Channel]]] = field(default_factory=dict)
+    _worst: dict[str, list[tuple[float, int, int, Floats, LogChannel]]] = field(
+        default_factory=dict
+    )
     _order: Iterator[int] = field(default_factory=itertools.count)
     _flags: Block | None = None
     _efforts: Block | None = None

@@ -26,7 +26,7 @@ from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve
 from hilrt.record.messages import REPORT_STATISTICS, Begin, Topic
-from hilrt.record.reader import Block, Channel, LogEvent, LogStream
+from hilrt.record.reader import Block, LogChannel, LogEvent, LogStream
 from hilrt.solver import Floats
 from hilrt.timing.histogram import Distribution
 
@@ -80,7 +80,7 @@ class ReportAccumulator:
         metadata: Mapping[str, str],
         attachments: Mapping[str, bytes],
     ) -> None:
-        self._channels = [Channel(topic.name, topic.signals) for topic in topics]
+        self._channels = [LogChannel(topic.name, topic.signals) for topic in topics]
         self._columns = cdr.signal_slices(topics)
         self._envelopes = Envelopes(intervals(sum(len(c.signals) for c in self._channels)))
         self._statistics = LogStatistics(caps=lambda: caps_of(metadata, attachments))
@@ -158,7 +158,7 @@ def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatis
         return None  # the attachment of another log
     stream.metadata, stream.events = contents.metadata, kept.events
     stream.channels = {
-        i: Channel(topic.name, topic.signals)
+        i: LogChannel(topic.name, topic.signals)
         for i, topic in enumerate(contents.topics)
         if topic.signals
     }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.record.messages import Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 from hilrt.solver import Floats
 
 #: Topics that are read from different places advance together by this much, ns.
@@ -27,7 +27,7 @@ def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
     if not keep:
         return None
     signals = [block.channel.signals[i] for i in keep]
-    return Block(Channel(block.channel.topic, signals), block.times_ns, block.values[:, keep])
+    return Block(LogChannel(block.channel.topic, signals), block.times_ns, block.values[:, keep])
 
 
 def between(blocks: Iterable[Block], start_ns: int, end_ns: int) -> Iterator[Block]:

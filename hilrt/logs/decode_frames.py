@@ -17,7 +17,7 @@ from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
 if TYPE_CHECKING:
     from cantools.database.can import Message
@@ -116,7 +116,7 @@ class _Tables:
         self._messages = list(messages)
         self._by_id: dict[tuple[int, bool], str | None] = {}
         self._first: dict[str, int] = {}
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, LogChannel] = {}
         self._message: dict[str, Message] = {}
         self._codecs = {
             m.name: codec(m, [s.name for s in m.signals]) for m in messages if m.signals
@@ -157,7 +157,7 @@ class _Tables:
                 first = self._first.setdefault(message.name, identifier)
                 suffix = "" if first == identifier else f"@{identifier:X}"
                 topic = _topic(message, suffix)
-                self._channels[topic.name] = Channel(topic.name, topic.signals)
+                self._channels[topic.name] = LogChannel(topic.name, topic.signals)
                 self._message[topic.name] = message
                 return topic.name
         return None

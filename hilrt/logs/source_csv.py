@@ -19,7 +19,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
 TOPIC = "table"
 #: Rows of a block.
@@ -74,7 +74,7 @@ class CsvSource(Source):
                 last = times[-1]
                 values = np.delete(numbers, time, axis=1)
                 at = np.rint(times * 1e9).astype(np.int64)
-                kept = columns_of(Block(Channel(TOPIC, names), at, values), wanted)
+                kept = columns_of(Block(LogChannel(TOPIC, names), at, values), wanted)
                 if kept is not None:
                     yield kept
 

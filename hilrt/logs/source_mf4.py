@@ -14,7 +14,7 @@ from hilrt.logs.frames_mf4 import frames_of
 from hilrt.logs.source import Source
 from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
 #: Records of a group that are read at once.
 ROWS = 65536
@@ -113,7 +113,7 @@ class Mf4Source(Source):
         return Signal(name, read.unit or "", source or "", read.comment or "")
 
     def _rows(self, topic: str, group: int, keep: list[tuple[int, Signal]]) -> Iterator[Block]:
-        channel = Channel(topic, [signal for _, signal in keep])
+        channel = LogChannel(topic, [signal for _, signal in keep])
         count = self._mdf.groups[group].channel_group.cycles_nr
         for offset in range(0, count, ROWS):
             window: Any = {"record_offset": offset, "record_count": ROWS}

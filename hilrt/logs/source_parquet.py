@@ -15,7 +15,7 @@ from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.logs.source_csv import _TIME_NAMES, TIME_UNITS, TOPIC
 from hilrt.record.messages import Signal, Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
 ROWS = 65536
 
@@ -63,9 +63,9 @@ class ParquetSource(Source):
         columns = [self._time] + [
             s.name for s in topic.signals if wanted is None or s.name in wanted
         ]
-        channel = Channel(topic.name, topic.signals)
+        channel = LogChannel(topic.name, topic.signals)
         if wanted is not None:
-            channel = Channel(topic.name, [s for s in topic.signals if s.name in wanted])
+            channel = LogChannel(topic.name, [s for s in topic.signals if s.name in wanted])
         last, row = None, 0
         for batch in self._file.iter_batches(ROWS, columns=columns):
             times = self._times(batch.column(batch.schema.get_field_index(self._time)))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hilrt.record.cdr import signal_slices
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level, Topic
-from hilrt.record.reader import Channel, Log, LogEvent, make_log
+from hilrt.record.reader import Log, LogChannel, LogEvent, make_log
 from hilrt.solver import Floats
 
 #: Rows of a block.
@@ -58,7 +58,7 @@ class MemoryFeed(Feed):
         parts = list(zip(self.topics, signal_slices(self.topics), strict=True))
         return make_log(
             path,
-            [Channel(topic.name, topic.signals) for topic in self.topics],
+            [LogChannel(topic.name, topic.signals) for topic in self.topics],
             {topic.name: times for topic in self.topics},
             {topic.name: [block[:, part] for block in blocks] for topic, part in parts},
             self._events,

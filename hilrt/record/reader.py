@@ -42,7 +42,7 @@ class LogEvent:
     until: float | None = None
 
 
-class Channel(NamedTuple):
+class LogChannel(NamedTuple):
     """A topic of the log and the signals that each of its messages holds, in order."""
 
     topic: str
@@ -55,7 +55,7 @@ class Block(NamedTuple):
     `rows` are their numbers since the start of the session, shape (n,): a jump is a gap.
     """
 
-    channel: Channel
+    channel: LogChannel
     times_ns: NDArray[np.int64]
     values: Floats
     rows: NDArray[np.int64] = np.empty(0, np.int64)
@@ -178,7 +178,7 @@ def load_log(path: str | Path) -> Log:
 
 def make_log(
     path: Path,
-    channels: Sequence[Channel],
+    channels: Sequence[LogChannel],
     times: dict[str, NDArray[np.int64]],
     values: dict[str, list[Floats]],
     events: Iterable[LogEvent],
@@ -190,7 +190,7 @@ def make_log(
     ----------
     path : Path
         Where it comes from.
-    channels : sequence of Channel
+    channels : sequence of LogChannel
         Topics and their signals.
     times, values : dict
         Of each topic, session times [ns], shape (n,), and blocks of rows, shape (·, n_signals).
@@ -244,7 +244,7 @@ class LogStream(RecordFile):
     asides : deque of Aside
         To be emptied by the caller; each one comes before the row that it belongs to.
     channels : dict
-        Channel id to topic and signals.
+        LogChannel id to topic and signals.
     events, attachments, metadata
         As in `Log`.
     damage : str
@@ -256,7 +256,7 @@ class LogStream(RecordFile):
         self.asides: deque[Aside] = deque()
         self._wanted = asides
         self._aside_channels: dict[int, str] = {}
-        self.channels: dict[int, Channel] = {}
+        self.channels: dict[int, LogChannel] = {}
         self.events: list[LogEvent] = []
         self.attachments: dict[str, bytes] = {}
         self.metadata: dict[str, str] = {}
@@ -308,7 +308,7 @@ class LogStream(RecordFile):
         channel = records.Channel.read(stream_of(body))
         if "signals" in channel.metadata:
             signals = [Signal(*entry) for entry in json.loads(channel.metadata["signals"])]
-            self.channels[channel.id] = Channel(channel.topic.removeprefix("/"), signals)
+            self.channels[channel.id] = LogChannel(channel.topic.removeprefix("/"), signals)
         elif channel.topic == EVENTS:
             self._event_channels.add(channel.id)
         elif channel.topic in self._wanted:
@@ -324,7 +324,7 @@ def _messages(data: bytes, runs: list[Run]) -> Iterator[tuple[int, int, bytes]]:
             yield row, log_time, data[start + _DATA : start + HEAD.size + size]
 
 
-def _block(data: bytes, runs: list[Run], channel: Channel, epoch_ns: int) -> Block:
+def _block(data: bytes, runs: list[Run], channel: LogChannel, epoch_ns: int) -> Block:
     """Times and values of a topic's messages."""
     parts = gather(data, runs, record_type(len(channel.signals)))
     times, values, numbers = (

@@ -26,7 +26,7 @@ from hilrt.timing.pace import AsFastAsPossible, BetweenSteps, Pace, RealTime
 from hilrt.timing.progress import Progress
 
 
-class Initialized(NamedTuple):
+class InitializedSession(NamedTuple):
     """The session at its first communication point: `u0` (nu,), and a sample per subsystem."""
 
     network: Network
@@ -34,7 +34,7 @@ class Initialized(NamedTuple):
     u0: Floats
 
 
-async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
+async def initialize(links: Sequence[Link], tables: Session) -> InitializedSession:
     """Initialize the subsystems in the order of feedthrough, with ``u0 = L y``.
 
     Subsystems in a feedthrough loop are initialized repeatedly, until ``u0 = L y`` holds there too.
@@ -58,7 +58,7 @@ async def initialize(links: Sequence[Link], tables: Session) -> Initialized:
     _couple(network, y0, u0)
     if network.loop_members():
         await _close_loop(links, network, samples, y0, u0)
-    return Initialized(network, [samples[s] for s in range(len(links))], u0)
+    return InitializedSession(network, [samples[s] for s in range(len(links))], u0)
 
 
 async def _close_loop(
@@ -102,7 +102,7 @@ class Assembled(NamedTuple):
 
 
 async def assemble(
-    links: Sequence[Link], tables: Session, initialized: Initialized, shadow: bool
+    links: Sequence[Link], tables: Session, initialized: InitializedSession, shadow: bool
 ) -> Assembled:
     """Tables before the first tick, and exchange; Jacobians are asked for where needed."""
     network, samples, u0 = initialized

@@ -19,7 +19,7 @@ from hilrt.session.operation import Operator
 
 if TYPE_CHECKING:
     from hilrt.exchange.exchange import Exchange
-    from hilrt.session.assembly import Assembled, Initialized
+    from hilrt.session.assembly import Assembled, InitializedSession
 
 #: How often views are told that a waiting session is still there, s.
 HOLD_PERIOD = 0.5
@@ -58,7 +58,7 @@ class Benches:
         self.armed: list[Link] = []
 
     async def bring_up(
-        self, initialized: Initialized, assembled: Assembled, enter_arms: bool
+        self, initialized: InitializedSession, assembled: Assembled, enter_arms: bool
     ) -> None:
         """Enable the benches and bring them to where the virtual side starts.
 

@@ -18,7 +18,7 @@ from hilrt.record.signals import build_topics
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import (
     Assembled,
-    Initialized,
+    InitializedSession,
     as_fast_as_possible,
     assemble,
     initialize,
@@ -58,7 +58,9 @@ async def run_connected(parts: SessionParts) -> None:
     await _tick(parts, assembled, feed)
 
 
-async def _open_log(parts: SessionParts, numerics: Numerics, initialized: Initialized) -> Feed:
+async def _open_log(
+    parts: SessionParts, numerics: Numerics, initialized: InitializedSession
+) -> Feed:
     """Where rows and events go: to the recorder, once it takes them, or nowhere."""
     if parts.recorder is None:
         return Feed(build_topics(numerics))

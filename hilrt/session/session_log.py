@@ -20,7 +20,7 @@ from hilrt.monitor.stream import session_graph
 from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.record.signals import build_topics
-from hilrt.session.assembly import Initialized
+from hilrt.session.assembly import InitializedSession
 from hilrt.session.spawn import Children
 from hilrt.step.numerics import Numerics
 
@@ -59,7 +59,7 @@ class SessionLog:
         folder: Path,
         links: Sequence[Link],
         numerics: Numerics,
-        initialized: Initialized,
+        initialized: InitializedSession,
         opened: zmq.Socket[bytes],
         *,
         real_time: bool,

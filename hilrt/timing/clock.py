@@ -15,7 +15,7 @@ import abc
 import asyncio
 import sys
 import time
-from typing import Literal
+from typing import Literal, Protocol
 
 from hilrt.timing.timerfd import TimerFd
 
@@ -101,6 +101,19 @@ class VirtualClock(Clock):
         return self._now
 
 
+class SleepTimer(Protocol):
+    """What a `WallClock` sleeps with; times are readings of the monotonic clock, ns."""
+
+    async def wait_until(self, target_ns: int) -> None:
+        """Let other tasks run until then."""
+
+    def block_until(self, target_ns: int) -> None:
+        """Block, and the event loop with it, until then."""
+
+    def close(self) -> None:
+        """Free it. May be called twice."""
+
+
 class WallClock(Clock):
     """The host's monotonic clock. Only one task may sleep on an instance at a time.
 
@@ -112,21 +125,30 @@ class WallClock(Clock):
     longest_spin_ns : int
         With it the spin follows the timer's lateness, between `MIN_SPIN_NS` and this, ns: a host
         does not stay as punctual as it was at the start.
-    timer : {"auto", "timerfd", "plain"}
+    timer : {"auto", "timerfd", "plain"} or SleepTimer
         "plain" is the event loop's own timer; "auto" takes it where there is no timerfd.
+
+    Attributes
+    ----------
+    timer : SleepTimer or None
+        None with the event loop's own.
     """
 
     def __init__(
         self,
         spin_ns: int = 0,
         longest_spin_ns: int = 0,
-        timer: Literal["auto", "timerfd", "plain"] = "auto",
+        timer: Literal["auto", "timerfd", "plain"] | SleepTimer = "auto",
     ) -> None:
         super().__init__()
         self.spin_ns, self._longest_spin_ns = spin_ns, longest_spin_ns
         if timer == "auto":
             timer = "timerfd" if sys.platform == "linux" else "plain"
-        self._timer = TimerFd() if timer == "timerfd" else None
+        self.timer: SleepTimer | None
+        if isinstance(timer, str):
+            self.timer = TimerFd() if timer == "timerfd" else None
+        else:
+            self.timer = timer
 
     def now_ns(self) -> int:
         """Reading, ns."""
@@ -162,21 +184,21 @@ class WallClock(Clock):
         """Let other tasks run until `still_ns` before `wake_ns`, once at least; then block."""
         if ahead_ns <= still_ns:
             await asyncio.sleep(0)
-        elif self._timer is None:
+        elif self.timer is None:
             await asyncio.sleep((ahead_ns - still_ns) * 1e-9)
         else:
-            await self._timer.wait_until(wake_ns - still_ns)
+            await self.timer.wait_until(wake_ns - still_ns)
         if (left_ns := wake_ns - monotonic_ns()) <= 0:
             return
-        if self._timer is None:
+        if self.timer is None:
             time.sleep(left_ns * 1e-9)  # noqa: ASYNC251 - the loop is to stand still
         else:
-            self._timer.block_until(wake_ns)
+            self.timer.block_until(wake_ns)
 
     def close(self) -> None:
         """Free the timer. May be called twice."""
-        if self._timer is not None:
-            self._timer.close()
+        if self.timer is not None:
+            self.timer.close()
 
 
 async def measure_spin_ns(

@@ -30,13 +30,13 @@ def available_cpus() -> list[int]:
 
 
 # Taken at import: once the master is pinned, it no longer sees the processors of the others.
-_ALL_CPUS = available_cpus()
+ALL_CPUS = available_cpus()
 
 
 def other_cpus(cpus: Iterable[int]) -> list[int]:
     """Processors of the host that are not in `cpus`; all of them where none would be left."""
     taken = set(cpus)
-    return [cpu for cpu in _ALL_CPUS if cpu not in taken] or list(_ALL_CPUS)
+    return [cpu for cpu in ALL_CPUS if cpu not in taken] or list(ALL_CPUS)
 
 
 def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
@@ -64,7 +64,7 @@ def set_affinity(cpus: Iterable[int], pid: int = 0) -> str | None:
     except OSError as error:
         return (
             f"affinity {wanted} is ignored: {error.strerror}; "
-            f"this process may use the processors {_ALL_CPUS}"
+            f"this process may use the processors {ALL_CPUS}"
         )
     return None
 
@@ -179,7 +179,7 @@ def host_report() -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "cpus": os.cpu_count() or 1,
-        "cpus_available": len(_ALL_CPUS),
+        "cpus_available": len(ALL_CPUS),
         "versions": dict(_versions()),
     }
 

@@ -1,9 +1,9 @@
 """What happens to ticks that have passed before the master came to them (``pacing.overrun``).
 
-Such ticks are missed, and none is run late. `Skip` leaves them out and keeps the grid; `Stretch`
-shifts the grid by the overrun and leaves none out; `Stop` ends the session. `SkipLateStarts` also
-leaves out a tick that could only begin too late: it would miss its deadline itself and delay the
-next one. A tick that is only late is no overrun.
+Such ticks are missed, and none is run late. `SkipTicks` leaves them out and keeps the grid;
+`StretchGrid` shifts the grid by the overrun and leaves none out; `EndSession` ends the session.
+`SkipLateStarts` also leaves out a tick that could only begin too late: it would miss its deadline
+itself and delay the next one. A tick that is only late is no overrun.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Overrun(abc.ABC):
         """Communication point after `passed` ticks, the first of them at `t_ns`."""
 
 
-class Skip(Overrun):
+class SkipTicks(Overrun):
     """Leaves ticks out; the grid stays where it is."""
 
     def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
@@ -78,7 +78,7 @@ class Skip(Overrun):
         return later_ns
 
 
-class SkipLateStarts(Skip):
+class SkipLateStarts(SkipTicks):
     """Also leaves out a tick that could only begin later than `LATEST_START`.
 
     Not for several rates: a subsystem that is due at every tenth tick would lose all ten.
@@ -112,7 +112,7 @@ class SkipLateStarts(Skip):
         return super()._passed(t_ns, now_ns + self._ahead_ns)
 
 
-class Stretch(Overrun):
+class StretchGrid(Overrun):
     """Shifts the grid by the overrun, and leaves no tick out.
 
     Parameters
@@ -134,7 +134,7 @@ class Stretch(Overrun):
         return t_ns
 
 
-class Stop(Overrun):
+class EndSession(Overrun):
     """Ends the session: `SessionFault`."""
 
     def _resolve(self, passed: int, t_ns: int, now_ns: int) -> int:
@@ -155,5 +155,5 @@ def overrun_policy(
 ) -> Overrun:
     """Policy of that name for a session whose subsystems are all due at every tick, or not."""
     if name == "skip":
-        return SkipLateStarts(on_missed) if one_rate else Skip(on_missed)
-    return Stretch(on_missed, on_shift) if name == "stretch" else Stop(on_missed)
+        return SkipLateStarts(on_missed) if one_rate else SkipTicks(on_missed)
+    return StretchGrid(on_missed, on_shift) if name == "stretch" else EndSession(on_missed)

@@ -26,6 +26,10 @@ class TimerFd:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiter: asyncio.Future[None] | None = None
 
+    def fileno(self) -> int:
+        """The descriptor: readable when the timer has expired and was not read."""
+        return self._fd
+
     async def wait_until(self, target_ns: int) -> None:
         """Let other tasks run until the clock reads `target_ns`."""
         if self._waiter is not None:

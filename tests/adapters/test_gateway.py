@@ -331,7 +331,7 @@ async def test_measurements_that_do_not_fit_are_counted_and_dropped(scripted: Sc
 async def test_what_comes_before_session_time_starts_is_dropped(scripted: Scripted) -> None:
     epoch, scripted.hub.epoch_ns = scripted.hub.epoch_ns, 0
     scripted.measure(0)
-    await until(lambda: scripted.link._seq == 0, scripted.link)
+    await until(lambda: scripted.link.latest is not None, scripted.link)
     scripted.hub.epoch_ns = epoch
     assert list(scripted.link.poll()) == []
 
@@ -418,7 +418,8 @@ async def test_a_bench_that_was_secured_before_its_gateway_fell_silent_is_at_res
     link = scripted.link
     await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
     scripted.peer.send(wire.Secured(reason="the bench withdrew its enable"))
-    await until(lambda: link._secured, link)
+    with pytest.raises(PeerLost, match="withdrew its enable"):
+        await scripted.arrivals()
     link.stop_timeout = 0.01
     await link.stop("end")
     assert not link.unrest

@@ -22,7 +22,7 @@ from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_writer import LogWriter
 from hilrt.record.messages import Signal
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt.solver import Sample
@@ -448,7 +448,7 @@ def signal_log(folder: Path, name: str) -> ReplayLink:
     """The same two signals in any format: x = 10 t each 0.1 s, y each second one."""
     times = 5_000_000_000 + np.arange(11) * 100_000_000
     values = np.column_stack([np.arange(11.0), np.where(np.arange(11) % 2, np.nan, np.arange(11))])
-    channel = Channel("t", [Signal("a.x", "rad/s", "", "how fast"), Signal("a.y")])
+    channel = LogChannel("t", [Signal("a.x", "rad/s", "", "how fast"), Signal("a.y")])
     writer = LogWriter(folder / "log.mcap", "x", 1_000_000_000)
     writer.block(Block(channel, times, values))
     writer.close()

@@ -107,7 +107,7 @@ class TestTheWayThatIsTaken:
         """Nothing but time is lost."""
         squatter = LocalServer("tcp://squatted")
         with monkeypatch.context() as patched:
-            patched.setattr(local, "_name", lambda address: b"\0hilrt tcp://squatted")
+            patched.setattr(local, "abstract_name", lambda address: b"\0hilrt tcp://squatted")
             hub = Hub("second", connect_timeout=10.0)
         assert "slower: " in caplog.text
         link, peer = await greeted(hub)

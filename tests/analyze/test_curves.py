@@ -4,14 +4,14 @@ import numpy as np
 
 from hilrt.analyze import curves
 from hilrt.record.messages import Signal
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
-CHANNEL = Channel("outputs", [Signal("a.x"), Signal("a.y")])
+CHANNEL = LogChannel("outputs", [Signal("a.x"), Signal("a.y")])
 
 
 def test_rows_of_one_time_stay_together_when_blocks_are_joined(monkeypatch):
     monkeypatch.setattr(curves, "ROWS_AT_ONCE", 30)
-    other = Channel("flags", [Signal("flag:x")])
+    other = LogChannel("flags", [Signal("flag:x")])
     times, blocks = np.arange(100, dtype=np.int64), []
     for i in range(0, 100, 7):
         part = times[i : i + 7]

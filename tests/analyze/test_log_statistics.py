@@ -3,14 +3,14 @@ import pytest
 
 from hilrt.analyze.log_statistics import WORST, Cap, LogStatistics
 from hilrt.record.messages import Signal
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 
 MS = 1_000_000
 
 
 def block(topic: str, names: list[str], values: np.ndarray, first: int = 0) -> Block:
     units = {"master:lateness": "us", "master:compute": "us", "a:compute": "us"}
-    channel = Channel(topic, [Signal(name, units.get(name, "")) for name in names])
+    channel = LogChannel(topic, [Signal(name, units.get(name, "")) for name in names])
     times = (first + np.arange(len(values), dtype=np.int64)) * MS
     return Block(channel, times, np.asarray(values, float).reshape(len(values), -1))
 

@@ -10,7 +10,7 @@ import numpy as np
 from hilrt.logs.log_writer import LogWriter
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 from hilrt.record.recording import Recording
 
 EPOCH_NS = 1_780_000_000_123_456_789
@@ -90,7 +90,7 @@ def frame_log(path: Path, frames: Sequence[LoggedFrame]) -> Path:
 def two_rates(path: Path) -> Path:
     """A log whose two topics have times of their own: 1 kHz and 10 Hz, 3 s."""
     writer = LogWriter(path, "two rates", EPOCH_NS)
-    fast, slow = (Channel(n, [Signal(f"{n}.x", "m")]) for n in ("fast", "slow"))
+    fast, slow = (LogChannel(n, [Signal(f"{n}.x", "m")]) for n in ("fast", "slow"))
     for second in range(3):
         for channel, step in ((fast, 1_000_000), (slow, 100_000_000)):
             times = second * 1_000_000_000 + np.arange(0, 1_000_000_000, step)

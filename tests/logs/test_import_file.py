@@ -17,7 +17,7 @@ from hilrt.logs.log_file import LogFile
 from hilrt.logs.log_writer import LogWriter
 from hilrt.logs.source_can import from_message
 from hilrt.record.messages import Signal
-from hilrt.record.reader import Block, Channel
+from hilrt.record.reader import Block, LogChannel
 from tests.logs.made import (
     EPOCH_NS,
     bits,
@@ -62,7 +62,7 @@ def test_any_float64_at_any_nanosecond(
     times = np.cumsum(steps)
     log = tmp_path / "log.mcap"
     writer = LogWriter(log, "x", EPOCH_NS)
-    channel = Channel("t", [Signal("a.b", "m", "c", "d")])
+    channel = LogChannel("t", [Signal("a.b", "m", "c", "d")])
     writer.block(Block(channel, times, np.array(values)[:, None]))
     writer.close()
     export_file(log, suffix, replace=True)

@@ -68,17 +68,34 @@ async def test_wall_clock_never_returns_early(wall):
             assert monotonic_ns() >= target
 
 
-async def test_wall_clock_returns_at_once_for_the_past(wall, monkeypatch):
-    slept = []
+class ScriptedTimer:
+    """Wakes a clock late by `late_ns`, in a time of its own."""
 
-    async def sleep(*target):
-        slept.append(target)
+    def __init__(self):
+        self.ns = self.late_ns = 0
+        self.waits = []
 
-    if wall._timer is not None:
-        monkeypatch.setattr(wall._timer, "wait_until", sleep)
+    def __call__(self):
+        self.ns += 5_000
+        return self.ns
+
+    async def wait_until(self, target_ns):
+        self.block_until(target_ns)
+
+    def block_until(self, target_ns):
+        self.waits.append(target_ns)
+        self.ns = target_ns + self.late_ns
+
+    def close(self):
+        pass
+
+
+async def test_wall_clock_returns_at_once_for_the_past():
+    timer = ScriptedTimer()
+    wall = WallClock(timer=timer)
     await wall.sleep_until(wall.now_ns() - 1)
     await wall.sleep_until(-5)
-    assert slept == []
+    assert timer.waits == []
 
 
 async def test_wall_clock_sleeps_while_others_run(wall):
@@ -122,7 +139,7 @@ async def test_the_loop_does_not_hear_of_a_timer_that_rang_while_it_stood_still(
     clock = WallClock(timer="timerfd")
     await clock.sleep_until(clock.now_ns() + 2 * clock_module.STANDSTILL_NS)  # the loop watches it
     await clock.sleep_until(clock.now_ns() + clock_module.STANDSTILL_NS // 2)
-    readable, _, _ = select.select([clock._timer._fd], [], [], 0)
+    readable, _, _ = select.select([clock.timer], [], [], 0)
     assert readable == []
     clock.close()
 
@@ -166,26 +183,15 @@ def test_a_clock_outlives_an_event_loop(wall):
 
 @pytest.mark.parametrize("longest_ns", [0, 300_000])
 async def test_the_spin_follows_the_timer_if_it_may(monkeypatch, longest_ns):
-    class Time:
-        ns = late_ns = 0
-
-        def __call__(self):
-            self.ns += 5_000
-            return self.ns
-
-    async def rest(ahead_ns, wake_ns, still_ns):
-        time.ns = wake_ns + time.late_ns
-
     async def spin_after(wakes, late_ns):
         time.late_ns = late_ns
         for _ in range(wakes):
             await clock.sleep_until(time.ns + MS)
         return clock.spin_ns
 
-    time = Time()
+    time = ScriptedTimer()
     monkeypatch.setattr(clock_module, "monotonic_ns", time)
-    clock = WallClock(60_000, longest_ns, timer="plain")
-    monkeypatch.setattr(clock, "_rest", rest)
+    clock = WallClock(60_000, longest_ns, timer=time)
     found = [await spin_after(n, late) for n, late in ((100, 150_000), (100, 10 * MS), (8_000, 0))]
     if longest_ns:
         assert 150_000 <= found[0] <= 150_000 + clock_module.SPIN_GROWS_NS

@@ -26,15 +26,15 @@ def test_affinity_pins_this_process():
         "import os; from hilrt.timing import host; first = host.available_cpus()[0]\n"
         "assert host.set_affinity([first]) is None\n"
         "assert os.sched_getaffinity(0) == {first}, os.sched_getaffinity(0)\n"
-        "assert first not in host.other_cpus([first]) or len(host._ALL_CPUS) == 1\n"
+        "assert first not in host.other_cpus([first]) or len(host.ALL_CPUS) == 1\n"
     )
     assert done.returncode == 0, done.stderr
 
 
 @linux
-@pytest.mark.skipif(len(host._ALL_CPUS) < 2, reason="there is one processor only")
+@pytest.mark.skipif(len(host.ALL_CPUS) < 2, reason="there is one processor only")
 def test_other_threads_leave_the_processor_to_the_caller():
-    first, second = host._ALL_CPUS[:2]
+    first, second = host.ALL_CPUS[:2]
     done = run_python(
         "import os, threading\n"
         "from hilrt.timing import host\n"
@@ -54,12 +54,12 @@ def test_other_threads_leave_the_processor_to_the_caller():
 def test_a_process_of_idle_priority_never_delays_another():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         try:
-            host.give_idle_priority(child.pid, host._ALL_CPUS[:1])
-            assert os.sched_getaffinity(child.pid) == set(host._ALL_CPUS[:1])
+            host.give_idle_priority(child.pid, host.ALL_CPUS[:1])
+            assert os.sched_getaffinity(child.pid) == set(host.ALL_CPUS[:1])
             assert os.sched_getscheduler(child.pid) == os.SCHED_IDLE
         finally:
             child.kill()
-    host.give_idle_priority(child.pid, host._ALL_CPUS)  # gone: nothing happens
+    host.give_idle_priority(child.pid, host.ALL_CPUS)  # gone: nothing happens
 
 
 def test_affinity_that_is_not_possible_is_a_warning():
@@ -72,7 +72,7 @@ def test_affinity_that_is_not_possible_is_a_warning():
 
 
 def test_other_cpus(monkeypatch):
-    monkeypatch.setattr(host, "_ALL_CPUS", [0, 1, 2])
+    monkeypatch.setattr(host, "ALL_CPUS", [0, 1, 2])
     assert host.other_cpus([1]) == [0, 2]
     assert host.other_cpus([]) == [0, 1, 2]
     assert host.other_cpus([0, 1, 2]) == [0, 1, 2]

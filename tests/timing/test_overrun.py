@@ -6,10 +6,10 @@ from hilrt.errors import SessionFault
 from hilrt.timing.grid import Grid
 from hilrt.timing.overrun import (
     LONGEST_SKIP_NS,
-    Skip,
+    EndSession,
     SkipLateStarts,
-    Stop,
-    Stretch,
+    SkipTicks,
+    StretchGrid,
     overrun_policy,
 )
 
@@ -33,7 +33,7 @@ def make(missed, shifts):
     """Makes a policy at the beginning of a session."""
 
     def made(kind, pace=1.0, end_ns=END):
-        callbacks = [missed.append, shifts.append] if kind is Stretch else [missed.append]
+        callbacks = [missed.append, shifts.append] if kind is StretchGrid else [missed.append]
         policy = kind(*callbacks)
         policy.begin(Grid(EPOCH, MS, pace), end_ns)
         return policy
@@ -41,7 +41,7 @@ def make(missed, shifts):
     return made
 
 
-@pytest.mark.parametrize("kind", [Skip, SkipLateStarts, Stretch, Stop])
+@pytest.mark.parametrize("kind", [SkipTicks, SkipLateStarts, StretchGrid, EndSession])
 @pytest.mark.parametrize("late_ns", [-MS, 0, MS // 2])
 def test_a_tick_that_is_only_late_is_no_overrun(make, missed, kind, late_ns):
     policy = make(kind)
@@ -53,9 +53,9 @@ def test_a_tick_that_is_only_late_is_no_overrun(make, missed, kind, late_ns):
 @pytest.mark.parametrize(
     ("kind", "behind_ns", "passed"),
     [
-        (Skip, MS - 1, 0),
-        (Skip, MS, 1),
-        (Skip, 3 * MS + MS // 2, 3),
+        (SkipTicks, MS - 1, 0),
+        (SkipTicks, MS, 1),
+        (SkipTicks, 3 * MS + MS // 2, 3),
         (SkipLateStarts, MS // 2 + 1, 1),  # it could only begin too late
         (SkipLateStarts, 3 * MS + MS // 2, 3),
         (SkipLateStarts, 3 * MS + MS // 2 + 1, 4),
@@ -72,13 +72,13 @@ def test_ticks_that_passed_are_left_out_and_the_grid_stays(make, missed, kind, b
 
 
 def test_at_a_factor_the_clock_passes_more_slowly(make):
-    policy = make(Skip, pace=0.5)  # a tick takes 2 ms of the clock
+    policy = make(SkipTicks, pace=0.5)  # a tick takes 2 ms of the clock
     assert policy.after_step(7 * MS, EPOCH + 14 * MS + 2 * MS - 1) == 7 * MS
     assert policy.after_step(7 * MS, EPOCH + 14 * MS + 2 * MS) == 8 * MS
 
 
 def test_nothing_is_left_out_beyond_the_end(make, missed):
-    policy = make(Skip, end_ns=10 * MS)
+    policy = make(SkipTicks, end_ns=10 * MS)
     assert policy.after_step(7 * MS, EPOCH + 100 * MS) == 10 * MS
     assert sum(missed) == 3
     assert policy.after_step(12 * MS, EPOCH + 100 * MS) == 12 * MS
@@ -87,12 +87,12 @@ def test_nothing_is_left_out_beyond_the_end(make, missed):
 
 
 def test_a_long_stall_is_left_out_in_parts(make):
-    policy = make(Skip)
+    policy = make(SkipTicks)
     assert policy.after_step(0, EPOCH + 10 * LONGEST_SKIP_NS) == LONGEST_SKIP_NS
 
 
 def test_stretching_shifts_the_grid_and_leaves_no_tick_out(make, missed, shifts):
-    policy = make(Stretch)
+    policy = make(StretchGrid)
     assert policy.after_step(7 * MS, EPOCH + 9 * MS + MS // 2) == 7 * MS
     assert policy.overran
     assert (missed, shifts) == ([2], [2 * MS + MS // 2])
@@ -102,7 +102,7 @@ def test_stretching_shifts_the_grid_and_leaves_no_tick_out(make, missed, shifts)
 
 
 def test_an_overrun_can_end_the_session(make):
-    policy = make(Stop)
+    policy = make(EndSession)
     with pytest.raises(SessionFault, match=r"t = 0\.007 s is 1\.5 ms behind .*overrun is"):
         policy.after_step(7 * MS, EPOCH + 8 * MS + MS // 2)
 
@@ -132,7 +132,7 @@ def test_after_an_overrun_the_next_late_start_is_served(make, missed):
     assert missed == [1]
 
 
-@pytest.mark.parametrize("kind", [Skip, Stretch, Stop])
+@pytest.mark.parametrize("kind", [SkipTicks, StretchGrid, EndSession])
 def test_only_one_policy_minds_late_starts(make, kind):
     assert make(kind).wake(7 * MS, EPOCH + 7 * MS + 9 * MS // 10) == 7 * MS
 
@@ -141,9 +141,9 @@ def test_only_one_policy_minds_late_starts(make, kind):
     ("name", "one_rate", "kind"),
     [
         ("skip", True, SkipLateStarts),
-        ("skip", False, Skip),
-        ("stretch", True, Stretch),
-        ("stop", False, Stop),
+        ("skip", False, SkipTicks),
+        ("stretch", True, StretchGrid),
+        ("stop", False, EndSession),
     ],
 )
 def test_policies_by_their_names(name, one_rate, kind, missed, shifts):

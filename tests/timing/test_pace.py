@@ -7,7 +7,7 @@ import pytest
 
 from hilrt.timing.clock import VirtualClock
 from hilrt.timing.grid import CommunicationPoint
-from hilrt.timing.overrun import Skip, SkipLateStarts
+from hilrt.timing.overrun import SkipLateStarts, SkipTicks
 from hilrt.timing.pace import QUIET_NS, AsFastAsPossible, RealTime
 from hilrt.timing.progress import Progress
 from hilrt.timing.tick_marks import TickMarks
@@ -102,7 +102,7 @@ async def test_a_tick_is_late_from_its_time_on(took_ns, missed):
 
 
 async def test_the_next_point_lies_on_the_grid_and_passed_ticks_are_the_policys():
-    pace = real_time(Skip)
+    pace = real_time(SkipTicks)
     await pace.reach(THIRD, never)
     assert pace.next_point(THIRD, MS) == CommunicationPoint(4, 4 * MS, MS)
     pace.clock.advance(4 * MS)

@@ -30,9 +30,10 @@ MAX_BYTES = 100_000
 #: Connections at once, known peers and others.
 MAX_CONNECTIONS = 256
 _BACKLOG = 64
-_ROOT = 0
+#: The user whose processes are trusted beside the own ones.
+ROOT = 0
 # What is cut off to that length is seen to be too large when it is decoded.
-_BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
+BUFFER_BYTES = MAX_MESSAGE_BYTES + 1
 _NOWAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _SEND = _NOWAIT | int(getattr(socket, "MSG_NOSIGNAL", 0))
 
@@ -59,7 +60,7 @@ class LocalServer(ServerTransport):
     def __init__(self, address: str) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._listener.bind(_name(address))
+            self._listener.bind(abstract_name(address))
         except OSError:
             self._listener.close()
             raise
@@ -68,7 +69,7 @@ class LocalServer(ServerTransport):
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._connections: dict[int, socket.socket] = {}
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(BUFFER_BYTES)
 
     def fileno(self) -> int:
         """See `ServerTransport.fileno`; readable as long as there is something to take."""
@@ -134,7 +135,7 @@ class LocalClient(ClientTransport):
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self.pollable: int = connection.fileno()
-        self._buffer = bytearray(_BUFFER_BYTES)
+        self._buffer = bytearray(BUFFER_BYTES)
         self._timeout_ms = 0
 
     def receive(self, timeout_ms: int) -> bytes | None:
@@ -166,7 +167,7 @@ def connect(address: str) -> LocalClient | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         connection.setblocking(False)
-        connection.connect(_name(address))
+        connection.connect(abstract_name(address))
         if not _is_trusted(connection):
             raise PermissionError
         connection.setblocking(True)
@@ -177,7 +178,8 @@ def connect(address: str) -> LocalClient | None:
     return LocalClient(connection)
 
 
-def _name(address: str) -> bytes:
+def abstract_name(address: str) -> bytes:
+    """Name under which a hub of this endpoint listens."""
     return b"\0hilrt " + address.encode()
 
 
@@ -185,7 +187,7 @@ def _is_trusted(connection: socket.socket) -> bool:
     """Whether the other end is this user's, or root's: abstract names have no permissions."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", data)
-    return user in (os.geteuid(), _ROOT)
+    return user in (os.geteuid(), ROOT)
 
 
 def _make_room(connection: socket.socket) -> None:

@@ -194,7 +194,7 @@ class TestLocal(TransportContract):
             client.send(b"too late")
 
     def test_a_message_that_is_too_large_is_seen_to_be(self, server, connect, monkeypatch):
-        monkeypatch.setattr(local, "_BUFFER_BYTES", 1000)
+        monkeypatch.setattr(local, "BUFFER_BYTES", 1000)
         small = LocalServer(ADDRESS + " small")
         client = local.connect(ADDRESS + " small")
         client.send(b"x" * 2000)
@@ -220,7 +220,7 @@ class TestLocal(TransportContract):
         assert third.broken
 
     def test_another_user_is_not_let_in_and_not_trusted(self, server, connect, monkeypatch):
-        monkeypatch.setattr(local, "_ROOT", -1)
+        monkeypatch.setattr(local, "ROOT", -1)
         connect()
         monkeypatch.setattr(os, "geteuid", lambda: 123456)
         [(_, error)] = taken(server)
