@@ -1,8 +1,10 @@
 """The documentation says what the code does: keys, causes, commands, snippets, links."""
 
+import ast
 import json
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -242,6 +244,26 @@ def test_every_room_has_its_row():
     rows = re.search(r"\n## Rooms\n(.*?)\n## ", text, re.DOTALL)[1]
     rooms = {path.parent.name for path in ROOT.glob("hilrt/*/__init__.py")}
     assert set(re.findall(r"`hilrt/(\w+)/`", rows)) == rooms
+
+
+def test_every_room_names_its_files():
+    for room in ROOT.glob("hilrt/*/__init__.py"):
+        files = {path.stem for path in room.parent.glob("*.py")} - {"__init__", "__main__"}
+        named = set(re.findall(r"`(\w+)`", ast.get_docstring(ast.parse(room.read_text("utf-8")))))
+        assert files <= named, f"{room.parent.name}: {sorted(files - named)}"
+
+
+def test_a_class_or_file_name_means_one_thing():
+    files = [*ROOT.glob("hilrt/**/*.py"), *ROOT.glob("adapters/**/*.py")]
+    stems = Counter(path.stem for path in files)
+    classes = Counter(
+        node.name
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in classes.items() if count > 1] == []
+    assert {name for name, count in stems.items() if count > 1} <= {"__init__", "__main__"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

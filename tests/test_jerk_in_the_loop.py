@@ -12,7 +12,7 @@ import random
 import numpy as np
 import pytest
 
-from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guard_states import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits

@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.bench.bench_options import BenchInput, BenchOptions
 from hilrt.bench.emulated_benches import BENCHES, read_scenario
-from hilrt.bench.guard import NS
+from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.can.bus_keys import doubtful_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from hilrt.bench.guard import NS, BenchView, Level
+from hilrt.bench.guard_states import NS, BenchView, Level
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
 from hilrt.can.bus_faults import BusWatch, Change

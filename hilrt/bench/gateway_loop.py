@@ -18,7 +18,7 @@ import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.bench.bus_traffic import BusTraffic
-from hilrt.bench.guard import DRIVING, NS, SILENT, BenchView, GuardState
+from hilrt.bench.guard_states import DRIVING, NS, SILENT, BenchView, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.bench.read_bench import Bench

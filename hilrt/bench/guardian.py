@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 
-from hilrt.bench.guard import (
+from hilrt.bench.guard_states import (
     CYCLE_NS,
     DRIVING,
     NS,

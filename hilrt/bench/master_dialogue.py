@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from hilrt.bench.bus_traffic import BusTraffic
-from hilrt.bench.guard import NS, GuardState, Level, Notice
+from hilrt.bench.guard_states import NS, GuardState, Level, Notice
 from hilrt.bench.guardian import Guardian
 from hilrt.can.receiver import Receiver
 from hilrt.errors import ProtocolError

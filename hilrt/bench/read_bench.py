@@ -15,7 +15,7 @@ from hilrt.bench.check_signals import (
     check_frames,
     check_range,
 )
-from hilrt.bench.guard import GuardSettings
+from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
 from hilrt.can.database import SignalRef, find_signal, inward, load_database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hilrt.bench.guard import NS, BenchView, GuardSettings
+from hilrt.bench.guard_states import NS, BenchView, GuardSettings
 from hilrt.bench.set_points import RampedSetPoints
 
 

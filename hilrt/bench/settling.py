@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hilrt.bench.guard import NS
+from hilrt.bench.guard_states import NS
 from hilrt.bench.set_points import RampedSetPoints, Values
 
 #: The bench has settled when all inputs have been realised for this long …

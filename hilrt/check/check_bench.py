@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from hilrt.bench.guard import NS
+from hilrt.bench.guard_states import NS
 from hilrt.bench.settling import SETTLE_NS
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings

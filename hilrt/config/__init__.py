@@ -2,5 +2,6 @@
 
 Read in this order: `structs` (every key), `from_toml` (a table to a struct, all problems at once),
 `removed_keys`, `session_file` (the whole file with overrides), `problems` (findings), `schema` (for
-editors), `registry` (adapter names to classes), `port_patterns`, `units`.
+editors), `registry` (adapter names to classes), `port_patterns`, `tolerances`, `spawn_command`,
+`units`.
 """

@@ -1,1 +1,17 @@
-"""The coupling methods: pure functions and small state objects on flat arrays."""
+"""The mathematics of the stages, one concept per file.
+
+In reading order:
+
+* from samples to inputs: `intervals` (what left before, and over which intervals inputs act),
+  `compensate`, `predict_late`, `extrapolate` with `polynomial`, `sum_inputs`, `excite`, `limit`
+  with `ramp`;
+* defects and control: `measure_defects`, `estimate_error`, `control_step`, `control_order`,
+  `choose_step`;
+* energy: `power_bond`, `mu`, `correct_energy`;
+* corrections of outputs: `true_inputs`, `correct_outputs`, `correct_feedthrough`, `correct_model`,
+  built by `build_model`, solved by `elimination`;
+* Jacobians: `jacobian` (from A, B, C, D), `probe`, and identified: `identify`, `regression`,
+  `square_root`, `past`, `scales`, `trust`.
+
+Stages have the arguments ``(plan, state, given)`` and write the state alone.
+"""

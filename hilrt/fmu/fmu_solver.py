@@ -17,9 +17,9 @@ from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
 from hilrt.fmu.description import Fmu, flows, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
+from hilrt.fmu.fmu_ports import select, size_of
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState
 from hilrt.fmu.load_instance import load
-from hilrt.fmu.ports import select, size_of
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")

@@ -10,7 +10,7 @@ from hilrt.config import units
 from hilrt.fmu.clocks import FmuClock
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
 from hilrt.fmu.driven_clocks import why_not_driven
-from hilrt.fmu.ports import Selection, select, size_of
+from hilrt.fmu.fmu_ports import Selection, select, size_of
 
 
 class Capability(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 from hilrt.config import units
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
-from hilrt.fmu.ports import select, starts_of, unit_of
+from hilrt.fmu.fmu_ports import select, starts_of, unit_of
 from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
 
 _DURATION_S = 10.0

@@ -49,7 +49,7 @@ Words = tuple[NDArray[np.float64], ...]
 Integers = tuple[NDArray[np.int64], ...]
 
 
-class Place(NamedTuple):
+class TablePlace(NamedTuple):
     """Where a number stands: table (of `TABLES`), field, row, and element of a sub-array."""
 
     table: str
@@ -65,8 +65,8 @@ class Column(NamedTuple):
     """
 
     signal: Signal
-    place: Place
-    mask: Place | None = None
+    place: TablePlace
+    mask: TablePlace | None = None
 
 
 class Gather:
@@ -132,7 +132,7 @@ def index_of(
     return found
 
 
-def _word(place: Place, tables: Mapping[str, Table]) -> tuple[int, int, bool]:
+def _word(place: TablePlace, tables: Mapping[str, Table]) -> tuple[int, int, bool]:
     """Number of the table, number of the word in it, and whether that is an integer."""
     dtype = tables[place.table].dtype
     kind, offset = dtype.fields[place.field][:2]

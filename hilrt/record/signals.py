@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from hilrt.record.gather import Column, Gather, Place
+from hilrt.record.gather import Column, Gather, TablePlace
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
@@ -97,25 +97,25 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     control = CONTROL_SIGNALS if _controlled(plan) else ()
     return {
         "outputs": _fresh(outputs, "", outputs.units, "y"),
-        "corrected": _ports(outputs, ":corrected", Place("state.outputs", "y")),
+        "corrected": _ports(outputs, ":corrected", TablePlace("state.outputs", "y")),
         "sent": [
             column
             for m in range(int(plan.session["coefficients"][0]))
-            for column in _ports(inputs, ":sent", Place("state.inputs", "polynomial", 0, m), m)
+            for column in _ports(inputs, ":sent", TablePlace("state.inputs", "polynomial", 0, m), m)
         ],
-        "realised": _ports(inputs, ":realised", Place("given.inputs", "realised")),
-        "defects": _ports(inputs, ":connection_defect", Place("state.inputs", "defect"))
-        + _ports(outputs, ":output_defect", Place("state.outputs", "defect")),
+        "realised": _ports(inputs, ":realised", TablePlace("given.inputs", "realised")),
+        "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
+        + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
         "bonds": [
             Column(
                 Signal(f"{bond}:{key}", effort if unit == "effort" else unit),
-                Place("state.bonds", field, b),
+                TablePlace("state.bonds", field, b),
             )
             for key, unit, field in BOND_SIGNALS
             for b, (bond, effort) in enumerate(zip(bonds, efforts, strict=True))
         ],
         "flags": [
-            Column(Signal(f"flag:{cause}", ""), Place("state.causes", "active", c))
+            Column(Signal(f"flag:{cause}", ""), TablePlace("state.causes", "active", c))
             for c, cause in enumerate(numerics.checks.causes)
         ],
         "timing": _of(["master"], MASTER_SIGNALS + control) + _of(peers, PEER_SIGNALS),
@@ -124,13 +124,15 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
             *_ports(
                 outputs,
                 ":middle",
-                Place("given.outputs", "y_mid"),
-                mask=Place("given.session", "has_middle"),
+                TablePlace("given.outputs", "y_mid"),
+                mask=TablePlace("given.session", "has_middle"),
             ),
             *(
                 column
                 for m in range(1, int(plan.session["derivatives"][0]) + 1)
-                for column in _ports(outputs, ":arrived", Place("given.outputs", "dy", 0, m - 1), m)
+                for column in _ports(
+                    outputs, ":arrived", TablePlace("given.outputs", "dy", 0, m - 1), m
+                )
             ),
             *_of(peers, PEER_CUT_SIGNALS),
             *_of(["cut"], CUT_SIGNALS),
@@ -144,7 +146,7 @@ def _controlled(plan: Plan) -> bool:
 
 
 def _ports(
-    side: Side, suffix: str, place: Place, m: int = 0, mask: Place | None = None
+    side: Side, suffix: str, place: TablePlace, m: int = 0, mask: TablePlace | None = None
 ) -> list[Column]:
     """A field of every port; `m` > 0: it is an m-th derivative with respect to time."""
     ending, per_time = (f"_d{m}", f"/s^{m}") if m else ("", "")
@@ -159,8 +161,8 @@ def _fresh(side: Side, suffix: str, units: Sequence[str], field: str) -> list[Co
     return [
         Column(
             Signal(name + suffix, unit),
-            Place("given.outputs", field, i),
-            Place("given.outputs", "fresh", i),
+            TablePlace("given.outputs", field, i),
+            TablePlace("given.outputs", "fresh", i),
         )
         for i, (name, unit) in enumerate(zip(side.names, units, strict=True))
     ]
@@ -169,7 +171,7 @@ def _fresh(side: Side, suffix: str, units: Sequence[str], field: str) -> list[Co
 def _of(owners: Sequence[str], signals: Sequence[tuple[str, str, str, str]]) -> list[Column]:
     """Signals of every subsystem, or of the only one of its kind."""
     return [
-        Column(Signal(f"{owner}:{key}", unit), Place(name, field, i))
+        Column(Signal(f"{owner}:{key}", unit), TablePlace(name, field, i))
         for key, unit, name, field in signals
         for i, owner in enumerate(owners)
     ]

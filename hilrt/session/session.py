@@ -30,7 +30,7 @@ from hilrt.session.run import RunOptions, route_signals
 from hilrt.timing.cpu_latency import cpu_latency_limit
 
 
-class Session:
+class SessionRun:
     """One run of a session file. `run` may be called once.
 
     Parameters
@@ -227,4 +227,4 @@ def run_session(file: SessionFile, options: RunOptions | None = None) -> RunResu
     RunResult
         With the run's folder and summary. `ConfigError` is raised for a bad session.
     """
-    return asyncio.run(Session(file, options or RunOptions()).run())
+    return asyncio.run(SessionRun(file, options or RunOptions()).run())

@@ -1,1 +1,6 @@
-"""Ports, connections and power bonds as tables of indices and gains."""
+"""Layouts of plan, state and input: record arrays, one table per kind of thing.
+
+In reading order: `record` (what a table is), `plan`, `state`, `given`, `model` (matrices of the
+corrections), `channels` (of the exchange); from the session file to indices: `ports`, `bonds`,
+`network`.
+"""

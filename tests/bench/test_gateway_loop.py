@@ -19,7 +19,7 @@ import pytest
 from hilrt.bench import gateway_loop, gateway_process, master_dialogue
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.gateway_loop import Gateway
-from hilrt.bench.guard import NS, GuardState
+from hilrt.bench.guard_states import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.bench.read_bench import Bench, read_bench
 from hilrt.can.frame import ERROR, Frame

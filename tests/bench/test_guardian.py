@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guard_states import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR, WITHDRAW_SENDS, Guardian
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.timing.last_heard import STALL_LIMIT_NS

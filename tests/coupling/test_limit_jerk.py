@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.guard import NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guard_states import NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.read_bench import MASTER_SHARE
 from hilrt.bench.set_points import SetPointLimits

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilrt.bench.guard import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
+from hilrt.bench.guard_states import CYCLE_NS, NS, BenchView, GuardSettings, GuardState
 from hilrt.bench.guardian import Guardian
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.coupling.ramp import Bounds, approach

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
+from hilrt.fmu.fmu_ports import select
 from hilrt.fmu.info import capabilities, page
-from hilrt.fmu.ports import select
 from tests.fmu.build import FLAGS, description, linear, mass, needs_compiler, oscillator
 
 pytestmark = needs_compiler

@@ -4,7 +4,7 @@ import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.ports import select
+from hilrt.fmu.fmu_ports import select
 from tests.fmu.build import description, mass, needs_compiler
 
 pytestmark = needs_compiler

@@ -4,7 +4,7 @@ import pytest
 
 from hilrt.check.check import check_file
 from hilrt.fmu.description import read_fmu
-from hilrt.fmu.ports import select
+from hilrt.fmu.fmu_ports import select
 from tests.fmu.build import description, mass, needs_compiler
 from tests.fmu.test_ssp import PARAMETERS, component, imported, simple
 

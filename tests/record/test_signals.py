@@ -3,7 +3,7 @@ import pytest
 
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.models.two_mass_rotational import Side1, Side2
-from hilrt.record.gather import Column, Place, Scatter
+from hilrt.record.gather import Column, Scatter, TablePlace
 from hilrt.record.messages import Signal
 from hilrt.record.signals import (
     TIMING,
@@ -229,7 +229,7 @@ def test_a_column_must_have_its_place_in_the_row():
     s = two_mass()
     with pytest.raises(ValueError, match="a row of 3 values"):
         RowWriter(s.numerics, s.exchange.channels, np.zeros(3))
-    nowhere = Column(Signal("x"), Place("given.outputs", "z"))
+    nowhere = Column(Signal("x"), TablePlace("given.outputs", "z"))
     tables = tables_of(s.numerics, s.exchange.channels, table(TIMING, 1))
     with pytest.raises(KeyError):
         Scatter([nowhere], [0], tables)
