@@ -40,14 +40,11 @@ class Channel:
         Samples that no cut has taken in.
     pending : PendingIntervals or None
         Intervals that a solver that catches up has yet to be sent.
-    returnable : bool
-        Whether the subsystem, if it is lost, may come back: it then begins anew where the session
-        is, and is late until it has answered.
     """
 
     __slots__ = (
-        *("arrivals", "every", "inputs", "link", "pending", "physical", "remote", "returnable"),
-        *("_restarting", "_table", "s"),
+        *("arrivals", "every", "inputs", "link", "pending", "physical", "remote", "s"),
+        *("_restarting", "_table"),
     )
 
     def __init__(
@@ -58,7 +55,6 @@ class Channel:
         self.remote = link if isinstance(link, RemoteLink) else None
         self.arrivals: list[Arrival] = []
         self.pending = PendingIntervals() if catches_up else None
-        self.returnable = self.remote is not None and self.remote.readmits
         self._table, self._restarting = table, False
 
     # --- samples ------------------------------------------------------------------------------
@@ -170,8 +166,13 @@ class Channel:
             self.pending.end_ns = self._table.pending_end_ns[self.s] = t_ns
         self.link.go_back(tick, length_ns * 1e-9)
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether a subsystem that was lost is connected again, and waits for `restart`."""
+        return self.remote is not None and self.remote.returned
+
     def restart(self, t0_ns: int, u0: Floats) -> None:
-        """Have a subsystem that came back initialize at `t0_ns`; never waits."""
+        """Have a subsystem that came back begin anew, at `t0_ns`; it is late until it answers."""
         assert self.remote is not None
         self.remote.initialize_again(t0_ns * 1e-9, u0)
         self._restarting = True

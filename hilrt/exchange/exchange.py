@@ -99,9 +99,9 @@ class Exchange:
         self._sent_first = [c.remote if c.pending is None else None for c in self._channels]
         self._local = [c for c in self._polled if c.link.fileno() is None]
         self._catching_up = [c for c in self._channels if c.pending is not None]
-        self._returnable = [c for c in self._channels if c.returnable]
-        #: Channels with arrivals that no cut has taken in.
+        #: Channels with arrivals that no cut has taken in, and those of solvers that came back.
         self._waiting: dict[int, Channel] = {}
+        self._returned: dict[int, Channel] = {}
         #: All remote links share it: one look at its socket serves them all.
         hubs = (c.remote.hub for c in self._channels if c.remote is not None)
         self._hub: Hub | None = next(hubs, None)
@@ -172,6 +172,8 @@ class Exchange:
                 channel = self._of_name[link.name]
                 if channel.receive():
                     self._waiting[channel.s] = channel
+                if channel.has_returned:
+                    self._returned[channel.s] = channel
                 del hub.arrived[link]
         for channel in polled:
             if channel.receive():
@@ -249,14 +251,13 @@ class Exchange:
 
         They begin from the inputs that the newest samples predict for it.
         """
-        net = self.network
-        for channel in self._returnable:
-            if channel.remote is not None and channel.remote.returned:
-                part = channel.inputs
-                now = float(self.given.session["t"][0])
+        while self._returned:
+            s, channel = self._returned.popitem()
+            if channel.has_returned:  # and has not been lost again
+                net, part, now = self.network, channel.inputs, float(self.given.session["t"][0])
                 u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns * 1e-9)
                 channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))
-                self._waiting.pop(channel.s, None)
+                self._waiting.pop(s, None)
 
     # --- as fast as possible ------------------------------------------------------------------
 
