@@ -33,7 +33,7 @@ _numba: Any = numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: The only rooms with compiled functions.
-ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "record")
+ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "step_log")
 _PACKAGE = Path(__file__).parent
 
 

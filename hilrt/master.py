@@ -16,13 +16,13 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
-from hilrt.record.signals import RowWriter
-from hilrt.record.snapshots import Snapshots
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.signals import RowWriter
+from hilrt.step_log.snapshots import Snapshots
 from hilrt.timing.grid import CommunicationPoint
 from hilrt.timing.pace import Pace
 from hilrt.timing.tick_marks import TickMarks

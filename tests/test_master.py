@@ -10,9 +10,9 @@ from hilrt.master import End, Master
 from hilrt.models.linear import Linear
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
-from hilrt.record.signals import build_topics
 from hilrt.reliability.flags import flag_totals
 from hilrt.solver import Port
+from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
 

@@ -23,9 +23,13 @@ from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.histogram import Recent
 
 if TYPE_CHECKING:
-    from hilrt.exchange.exchange import Exchange
+    from collections.abc import Sequence
+
+    from hilrt.link import Link
+    from hilrt.solver import Floats
     from hilrt.step.changes import Changes
     from hilrt.step.numerics import Numerics
+    from hilrt.tables.record import Table
     from hilrt.timing.progress import Progress
 
 PERIOD_NS = 200_000_000
@@ -35,13 +39,36 @@ ALIVE_S = 0.5
 MAX_EVENTS = 5
 
 
+class Exchanged(Protocol):
+    """The exchange, as far as views are concerned: each subsystem's link and its row."""
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """The subsystems."""
+        ...
+
+    @property
+    def channels(self) -> Table:
+        """Their numbers, in the same order."""
+        ...
+
+    @property
+    def age(self) -> Floats:
+        """Ages of their newest samples, shape (ns,), s."""
+        ...
+
+
 class Stepped(Protocol):
     """What a status is made of: the master, as far as views are concerned."""
 
     numerics: Numerics
-    exchange: Exchange
     progress: Progress
     changes: Changes
+
+    @property
+    def exchange(self) -> Exchanged:
+        """What has come from the subsystems."""
+        ...
 
 
 class StatusPublisher:

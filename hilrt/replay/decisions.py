@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.record.signals import CIRCUMSTANCES
 from hilrt.solver import Floats
+from hilrt.step_log.signals import CIRCUMSTANCES
 
 #: Tolerance of a replay on another build, relative to each signal's largest value so far.
 ELSEWHERE = 1e-9

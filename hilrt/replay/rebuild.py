@@ -17,11 +17,11 @@ from hilrt.coupling.correct_feedthrough import feedthrough_table
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.link import Arrival, Link
-from hilrt.record.facts import Facts, layout_of, read_facts
-from hilrt.record.snapshot import other_version
 from hilrt.solver import Floats, Sample
 from hilrt.step.build_plan import Platform
 from hilrt.step.numerics import Numerics, build_numerics
+from hilrt.step_log.facts import Facts, layout_of, read_facts
+from hilrt.step_log.snapshot import other_version
 from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
 

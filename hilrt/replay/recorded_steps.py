@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
-from hilrt.record.gather import Scatter
 from hilrt.record.messages import ASIDES, Signal
 from hilrt.record.reader import Aside, Block, LogStream
-from hilrt.record.signals import TIMING, given_columns, tables_of
 from hilrt.replay.rebuild import Recorded, read_recorded
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.gather import Scatter
+from hilrt.step_log.signals import TIMING, given_columns, tables_of
 from hilrt.tables.channels import CHANNELS
 from hilrt.tables.record import table
 

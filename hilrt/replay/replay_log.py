@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 
 from hilrt.errors import RecordError
-from hilrt.record.facts import build_report
 from hilrt.record.reader import find_log
 from hilrt.replay.decisions import (
     ELSEWHERE,
@@ -27,6 +26,7 @@ from hilrt.replay.decisions import (
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps
 from hilrt.replay.walk import Gap, Walk, signal_names
+from hilrt.step_log.facts import build_report
 
 
 @dataclass

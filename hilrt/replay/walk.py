@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
 from hilrt.record.reader import Aside
-from hilrt.record.signals import RowWriter, build_topics
-from hilrt.record.snapshot import StateBytes
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk, StepInputs
 from hilrt.solver import Floats
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.signals import RowWriter, build_topics
+from hilrt.step_log.snapshot import StateBytes
 from hilrt.tables.channels import CHANNELS
 from hilrt.tables.record import table
 

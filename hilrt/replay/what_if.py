@@ -23,7 +23,6 @@ from hilrt.errors import ConfigError
 from hilrt.record.messages import Attachment, Begin, RecordEnd
 from hilrt.record.reader import find_log
 from hilrt.record.recording import Recording
-from hilrt.record.signals import build_topics
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import verdict
 from hilrt.replay.decisions import decisions, shared
@@ -32,6 +31,7 @@ from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
 from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.signals import build_topics
 from hilrt.tables.plan import Plan
 
 #: First line of every report of a counterfactual replay.

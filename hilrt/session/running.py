@@ -13,8 +13,6 @@ from hilrt.exchange.exchange import load_channels
 from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
-from hilrt.record.gather import load_gather
-from hilrt.record.signals import build_topics
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import (
     Assembled,
@@ -29,6 +27,8 @@ from hilrt.session.parts import SessionParts
 from hilrt.session.session_log import SessionLog
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics, load_step
+from hilrt.step_log.gather import load_gather
+from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.host import available_cpus, freeze_gc
 from hilrt.timing.processor_time import ProcessorTime

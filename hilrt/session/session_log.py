@@ -17,12 +17,12 @@ from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
 from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
-from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.recorder_feed import RecorderFeed
-from hilrt.record.signals import build_topics
 from hilrt.session.assembly import InitializedSession
 from hilrt.session.spawn import Children
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.facts import attachments_of, collect_facts
+from hilrt.step_log.signals import build_topics
 
 #: How long the recorder may take to start, s.
 START_TIMEOUT = 10.0

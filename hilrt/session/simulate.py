@@ -18,13 +18,13 @@ from hilrt.monitor.status import StatusPublisher
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
-from hilrt.record.signals import build_topics
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
 from hilrt.session.ending import run_loop
 from hilrt.session.event_log import EventLog
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
+from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import monotonic_ns
 
 

@@ -12,9 +12,9 @@ from hilrt.exchange.event_points import EventPoints
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
-from hilrt.record.signals import build_topics
 from hilrt.replay.replay_log import replay
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import Stepping, hosted
 

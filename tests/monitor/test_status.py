@@ -9,10 +9,10 @@ from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import Feed
-from hilrt.record.signals import build_topics
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import verdict
 from hilrt.solver import Port
+from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
 from tests.stepping import MemoryLink, Recorded, Stepping
 

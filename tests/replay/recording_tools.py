@@ -16,15 +16,15 @@ from hilrt.config.session_file import SessionFile, load_session
 from hilrt.link import Ports
 from hilrt.master import Master
 from hilrt.monitor.status import StatusPublisher
-from hilrt.record.facts import attachments_of, collect_facts
 from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
-from hilrt.record.signals import RowWriter, build_topics
-from hilrt.record.snapshots import Snapshots
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.changes import Changes
+from hilrt.step_log.facts import attachments_of, collect_facts
+from hilrt.step_log.signals import RowWriter, build_topics
+from hilrt.step_log.snapshots import Snapshots
 from tests.stepping import MemoryLink
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"

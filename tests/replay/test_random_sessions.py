@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hilrt.link import Ports
-from hilrt.record import snapshots
 from hilrt.replay.replay_log import replay
 from hilrt.solver import Port
+from hilrt.step_log import snapshots
 from tests.replay.recording_tools import Erratic, record_erratic
 
 STEP = 1e-3

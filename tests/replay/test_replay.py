@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hilrt.cli.main import app
 from hilrt.errors import RecordError
 from hilrt.logs.cut import cut
-from hilrt.record import gate, mcap_writer, snapshots
+from hilrt.record import gate, mcap_writer
 from hilrt.record.messages import (
     ADJUSTMENTS,
     ASIDE,
@@ -28,6 +28,7 @@ from hilrt.replay import replay_log as replay_module
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe
 from hilrt.replay.what_if import what_if
+from hilrt.step_log import snapshots
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'

@@ -12,7 +12,7 @@ from hilrt import InputPolynomial, Port, RunOptions, Sample, Solver
 from hilrt.config.session_file import override
 from hilrt.errors import ConfigError, RecordError
 from hilrt.record.reader import Log
-from hilrt.record.signals import CIRCUMSTANCES
+from hilrt.step_log.signals import CIRCUMSTANCES
 from tests.fmu.build import mass, needs_compiler
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ import pytest
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.progress import Progress
-from tests.record.test_signals import two_mass
+from tests.step_log.test_signals import two_mass
 from tests.stepping import Recorded, Stepping
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from hilrt.step.changes import Changes
 from hilrt.tables.given import CHANGES
-from tests.record.test_signals import two_mass
+from tests.step_log.test_signals import two_mass
 
 
 @pytest.fixture

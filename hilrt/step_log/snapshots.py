@@ -6,9 +6,9 @@ import msgspec
 
 from hilrt.record.feed import Feed
 from hilrt.record.messages import ADJUSTMENTS, JACOBIANS, SNAPSHOTS
-from hilrt.record.snapshot import StateBytes
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.snapshot import StateBytes
 
 #: Session time between two snapshots, ns.
 EVERY_NS = 1_000_000_000

@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from hilrt.record.gather import Column, Gather, TablePlace
 from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.gather import Column, Gather, TablePlace
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Side
 from hilrt.tables.record import Table, table

@@ -21,9 +21,9 @@ from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
 from hilrt.link import Link
 from hilrt.record.messages import Attachment
-from hilrt.record.snapshot import layout_version, other_version
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.snapshot import layout_version, other_version
 from hilrt.tables.record import blocks
 from hilrt.timing.host import host_report
 from hilrt.version import VERSION

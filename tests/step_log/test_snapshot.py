@@ -5,9 +5,9 @@ import pytest
 from numpy.lib.recfunctions import rename_fields
 
 from hilrt.errors import RecordError
-from hilrt.record.snapshot import StateBytes
+from hilrt.step_log.snapshot import StateBytes
 from hilrt.tables.record import as_bytes, blocks
-from tests.record.test_signals import two_mass
+from tests.step_log.test_signals import two_mass
 
 
 def stepped(duration, order=1):

@@ -3,9 +3,9 @@ import pytest
 
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.models.two_mass_rotational import Side1, Side2
-from hilrt.record.gather import Column, Scatter, TablePlace
 from hilrt.record.messages import Signal
-from hilrt.record.signals import (
+from hilrt.step_log.gather import Column, Scatter, TablePlace
+from hilrt.step_log.signals import (
     TIMING,
     RowWriter,
     build_columns,

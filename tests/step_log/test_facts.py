@@ -8,8 +8,8 @@ import pytest
 
 from hilrt.errors import RecordError
 from hilrt.models import two_mass
-from hilrt.record.facts import build_report, read_facts
 from hilrt.record.reader import load_log
+from hilrt.step_log.facts import build_report, read_facts
 from tests.replay.recording_tools import CONFIGS, record_file
 
 
