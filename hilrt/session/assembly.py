@@ -113,6 +113,7 @@ async def assemble(
     y0 = np.concatenate([sample.y for sample in samples])
     model = await find_model(network, tables, links, u0, y0)
     numerics = build_numerics(network, tables, platform, y0, u0, shadow=shadow, model=model)
+    numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick
     exchange = Exchange(
         numerics,
         links,

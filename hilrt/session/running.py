@@ -30,6 +30,7 @@ from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.count_times import load_counting
 from hilrt.timing.host import available_cpus, freeze_gc
 from hilrt.timing.processor_time import ProcessorTime
 
@@ -39,6 +40,7 @@ def load_numerics() -> None:
     load_step()
     load_channels()
     load_gather()
+    load_counting()
 
 
 async def run_connected(parts: SessionParts) -> None:

@@ -40,3 +40,8 @@ def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray
                 counts[thing, kind, int(log10(ns) * PER_DECADE)] += 1
             else:
                 counts[thing, kind, 0] += 1
+
+
+def load_counting() -> None:
+    """Load the compiled code, or compile it."""
+    count_times(np.zeros((0, 1)), np.zeros((0, 0, BINS), np.int64), np.zeros((0, 0), np.int64))

@@ -22,8 +22,12 @@ load_numerics()
 before = compiled()
 identify = ['subsystems.mass1.jacobian={source="identify"}']
 feedthrough = ['bonds.coupling.correction={method="feedthrough"}']
+spawn = '["hilrt", "solver", "hilrt.models.two_mass:Mass2", "--param", "k=1000.0"]'
+remote = ['subsystems.mass2={adapter="zeromq", spawn=' + spawn + '}']
 for name, changes in (
     ("two_mass", []),
+    ("two_mass", remote),
+    ("two_mass", [*remote, "session.pace=realtime"]),
     ("hydraulic_crane", []),
     ("two_mass_model", []),
     ("two_mass_model", identify),
