@@ -66,7 +66,7 @@ async def _close_loop(
 ) -> None:
     """Initialize the members of feedthrough loops again until outputs and inputs agree.
 
-    Those that nobody can ask twice (benches) stay as they are.
+    Benches, which cannot be initialized twice, stay as they are.
     """
     members = [s for s in network.loop_members() if not links[s].physical]
     owned = np.isin(network.inputs.owner, members) & network.connected

@@ -27,7 +27,7 @@ LOOK_S = 0.01
 
 
 class CutShort(HilrtError):
-    """Somebody wants the safe profile, and not the rest of the sequence."""
+    """The safe profile is requested instead of the rest of the sequence."""
 
 
 class Procedure:
@@ -49,7 +49,7 @@ class Procedure:
     Attributes
     ----------
     unwanted : callable
-        Whether somebody has asked for an end meanwhile: that is a `CutShort` at the next look.
+        Whether an end has been requested meanwhile: `CutShort` is raised at the next look.
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class Benches:
     ) -> list[str]:
         """The session file's ``[[stop]]``; what failed: the safe profile follows anyway.
 
-        It is cut short when somebody asks for an end: `unwanted` says so. Alarms act as in the
+        It is cut short when an end is requested, which `unwanted` returns. Alarms act as in the
         start sequence, but for those that are active already: they have had their effect.
         """
         if not self._tables.stop or not self.armed:

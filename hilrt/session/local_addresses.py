@@ -17,7 +17,7 @@ class LocalAddresses:
         self._folder = Path(tempfile.mkdtemp(prefix="hilrt-")) if os.name == "posix" else None
 
     def get(self, name: str) -> str:
-        """A ZeroMQ endpoint that nobody uses."""
+        """An unused ZeroMQ endpoint."""
         if self._folder is not None:
             return f"ipc://{self._folder}/{name}"
         with socket.socket() as probe:

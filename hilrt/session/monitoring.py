@@ -36,7 +36,7 @@ class Monitoring:
         The session file.
     options : RunOptions
     real_time : bool
-        Without it, a session that nobody watches publishes no status.
+        Without it, a session without watchers publishes no status.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """What an operator may ask of a running session, and what the session does about it.
 
 Commands arrive between two ticks (hilrt/monitor/operator_commands.py); each is an event in the log
-with who asked and what was done, also when it was refused.
+with the operator and what was done, also when it was refused.
 """
 
 from __future__ import annotations

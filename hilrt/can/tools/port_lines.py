@@ -277,7 +277,7 @@ def title(message: Message) -> str:
 
 
 def _plain(text: str) -> str:
-    """Somebody else's text on one line of a comment."""
+    """Text of a database on one line of a comment."""
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
