@@ -130,7 +130,7 @@ class Children:
         Folder for the children's output, ``NAME.log`` each; made when needed.
     on_exit : callable, optional
         ``on_exit(name, returncode)``, called from the event loop once for every child that ends,
-        whoever ended it.
+        however it ended.
     """
 
     def __init__(
