@@ -24,6 +24,7 @@ from hilrt.peers.wire import (
     Probed,
     pack,
     unpack,
+    vector,
 )
 from hilrt.solver import Floats, Ports, Sample
 
@@ -124,9 +125,9 @@ class ZeroMQLink(RemoteLink):
             return None
         n = self.n_outputs
         sample = Sample(
-            y=unpack(message.y, n),
+            y=vector(message.y),
             dy=None if message.dy is None else unpack(message.dy, -1, n),
-            y_mid=None if message.y_mid is None else unpack(message.y_mid, n),
+            y_mid=None if message.y_mid is None else vector(message.y_mid),
             compute_us=message.compute_us,
             event_t=message.event_t,
         )

@@ -241,7 +241,8 @@ class Hub:
             if self._authenticator is not None:
                 self._count_refused(self._authenticator)
             self.protocol.keep_alive(now_ns)
-        self._hand_over()
+        if self.protocol.has_output:
+            self._hand_over()
 
     def _take(self, server: ServerTransport) -> None:
         """Give the protocol what one transport has received."""

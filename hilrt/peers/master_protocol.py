@@ -99,6 +99,11 @@ class MasterProtocol:
 
     # --- out ----------------------------------------------------------------------------------
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there are events, or data to send."""
+        return bool(self._shared.events or self._shared.to_send)
+
     def events(self) -> list[PeerEvent]:
         """What has happened since the last call, in order."""
         events, self._shared.events = self._shared.events, []

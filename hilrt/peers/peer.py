@@ -194,9 +194,10 @@ class Peer:
         now_ns, protocol = self.clock(), self.protocol
         message = None if data is None else protocol.receive(data, now_ns)
         # While messages come, a look now and then is enough; an answer is waited for.
-        if data is None or protocol.is_time(now_ns):
+        if data is None or now_ns > protocol.look_ns:
             protocol.keep_alive(now_ns)
-        self._flush()
+        if protocol.to_send:
+            self._flush()
         return [] if message is None else [message]
 
     @property

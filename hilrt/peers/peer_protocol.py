@@ -62,6 +62,10 @@ class PeerProtocol:
         Longest interval between two messages, as the master asked for, s.
     heard_ns : int
         When the newest message was received, ns.
+    look_ns : int
+        When `keep_alive` is to be called next although messages come, ns.
+    to_send : list of bytes
+        Messages to send, in order; `data_to_send` takes them.
     counters : Counter of str
         ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``, ``send_lost``.
     """
@@ -73,15 +77,15 @@ class PeerProtocol:
         self._heartbeat_ns = round(FIRST_HEARTBEAT_S * 1e9)
         self.heard_ns = now_ns
         self.counters: Counter[str] = Counter()
-        self._sent_ns = self._looked_ns = self._hello_ns = now_ns
+        self.look_ns = self._sent_ns = self._looked_ns = self._hello_ns = now_ns
         self._repeated_hello = False
-        self._to_send: list[bytes] = []
+        self.to_send: list[bytes] = []
 
     # --- out ----------------------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
         """Messages to send, in order; empty after the call."""
-        data, self._to_send = self._to_send, []
+        data, self.to_send = self.to_send, []
         return data
 
     def sent(self, now_ns: int) -> None:
@@ -136,7 +140,7 @@ class PeerProtocol:
         heartbeat_ns = self._heartbeat_ns
         if now_ns - self._looked_ns > _AWAY_HEARTBEATS * heartbeat_ns:
             self.heard_ns = max(self.heard_ns, now_ns - _SILENCE_AFTER_AWAY * heartbeat_ns)
-        self._looked_ns = now_ns
+        self._looked_ns, self.look_ns = now_ns, now_ns + heartbeat_ns // LOOKS_PER_HEARTBEAT
         if self.welcome is None:
             return
         patience_ns = HELLO_AGAIN_HEARTBEATS * heartbeat_ns
@@ -146,10 +150,6 @@ class PeerProtocol:
             self.connect(now_ns)
         elif now_ns - self._sent_ns >= heartbeat_ns:
             self._send(Heartbeat(sent_ns=now_ns))
-
-    def is_time(self, now_ns: int) -> bool:
-        """Whether `keep_alive` is to be called although messages come."""
-        return now_ns - self._looked_ns > self._heartbeat_ns // LOOKS_PER_HEARTBEAT
 
     def silence(self, now_ns: int) -> float:
         """How long nothing has been heard from the master, s.
@@ -177,4 +177,4 @@ class PeerProtocol:
             log.warning("%s: %s; more of these are only counted", kind, text)
 
     def _send(self, message: Message) -> None:
-        self._to_send.append(encode(message))
+        self.to_send.append(encode(message))

@@ -246,8 +246,16 @@ class RemoteLink(Link):
     def handle(self, event: PeerEvent) -> None:
         """Use one event of the peer; `ProtocolError` if its message cannot be used."""
         if isinstance(event, MessageReceived):
-            if not (self._pending and self._answer(event.message)):
-                self._use(event.message, event.at_ns)
+            message = event.message
+            if self._pending and self._answer(message):
+                return
+            if isinstance(message, Event):
+                self._report(message)
+            elif isinstance(message, Initialized):  # of a peer that came back
+                arrived = self.arrival_time(event.at_ns)
+                self._store(Arrival(-1, self.initialized(message), arrived))
+            elif (arrival := self.receive(message, event.at_ns)) is not None:
+                self._store(arrival)
         elif isinstance(event, NotUsed):
             self.lost += event.kind in LOST_KINDS
             self.dropped += event.kind in DROPPED_KINDS
@@ -266,22 +274,12 @@ class RemoteLink(Link):
                 if not future.done():
                     future.set_exception(PeerLost(self.name, event.reason))
 
-    def _use(self, message: FromPeer, at_ns: int) -> None:
-        """Use a message that is not awaited: it is a report, or makes an arrival."""
-        if isinstance(message, Event):
-            self._report(message)
-            return
-        if isinstance(message, Initialized):  # of a peer that came back
-            arrival: Arrival | None = Arrival(
-                -1, self.initialized(message), self.arrival_time(at_ns)
-            )
-        else:
-            arrival = self.receive(message, at_ns)
-        if arrival is not None:
-            if len(self._inbox) >= INBOX:
-                self._inbox.popleft()
-                self.hub.count(self.name, "inbox_full", "the oldest arrival is dropped")
-            self._inbox.append(arrival)
+    def _store(self, arrival: Arrival) -> None:
+        """Keep a sample until it is taken."""
+        if len(self._inbox) >= INBOX:
+            self._inbox.popleft()
+            self.hub.count(self.name, "inbox_full", "the oldest arrival is dropped")
+        self._inbox.append(arrival)
 
     # --- inside -------------------------------------------------------------------------------
 

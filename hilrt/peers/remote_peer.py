@@ -262,7 +262,10 @@ class RemotePeer:
         kind = type(message)
         if kind in _HANDLED_HERE:  # one look-up on the way of every sample, not three tests
             self._handle(message, now_ns)
-        elif kind in _UNASKED[self.role] or self._is_due(message):
+        elif kind in self._due or kind in _UNASKED[self.role]:
+            if isinstance(message, Advanced) and message.tick != self._due_tick:
+                self.unexpected(message, now_ns)
+                return
             check_arrays(message, self._n_inputs, self._n_outputs)
             self._due.discard(kind)
             if kind is Initialized and self.state is ConnectionState.RESTARTING:
@@ -275,11 +278,6 @@ class RemotePeer:
         """Count a message that makes no sense now."""
         text = f"{type(message).__name__} at the wrong time"
         self._shared.count(self.name, "unexpected", text, now_ns)
-
-    def _is_due(self, message: FromPeer) -> bool:
-        if isinstance(message, Advanced) and message.tick != self._due_tick:
-            return False
-        return type(message) in self._due
 
     def _handle(self, message: FromPeer, now_ns: int) -> None:
         if isinstance(message, Heartbeat):
