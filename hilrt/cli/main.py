@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilrt.cli import can_commands as cli_can
-from hilrt.cli import fmu_commands as cli_fmu
-from hilrt.cli import log_commands as cli_log
-from hilrt.cli import replay_commands as cli_replay
-from hilrt.cli import report_commands as cli_report
+from hilrt.cli import (
+    analyze_commands,
+    can_commands,
+    fmu_commands,
+    log_commands,
+    process_commands,
+    replay_commands,
+    report_commands,
+    watch_commands,
+)
+from hilrt.cli.common import EXIT_CONFIG, Overrides, SessionPath, fail, load
 from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
 
 if TYPE_CHECKING:
-    from hilrt.config.session_file import SessionFile
     from hilrt.session.result import RunResult
 
-EXIT_CONFIG = 2
 EXIT_FAULT = 3
 
 app = typer.Typer(
@@ -32,24 +35,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-analyze_app = typer.Typer(help="Look into a session before it runs.", no_args_is_help=True)
-app.add_typer(analyze_app, name="analyze")
-app.add_typer(cli_log.log_app, name="log")
-app.add_typer(cli_can.can_app, name="can")
-app.add_typer(cli_fmu.fmu_app, name="fmu")
-app.command("import-ssp")(cli_fmu.import_ssp)
-app.command("export")(cli_log.export)
-app.command("import")(cli_log.import_)
-app.command("play")(cli_log.play)
-app.command()(cli_report.report)
-app.command()(cli_report.compare)
-app.command()(cli_replay.replay)
-
-SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
-]
 
 
 def _version(wanted: bool) -> None:
@@ -94,7 +79,7 @@ def run(
         extra.append(f"session.pace={_pace(pace)}")
     if arm:
         extra.append('session.arm="auto"')
-    file = _load(session, extra)
+    file = load(session, extra)
     options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web)
     result = run_session(file, options)
     _finish(result, file.tables.record.report, quiet)
@@ -112,7 +97,7 @@ def check(session: SessionPath, overrides: Overrides = None) -> None:
         typer.echo(str(problem), err=problem.level == "error")
     errors = sum(problem.level == "error" for problem in problems)
     if errors:
-        _fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
+        fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
     typer.echo(f"{session}: no errors")
 
 
@@ -125,208 +110,27 @@ def schema() -> None:
     typer.echo(json.dumps(session_schema(), indent=1, ensure_ascii=False))
 
 
-@app.command()
-def doctor(
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """Report what this host can do in real time, with remedies; exit status 1 if a line is bad."""
-    from hilrt.timing.doctor import as_text, examine
-
-    lines = examine()
-    if json_:
-        typer.echo(json.dumps([line._asdict() for line in lines], indent=1))
-    else:
-        typer.echo(as_text(lines))
-    raise typer.Exit(any(line.grade == "bad" for line in lines))
-
-
-@app.command()
-def keys(
-    folder: Annotated[Path, typer.Argument(help="where the keys are kept")],
-    names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
-) -> None:
-    """Make the keys that let subsystems connect: a pair for the master and for each NAME."""
-    from hilrt.peers.keys import make_keys
-
-    for path in make_keys(folder, names):
-        typer.echo(str(path))
-
-
-@app.command()
-def watch(
-    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
-    plain: Annotated[bool, typer.Option("--plain", help="lines, also on a terminal")] = False,
-) -> None:
-    """Watch a session of another machine; with HILRT_TOKEN set, also operate it."""
-    from hilrt.monitor.watch import main as watch_main
-
-    raise typer.Exit(watch_main(address, plain=plain))
-
-
-@app.command()
-def monitor(
-    address: Annotated[str, typer.Argument(help="[monitor] listen of the session")],
-    page: Annotated[str, typer.Option(help="[ADDRESS:]PORT of the page")] = "127.0.0.1:5006",
-    foxglove: Annotated[
-        str | None,
-        typer.Option(help="serve Foxglove and Lichtblick instead, at this [ADDRESS:]PORT"),
-    ] = None,
-) -> None:
-    """Serve the web page of a running session, on this machine unless --page says otherwise."""
-    if foxglove is not None:
-        try:
-            from hilrt.monitor.foxglove import main as foxglove_main
-        except ModuleNotFoundError as error:
-            if str(error.name).startswith("hilrt"):
-                raise
-            _fail(f"the bridge needs {error.name}; install hilrt[foxglove]")
-        raise typer.Exit(foxglove_main(["--connect", address, "--foxglove", foxglove]))
-    try:
-        from hilrt.web.server import main as web_main
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("hilrt"):
-            raise
-        _fail(f"the page needs {error.name}; install hilrt[web]")
-    raise typer.Exit(web_main(["--connect", address, "--page", page]))
-
-
-@app.command()
-def solver(
-    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")],
-    connect: Annotated[str, typer.Option(help="address of the master")],
-    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
-    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
-    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
-) -> None:
-    """Host a solver or an FMU in this process."""
-    _use_keys(keys)
-    from hilrt.hosting.solver_process import main as solver_main
-
-    params, options = _pairs("--param", param), _pairs("--option", option)
-    raise typer.Exit(solver_main(target, connect, name, params, options))
-
-
-@app.command()
-def gateway(
-    session: Annotated[Path, typer.Option(help="session file")],
-    subsystem: Annotated[str, typer.Option(help="its table")],
-    connect: Annotated[str, typer.Option(help="address of the master")],
-    name: Annotated[str | None, typer.Option(help="name to connect under")] = None,
-    overrides: Overrides = None,
-    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
-) -> None:
-    """Own a bench's CAN bus: code, limit, guard."""
-    _use_keys(keys)
-    from hilrt.bench.gateway_process import main as gateway_main
-
-    status = gateway_main(session, subsystem, connect, name or subsystem, overrides or [])
-    raise typer.Exit(status)
-
-
-@app.command()
-def emulate(
-    bench: Annotated[str | None, typer.Argument(help="which bench")] = None,
-    session: Annotated[Path | None, typer.Option(help="session file")] = None,
-    subsystem: Annotated[str | None, typer.Option(help="its table")] = None,
-    bus: Annotated[str | None, typer.Option(help="interface=…,channel=…")] = None,
-    database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
-    duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
-    seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
-    fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
-    scenario: Annotated[Path | None, typer.Option(help="TOML file of what goes wrong")] = None,
-    overrides: Overrides = None,
-    list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
-) -> None:
-    """Emulate a test bench on a CAN bus, on the wall clock."""
-    from hilrt.bench import emulate as emulator
-    from hilrt.bench.emulated_benches import list_benches
-
-    if list_:
-        for name, text in list_benches():
-            typer.echo(f"{name:15} {text}")
-        return
-    if bench is None:
-        _fail("which bench? `hilrt emulate --list` shows what there is")
-    if session is not None and subsystem is not None:
-        status = emulator.from_session(
-            session,
-            subsystem,
-            overrides=overrides or [],
-            name=bench,
-            duration=duration,
-            seed=seed,
-            fault=fault,
-            scenario=scenario,
-        )
-    elif bus is not None and database is not None:
-        emulation = emulator.Emulation(
-            bench,
-            bus=_bus(bus),
-            database=database,
-            duration=duration,
-            seed=seed,
-            fault=fault,
-            scenario=scenario,
-        )
-        status = emulator.main(emulation)
-    else:
-        _fail("give --session and --subsystem, or --bus and --database")
-    raise typer.Exit(status)
-
-
-@analyze_app.command()
-def stability(
-    session: SessionPath,
-    overrides: Overrides = None,
-    h_min: Annotated[float, typer.Option(help="shortest macro step, s")] = 1e-6,
-    h_max: Annotated[float, typer.Option(help="longest macro step, s")] = 1e-2,
-    maps: Annotated[
-        list[str] | None,
-        typer.Option("--map", help="KEY=lowest:highest:points; once: over the macro step"),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the page stability.html")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """Spectral radius of the coupling scheme, and the macro steps where it crosses 1."""
-    from hilrt.analyze.stability_study import parse_axis, study
-
-    axes = [parse_axis(text) for text in maps or []]
-    found = study(_load(session, overrides or []), h_min, h_max, axes)
-    if json_:
-        typer.echo(json.dumps(found.as_json(), indent=1))
-    else:
-        from rich.console import Console
-
-        from hilrt.analyze.stability_table import show
-
-        show(found, Console())
-    if out is None:
-        return
-    try:
-        from hilrt.analyze.stability_page import write_page
-
-        typer.echo(f"picture in {write_page(found, out)}", err=json_)
-    except ImportError:
-        _fail("the page needs bokeh; install hilrt[report]")
-
-
-def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in items or []:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            _fail(f"{option} {item}: write it as key=value")
-        pairs[key] = value
-    return pairs
-
-
-def _use_keys(folder: Path | None) -> None:
-    """Keys for the connection to the master; a session tells its own processes by itself."""
-    if folder is not None:
-        from hilrt.peers.keys import VARIABLE
-
-        os.environ[VARIABLE] = str(folder.resolve())
+for command in (
+    analyze_commands.doctor,
+    process_commands.keys,
+    watch_commands.watch,
+    watch_commands.monitor,
+    process_commands.solver,
+    process_commands.gateway,
+    process_commands.emulate,
+    report_commands.report,
+    report_commands.compare,
+    replay_commands.replay,
+):
+    app.command()(command)
+app.command("import-ssp")(fmu_commands.import_ssp)
+app.command("export")(log_commands.export)
+app.command("import")(log_commands.import_)
+app.command("play")(log_commands.play)
+app.add_typer(analyze_commands.analyze_app, name="analyze")
+app.add_typer(log_commands.log_app, name="log")
+app.add_typer(can_commands.can_app, name="can")
+app.add_typer(fmu_commands.fmu_app, name="fmu")
 
 
 def _pace(text: str) -> str:
@@ -335,23 +139,7 @@ def _pace(text: str) -> str:
     try:
         return repr(float(text))
     except ValueError:
-        _fail(f"--pace {text}: is not realtime, asap or a number")
-
-
-def _bus(text: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    for item in text.split(","):
-        key, equals, value = item.partition("=")
-        if not equals:
-            _fail(f"--bus {text}: write it as interface=…,channel=…")
-        arguments[key] = int(value) if value.isdecimal() else value
-    return arguments
-
-
-def _load(session: Path, overrides: list[str]) -> SessionFile:
-    from hilrt.config.session_file import load_session
-
-    return load_session(session, overrides)
+        fail(f"--pace {text}: is not realtime, asap or a number")
 
 
 def _finish(result: RunResult, report: bool, quiet: bool) -> None:
@@ -378,11 +166,6 @@ def _finish(result: RunResult, report: bool, quiet: bool) -> None:
     console = Console()
     console.print(closing_table(result.summary))
     console.print(f"files in {result.folder}", highlight=False)
-
-
-def _fail(text: str) -> NoReturn:
-    typer.echo(text, err=True)
-    raise typer.Exit(EXIT_CONFIG)
 
 
 def main(command: Callable[[], Any] = app) -> None:

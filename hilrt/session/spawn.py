@@ -159,7 +159,6 @@ class Children:
         affinity: Iterable[int] = (),
         nice: int = 0,
         env: Mapping[str, str] | None = None,
-        death_signal: int = signal.SIGTERM,
         inherit_terminal: bool = False,
         inherit_keys: bool = False,
     ) -> Child:
@@ -179,8 +178,6 @@ class Children:
             Added to its niceness.
         env : mapping, optional
             Added to the environment.
-        death_signal : int
-            Sent to it by the kernel when the master ends without stopping it; 0: none.
         inherit_terminal : bool
             Its output goes where the master's goes, not to a log.
         inherit_keys : bool
@@ -194,9 +191,7 @@ class Children:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
         command = executable(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
-            cpus = ",".join(str(cpu) for cpu in affinity)
-            settings = [str(os.getpid()), str(int(death_signal)), cpus, str(nice)]
-            command = [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
+            command = _launched(command, affinity, nice)
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
         with contextlib.ExitStack() as files, _interrupts_held_back():
@@ -314,6 +309,13 @@ class Children:
                 self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
 
         self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
+
+
+def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:
+    """The command behind `launch.py`; the kernel ends it when the master ends without doing so."""
+    cpus = ",".join(str(cpu) for cpu in affinity)
+    settings = [str(os.getpid()), str(int(signal.SIGTERM)), cpus, str(nice)]
+    return [sys.executable, "-I", "-S", str(_LAUNCH), *settings, *command]
 
 
 @contextlib.contextmanager

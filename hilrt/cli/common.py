@@ -1,0 +1,31 @@
+"""What several groups of commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from hilrt.config.session_file import SessionFile
+
+EXIT_CONFIG = 2
+
+SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="table.key=value, instead of the session file's")
+]
+
+
+def load(session: Path, overrides: list[str]) -> SessionFile:
+    """The session file with the overrides."""
+    from hilrt.config.session_file import load_session
+
+    return load_session(session, overrides)
+
+
+def fail(text: str) -> NoReturn:
+    """End the command: its input is wrong."""
+    typer.echo(text, err=True)
+    raise typer.Exit(EXIT_CONFIG)

@@ -1,0 +1,132 @@
+"""Processes that take part in a session: solvers, gateways, emulated benches, and their keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hilrt.cli.common import Overrides, fail
+
+
+def solver(
+    target: Annotated[str, typer.Argument(help="module:Class of a hilrt.Solver, or MODEL.fmu")],
+    connect: Annotated[str, typer.Option(help="address of the master")],
+    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "solver",
+    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class or FMU")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="k=v, key of an FMU's table")] = None,
+    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
+) -> None:
+    """Host a solver or an FMU in this process."""
+    _use_keys(keys)
+    from hilrt.hosting.solver_process import main as solver_main
+
+    params, options = _pairs("--param", param), _pairs("--option", option)
+    raise typer.Exit(solver_main(target, connect, name, params, options))
+
+
+def gateway(
+    session: Annotated[Path, typer.Option(help="session file")],
+    subsystem: Annotated[str, typer.Option(help="its table")],
+    connect: Annotated[str, typer.Option(help="address of the master")],
+    name: Annotated[str | None, typer.Option(help="name to connect under")] = None,
+    overrides: Overrides = None,
+    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
+) -> None:
+    """Own a bench's CAN bus: code, limit, guard."""
+    _use_keys(keys)
+    from hilrt.bench.gateway_process import main as gateway_main
+
+    status = gateway_main(session, subsystem, connect, name or subsystem, overrides or [])
+    raise typer.Exit(status)
+
+
+def emulate(
+    bench: Annotated[str | None, typer.Argument(help="which bench")] = None,
+    session: Annotated[Path | None, typer.Option(help="session file")] = None,
+    subsystem: Annotated[str | None, typer.Option(help="its table")] = None,
+    bus: Annotated[str | None, typer.Option(help="interface=…,channel=…")] = None,
+    database: Annotated[Path | None, typer.Option(help="CAN database")] = None,
+    duration: Annotated[float | None, typer.Option(help="s; default: for ever")] = None,
+    seed: Annotated[int, typer.Option(help="of the sensor noise")] = 0,
+    fault: Annotated[str | None, typer.Option(help="silent@T or die@T")] = None,
+    scenario: Annotated[Path | None, typer.Option(help="TOML file of what goes wrong")] = None,
+    overrides: Overrides = None,
+    list_: Annotated[bool, typer.Option("--list", help="the benches there are")] = False,
+) -> None:
+    """Emulate a test bench on a CAN bus, on the wall clock."""
+    from hilrt.bench import emulate as emulator
+    from hilrt.bench.emulated_benches import list_benches
+
+    if list_:
+        for name, text in list_benches():
+            typer.echo(f"{name:15} {text}")
+        return
+    if bench is None:
+        fail("which bench? `hilrt emulate --list` shows what there is")
+    if session is not None and subsystem is not None:
+        status = emulator.from_session(
+            session,
+            subsystem,
+            overrides=overrides or [],
+            name=bench,
+            duration=duration,
+            seed=seed,
+            fault=fault,
+            scenario=scenario,
+        )
+    elif bus is not None and database is not None:
+        emulation = emulator.Emulation(
+            bench,
+            bus=_bus(bus),
+            database=database,
+            duration=duration,
+            seed=seed,
+            fault=fault,
+            scenario=scenario,
+        )
+        status = emulator.main(emulation)
+    else:
+        fail("give --session and --subsystem, or --bus and --database")
+    raise typer.Exit(status)
+
+
+def keys(
+    folder: Annotated[Path, typer.Argument(help="where the keys are kept")],
+    names: Annotated[list[str], typer.Argument(help="subsystems that may connect")],
+) -> None:
+    """Make the keys that let subsystems connect: a pair for the master and for each NAME."""
+    from hilrt.peers.keys import make_keys
+
+    for path in make_keys(folder, names):
+        typer.echo(str(path))
+
+
+def _pairs(option: str, items: list[str] | None) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            fail(f"{option} {item}: write it as key=value")
+        pairs[key] = value
+    return pairs
+
+
+def _use_keys(folder: Path | None) -> None:
+    """Keys for the connection to the master; a session tells its own processes by itself."""
+    if folder is not None:
+        from hilrt.peers.keys import VARIABLE
+
+        os.environ[VARIABLE] = str(folder.resolve())
+
+
+def _bus(text: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = {}
+    for item in text.split(","):
+        key, equals, value = item.partition("=")
+        if not equals:
+            fail(f"--bus {text}: write it as interface=…,channel=…")
+        arguments[key] = int(value) if value.isdecimal() else value
+    return arguments
