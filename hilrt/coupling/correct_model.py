@@ -26,35 +26,55 @@ from hilrt.coupling.elimination import factorise, solve
 from hilrt.coupling.polynomial import copy, shift
 from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors
 from hilrt.solver import Floats
-from hilrt.tables.given import StepInput
+from hilrt.tables.model import Correction
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
 
 
 @stage
-def prepare_correction(plan: Plan, state: State) -> None:
+def correction_of(plan: Plan, state: State) -> Correction:
+    """What the correction works on, of a plan and a state."""
+    model = state.model
+    return Correction(
+        plan.model.settings,
+        plan.subsystems,
+        plan.inputs,
+        plan.connections,
+        plan.model.dependencies,
+        model.session,
+        model.outputs,
+        model.inputs,
+        model.gamma,
+        model.triangles,
+        model.pivots,
+        model.work.solution,
+    )
+
+
+@compiled
+def prepare_correction(parts: Correction) -> None:
     """What follows from the Jacobians: to be done when they change."""
-    session, settings = state.model.session[0], plan.model.settings[0]
-    triangles, pivots = state.model.triangles, state.model.pivots
+    session, settings = parts.session[0], parts.settings[0]
+    triangles, pivots = parts.triangles, parts.pivots
     session.prepared = 1
-    allow_offsets(plan, state)
+    allow_offsets(parts)
     for samples in range(1, settings.order + 2):
-        fill_matrix(plan, state, samples)
+        fill_matrix(parts, samples)
         session.solvable[samples - 1] = factorise(triangles[samples - 1], pivots[samples - 1])
 
 
 @stage
-def allow_offsets(plan: Plan, state: State) -> None:
+def allow_offsets(parts: Correction) -> None:
     """Which inputs may get an offset du_c.
 
     The mean true input is only as good as the outputs it comes from: one of them must be corrected.
     And where an offset shows in an output at once, the correction must be able to take it out
     again: all outputs that depend on the input directly must be corrected.
     """
-    outputs, inputs, connections = state.model.outputs, state.model.inputs, plan.connections
-    subsystems, dependencies = plan.subsystems, plan.model.dependencies
-    ports, gamma = plan.inputs, state.model.gamma
+    outputs, inputs, connections = parts.outputs, parts.inputs, parts.connections
+    subsystems, dependencies = parts.subsystems, parts.dependencies
+    ports, gamma = parts.ports, parts.gamma
     for s in range(len(subsystems)):
         own = subsystems[s]
         for i in range(own.first_output, own.first_output + own.outputs):
@@ -63,7 +83,7 @@ def allow_offsets(plan: Plan, state: State) -> None:
         inputs[u].alpha = 0.0
     for c in range(len(connections)):
         if connections[c].gain != 0.0 and outputs[connections[c].source].has_jacobian:
-            inputs[connections[c].target].alpha = plan.model.settings[0].alpha
+            inputs[connections[c].target].alpha = parts.settings[0].alpha
     for k in range(len(dependencies)):
         if not outputs[dependencies[k].output].has_jacobian:
             inputs[dependencies[k].input].alpha = 0.0
@@ -80,11 +100,11 @@ def has_jacobian(own: Table, ports: Table, gamma: Floats, i: int) -> bool:
 
 
 @stage
-def fill_matrix(plan: Plan, state: State, samples: int) -> None:
+def fill_matrix(parts: Correction, samples: int) -> None:
     """Matrix whose solution is y*_{n+1}, with that many past samples, by columns."""
-    columns, gamma = state.model.triangles[samples - 1], state.model.gamma
-    connections, subsystems, ports = plan.connections, plan.subsystems, plan.inputs
-    basis = plan.model.settings[0].basis
+    columns, gamma = parts.triangles[samples - 1], parts.gamma
+    connections, subsystems, ports = parts.connections, parts.subsystems, parts.ports
+    basis = parts.settings[0].basis
     for j in range(len(columns)):
         for i in range(len(columns)):
             columns[j, i] = 1.0 if i == j else 0.0
@@ -118,35 +138,36 @@ def read_sent(settings: Table, session: Table, u: Table, sent: Floats) -> None:
         sent[m] *= power
 
 
-@stage
-def correct_by_jacobians(plan: Plan, state: State, given: StepInput) -> None:
-    """From `outputs.y` of the model's state to `outputs.corrected`, and the offsets du_c.
+@compiled
+def correct_by_jacobians(parts: Correction, leaving: Table, now: Table) -> None:
+    """From the outputs' `y` to `corrected`, and the offsets du_c.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
     starts anew. So it does after values that are no finite numbers: one bad sample must not reach
-    the outputs of other subsystems through the correction.
+    the outputs of other subsystems through the correction. `leaving` are the session's inputs, with
+    the polynomials that left; `now` is the record of the given session.
     """
-    settings, session, now = plan.model.settings[0], state.model.session[0], given.session[0]
-    outputs, inputs, sent = state.model.outputs, state.model.inputs, state.inputs
+    settings, session = parts.settings[0], parts.session[0]
+    outputs, inputs = parts.outputs, parts.inputs
     session.stepped = fits(now.elapsed, settings.h)
     session.regular = session.stepped and now.regular
     if session.stepped:
         for u in range(len(inputs)):
-            read_sent(settings, now, sent[u], inputs[u].sent)
+            read_sent(settings, now, leaving[u], inputs[u].sent)
     if not session.regular:
         start_past(outputs, inputs, session, 1)
         return
-    start_errors(plan, state)
+    start_errors(parts)
     if corrects(session):
-        solve_outputs(plan, state)
+        solve_outputs(parts)
     if not are_finite(outputs, inputs, settings.order + 1):
         start_past(outputs, inputs, session, 0)
         return
     if session.samples > 0 or settings.order == 0:
-        finish_errors(plan, state)
+        finish_errors(parts)
     else:
         clear_errors(inputs)
-    move_offsets(plan, state)
+    move_offsets(parts)
     keep_past(outputs, settings.order)
     session.samples = min(session.samples + 1, settings.order + 1)
 
@@ -190,17 +211,17 @@ def are_finite(outputs: Table, inputs: Table, terms: int) -> bool:
 
 
 @stage
-def solve_outputs(plan: Plan, state: State) -> None:
+def solve_outputs(parts: Correction) -> None:
     """Corrected outputs: the answers to what is known of the input errors, and the solution."""
-    subsystems, outputs, inputs = plan.subsystems, state.model.outputs, state.model.inputs
-    x, gamma, samples = state.model.work.solution, state.model.gamma, state.model.session[0].samples
+    subsystems, outputs, inputs = parts.subsystems, parts.outputs, parts.inputs
+    x, gamma, samples = parts.solution, parts.gamma, parts.session[0].samples
     for s in range(len(subsystems)):
         own = subsystems[s]
         for i in range(own.first_output, own.first_output + own.outputs):
             x[i] = outputs[i].y
             if outputs[i].has_jacobian:
                 x[i] += answer(own, inputs, gamma, i)
-    solve(state.model.triangles[samples - 1], state.model.pivots[samples - 1], x)
+    solve(parts.triangles[samples - 1], parts.pivots[samples - 1], x)
     for i in range(len(outputs)):
         outputs[i].corrected = x[i]
 
@@ -216,12 +237,12 @@ def answer(own: Table, inputs: Table, gamma: Floats, i: int) -> float:
 
 
 @stage
-def move_offsets(plan: Plan, state: State) -> None:
+def move_offsets(parts: Correction) -> None:
     """Offsets du_c by the mean input errors; none where nothing is corrected."""
-    inputs, moves = state.model.inputs, corrects(state.model.session[0])
+    inputs, moves = parts.inputs, corrects(parts.session[0])
     for u in range(len(inputs)):
         if moves and inputs[u].alpha != 0.0:
-            inputs[u].offset += inputs[u].alpha * mean_error(plan, state, u)
+            inputs[u].offset += inputs[u].alpha * mean_error(parts, u)
         else:
             inputs[u].offset = 0.0
 

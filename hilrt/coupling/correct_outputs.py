@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from hilrt.compiled import compiled, stage
 from hilrt.coupling.correct_feedthrough import correct_by_feedthrough
-from hilrt.coupling.correct_model import correct_by_jacobians, prepare_correction
+from hilrt.coupling.correct_model import correct_by_jacobians, correction_of, prepare_correction
 from hilrt.coupling.extrapolate import newton_form
+from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
+from hilrt.tables.model import Correction
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -24,12 +26,12 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
     settings, now, session = plan.model.settings[0], given.session[0], plan.session[0]
     if not (settings.feedthrough or settings.corrects):
         return
-    outputs, corrected = state.outputs, state.model.outputs
+    outputs, corrected, parts = state.outputs, state.model.outputs, correction_of(plan, state)
     if settings.corrects:
         if now.renewed:
-            renew_jacobians(plan, state, given)
+            renew_jacobians(parts, plan.model.outputs, given.gamma)
         if not state.model.session[0].prepared:
-            prepare_correction(plan, state)
+            prepare_correction(parts)
     if now.elapsed <= 0.0:
         return
     for i in range(len(outputs)):
@@ -39,7 +41,7 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
     for i in range(len(outputs)):
         corrected[i].corrected = corrected[i].y
     if settings.corrects:
-        correct_by_jacobians(plan, state, given)
+        correct_by_jacobians(parts, state.inputs, now)
     applied = now.apply and not session.shadow
     if applied:
         for i in range(len(outputs)):
@@ -63,15 +65,18 @@ def apply_offsets(offsets: Table, inputs: Table, applied: bool) -> None:
         inputs[u].offset = offsets[u].offset if applied else 0.0
 
 
-@stage
-def renew_jacobians(plan: Plan, state: State, given: StepInput) -> None:
-    """Use the Jacobians given at this tick, of subsystems that are not identified."""
-    at, ports, subsystems = plan.model.outputs, plan.outputs, plan.subsystems
-    gamma, renewed = state.model.gamma, given.gamma
-    for i in range(len(at)):
-        if at[i].correctable and not at[i].identified:
-            own = subsystems[ports[i].subsystem]
-            for m in range(len(gamma)):
-                for u in range(own.first_input, own.first_input + own.inputs):
-                    gamma[m, i, u] = renewed[m, i, u]
-    state.model.session[0].prepared = 0
+@compiled
+def renew_jacobians(parts: Correction, rows: Table, renewed: Floats) -> None:
+    """Use the Jacobians given at this tick, of subsystems that are not identified.
+
+    `rows` are the outputs among the model's constants; `renewed` has the shape of `gamma`.
+    """
+    subsystems, gamma = parts.subsystems, parts.gamma
+    for s in range(len(subsystems)):
+        own = subsystems[s]
+        for i in range(own.first_output, own.first_output + own.outputs):
+            if rows[i].correctable and not rows[i].identified:
+                for m in range(len(gamma)):
+                    for u in range(own.first_input, own.first_input + own.inputs):
+                        gamma[m, i, u] = renewed[m, i, u]
+    parts.session[0].prepared = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
-from hilrt.coupling.correct_model import prepare_correction
+from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.past import follow_extrapolation, take_inputs
 from hilrt.coupling.regression import assume, forget, jacobian_entry, observe
 from hilrt.coupling.trust import USED, judge, root_mean_square
@@ -57,7 +57,7 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
         session.turn = (session.turn + 1) % len(regressions)
     tell_reasons(learning.outputs, state.outputs)
     if changed:
-        prepare_correction(plan, state)
+        prepare_correction(correction_of(plan, state))
 
 
 @stage

@@ -28,12 +28,8 @@ def predict_late(plan: Plan, state: State, given: StepInput) -> None:
     if not plan.model.settings[0].identifies:
         return
     learning, inputs = state.model.learning, state.model.inputs
-    settings, regressions, subsystems = (
-        plan.model.settings[0],
-        plan.model.regressions,
-        plan.subsystems,
-    )
-    cut, acted = given.subsystems, learning.inputs
+    settings, regressions = plan.model.settings[0], plan.model.regressions
+    subsystems, cut, acted = plan.subsystems, given.subsystems, learning.inputs
     for i in range(len(learning.outputs)):
         learning.outputs[i].predicted = math.nan
     if not fits(given.session[0].elapsed, settings.h):

@@ -11,8 +11,7 @@ import numpy as np
 
 from hilrt.compiled import stage
 from hilrt.solver import Floats
-from hilrt.tables.plan import Plan
-from hilrt.tables.state import State
+from hilrt.tables.model import Correction
 
 #: Highest order with Jacobians.
 MAX_ORDER = 4
@@ -65,17 +64,13 @@ def basis_by_degree(order: int, nodes: Floats | None = None) -> tuple[Floats, Fl
 
 
 @stage
-def start_errors(plan: Plan, state: State) -> None:
+def start_errors(parts: Correction) -> None:
     """True inputs less inputs as sent, as far as past outputs make the true ones.
 
     Inputs without connection are what they should be: their error stays zero.
     """
-    connections, ports, settings = plan.connections, plan.inputs, plan.model.settings[0]
-    outputs, inputs, samples = (
-        state.model.outputs,
-        state.model.inputs,
-        state.model.session[0].samples,
-    )
+    connections, ports, settings = parts.connections, parts.ports, parts.settings[0]
+    outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
     for u in range(len(inputs)):
         for m in range(settings.order + 1):
             inputs[u].error[m] = -inputs[u].sent[m] if ports[u].connected else 0.0
@@ -91,14 +86,10 @@ def start_errors(plan: Plan, state: State) -> None:
 
 
 @stage
-def finish_errors(plan: Plan, state: State) -> None:
+def finish_errors(parts: Correction) -> None:
     """The share of the newest outputs, corrected, in the true inputs: the errors are complete."""
-    connections, settings = plan.connections, plan.model.settings[0]
-    outputs, inputs, samples = (
-        state.model.outputs,
-        state.model.inputs,
-        state.model.session[0].samples,
-    )
+    connections, settings = parts.connections, parts.settings[0]
+    outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
     for c in range(len(connections)):
         error, degree = inputs[connections[c].target].error, min(connections[c].order, samples)
         value = connections[c].gain * outputs[connections[c].source].corrected
@@ -107,14 +98,10 @@ def finish_errors(plan: Plan, state: State) -> None:
 
 
 @stage
-def mean_error(plan: Plan, state: State, u: int) -> float:
+def mean_error(parts: Correction, u: int) -> float:
     """Mean over the step of true input less input as sent, one degree higher than what was sent."""
-    connections, at, settings = plan.connections, plan.inputs[u], plan.model.settings[0]
-    outputs, sent, samples = (
-        state.model.outputs,
-        state.model.inputs[u].sent,
-        state.model.session[0].samples,
-    )
+    connections, at, settings = parts.connections, parts.ports[u], parts.settings[0]
+    outputs, sent, samples = parts.outputs, parts.inputs[u].sent, parts.session[0].samples
     mean = 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         out, degree = outputs[connections[c].source], min(connections[c].order + 1, samples)

@@ -46,7 +46,7 @@ _TEXTS = {
     Reason.LEARNING: "identification has too few samples",
     Reason.UNEXCITED: "inputs move too little on their own to tell what they do",
     Reason.UNSURE: "identified Jacobian is too uncertain",
-    Reason.UNPROVEN: "identified Jacobian does not foretell the answer to the inputs",
+    Reason.UNPROVEN: "identified Jacobian does not predict the answer to the inputs",
     Reason.NOISY: "noise of the coupling variables outweighs the correction",
 }
 

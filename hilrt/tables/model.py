@@ -175,6 +175,27 @@ LEARNED: Final = np.dtype(
 )
 
 
+class Correction(NamedTuple):
+    """Tables that the correction by Jacobians works on, of a plan and a state.
+
+    `ports` are the inputs of the plan; the others have the names that they have there, in the
+    model, and in its workspace.
+    """
+
+    settings: Table
+    subsystems: Table
+    ports: Table
+    connections: Table
+    dependencies: Table
+    session: Table
+    outputs: Table
+    inputs: Table
+    gamma: Floats
+    triangles: Floats
+    pivots: NDArray[np.int64]
+    solution: Floats
+
+
 class Learning(NamedTuple):
     """What the identification remembers; see the comments at the fields of each table.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hilrt.coupling.build_model import Identified, Jacobians, build_model
 from hilrt.coupling.correct_feedthrough import Feedthrough
-from hilrt.coupling.correct_model import prepare_correction
+from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.correct_outputs import correct_outputs, renew_jacobians
 from hilrt.coupling.excite import excite
 from hilrt.coupling.identify import adopt, identify, matters, pass_noise, take_sample, take_step
@@ -162,7 +162,8 @@ class Corrections:
     def renew(self, gamma: Floats) -> None:
         """Use these Jacobians from now on, where none are identified."""
         self.given.gamma[...] = gamma
-        renew_jacobians(self.plan, self.state, self.given)
+        parts = correction_of(self.plan, self.state)
+        renew_jacobians(parts, self.plan.model.outputs, self.given.gamma)
 
     def dither(self, tick: int, amplitude: Floats) -> Floats:
         """What the stage adds to the inputs at a tick, in the normalised power basis, (m, nu)."""
@@ -187,7 +188,7 @@ class Corrections:
             take_sample(settings, at, learning, model.work, r, plan.weight[r], True)
             if matters(at, learning, model.gamma, r):
                 adopt(at, learning, model.gamma, r)
-                prepare_correction(self.plan, self.state)
+                prepare_correction(correction_of(self.plan, self.state))
 
     def identify(self, learns: bool = True) -> None:
         """The stage of the slack."""
