@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -170,6 +172,9 @@ def _finish(result: RunResult, report: bool, quiet: bool) -> None:
 
 def main(command: Callable[[], Any] = app) -> None:
     """Run the command line; every expected error is a clear line and an exit status."""
+    # At its end the interpreter looks through everything for cycles: with the compiler loaded, this
+    # takes 0.2 s of processor time.
+    atexit.register(gc.freeze)
     try:
         command()
     except ConfigError as error:
