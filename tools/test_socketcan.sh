@@ -22,5 +22,5 @@ export CAN_GUEST_CACHE=${CAN_GUEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/can-gu
 mkdir -p "$CAN_GUEST_CACHE"
 exec "$guest" --timeout "${TIMEOUT:-1800}" --env NUMBA_DISABLE_JIT=1 \
   .venv/bin/python -m pytest -q --noconftest \
-  -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -c /dev/null --rootdir . \
+  -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -c /dev/null --rootdir . --import-mode=importlib \
   "${tests[@]}"

@@ -1,4 +1,4 @@
-"""Correction by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
+"""CorrectionTables by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
 
 Haid et al. (2022), eqs. 14 and 22, here for any order, with every connection at its own order, and
 against the inputs *as sent* (limits, dither, energy correction and late policy included), so that
@@ -26,17 +26,17 @@ from hilrt.coupling.elimination import factorise, solve
 from hilrt.coupling.polynomial import copy, shift
 from hilrt.coupling.true_inputs import finish_errors, mean_error, start_errors
 from hilrt.solver import Floats
-from hilrt.tables.model import Correction
+from hilrt.tables.model import CorrectionTables
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
 
 
 @stage
-def correction_of(plan: Plan, state: State) -> Correction:
+def correction_of(plan: Plan, state: State) -> CorrectionTables:
     """What the correction works on, of a plan and a state."""
     model = state.model
-    return Correction(
+    return CorrectionTables(
         plan.model.settings,
         plan.subsystems,
         plan.inputs,
@@ -53,7 +53,7 @@ def correction_of(plan: Plan, state: State) -> Correction:
 
 
 @compiled
-def prepare_correction(parts: Correction) -> None:
+def prepare_correction(parts: CorrectionTables) -> None:
     """What follows from the Jacobians: to be done when they change."""
     session, settings = parts.session[0], parts.settings[0]
     triangles, pivots = parts.triangles, parts.pivots
@@ -65,7 +65,7 @@ def prepare_correction(parts: Correction) -> None:
 
 
 @stage
-def allow_offsets(parts: Correction) -> None:
+def allow_offsets(parts: CorrectionTables) -> None:
     """Which inputs may get an offset du_c.
 
     The mean true input is only as good as the outputs it comes from: one of them must be corrected.
@@ -100,7 +100,7 @@ def has_jacobian(own: Table, ports: Table, gamma: Floats, i: int) -> bool:
 
 
 @stage
-def fill_matrix(parts: Correction, samples: int) -> None:
+def fill_matrix(parts: CorrectionTables, samples: int) -> None:
     """Matrix whose solution is y*_{n+1}, with that many past samples, by columns."""
     columns, gamma = parts.triangles[samples - 1], parts.gamma
     connections, subsystems, ports = parts.connections, parts.subsystems, parts.ports
@@ -139,7 +139,7 @@ def read_sent(settings: Table, session: Table, u: Table, sent: Floats) -> None:
 
 
 @compiled
-def correct_by_jacobians(parts: Correction, leaving: Table, now: Table) -> None:
+def correct_by_jacobians(parts: CorrectionTables, leaving: Table, now: Table) -> None:
     """From the outputs' `y` to `corrected`, and the offsets du_c.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
@@ -211,7 +211,7 @@ def are_finite(outputs: Table, inputs: Table, terms: int) -> bool:
 
 
 @stage
-def solve_outputs(parts: Correction) -> None:
+def solve_outputs(parts: CorrectionTables) -> None:
     """Corrected outputs: the answers to what is known of the input errors, and the solution."""
     subsystems, outputs, inputs = parts.subsystems, parts.outputs, parts.inputs
     x, gamma, samples = parts.solution, parts.gamma, parts.session[0].samples
@@ -237,7 +237,7 @@ def answer(own: Table, inputs: Table, gamma: Floats, i: int) -> float:
 
 
 @stage
-def move_offsets(parts: Correction) -> None:
+def move_offsets(parts: CorrectionTables) -> None:
     """Offsets du_c by the mean input errors; none where nothing is corrected."""
     inputs, moves = parts.inputs, corrects(parts.session[0])
     for u in range(len(inputs)):

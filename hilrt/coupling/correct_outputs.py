@@ -11,7 +11,7 @@ from hilrt.coupling.correct_model import correct_by_jacobians, correction_of, pr
 from hilrt.coupling.extrapolate import newton_form
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
-from hilrt.tables.model import Correction
+from hilrt.tables.model import CorrectionTables
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -66,7 +66,7 @@ def apply_offsets(offsets: Table, inputs: Table, applied: bool) -> None:
 
 
 @compiled
-def renew_jacobians(parts: Correction, rows: Table, renewed: Floats) -> None:
+def renew_jacobians(parts: CorrectionTables, rows: Table, renewed: Floats) -> None:
     """Use the Jacobians given at this tick, of subsystems that are not identified.
 
     `rows` are the outputs among the model's constants; `renewed` has the shape of `gamma`.

@@ -11,7 +11,7 @@ import numpy as np
 
 from hilrt.compiled import stage
 from hilrt.solver import Floats
-from hilrt.tables.model import Correction
+from hilrt.tables.model import CorrectionTables
 
 #: Highest order with Jacobians.
 MAX_ORDER = 4
@@ -64,7 +64,7 @@ def basis_by_degree(order: int, nodes: Floats | None = None) -> tuple[Floats, Fl
 
 
 @stage
-def start_errors(parts: Correction) -> None:
+def start_errors(parts: CorrectionTables) -> None:
     """True inputs less inputs as sent, as far as past outputs make the true ones.
 
     Inputs without connection are what they should be: their error stays zero.
@@ -86,7 +86,7 @@ def start_errors(parts: Correction) -> None:
 
 
 @stage
-def finish_errors(parts: Correction) -> None:
+def finish_errors(parts: CorrectionTables) -> None:
     """The share of the newest outputs, corrected, in the true inputs: the errors are complete."""
     connections, settings = parts.connections, parts.settings[0]
     outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
@@ -98,7 +98,7 @@ def finish_errors(parts: Correction) -> None:
 
 
 @stage
-def mean_error(parts: Correction, u: int) -> float:
+def mean_error(parts: CorrectionTables, u: int) -> float:
     """Mean over the step of true input less input as sent, one degree higher than what was sent."""
     connections, at, settings = parts.connections, parts.ports[u], parts.settings[0]
     outputs, sent, samples = parts.outputs, parts.inputs[u].sent, parts.session[0].samples

@@ -175,7 +175,7 @@ LEARNED: Final = np.dtype(
 )
 
 
-class Correction(NamedTuple):
+class CorrectionTables(NamedTuple):
     """Tables that the correction by Jacobians works on, of a plan and a state.
 
     `ports` are the inputs of the plan; the others have the names that they have there, in the
