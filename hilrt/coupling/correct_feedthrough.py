@@ -1,4 +1,4 @@
-"""CorrectionTables by feedthrough: an effort evaluated with an extrapolated input, put right by D.
+"""Correction by feedthrough: an effort evaluated with an extrapolated input, put right by D.
 
 Where an output depends on inputs directly, it was evaluated with the inputs as sent, ``u_s``, and
 not with those now known, ``u = L y* + offset``. With ``D = dy/du`` the error is known exactly to

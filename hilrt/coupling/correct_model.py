@@ -1,4 +1,4 @@
-"""CorrectionTables by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
+"""Correction by Jacobians: what the extrapolated inputs did wrong, taken out of the outputs.
 
 Haid et al. (2022), eqs. 14 and 22, here for any order, with every connection at its own order, and
 against the inputs *as sent* (limits, dither, energy correction and late policy included), so that
