@@ -82,11 +82,6 @@ class EventLog:
         self.note("warning", "recorder", text, cause="recorder_behind")
         self.publisher.announce(str(self.state), f"recorder: {text}")
 
-    @property
-    def is_open(self) -> bool:
-        """Whether notes go into a log."""
-        return self._feed is not None
-
     def untold(self) -> list[str]:
         """Warnings that never reached a log, because none was begun."""
         return [

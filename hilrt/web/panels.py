@@ -247,13 +247,6 @@ def in_words(event: Happening) -> str:
     return event_text(event.source, said)
 
 
-def open_alarms(viewer: Viewer) -> int:
-    """Number of alarms that are not acknowledged."""
-    return sum(
-        event.level in LEVEL_MARKS and not event.acknowledged for event in viewer.events.values()
-    )
-
-
 def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:
     """Rows as columns by name."""
     table = list(rows)
