@@ -21,7 +21,7 @@ class InProcessOptions(SubsystemOptions, kw_only=True):
 
     #: ``"module:Class"``, a subclass of `hilrt.Solver`.
     model: str
-    #: Folder that is searched for the module first, relative to the session file.
+    #: Folder that is searched for the module before the session file's, relative to that.
     path: str | None = None
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -29,8 +29,12 @@ class InProcessOptions(SubsystemOptions, kw_only=True):
 
 def load(options: InProcessOptions, folder: Path) -> Solver:
     """Solver of a table; `ConfigError` says what is wrong with it."""
-    path = None if options.path is None else folder / options.path
-    return load_solver(options.model, options.params, path)
+    return load_solver(options.model, options.params, model_folders(options.path, folder))
+
+
+def model_folders(path: str | None, folder: Path) -> list[Path]:
+    """Folders searched for a model before what is installed: `path`, and the session file's."""
+    return [folder] if path is None else [folder / path, folder]
 
 
 class InProcessLink(Link):

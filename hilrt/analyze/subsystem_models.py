@@ -159,7 +159,8 @@ def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | No
     model = getattr(options, "model", None)
     if isinstance(model, str):
         params, path = getattr(options, "params", {}), getattr(options, "path", None)
-        return lambda: load_solver(model, params, None if path is None else folder / path)
+        folders = [folder] if path is None else [folder / path, folder]
+        return lambda: load_solver(model, params, folders)
     command = options.spawn or []
     if "solver" not in command[1:-1]:
         return None
@@ -169,6 +170,6 @@ def _maker(options: SubsystemOptions, folder: Path) -> Callable[[], Solver] | No
 
     def start() -> Solver:
         with contextlib.chdir(folder):  # where its process would run
-            return load_solver(target, parse_params(texts), folder)
+            return load_solver(target, parse_params(texts), [folder])
 
     return start

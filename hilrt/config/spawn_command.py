@@ -32,7 +32,7 @@ def executable(
         raise ConfigError(f"{where}: is empty; give a command, or leave the key out")
     program, *arguments = argv
     if program == "hilrt":
-        return [sys.executable, "-m", "hilrt", *arguments]
+        return [sys.executable, "-P", "-m", "hilrt", *arguments]  # -P: not `cwd`'s modules first
     if os.path.dirname(program):
         program = str(Path(cwd or ".").resolve() / program)
     found = shutil.which(program, path=path)

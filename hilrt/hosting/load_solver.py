@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
-import pkgutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.hosting.describe_error import describe
+from hilrt.hosting.import_module import import_module
 from hilrt.solver import Port, Solver
 
 log = logging.getLogger("hilrt.solver")
 
 
-def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None = None) -> Solver:
+def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] = ()) -> Solver:
     """Import a solver's class and make an instance.
 
     Parameters
@@ -28,8 +26,8 @@ def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None 
         ``"module:Class"``.
     params : mapping
         Keyword arguments of the class.
-    path : str or Path, optional
-        Folder that is searched for the module first.
+    folders : sequence of Path, optional
+        Searched for the module's file first, in this order.
 
     Raises
     ------
@@ -39,9 +37,10 @@ def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None 
     module_name, colon, class_name = target.partition(":")
     if not (module_name and colon and class_name):
         raise ConfigError(f"{target!r} does not name a solver; write it as module:Class")
-    if path is not None:
-        _put_on_path(Path(path))
-    cls = _solver_class(_import(module_name, path), class_name)
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"path: {folder} is not a folder; name the one with the module")
+    cls = _solver_class(import_module(module_name, folders), class_name)
     _check_params(cls, target, params)
     try:
         solver = cls(**params)
@@ -54,43 +53,6 @@ def load_solver(target: str, params: Mapping[str, Any], path: str | Path | None 
         ) from error
     _check_ports(solver, target)
     return solver
-
-
-def _put_on_path(path: Path) -> None:
-    if not path.is_dir():
-        raise ConfigError(f"path = {str(path)!r}: is not a folder; name the one with the module")
-    folder = str(path.resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-        importlib.invalidate_caches()
-
-
-def _import(name: str, path: str | Path | None) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(
-                f"module {name!r} needs the module {error.name!r}, which is not installed"
-            ) from None
-        hint = nearest(name, _modules_beside(name, path))
-        raise ConfigError(
-            f'there is no module {name!r}{hint} (path = "folder" says where to look)'
-        ) from None
-    except Exception as error:
-        raise ConfigError(f"importing module {name!r} failed: {describe(error)}") from error
-
-
-def _modules_beside(name: str, path: str | Path | None) -> list[str]:
-    """Modules that could have been meant: of the same package, or in the same folder."""
-    package, dot, _ = name.rpartition(".")
-    try:
-        folders: Iterable[str] = importlib.import_module(package).__path__ if dot else [str(path)]
-    except (ImportError, AttributeError):
-        return []
-    if not dot and path is None:
-        folders = [str(Path.cwd())]
-    return [package + dot + module.name for module in pkgutil.iter_modules(list(folders))]
 
 
 def _solver_class(module: Any, name: str) -> type[Solver]:

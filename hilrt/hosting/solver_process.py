@@ -104,7 +104,7 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
         return load_fmu(target, params, options)
     if options:
         raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
-    return load_solver(target, params, Path.cwd())
+    return load_solver(target, params, [Path.cwd()])
 
 
 def _host(solver: HostedSolver, connect: str, name: str) -> int:

@@ -117,7 +117,7 @@ class Monitoring:
             self._telemetry.close()
 
     def _start_view(self, children: Children, status: str) -> None:
-        argv = [sys.executable, "-m", "hilrt.monitor.terminal", "--connect", status]
+        argv = [sys.executable, "-P", "-m", "hilrt.monitor.terminal", "--connect", status]
         if self.view_has_keys:
             argv += ["--commands", self._commands]
         children.start(
@@ -154,15 +154,22 @@ class Monitoring:
         )
         children.start(
             "relay",
-            [sys.executable, "-m", "hilrt.monitor.relay"],
+            [sys.executable, "-P", "-m", "hilrt.monitor.relay"],
             nice=NICE,
             env={SETTINGS_VARIABLE: msgspec.json.encode(settings).decode(), **SINGLE_THREAD},
         )
         if self._web:
-            argv = [sys.executable, "-m", "hilrt.web", "--connect", settings.telemetry]
+            argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]
             argv += ["--commands", settings.commands, "--page", table.page]
             children.start("page", argv, nice=NICE, env=SINGLE_THREAD)
         if table.foxglove is not None:
-            argv = [sys.executable, "-m", "hilrt.monitor.foxglove", "--connect", settings.telemetry]
+            argv = [
+                sys.executable,
+                "-P",
+                "-m",
+                "hilrt.monitor.foxglove",
+                "--connect",
+                settings.telemetry,
+            ]
             argv += ["--foxglove", table.foxglove]
             children.start("foxglove", argv, nice=NICE, env=SINGLE_THREAD)

@@ -67,7 +67,7 @@ class Processes:
 
         `tap` is where views get the rows, too; `frames` where CAN frames come in.
         """
-        argv = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", address]
+        argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process", "--connect", address]
         argv += ["--tap", tap] if tap else []
         argv += ["--frames", frames] if any(link.buses for link in self._links) else []
         self.children.start("recorder", argv, affinity=cpus, nice=5, env=SINGLE_THREAD)

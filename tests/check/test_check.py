@@ -1,7 +1,5 @@
 """`hilrt check`: everything that is wrong with a session's meaning, each found, all at once."""
 
-import sys
-
 import pytest
 
 from hilrt.check.check import check, check_file
@@ -558,11 +556,9 @@ class Mass(Solver):
 """
 
 
-def test_with_real_models(tmp_path, monkeypatch):
+def test_with_real_models(tmp_path, monkeypatch, own_modules):
     pytest.importorskip("hilrt_adapters.inprocess")
     monkeypatch.undo()
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "check_masses.py").write_text(MODEL)
     path = tmp_path / "session.toml"
     path.write_text(
@@ -576,11 +572,9 @@ def test_with_real_models(tmp_path, monkeypatch):
         [subsystems.one]
         adapter = "inprocess"
         model = "check_masses:Mass"
-        path = "."
         [subsystems.two]
         adapter = "inprocess"
         model = "check_masses:Mas"
-        path = "."
         [[connections]]
         from = "one.velocity"
         to = "one.force"

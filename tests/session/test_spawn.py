@@ -227,7 +227,7 @@ def test_the_launcher_drops_the_ctrl_c_that_was_held_back():
 
 def test_hilrt_is_this_interpreters():
     command = executable("plant", ["hilrt", "solver", "m:C"])
-    assert command == [sys.executable, "-m", "hilrt", "solver", "m:C"]
+    assert command == [sys.executable, "-P", "-m", "hilrt", "solver", "m:C"]
 
 
 def test_a_relative_program_starts_from_the_folder(tmp_path):
