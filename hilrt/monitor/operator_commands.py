@@ -24,7 +24,7 @@ ACTIONS: tuple[Action, ...] = ("arm", "safe", "stop", "shadow", "mark", "acknowl
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
 #: The operators' token; one is made up for the run where this is not set.
 TOKEN_VARIABLE = "HILRT_TOKEN"
-#: Longest name and comment; the rest is cut.
+#: Longest name, whose rest is cut, and longest text; a longer note is refused.
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
 #: Commands handled in one turn of the event loop: what a flood may cost a tick.
@@ -84,12 +84,18 @@ def encode(message: OperatorCommand | Reply) -> bytes:
 
 
 def decode_command(frame: bytes) -> OperatorCommand:
-    """Command in a frame, its texts cut to length; `msgspec.MsgspecError` if it is none."""
+    """Command in a frame, its name cut to length; `msgspec.MsgspecError` if it is none.
+
+    So is one with a note that is longer than `MAX_TEXT`, rather than kept in part.
+    """
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
     command: OperatorCommand = _commands.decode(frame)
     command.who = _printable(command.who)[:MAX_WHO] or "unknown"
-    command.text = _printable(command.text)[:MAX_TEXT]
+    command.text = _printable(command.text)
+    if command.action == "mark" and len(command.text) > MAX_TEXT:
+        raise msgspec.DecodeError(f"a note of {len(command.text)} characters, over {MAX_TEXT}")
+    command.text = command.text[:MAX_TEXT]
     return command
 
 

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from hilrt.monitor.operator_commands import CommandClient, OperatorCommand
+from hilrt.monitor.operator_commands import MAX_TEXT, CommandClient, OperatorCommand
 from hilrt.monitor.telemetry import Status
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
@@ -79,7 +79,7 @@ class OperatorKeys:
             self._note = None
         elif character in _ERASE:
             self._note = note[:-1]
-        elif character.isprintable():
+        elif character.isprintable() and len(note) < MAX_TEXT:
             self._note = note + character
 
     def _press(self, character: str, status: Status | None) -> None:

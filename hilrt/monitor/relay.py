@@ -40,6 +40,9 @@ COMMANDS_PER_S = 20
 #: Shortest time between two reports of refused commands to the session, s.
 REFUSAL_PERIOD_S = 5.0
 WRONG_TOKEN = "refused: wrong token"
+NO_TOKEN = (
+    "refused: give the token first; the session prints it at its start, or HILRT_TOKEN has it"
+)
 #: Requests whose answers are awaited.
 MAX_OPEN = 256
 
@@ -188,6 +191,8 @@ class Relay:
         control = self._settings.head.control
         if not control:
             return "refused: this session is read-only ([monitor] control in its file)"
+        if not command.key:
+            return NO_TOKEN
         if not same_key(command.key, self._settings.token):
             return WRONG_TOKEN
         if command.run != self._settings.head.run:

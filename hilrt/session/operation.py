@@ -126,10 +126,10 @@ class Operator:
             known = ", ".join(self.adjustable) or "nothing"
             return Reply(False, f"{what}: may not be adjusted; [monitor.adjust] lists {known}")
         if not bounds.min <= value <= bounds.max:
-            return Reply(False, f"{what} = {value:g} is outside {bounds.min:g} … {bounds.max:g}")
+            return Reply(False, f"{what} = {value} is outside {bounds.min} … {bounds.max}")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         changes = self.master.changes
         before = changes.present_number(self.master.numerics.state, what)
         changes.add(what, value)
-        return Reply(True, f"{what} = {value:g}, was {before:g}")
+        return Reply(True, f"{what} = {value}, was {before}")  # with all digits

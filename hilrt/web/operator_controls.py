@@ -11,19 +11,19 @@ from bokeh.document import Document
 from bokeh.layouts import column, row
 from bokeh.models.css import InlineStyleSheet
 from bokeh.models.widgets.buttons import Button
-from bokeh.models.widgets.inputs import PasswordInput, Select, Spinner, TextInput
+from bokeh.models.widgets.inputs import PasswordInput, Select, TextInput
+from bokeh.models.widgets.markups import Div
 
-from hilrt.monitor.operator_commands import Action, OperatorCommand, Reply
+from hilrt.monitor.operator_commands import MAX_TEXT, MAX_WHO, Action, OperatorCommand, Reply
 from hilrt.monitor.stream import Head
 from hilrt.web.changed_models import change
 from hilrt.web.panels import text
 from hilrt.web.shared_session import SharedSession
+from hilrt.web.typed import TypedText, plain, typed_number
 
 CONFIRM_S = 3.0
 #: Time after which an answer is no longer awaited, s.
 ANSWER_S = 5.0
-#: From one end of an adjustable number to the other by the arrows.
-STEPS = 100
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
 
 
@@ -63,12 +63,19 @@ class OperatorControls:
         self._build([sheet])
 
     def _build(self, sheets: list[Any]) -> None:
-        self.who = TextInput(title="your name", name="who", stylesheets=sheets, width=120)
+        # Bokeh draws a field anew when its title changes, and what was typed would no longer stand
+        # in it: titles stay as they are.
+        self.who = TextInput(
+            title="your name", name="who", max_length=MAX_WHO, stylesheets=sheets, width=120
+        )
         self.token = PasswordInput(title="token", name="token", stylesheets=sheets, width=120)
         self.note = TextInput(title="note", name="note", stylesheets=sheets, width=190)
-        self.what: Any = Select(title="adjust", stylesheets=sheets, width=210, visible=False)
-        self.what.on_change("value", lambda attr, old, new: self.value.update(value=None))
-        self.value = Spinner(title="to", stylesheets=sheets, width=300, visible=False)
+        self.what: Any = Select(title="adjust", name="what", stylesheets=sheets, width=210)
+        self.value = TextInput(title="to", name="value", stylesheets=sheets, width=120)
+        self.bounds = Div(name="bounds", disable_math=True, stylesheets=sheets, align="end")
+        texts = (self.who, self.token, self.note, self.value)
+        self._typed = {field.name: TypedText(field) for field in texts}
+        self.what.on_change("value", lambda attr, old, new: self._typed["value"].put(""))
         button = partial(make_button, sheets=sheets)
         self.stop = button("■ Stop", "stop", self._stop, "danger")
         self.shadow = button("Shadow on", "shadow", self._shadow)
@@ -82,9 +89,9 @@ class OperatorControls:
         }
         first = [self.buttons[key] for key in ("arm", "safe", "stop", "shadow")]
         actions = row(self.who, self.token, *first, self.note, self.buttons["mark"])
-        adjust = row(self.what, self.value, self.buttons["adjust"])
-        actions.styles = adjust.styles = {"flex-wrap": "wrap"}
-        self.area = column(actions, adjust, sizing_mode="stretch_width", name="control")
+        self._adjust_row = row(self.what, self.value, self.buttons["adjust"], self.bounds)
+        actions.styles = self._adjust_row.styles = {"flex-wrap": "wrap"}
+        self.area = column(actions, self._adjust_row, sizing_mode="stretch_width", name="control")
 
     # -- what changes -----------------------------------------------------------------------------
 
@@ -102,8 +109,7 @@ class OperatorControls:
         for action, button in self.buttons.items():
             change(button, disabled=action not in allowed)
         change(self.area, visible=bool(allowed))
-        for model in (self.what, self.value, self.buttons["adjust"]):
-            change(model, visible="adjust" in allowed and bool(head.adjustable))
+        change(self._adjust_row, visible="adjust" in allowed and bool(head.adjustable))
         self._offer_adjustable(head)
         if not allowed:
             self._show(READ_ONLY)
@@ -116,9 +122,9 @@ class OperatorControls:
             low, high = head.adjustable[self.what.value]
             status = self._source.viewer.status
             now = status.adjustable.get(self.what.value) if status is not None else None
-            title = f"to {low:g} … {high:g}"
-            title += f"; now {now:g}" if now is not None else "; only while the session runs"
-            change(self.value, title=title, low=low, high=high, step=(high - low) / STEPS or 1.0)
+            said = f"from {plain(low)} to {plain(high)}; "
+            said += f"now {plain(now)}" if now is not None else "only while the session runs"
+            change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
 
     # -- commands ---------------------------------------------------------------------------------
 
@@ -129,8 +135,7 @@ class OperatorControls:
     def _send(
         self, action: Action, value: float, text: str, answered: Callable[[Reply], None]
     ) -> None:
-        who = self.who.value_input or self.who.value or "page"
-        key = self.token.value_input or self.token.value
+        who, key = self._typed["who"].text.strip() or "page", self._typed["token"].text
         command = OperatorCommand(action=action, who=who, value=value, text=text, key=key)
         if not self._source.send(command, partial(self._answer_later, answered)):
             answered(Reply(False, "commands are not taken from here"))
@@ -158,19 +163,30 @@ class OperatorControls:
         self.ask("shadow", value=0.0 if status is not None and status.shadow else 1.0)
 
     def _mark(self) -> None:
-        said = (self.note.value_input or self.note.value).strip()
-        # Emptying the field does not empty `value_input`, whose text would be sent again.
-        self.note.update(value="", value_input="")
-        if said:
-            self.ask("mark", text=said)
-        else:
+        said = self._typed["note"].text.strip()
+        if not said:
             self.answered(Reply(False, "write a note first"))
+        elif len(said) > MAX_TEXT:
+            reason = f"the note has {len(said)} characters, and at most {MAX_TEXT} are kept"
+            self.answered(Reply(False, reason))
+        else:
+            self._typed["note"].put("")  # a second press must not send it again
+            self._send("mark", 0.0, said, partial(self._marked, said))
+
+    def _marked(self, said: str, reply: Reply) -> None:
+        if not reply.ok and not self._typed["note"].text:
+            self._typed["note"].put(said)
+        self.answered(reply)
 
     def _adjust(self) -> None:
-        if self.value.value is None:
-            self.answered(Reply(False, "give a number"))
+        what, head = str(self.what.value), self._source.viewer.head
+        low, high = head.adjustable.get(what, (0.0, 0.0)) if head is not None else (0.0, 0.0)
+        try:
+            value = typed_number(self._typed["value"].text, low, high)
+        except ValueError as error:
+            self.answered(Reply(False, f"{what} is not changed: {error}"))
             return
-        self.ask("adjust", value=float(self.value.value), text=str(self.what.value))
+        self.ask("adjust", value=value, text=what)
 
     # -- events -----------------------------------------------------------------------------------
 
@@ -195,7 +211,7 @@ class OperatorControls:
             return
         self._asked_at = time.monotonic()
         number, said = self._waiting[0]
-        self._send("acknowledge", number, said, self._acknowledged)
+        self._send("acknowledge", number, said[:MAX_TEXT], self._acknowledged)
 
     def _acknowledged(self, reply: Reply) -> None:
         if not self._asked_at:  # the answer arrives after its time-out

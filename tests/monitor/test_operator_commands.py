@@ -23,7 +23,13 @@ from hilrt.monitor.operator_commands import (
 )
 
 
-@given(who=st.text(), text=st.text(max_size=900), action=st.sampled_from(ACTIONS))
+def test_a_long_note_is_refused_rather_than_kept_in_part():
+    decode_command(encode(OperatorCommand(action="mark", text="x" * MAX_TEXT)))
+    with pytest.raises(msgspec.MsgspecError, match="a note of 501 characters, over 500"):
+        decode_command(encode(OperatorCommand(action="mark", text="x" * (MAX_TEXT + 1))))
+
+
+@given(who=st.text(), text=st.text(max_size=MAX_TEXT), action=st.sampled_from(ACTIONS))
 def test_texts_are_fit_for_a_terminal(who, text, action):
     command = decode_command(encode(OperatorCommand(action=action, who=who, text=text)))
     assert len(command.who) <= MAX_WHO

@@ -114,6 +114,13 @@ def test_acknowledged_event_is_told_to_all(bench):
     assert bench.viewer.events[1].acknowledged == "Ada"
 
 
+def test_no_token_is_no_wrong_one(bench):
+    reply = bench.client.ask(OperatorCommand(action="mark"))
+    assert not reply.ok
+    assert reply.text.startswith("refused: give the token first")
+    assert bench.relay._wrong == 0
+
+
 def test_wrong_token_is_refused_and_told(bench):
     reply = bench.client.ask(OperatorCommand(action="mark", who="Eve", key="guess"))
     assert reply == Reply(False, "refused: wrong token")

@@ -1,10 +1,15 @@
 """The page by keyboard, in a real browser, with a session that only a test has."""
 
+import msgspec
+
 from tests.browser import needs_browser, webdriver
 from tests.scenarios.sessions import until
+from tests.web.views import RUNNING
 
 pytestmark = needs_browser
 TAB, SHIFT, SPACE, F8, F9 = "\ue004", "\ue008", "\ue00d", "\ue038", "\ue039"
+ALL, ERASE = "\ue009a\ue000", "\ue003"
+FIELD = "return view(arguments[0]).shadow_el.querySelector('input')"
 FOCUS = """
   let e = document.activeElement;
   while (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
@@ -66,3 +71,39 @@ def test_what_has_happened_has_the_widest_column(driver):
     until(lambda: driver.execute_script(widths)[4] > 250, driver.execute_script(widths))
     whole = driver.execute_script("return view('table').el.clientWidth")
     assert whole - 30 < sum(driver.execute_script(widths)) <= whole
+
+
+def typed(driver, name, text):
+    """Type over what stands in a field, and leave it; what stands there then."""
+    field = driver.execute_script(FIELD, name)
+    field.send_keys(ALL + ERASE + text + TAB)
+    return driver.execute_script("return arguments[0].value", field)
+
+
+def test_a_number_is_sent_as_it_was_typed_or_refused(driver, viewer):
+    until(lambda: driver.execute_script("return !!view('value')?.el.offsetParent"), "field")
+    answer = "return view('answer').markup_el.textContent"
+    for text, said in (
+        ("0.9", "0.9 is outside 0 … 0.2"),
+        ("0,15", "'0,15' has a comma"),
+        ("-0.1", "-0.1 is outside 0 … 0.2"),
+    ):
+        assert typed(driver, "value", text) == text
+        driver.execute_script("press('adjust')")
+        until(lambda said=said: said in driver.execute_script(answer), said)
+    assert viewer.sent == []
+    for text, value in (("1e-3", 0.001), ("0.123456789", 0.123456789)):
+        typed(driver, "value", text)
+        driver.execute_script("press('adjust')")
+        until(lambda value=value: viewer.sent and viewer.sent[-1].value == value, text)
+
+    field = driver.execute_script(FIELD, "value")
+    typed(driver, "value", "")
+    field.send_keys("0.1")  # and while it is being typed, the present value changes
+    viewer.status = msgspec.structs.replace(RUNNING, adjustable={"bonds.shaft.cap": 0.05})
+    shown = "return view('bounds').markup_el.textContent"
+    until(lambda: "now 0.05" in driver.execute_script(shown), "present value")
+    assert driver.execute_script("return arguments[0].value", field) == "0.1"
+    field.send_keys("5")
+    driver.execute_script("press('adjust')")
+    until(lambda: viewer.sent[-1].value == 0.15, viewer.sent)

@@ -1,10 +1,13 @@
 """A client's page without a browser: what its models hold, and what its buttons send."""
 
+import math
 import re
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
 
@@ -13,7 +16,7 @@ from bokeh.embed import file_html
 from bokeh.events import ButtonClick
 from bokeh.models import HoverTool, Line
 
-from hilrt.monitor.operator_commands import Reply
+from hilrt.monitor.operator_commands import MAX_TEXT, Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
 from hilrt.record.messages import Signal
 from hilrt.web.page import FOLDER, Page, first_signals
@@ -28,6 +31,7 @@ from hilrt.web.plots import (
 )
 from hilrt.web.shared_session import SharedSession
 from hilrt.web.signal_history import SignalHistory
+from hilrt.web.typed import plain, typed_number
 from tests.web.views import HEAD, LATE, RUNNING, StillViewer
 
 
@@ -329,7 +333,7 @@ def test_note_shadow_and_adjust(page):
     page.control.note.value = "knock heard"
     click(page, "mark")
     click(page, "shadow")
-    page.control.value.value = 0.05
+    page.control.value.value = "0.05"
     click(page, "adjust")
     mark, shadow, adjust = page.viewer.sent
     assert (mark.action, mark.text) == ("mark", "knock heard")
@@ -338,13 +342,68 @@ def test_note_shadow_and_adjust(page):
 
 
 def test_adjust_shows_bounds_and_the_present_value(page):
+    """Beside the field, which would be drawn anew, without what was typed, for another title."""
     turn(page)
-    spinner = page.control.value
-    assert (spinner.low, spinner.high) == (0.0, 0.2)
-    assert spinner.title == "to 0 … 0.2; only while the session runs"
+    title = page.control.value.title
+    assert "from 0 to 0.2; only while the session runs" in page.control.bounds.text
     page.viewer.status = msgspec.structs.replace(RUNNING, adjustable={"bonds.shaft.cap": 0.05})
     turn(page)
-    assert spinner.title == "to 0 … 0.2; now 0.05"
+    assert "from 0 to 0.2; now 0.05" in page.control.bounds.text
+    assert page.control.value.title == title
+
+
+@pytest.mark.parametrize("text", ["0.9", "0,25", "-0.1", "1_0", "nan", "inf", "1e999", "", "0.1 m"])
+def test_a_number_that_is_not_allowed_is_refused_and_not_changed(page, text):
+    page.control.value.value_input = text
+    click(page, "adjust")
+    assert page.viewer.sent == []
+    assert "✕ bonds.shaft.cap is not changed: " in page.parts["answer"].text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_is_sent_as_it_is_typed(value):
+    assert typed_number(repr(value), -math.inf, math.inf) == value
+    assert typed_number(plain(value), value, value) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(" 0.25 ", 0.25), ("+.5", 0.5), ("3.", 3.0), ("2.5e-1", 0.25), ("\u22120.1", -0.1)],
+)
+def test_numbers_may_be_written_in_several_ways(text, value):
+    assert typed_number(text, -1.0, 5.0) == value
+
+
+def test_another_number_to_adjust_begins_with_an_empty_field(page):
+    page.control.value.value_input = page.control.value.value = "0.1"
+    page.control.what.value = "reliability.tracking"
+    click(page, "adjust")
+    assert page.viewer.sent == []
+
+
+def test_an_emptied_field_is_empty(page):
+    """The browser tells it key by key; the whole text is that of the last time it was left."""
+    for field in (page.control.who, page.control.token):
+        field.value_input = field.value = "Ada"
+        field.value_input = ""
+    click(page, "safe")
+    (command,) = page.viewer.sent
+    assert (command.who, command.key) == ("page", "")
+
+
+def test_a_note_is_kept_whole_or_not_at_all(page):
+    page.control.note.value_input = "x" * (MAX_TEXT + 1)
+    click(page, "mark")
+    assert page.viewer.sent == []
+    assert f"✕ the note has {MAX_TEXT + 1} characters" in page.parts["answer"].text
+
+
+def test_a_note_that_is_refused_may_be_sent_again(page):
+    page.document.add_next_tick_callback = lambda act: act()
+    page.source.send = lambda command, answered: not answered(Reply(False, "refused: wrong token"))
+    page.control.note.value_input = "knock heard"
+    click(page, "mark")
+    assert page.control.note.value == "knock heard"
 
 
 def test_new_events_need_no_new_models(page):

@@ -34,7 +34,7 @@ HEAD = Head(
     ],
     topology=TOPOLOGY,
     control=["safe", "stop", "mark", "shadow", "acknowledge", "adjust"],
-    adjustable={"bonds.shaft.cap": (0.0, 0.2)},
+    adjustable={"bonds.shaft.cap": (0.0, 0.2), "reliability.tracking": (0.1, 1.0)},
 )
 RUNNING = Status(
     session="engine <b>",
