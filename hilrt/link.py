@@ -127,6 +127,16 @@ class Link(abc.ABC):
         return []
 
     @classmethod
+    def wrong_starts(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """Inputs whose start value in the table the subsystem would refuse, and why."""
+        return {}
+
+    @classmethod
+    def no_numbers(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """What the subsystem has beside its ports, and no port can carry, and why."""
+        return {}
+
+    @classmethod
     def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
         """Whether `tells_events` is known to be true after `open`, for `hilrt check`."""
         return False

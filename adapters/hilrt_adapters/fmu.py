@@ -27,8 +27,18 @@ class FmuLink(InProcessLink):
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """Clocks that are not driven."""
+        """Of the model description."""
         return cls.make(options, folder).remarks
+
+    @classmethod
+    def wrong_starts(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """Values that do not fit the type of the input's variable."""
+        return cls.make(options, folder).wrong_starts(options.inputs)
+
+    @classmethod
+    def no_numbers(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """String and binary variables."""
+        return cls.make(options, folder).no_numbers()
 
     @classmethod
     def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:

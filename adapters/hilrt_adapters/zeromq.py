@@ -62,6 +62,18 @@ class ZeroMQLink(RemoteLink):
         return [] if fmu is None else fmu.remarks
 
     @classmethod
+    def wrong_starts(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """Of an FMU that the session hosts."""
+        fmu = _hosted_fmu(options, folder)
+        return {} if fmu is None else fmu.wrong_starts(options.inputs)
+
+    @classmethod
+    def no_numbers(cls, name: str, options: SubsystemOptions, folder: Path) -> dict[str, str]:
+        """Of an FMU that the session hosts."""
+        fmu = _hosted_fmu(options, folder)
+        return {} if fmu is None else fmu.no_numbers()
+
+    @classmethod
     def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
         """Of an FMU that the session hosts."""
         fmu = _hosted_fmu(options, folder)

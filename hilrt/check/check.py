@@ -256,6 +256,11 @@ def _ports(
         return None
     for text in link_class.remarks(name, options, session.folder):
         findings.warn(table, "", None, text, "")
+    for reasons, kept in (
+        (link_class.wrong_starts(name, options, session.folder), topology.wrong_starts),
+        (link_class.no_numbers(name, options, session.folder), topology.no_numbers),
+    ):
+        kept.update({f"{name}.{key}": reason for key, reason in reasons.items()})
     if ports is None:
         findings.info(table, "tells its ports when it connects; what concerns them is checked then")
     return ports
@@ -267,18 +272,22 @@ def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Finding
     known = {port.name: port for port in ports.inputs}
     for key in options:
         if key not in known:
+            reason = topology.no_numbers.get(f"{name}.{key}")
             findings.error(
                 f"subsystems.{name}.inputs",
                 key,
                 None,
-                f"subsystem {name!r} has no such input{nearest(key, known)}",
-                "rename or remove it",
+                reason or f"subsystem {name!r} has no such input{nearest(key, known)}",
+                "remove it" if reason else "rename or remove it",
             )
     connected = {connection.target for connection in topology.tables.connections}
     for port in ports.inputs:
         entry = options.get(port.name) or InputOptions()
         table = f"subsystems.{name}.inputs.{port.name}"
-        if name not in topology.refused:
+        wrong = topology.wrong_starts.get(f"{name}.{port.name}")
+        if wrong is not None:
+            findings.error(table, "start", entry.start, wrong, "")
+        elif name not in topology.refused:
             _check_limits(port, entry, table, name in topology.physical, findings)
         if f"{name}.{port.name}" not in connected and entry.start is None:
             findings.error(

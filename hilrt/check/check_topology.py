@@ -42,6 +42,9 @@ class Topology:
         Subsystems with problems of their own; those of their limits are already reported.
     unclear : set of str
         Ports, ``subsystem.port``, of which only the name is known.
+    wrong_starts, no_numbers : dict of str
+        Inputs whose start value their subsystem refuses, and what is no port, each
+        ``subsystem.name``; and why.
     """
 
     tables: Session
@@ -49,6 +52,8 @@ class Topology:
     physical: set[str]
     refused: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
+    wrong_starts: dict[str, str] = field(default_factory=dict)
+    no_numbers: dict[str, str] = field(default_factory=dict)
 
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
@@ -78,6 +83,8 @@ class Topology:
         if name in other:
             opposite = "input" if direction == "output" else "output"
             message = f"{name!r} is not an {direction} of {subsystem!r}, but an {opposite}"
+        elif text in self.no_numbers:
+            message = f"{name!r} of {subsystem!r} {self.no_numbers[text]}"
         else:
             message = f"{subsystem!r} has no {direction} {name!r}{nearest(name, wanted)}"
         findings.error(table, key, text, message, "")

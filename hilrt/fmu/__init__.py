@@ -1,6 +1,7 @@
 """FMUs of FMI 2.0 and 3.0 as solvers; FMPy loads them (extra ``hilrt[fmu]``).
 
-Read in this order: `description` (an FMU without its binary), `fmu_ports` (variables to ports),
+Read in this order: `variables` (types and values), `description` (an FMU without its binary),
+`fmu_ports` (variables to ports) with `fmu_units` and `start_values`,
 `instance` (one loaded FMU) with `fmi2` and `fmi3` (the calls of each version) and `load_instance`,
 `values`, `derivatives`; `clocks`, `driven_clocks` and `clockwork` (clocks of FMI 3); `fmu_solver`
 and `fmu_options` (its table in a session file); `unpacked` and `command` (where an FMU comes from),

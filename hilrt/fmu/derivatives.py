@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.fmu.description import CONTINUOUS
-from hilrt.fmu.fmu_ports import size_of
 from hilrt.fmu.instance import Instance
+from hilrt.fmu.variables import CONTINUOUS, size_of
 from hilrt.solver import Floats
 
 Sized = Sequence[tuple[Any, int]]

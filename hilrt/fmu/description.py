@@ -18,16 +18,7 @@ from lxml import etree
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.clocks import FmuClock, read_clocks
-
-#: Types that a port can carry, as a number.
-_WHOLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
-NUMERIC = frozenset(("Real", "Integer", "Enumeration", "Boolean", "Float32", "Float64", *_WHOLE))
-CONTINUOUS = frozenset(("Real", "Float32", "Float64"))
-
-
-def flows(variable: Any) -> bool:
-    """Whether a variable is continuous, rather than switched at events."""
-    return variable.type in CONTINUOUS and variable.variability == "continuous"
+from hilrt.fmu.variables import unusable_variables
 
 
 @dataclass(frozen=True)
@@ -52,6 +43,8 @@ class Fmu:
         FMI 3: its clocks.
     notes : list of str
         Errors of the description that do not keep the FMU from being used.
+    unusable : dict of str
+        Variables that cannot be used, by name, and why.
     """
 
     path: Path
@@ -62,6 +55,7 @@ class Fmu:
     directional: bool = False
     clocks: tuple[FmuClock, ...] = ()
     notes: list[str] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
 
     @property
     def interface(self) -> Any:
@@ -87,6 +81,17 @@ class Fmu:
     def event_mode(self) -> bool:
         """Whether it stops at its events and has them handled from outside (FMI 3)."""
         return self.major == 3 and bool(self.interface.hasEventMode)
+
+    @property
+    def needs(self) -> list[str]:
+        """What must be so on this machine for it to be instantiated."""
+        needs = []
+        if self.interface.needsExecutionTool:
+            tool = f" ({self.model.generationTool})" if self.model.generationTool else ""
+            needs.append(f"needs the tool that made it{tool} on this machine")
+        if self.interface.canBeInstantiatedOnlyOncePerProcess:
+            needs.append("may be loaded once per process: host a second one with `hilrt solver`")
+        return needs
 
     def named(self, causality: str) -> list[Any]:
         """Variables of a causality, in the order of the description."""
@@ -114,6 +119,11 @@ def read_fmu(path: str | Path) -> Fmu:
     """
     path = Path(path)
     where = f"fmu = {str(path)!r}"
+    if path.is_dir():
+        remedy = "name the .fmu file"
+        if (path / "modelDescription.xml").is_file():
+            remedy = "it holds an FMU that was unpacked: name the archive, or pack it again as ZIP"
+        raise ConfigError(f"{where}: is a folder; {remedy}")
     if not path.is_file():
         others = [other.name for other in path.parent.glob("*.fmu")]
         hint = nearest(path.name, others) if others else "; check the path"
@@ -168,7 +178,17 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
         raise ConfigError(
             f"{where}: the times of its clocks cannot be used: {error}; export it again"
         ) from None
-    return Fmu(path, model, model.fmiMajorVersion, platforms, variables, directional, clocks, notes)
+    return Fmu(
+        path,
+        model,
+        model.fmiMajorVersion,
+        platforms,
+        variables,
+        directional,
+        clocks,
+        notes,
+        unusable_variables(model.modelVariables),
+    )
 
 
 def _root(xml: bytes, where: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from fmpy.fmi3 import FMU3Slave
 
 from hilrt.fmu.clockwork import Clockwork, is_free
-from hilrt.fmu.description import Fmu, flows
+from hilrt.fmu.description import Fmu
 from hilrt.fmu.instance import (
     DISCARD,
     MAX_PARTS,
@@ -20,7 +20,8 @@ from hilrt.fmu.instance import (
     Instance,
     SavedState,
 )
-from hilrt.fmu.values import TYPES, Values, ValueSubset
+from hilrt.fmu.values import Values, ValueSubset
+from hilrt.fmu.variables import TYPES, flows
 from hilrt.solver import Floats
 
 #: Events and ticks in one step after which it ends with an error: no progress.
@@ -137,6 +138,8 @@ class Instance3(Instance):
             self.guard(self.fmi.setString, [variable.valueReference], _list(value))
             return
         numbers = np.array(_list(value), dtype=TYPES[3][variable.type][2]).astype(np.float64)
+        if not len(numbers):  # an array that a structural parameter has emptied
+            return
         Values(self.fmi.dll, 3, [(variable, len(numbers))], self.check, self.c).write(numbers)
 
     def save(self) -> SavedState:
@@ -197,7 +200,7 @@ class Instance3(Instance):
 
     def _to_event(self, u: Floats, ticking: Sequence[int] = ()) -> None:
         """Enter event mode at the present time, with inputs `u` (n_inputs,) and ticks of clocks."""
-        self.guard(self.fmi.enterEventMode)
+        self._guard_event(self.fmi.enterEventMode)
         if self._clockwork is not None and ticking:
             self._clockwork.tick(ticking, u)
         self._write_free(u)
@@ -285,15 +288,23 @@ class Instance3(Instance):
         for _ in range(_MAX_ROUNDS):
             if self._clockwork is not None:
                 self._clockwork.take_output_ticks(self._now)
-            again, ends, *_ = self.guard(self.fmi.updateDiscreteStates)
+            again, ends, *_ = self._guard_event(self.fmi.updateDiscreteStates)
             if ends:
                 raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
             if not again:
                 if self._clockwork is not None:
                     self._clockwork.settled(self._now)
-                self.guard(self.fmi.enterStepMode)
+                self._guard_event(self.fmi.enterStepMode)
                 return
         raise FmuError(f"{self.fmu.path.name}: its event iteration does not end")
+
+    def _guard_event(self, call: Callable[[], Any]) -> Any:
+        """A call about event mode, which a session can do without."""
+        try:
+            return self.guard(call)
+        except FmuError as error:
+            remedy = "with events = false the FMU is not asked to use event mode"
+            raise FmuError(f"{error}; {remedy}") from None
 
     def _intermediate_update(
         self,

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import fnmatch
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu
-from hilrt.fmu.values import TYPES
+from hilrt.fmu.description import Fmu
+from hilrt.fmu.fmu_units import unit_of
+from hilrt.fmu.start_values import start_values, wrong_lengths
+from hilrt.fmu.variables import NUMERIC, bounds_of, size_of, start_outside, starts_of
 from hilrt.solver import Port
 
-log = logging.getLogger("hilrt.fmu")
-
-_BASE_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd", "rad")
-#: Units for definitions with a factor or an offset, which cannot be written as a product.
-_COMMON_UNITS = ["degC", "degF", "t", "g", "mm", "km", "L", "min", "h", "km/h", "deg", "rpm"]
-_COMMON_UNITS += ["kN", "bar", "kPa", "MPa", "kW", "%"]
 _MOST_ELEMENTS = 1_000_000  # a larger array is taken as a wrong size, and would fill the memory
-_SETTABLE = ("parameter", "structuralParameter", "input")
+#: Remarks of one kind about one FMU; more are only counted.
+_MOST_REMARKS = 10
 
 
 class Selection(NamedTuple):
@@ -35,6 +28,7 @@ class Selection(NamedTuple):
     input_ports: tuple[Port, ...]
     output_ports: tuple[Port, ...]
     start: dict[str, Any]  #: variable name to value or list of values
+    remarks: list[str]  #: what is worth a warning
 
 
 def select(
@@ -64,50 +58,66 @@ def select(
         With every unknown name, and the nearest known one.
     """
     problems: list[str] = []
-    start = _start_values(fmu, params, problems)
-    sizes = _sizes(fmu, start)
+    start = start_values(fmu, params, problems)
+    sizes = {name: size_of(variable, start) for name, variable in fmu.variables.items()}
     if not problems:  # otherwise the sizes may be wrong
-        problems += _wrong_lengths(start, sizes)
+        problems += wrong_lengths(start, sizes)
     able = _portable(fmu, events)
     ins = [v for v in fmu.named("input") if v.name in able and v.name not in params]
     outs = _outputs(fmu, able, outputs, problems)
     problems += _too_large([*ins, *outs, *(fmu.variables[key] for key in start)], sizes)
+    problems += _unusable(fmu, [*ins, *outs])
+    ins, outs = ([v for v in some if sizes[v.name]] for some in (ins, outs))  # a port has elements
     depends = _dependencies(fmu, [v.name for v in ins], feedthrough or {}, outs, problems)
     if problems:
         raise ConfigError(problems)
     depends |= {v.name: () for v in ins}
+    remarks = _remarks(fmu, params)
     input_ports, output_ports = (
-        tuple(_port(fmu, v, sizes[v.name], depends[v.name]) for v in some) for some in (ins, outs)
+        tuple(_port(fmu, v, sizes[v.name], depends[v.name], remarks) for v in some)
+        for some in (ins, outs)
     )
-    return Selection(ins, outs, input_ports, output_ports, start)
+    return Selection(ins, outs, input_ports, output_ports, start, remarks)
 
 
-def size_of(variable: Any, start: Mapping[str, Any]) -> int:
-    """Number of elements, with the structural parameters of `start`."""
-    size = 1
-    for dimension in variable.dimensions:
-        if dimension.start is not None:
-            size *= int(dimension.start)
-        else:
-            size *= int(start.get(dimension.variable.name, dimension.variable.start))
-    return size
+def no_numbers(fmu: Fmu) -> dict[str, str]:
+    """Variables that a port cannot carry, by name, and why."""
+    return {
+        name: f"is a {variable.type}, not a number, and ports carry numbers only"
+        for name, variable in fmu.variables.items()
+        if variable.type not in NUMERIC and variable.type != "Clock"
+    }
 
 
-def _sizes(fmu: Fmu, start: Mapping[str, Any]) -> dict[str, int]:
-    return {name: size_of(variable, start) for name, variable in fmu.variables.items()}
+def _unusable(fmu: Fmu, variables: Sequence[Any]) -> list[str]:
+    return [
+        f"fmu = {str(fmu.path)!r}: its variable {name!r} cannot be used: {fmu.unusable[name]}; "
+        "export it again"
+        for name in dict.fromkeys(variable.name for variable in variables)
+        if name in fmu.unusable
+    ]
 
 
-def _wrong_lengths(start: Mapping[str, Any], sizes: Mapping[str, int]) -> list[str]:
-    """Arrays with a wrong number of values: the FMU would read past the last one."""
-    problems = []
-    for key, value in start.items():
-        given = len(value) if isinstance(value, list) else 1
-        if given != sizes[key]:
-            problems.append(
-                f"params.{key} = {value!r}: has {given} of its {sizes[key]} elements; give a list "
-                f"of {sizes[key]}, rows one after the other"
-            )
-    return problems
+def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
+    """What the description leaves to be looked at, though the FMU can be used."""
+    name, kept = fmu.path.name, "keeps its start value"
+    remarks = [
+        f"{name}: {v.type} input {v.name!r} gets nothing, for ports carry numbers only; it {kept}"
+        for v in fmu.named("input")
+        if v.type not in NUMERIC and v.type != "Clock" and v.name not in params
+    ]
+    unused = [f"{name}: variable {key!r}: {text}" for key, text in fmu.unusable.items()]
+    wrong = [
+        f"{name}: {v.causality} {v.name!r}: {text}; the FMU may refuse it"
+        for v in (*fmu.named("input"), *fmu.named("parameter"))
+        if v.name not in params and v.name not in fmu.unusable
+        if (text := start_outside(fmu.major, v))
+    ]
+    for some in (unused, wrong):
+        remarks += some[:_MOST_REMARKS]
+        if len(some) > _MOST_REMARKS:
+            remarks.append(f"{name}: and {len(some) - _MOST_REMARKS} more variables like that")
+    return remarks
 
 
 def _too_large(variables: Sequence[Any], sizes: Mapping[str, int]) -> list[str]:
@@ -138,11 +148,24 @@ def _outputs(
         # "x[1]" is a name in many FMUs, and would be a pattern for "x1".
         matches = [name] if name in able else fnmatch.filter(able, name)
         if not matches:
-            problems.append(
-                f"outputs = {name!r}: {fmu.path.name} has no such variable{nearest(name, able)}"
-            )
+            problems.append(f"outputs = {name!r}: {_why_no_output(fmu, name, able)}")
         found |= {match: able[match] for match in matches}
     return list(found.values())
+
+
+def _why_no_output(fmu: Fmu, name: str, able: Mapping[str, Any]) -> str:
+    """Why a name or pattern finds no variable that can be an output."""
+    others = no_numbers(fmu)
+    found = [name] if name in others else fnmatch.filter(others, name)
+    if found:
+        which = "" if found[0] == name else f"{found[0]} "
+        return f"{which}{others[found[0]]}; leave it out"
+    if name in fmu.variables:
+        return (
+            "is a clock that is no output here; of clocks, those that the FMU triggers are outputs "
+            "where it has event mode (hasEventMode) and events are not switched off"
+        )
+    return f"{fmu.path.name} has no such variable{nearest(name, able)}"
 
 
 def _dependencies(
@@ -182,10 +205,12 @@ def _dependencies(
     return depends
 
 
-def _port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
+def _port(
+    fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
+) -> Port:
     """Port of a variable; `ConfigError` where its description is inconsistent."""
     try:
-        return _make_port(fmu, variable, size, feedthrough)
+        return _make_port(fmu, variable, size, feedthrough, remarks)
     except ValueError as error:
         raise ConfigError(
             f"fmu = {str(fmu.path)!r}: its variable {variable.name!r} cannot be used: {error}; "
@@ -193,190 +218,26 @@ def _port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> P
         ) from None
 
 
-def _make_port(fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...]) -> Port:
-    low, high = _bound(variable, "min", -math.inf), _bound(variable, "max", math.inf)
-    if variable.type == "Boolean":
-        low, high = 0.0, 1.0
+def _make_port(
+    fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
+) -> Port:
+    is_input = variable.causality == "input"
+    # The master enforces bounds of inputs; those of outputs are the FMU's own.
+    low, high = bounds_of(fmu.major, variable) if is_input else (-math.inf, math.inf)
     starts = starts_of(variable)
-    if variable.causality == "input" and len(set(starts)) > 1:
-        log.warning(
-            "%s: the start values of the elements of %r differ, but all elements of a port start "
-            "with one, %g: connect it, or hold it with a list in params",
-            fmu.path.name,
-            variable.name,
-            starts[0],
+    if is_input and len(set(starts)) > 1:
+        remarks.append(
+            f"{fmu.path.name}: the start values of the elements of {variable.name!r} differ, but "
+            f"all elements of a port start with one, {starts[0]:g}: connect it, or hold it with a "
+            "list in params"
         )
     return Port(
         variable.name,
-        unit_of(fmu, variable),
-        start=starts[0],
-        # The master enforces bounds of inputs; those of outputs are the FMU's own.
-        min=low if variable.causality == "input" else -math.inf,
-        max=high if variable.causality == "input" else math.inf,
+        unit_of(fmu, variable, remarks),
+        start=min(max(starts[0], low), high) if math.isfinite(starts[0]) else 0.0,
+        min=low,
+        max=high,
         feedthrough=feedthrough,
         size=size,
         description=variable.description or "",
     )
-
-
-def _bound(variable: Any, which: str, default: float) -> float:
-    for source in (variable, variable.declaredType):
-        text = getattr(source, which, None)
-        if text is not None:
-            return float(text)
-    return default
-
-
-def starts_of(variable: Any) -> list[float]:
-    """Start values of the elements; one stands for all of them, 0 where there is none."""
-    words = [] if variable.start is None else str(variable.start).split()
-    if variable.type == "Boolean":
-        return [float(word in ("true", "1")) for word in words] or [0.0]
-    return [float(word) for word in words] or [0.0]
-
-
-def unit_of(fmu: Fmu, variable: Any) -> str:
-    """Unit that `hilrt.config.units` reads; `UNSTATED` where the FMU states none or one unknown."""
-    unit = variable.unit or getattr(variable.declaredType, "unit", None)
-    if unit is None:
-        return units.UNSTATED
-    definitions = {definition.name: definition.baseUnit for definition in fmu.model.unitDefinitions}
-    base = definitions.get(unit)
-    known = _readable(unit)
-    # Some names are ambiguous, as "ton": the definition counts.
-    if known and (base is None or _agrees(unit, base)):
-        return str(unit)
-    if base is not None:
-        if float(base.factor or 1.0) == 1.0 and float(base.offset or 0.0) == 0.0:
-            return _product(_exponents(base))
-        for common in _COMMON_UNITS:
-            if _agrees(common, base):
-                return common
-    log.warning(
-        "%s: unit %r of %r is %s, so it converts to nothing: check its connections by hand",
-        fmu.path.name,
-        unit,
-        variable.name,
-        "defined otherwise in the FMU than here" if known else "unknown",
-    )
-    return units.UNSTATED
-
-
-def _agrees(unit: str, base: Any) -> bool:
-    """Whether a unit known here is the one that an FMU defines, but for rounded digits."""
-    exponents = _exponents(base)
-    defined, zero = float(base.factor or 1.0), float(base.offset or 0.0)
-    offset = 0.0
-    try:
-        if exponents == {"K": 1}:
-            factor, offset = units.conversion(unit, "K")
-        else:
-            # By comparison with the definition, because radians have no exponent.
-            inverse = _product({name: -n for name, n in exponents.items()})
-            factor = units.power_factor(unit, f"W*{inverse}" if inverse else "W")
-    except ConfigError:
-        return False
-    # Many FMUs define revolutions without a unit: 1/60 s**-1 is the rpm, too.
-    factors = (factor,) if "rad" in exponents else (factor, factor / (2 * math.pi))
-    same = any(math.isclose(defined, one, rel_tol=1e-3) for one in factors)
-    return same and math.isclose(zero, offset, rel_tol=1e-4)
-
-
-def _exponents(base: Any) -> dict[str, int]:
-    exponents = {name: int(getattr(base, name) or 0) for name in _BASE_UNITS}
-    return {name: n for name, n in exponents.items() if n}
-
-
-def _product(exponents: Mapping[str, int]) -> str:
-    return "*".join(f"{name}**{n}" for name, n in exponents.items())
-
-
-def _readable(unit: str) -> bool:
-    try:
-        units.is_power(unit, "")
-    except ConfigError:
-        return False
-    return True
-
-
-def _start_values(fmu: Fmu, params: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """The values in the variables' types, without those that are problems."""
-    start = {}
-    for key, value in params.items():
-        known = len(problems)
-        typed = _value(fmu, key, value, problems)
-        if len(problems) == known:
-            start[key] = typed
-    return start
-
-
-def _value(fmu: Fmu, key: str, value: Any, problems: list[str]) -> Any:
-    """A parameter's value in the variable's type; None where it is a problem."""
-    variable = fmu.variables.get(key)
-    where = f"params.{key} = {value!r}"
-    if variable is None:
-        known = [name for name, v in fmu.variables.items() if _settable(v)]
-        problems.append(f"{where}: {fmu.path.name} has no such parameter{nearest(key, known)}")
-        return None
-    if not _settable(variable):
-        problems.append(
-            f"{where}: is a {variable.variability} {variable.causality} of {fmu.path.name}, which "
-            "cannot be set; set a parameter, an input or a start value"
-        )
-        return None
-    try:
-        if isinstance(value, (list, tuple)):
-            if not variable.dimensions:
-                raise ValueError("it is no array; give one value")
-            return [_scalar(fmu.major, variable, item) for item in value]
-        return _scalar(fmu.major, variable, value)
-    except (TypeError, ValueError, OverflowError) as error:
-        problems.append(f"{where}: does not fit its type {variable.type}: {error}")
-        return None
-
-
-def _settable(variable: Any) -> bool:
-    if variable.variability == "constant" or variable.type in ("Binary", "Clock"):
-        return False
-    return variable.causality in _SETTABLE or variable.initial in ("exact", "approx")
-
-
-def _scalar(major: int, variable: Any, value: Any) -> Any:
-    """One value in the variable's type; `ValueError` says why it is none."""
-    if variable.type == "String":
-        return str(value)
-    if variable.type == "Enumeration":
-        value = _item(variable, value)
-    if isinstance(value, str) or value is None:
-        raise ValueError("give a number")
-    if variable.type == "Boolean":
-        if value not in (True, False):
-            raise ValueError("give true or false")
-        return bool(value)
-    number, kind = float(value), TYPES[major][variable.type][2]
-    if variable.type in CONTINUOUS:
-        if not abs(number) <= float(np.finfo(kind).max):
-            raise ValueError("give a finite number that it can hold")
-        return number
-    if not number.is_integer():
-        raise ValueError("give a whole number")
-    limits = np.iinfo(kind)
-    if not limits.min <= int(value) <= limits.max:
-        raise ValueError(f"give a whole number from {limits.min} to {limits.max}")
-    return int(value)
-
-
-def _item(variable: Any, value: Any) -> Any:
-    """Number of an enumeration's item; any number where the FMU lists no items."""
-    listed = getattr(variable.declaredType, "items", None) or []
-    items = {item.name: int(item.value) for item in listed}
-    if isinstance(value, str):
-        if not items:
-            raise ValueError("the FMU lists no items; give a number")
-        if value not in items:
-            raise ValueError(f"there is no item {value!r}{nearest(value, items)}")
-        return items[value]
-    if items and value not in items.values():
-        known = ", ".join(f"{number} ({name})" for name, number in items.items())
-        raise ValueError(f"there is no item {value!r}; there are {known}")
-    return value

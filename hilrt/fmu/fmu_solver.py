@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.config.structs import InputOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.probe import INSTANT_S, probe_jacobian
 from hilrt.errors import ConfigError, SolverError
 from hilrt.fmu.derivatives import along, linearise, partial
-from hilrt.fmu.description import Fmu, flows, read_fmu
+from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.driven_clocks import not_driven
-from hilrt.fmu.fmu_ports import select, size_of
+from hilrt.fmu.fmu_ports import no_numbers, select
 from hilrt.fmu.instance import Experiment, Inputs, Instance, SavedState
 from hilrt.fmu.load_instance import load
+from hilrt.fmu.variables import flows, size_of, typed
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.fmu")
@@ -105,8 +107,8 @@ class FmuSolver(Solver):
         self._debug = debug
         self._order_out = int(self.fmu.interface.maxOutputDerivativeOrder or 0)
         self._by_derivative = self._needs_feedthrough()
-        #: Warnings for `hilrt check`.
-        self.remarks = not_driven(self.fmu, events)
+        #: Warnings, for `hilrt check` and for the log.
+        self.remarks = [*chosen.remarks, *not_driven(self.fmu, events)]
         self._variable = self.any_step = self.fmu.variable_step
         self.tells_events = events and self.fmu.event_mode
         #: Whether an FMI 2 FMU is given input derivatives.
@@ -125,6 +127,23 @@ class FmuSolver(Solver):
         self._time = 0.0  # session time, and the inputs at it, for a probe
         self._last: Inputs = lambda _t: _NONE
 
+    def wrong_starts(self, options: Mapping[str, InputOptions]) -> dict[str, str]:
+        """Inputs whose start value in a session file does not fit their variable, and why."""
+        wrong = {}
+        for name in {port.name for port in self.inputs} & options.keys():
+            variable, start = self.fmu.variables[name], options[name].start
+            if start is None or variable.type == "Clock":
+                continue
+            try:
+                typed(self.fmu.major, variable, start)
+            except (ValueError, OverflowError) as error:
+                wrong[name] = f"does not fit its type {variable.type}: {error}"
+        return wrong
+
+    def no_numbers(self) -> dict[str, str]:
+        """Variables that a port cannot carry, by name, and why."""
+        return no_numbers(self.fmu)
+
     # -- life --------------------------------------------------------------------------------------
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
@@ -132,6 +151,8 @@ class FmuSolver(Solver):
         if self._running:
             raise SolverError("an FMU can be initialized again only before its first step")
         if self._instance is None:
+            for remark in self.remarks:
+                log.warning(remark)
             intermediate = self._input_derivatives
             self._instance = load(
                 self.fmu, self._ins, self._outs, self._debug, self._events, intermediate

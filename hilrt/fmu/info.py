@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from hilrt.config import units
 from hilrt.fmu.clocks import FmuClock
-from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, flows
+from hilrt.fmu.description import Fmu
 from hilrt.fmu.driven_clocks import why_not_driven
-from hilrt.fmu.fmu_ports import Selection, select, size_of
+from hilrt.fmu.fmu_ports import Selection, select
+from hilrt.fmu.variables import CONTINUOUS, NUMERIC, flows, items_of, size_of
 
 
 class Capability(NamedTuple):
@@ -104,10 +105,8 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
         else f"does NOT run here: it needs one for {fmu.platform}"
     )
     yield f"  binaries: {', '.join(fmu.platforms) or 'none'} ({runs})"
-    if fmu.interface.needsExecutionTool:
-        yield "  needs the tool that made it on this machine"
-    if fmu.interface.canBeInstantiatedOnlyOncePerProcess:
-        yield "  may be loaded once per process: host a second one with `hilrt solver`"
+    for need in fmu.needs:
+        yield f"  {need}"
     yield from _experiment(fmu)
     yield ""
     yield from _ports("Inputs", fmu, chosen.inputs, chosen.input_ports)
@@ -120,6 +119,7 @@ def _lines(fmu: Fmu, chosen: Selection) -> Iterator[str]:
     width = max(len(row.name) for row in rows)
     for row in rows:
         yield f"  {'yes' if row.there else 'no ':3}  {row.name:{width}}  {row.means}"
+    yield from _remarks(chosen)
     if fmu.notes:
         yield ""
         yield "The model description breaks its standard:"
@@ -184,8 +184,8 @@ def _parameters(fmu: Fmu) -> Iterator[str]:
 
 def _items(variable: Any) -> list[str]:
     """Items of an enumeration, in one text; none for other types."""
-    listed = getattr(variable.declaredType, "items", None) or []
-    return [" ".join(f"{item.value}={item.name}" for item in listed)] if listed else []
+    items = items_of(variable)
+    return [" ".join(f"{number}={name}" for name, number in items.items())] if items else []
 
 
 def _clocks(fmu: Fmu) -> Iterator[str]:
@@ -224,3 +224,12 @@ def _left_out(fmu: Fmu) -> Iterator[str]:
     some = [*fmu.named("input"), *fmu.named("output")]
     for v in (v for v in some if v.type not in (*NUMERIC, "Clock")):
         yield f"  {v.name} ({v.type} {v.causality}) is no number, and no port"
+
+
+def _remarks(chosen: Selection) -> Iterator[str]:
+    """What `hilrt check` warns of, too."""
+    if chosen.remarks:
+        yield ""
+        yield "To look at"
+        for remark in chosen.remarks:
+            yield f"  {remark}"

@@ -16,9 +16,10 @@ import numpy as np
 from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
-from hilrt.fmu.description import Fmu, flows
+from hilrt.fmu.description import Fmu
 from hilrt.fmu.unpacked import UnpackedFolder
 from hilrt.fmu.values import Values
+from hilrt.fmu.variables import flows
 from hilrt.solver import Floats
 
 log = logging.getLogger("hilrt.fmu")
@@ -27,7 +28,8 @@ OK, WARNING, DISCARD, ERROR, FATAL = range(5)
 _STATUS = ("ok", "warning", "discard", "error", "fatal", "pending")
 _LEVELS = (logging.INFO, logging.WARNING, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
-#: Warnings of an FMU that are logged as such: one that warns at every step would fill the log.
+#: Different warnings of an FMU that are logged as such: one that warns at every step would fill
+#: the log. The same one is logged once.
 MESSAGES = 100
 
 #: Parts into which an FMU may divide a step, by discarding it or returning early, before the step
@@ -96,7 +98,7 @@ class Instance(abc.ABC):
     ) -> None:
         self.fmu = fmu
         self.warnings = 0
-        self._messages = 0
+        self._warned: set[str] = set()
         self._failed = self._dead = self._closed = False
         self._initialized = False
         self._last_message = ""
@@ -119,6 +121,10 @@ class Instance(abc.ABC):
                 raise
             raise FmuError(
                 f"{fmu.path.name} cannot be instantiated: {error}{self._log_hint()}"
+                + "".join(f"; it {need}" for need in fmu.needs)
+                + "".join(
+                    f"; its model description breaks its standard: {n}" for n in fmu.notes[:1]
+                )
             ) from error
         # A pointer as ctypes passes it fastest.
         self.c = ctypes.c_void_p(self.fmi.component)
@@ -201,14 +207,9 @@ class Instance(abc.ABC):
         said, self._last_message = self._log_hint(), ""
         if status == WARNING:
             self.warnings += 1
-            if self.warnings == 1 or not said:
-                log.log(
-                    logging.WARNING if self.warnings == 1 else logging.DEBUG,
-                    "%s: %s returned a warning%s",
-                    self.fmu.path.name,
-                    function,
-                    said,
-                )
+            if not said:  # otherwise its own words are in the log
+                level = logging.WARNING if self.warnings == 1 else logging.DEBUG
+                log.log(level, "%s: %s returned a warning", self.fmu.path.name, function)
             return
         if status >= ERROR:
             self._failed = True  # it may be freed, but no longer terminated
@@ -231,11 +232,12 @@ class Instance(abc.ABC):
         if status != OK:
             self._last_message = text
         if level == logging.WARNING:
-            self._messages += 1
-            if self._messages == MESSAGES:
-                log.warning("%s: its further warnings are at debug level", self.fmu.path.name)
-            elif self._messages > MESSAGES:
+            if text in self._warned or len(self._warned) == MESSAGES:
                 level = logging.DEBUG
+            else:
+                self._warned.add(text)
+                if len(self._warned) == MESSAGES:
+                    log.warning("%s: its further warnings are at debug level", self.fmu.path.name)
         word = (category or b"").decode("utf-8", "replace")
         log.log(level, "%s%s: %s", self.fmu.path.name, f" [{word}]" if word else "", text)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,9 +14,12 @@ from typing import Any
 
 from hilrt.config import units
 from hilrt.errors import ConfigError
-from hilrt.fmu.description import CONTINUOUS, NUMERIC, Fmu, read_fmu
-from hilrt.fmu.fmu_ports import select, starts_of, unit_of
+from hilrt.fmu.description import Fmu, read_fmu
+from hilrt.fmu.fmu_ports import Selection, select
+from hilrt.fmu.fmu_units import unit_of
 from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
+from hilrt.fmu.start_values import start_values
+from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3
@@ -47,15 +52,19 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
     structure = read_ssp(path)
     if out.exists():
         raise ConfigError(f"{out}: exists; name another file, or remove it")
-    folder = out.with_suffix("")
-    fmus = _unpack(path, structure, folder)
-    text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
+    with tempfile.TemporaryDirectory() as unpacked:  # what cannot be used leaves nothing behind
+        fmus = _unpack(path, structure, Path(unpacked))
+        text = "\n".join(_Writer(structure, fmus, out, hosted).lines()) + "\n"
+        folder = out.with_suffix("")
+        folder.mkdir(parents=True, exist_ok=True)
+        for copy in {fmu.path for fmu in fmus.values()}:
+            shutil.copyfile(copy, folder / copy.name)
     out.write_text(text, encoding="utf-8")
     return structure.notes
 
 
 def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, ...], Fmu]:
-    """Copy every FMU once, and read it."""
+    """Copy every FMU once, and read it; an error names the component and its file."""
     copies: dict[str, Fmu] = {}
     with zipfile.ZipFile(path) as archive:
         for component in structure.components.values():
@@ -69,9 +78,15 @@ def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, .
                 raise ConfigError(
                     f"{path}: has no {source}, the FMU of {component.name!r}; pack it again"
                 ) from None
-            folder.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-            copies[source] = read_fmu(target)
+            try:
+                copies[source] = read_fmu(target)
+            except ConfigError as error:
+                where = f"{path}: component {component.name!r}, {source}: "
+                of_copy = f"fmu = {str(target)!r}: "
+                raise ConfigError(
+                    [where + problem.removeprefix(of_copy) for problem in error.problems]
+                ) from None
     return {key: copies[c.source] for key, c in structure.components.items()}
 
 
@@ -131,22 +146,19 @@ class _Writer:
     def _step(self) -> float:
         """The shortest step size among the FMUs' default experiments."""
         steps = [
-            float(fmu.model.defaultExperiment.stepSize)
+            _positive(fmu.model.defaultExperiment.stepSize)
             for fmu in self.fmus.values()
-            if fmu.model.defaultExperiment is not None and fmu.model.defaultExperiment.stepSize
+            if fmu.model.defaultExperiment is not None
         ]
-        return min(steps, default=_STEP_S)
+        return min((step for step in steps if step is not None), default=_STEP_S)
 
     def _subsystem(
         self, path: tuple[str, ...], component: Component, connected: set[Node]
     ) -> Iterator[str]:
         fmu = self.fmus[path]
-        params = {
-            name: self._param(fmu, component, name, value)
-            for name, value in component.params.items()
-        }
+        params, left_out = self._params(fmu, component)
         # An input among the params would be no port, and its connection would end nowhere.
-        chosen = select(fmu, params)
+        chosen = _select(fmu, component, params)
         typed = chosen.start
         starts = {
             name: float(typed[name])
@@ -168,6 +180,7 @@ class _Writer:
         start = max(self.structure.start_time, 0.0)
         file = f"{self.out.with_suffix('').name}/{fmu.path.name}"
         yield f"[subsystems.{_key(component.name)}]"
+        yield from (f"# left out: {' '.join(problem.split())}" for problem in left_out)
         if self.hosted:
             argv = ["hilrt", "solver", file]
             for name, value in params.items():
@@ -184,7 +197,7 @@ class _Writer:
                 yield f"params = {{ {inside} }}"
             if start:
                 yield f"start_time = {_toml(start)}"
-        for port in select(fmu, params).input_ports:
+        for port in _select(fmu, component, params).input_ports:
             where = f"subsystems.{_key(component.name)}.inputs.{_key(port.name)}"
             if port.name in starts:
                 yield ""
@@ -194,6 +207,21 @@ class _Writer:
                 yield ""
                 yield f"[{where}]                # not connected: held"
                 yield f"start = {_toml(port.start)}"
+
+    def _params(self, fmu: Fmu, component: Component) -> tuple[dict[str, Any], list[str]]:
+        """The component's parameters, and what is wrong with those that are left out."""
+        params: dict[str, Any] = {}
+        problems: list[str] = []
+        for name, given in component.params.items():
+            value, known = self._param(fmu, component, name, given), len(problems)
+            start_values(fmu, {name: value}, problems)
+            if len(problems) == known:
+                params[name] = value
+        self.notes += [
+            f"component {component.name!r}, {component.source}: {problem}; it is left out"
+            for problem in problems
+        ]
+        return params, problems
 
     def _param(self, fmu: Fmu, component: Component, name: str, given: SspValue) -> Any:
         """Value in the unit of the FMU's variable."""
@@ -246,6 +274,24 @@ class _Writer:
         except ConfigError as error:
             self.notes.append(f"{where}: {error}")
             return 1.0, 0.0
+
+
+def _select(fmu: Fmu, component: Component, params: Mapping[str, Any]) -> Selection:
+    """`select`, with errors that name the component and its file."""
+    try:
+        return select(fmu, params)
+    except ConfigError as error:
+        where = f"component {component.name!r}, {component.source}: "
+        raise ConfigError([where + problem for problem in error.problems]) from None
+
+
+def _positive(text: str | None) -> float | None:
+    """A positive finite number, or None."""
+    try:
+        number = float(text or 0.0)
+    except ValueError:
+        return None
+    return number if 0.0 < number < math.inf else None
 
 
 def _plain(number: float) -> float:

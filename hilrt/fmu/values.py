@@ -11,35 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilrt.fmu.variables import TYPES, items_of
 from hilrt.solver import Floats
 from hilrt.tables.ports import Ints
-
-#: FMI type to (name in the C functions, C type, numpy type), by major version.
-_REAL = ("Real", ctypes.c_double, np.float64)
-_INTEGER = ("Integer", ctypes.c_int, np.int32)
-TYPES: dict[int, dict[str, tuple[str, Any, Any]]] = {
-    2: {
-        "Real": _REAL,
-        "Integer": _INTEGER,
-        "Enumeration": _INTEGER,
-        "Boolean": ("Boolean", ctypes.c_int, np.int32),
-    },
-    3: {
-        "Float64": ("Float64", ctypes.c_double, np.float64),
-        "Float32": ("Float32", ctypes.c_float, np.float32),
-        "Boolean": ("Boolean", ctypes.c_bool, np.bool_),
-        "Enumeration": ("Int64", ctypes.c_int64, np.int64),
-        **{
-            f"{sign}Int{bits}": (
-                f"{sign}Int{bits}",
-                getattr(ctypes, f"c_{sign.lower()}int{bits}"),
-                getattr(np, f"{sign.lower()}int{bits}"),
-            )
-            for sign in ("", "U")
-            for bits in (8, 16, 32, 64)
-        },
-    },
-}
 
 Check = Callable[[str, int], None]
 
@@ -66,6 +40,7 @@ class _Group:
         )
         self.buffer: NDArray[Any] = np.zeros(len(positions), dtype=dtype)
         self.is_boolean = kind == "Boolean"
+        self._items = self._places_of_items(variables)
         if np.issubdtype(dtype, np.integer):
             limits = np.iinfo(dtype)
             self.least, self.most = float(limits.min), float(limits.max)
@@ -78,6 +53,30 @@ class _Group:
         # Bound with their arguments once, so that ctypes has little to convert per call.
         self.get = functools.partial(getattr(lib, self.get_name), *arguments)
         self.set = functools.partial(getattr(lib, self.set_name), *arguments)
+
+    @staticmethod
+    def _places_of_items(
+        variables: list[tuple[Any, int, int]],
+    ) -> list[tuple[slice, NDArray[Any], Floats]]:
+        """Enumerations in the buffer: their place, their items, and the bounds between these."""
+        found, first = [], 0
+        for variable, _, size in variables:
+            items = np.array(sorted(set(items_of(variable).values())))
+            if len(items):
+                found.append((slice(first, first + size), items, (items[1:] + items[:-1]) / 2))
+            first += size
+        return found
+
+    def fill(self, values: Floats) -> None:
+        """Put `values`, shape (n,), into the buffer, each as the nearest one of its type."""
+        if self.buffer.dtype.kind == "f":
+            self.buffer[:] = values
+        elif self.is_boolean:
+            self.buffer[:] = values >= 0.5
+        else:
+            self.buffer[:] = np.clip(np.rint(values), self.least, self.most)
+            for place, items, between in self._items:
+                self.buffer[place] = items[np.searchsorted(between, values[place])]
 
 
 class Values:
@@ -111,7 +110,7 @@ class Values:
         for variable, size in variables:
             # By C function, so that enumerations of FMI 2 travel with the integers; Booleans of
             # FMI 2 have a function of their own. Clocks are no values: they stay 0.
-            if variable.type != "Clock":
+            if variable.type != "Clock" and size:
                 members.setdefault(variable.type, []).append((variable, first, size))
             first += size
         self.size = first
@@ -139,7 +138,11 @@ class Values:
         return values
 
     def write(self, values: Floats) -> None:
-        """Set all of them; whole numbers are rounded to, Booleans are true from 0.5 up."""
+        """Set all of them.
+
+        Whole numbers are rounded to, of an enumeration to the nearest item; Booleans are true from
+        0.5 up.
+        """
         doubles = self._doubles
         if doubles is not None:
             doubles.buffer[:] = values
@@ -148,14 +151,7 @@ class Values:
                 self._check(doubles.set_name, status)
             return
         for group in self._groups:
-            some = values[group.where]
-            kind = group.buffer.dtype.kind
-            if kind == "f":
-                group.buffer[:] = some
-            elif group.is_boolean:
-                group.buffer[:] = some >= 0.5
-            else:
-                group.buffer[:] = np.clip(np.rint(some), group.least, group.most)
+            group.fill(values[group.where])
             status = group.set()
             if status:
                 self._check(group.set_name, status)

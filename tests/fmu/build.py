@@ -172,9 +172,9 @@ def linear(*, inside=False, directional=True):
     return _pack("linear", text, library(3, name="linear"), 3, "linear")
 
 
-def description(major, **changed):
+def description(major, types=False, **changed):
     """The text of its model description."""
-    return _description(major, FLAGS[major] | changed, False, True)
+    return _description(major, FLAGS[major] | changed, types, True)
 
 
 def clocked(sample, trigger=False, **changed):

@@ -303,6 +303,9 @@ int fmi3Terminate(void *c) { note(" terminate"); return OK; }
 int fmi3UpdateDiscreteStates(void *c, bool *again, bool *ends, bool *nominals, bool *values, bool *next, double *at) {
     State *s = &((Fmu *)c)->s;
     note(" update");
+#ifdef NO_EVENTS
+    return ERROR;
+#endif
     if (!((Fmu *)c)->event_mode) return ERROR;
     *again = s->impact;
     if (s->ticks) s->count++, s->pending = s->told = false;

@@ -141,6 +141,29 @@ def imported(folder, text, fmus, **how):
 
 
 @needs_compiler
+def test_a_parameter_that_does_not_fit_is_left_out_with_component_and_file(tmp_path):
+    wrong = '<ssv:Parameter name="gear"><ssv:Real value="1.5"/></ssv:Parameter>'
+    given = REAL.format("kk", 1, "N/m") + REAL.format("c", 3, "N.s/m") + wrong
+    text = simple(component("a", "mass.fmu", PARAMETERS.format(given)))
+    session, notes = imported(tmp_path, text, {"mass.fmu": mass(3, types=True)})
+    assert session["subsystems"]["a"]["params"]["c"] == 3.0
+    assert [note for note in notes if "component 'a', resources/mass.fmu: params.kk = 1.0" in note]
+    assert [note for note in notes if "params.gear = 1.5: does not fit its type" in note]
+    written = (tmp_path / "session.toml").read_text()
+    assert "# left out: params.kk = 1.0: mass.fmu has no such parameter; did you mean" in written
+
+
+def test_an_import_that_fails_leaves_nothing_behind(tmp_path):
+    path = archive(tmp_path, simple(component("a", "mass.fmu")), fmu=False)
+    with zipfile.ZipFile(path, "a") as packed:
+        packed.writestr("resources/mass.fmu", "no archive")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=r"component 'a', resources/mass\.fmu: is not an FMU"):
+        import_ssp(path, tmp_path / "session.toml")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@needs_compiler
 def test_fmus_of_one_file_name_are_kept_apart(tmp_path):
     names = ["a/mass.fmu", "b/mass.fmu", "c/MASS.fmu"]
     files = {name: mass(major) for name, major in zip(names, (2, 3, 2), strict=True)}

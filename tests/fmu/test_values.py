@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from hilrt.errors import SolverError
-from hilrt.fmu.values import TYPES, Values, ValueSubset
+from hilrt.fmu.values import Values, ValueSubset
+from hilrt.fmu.variables import TYPES
 
 KINDS = [(major, kind) for major, kinds in TYPES.items() for kind in kinds]
 WHOLE = [(m, k) for m, k in KINDS if np.issubdtype(TYPES[m][k][2], np.integer) and k != "Boolean"]
