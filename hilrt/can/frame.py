@@ -17,6 +17,8 @@ EXTENDED_MASK = 0x1FFFFFFF
 #: Bytes of a frame without CAN FD, and of one with it.
 CLASSIC_BYTES = 8
 FD_BYTES = 64
+#: Bytes of a CAN FD frame by its data length code; others are filled up.
+FD_LENGTHS: tuple[int, ...] = (*range(9), 12, 16, 20, 24, 32, 48, 64)
 
 
 class Frame(NamedTuple):

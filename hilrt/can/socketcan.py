@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 
-from hilrt.can.frame import Frame
+from hilrt.can.frame import FD_LENGTHS, Frame
 
 # struct can_frame: identifier, length, 3 bytes, 8 of data; struct canfd_frame: the same with 64
 _HEADER = struct.Struct("=IBBBB")
@@ -23,8 +23,6 @@ _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
 _ANCILLARY_BYTES = 64
 #: What a system call says of an interface that is down, or gone.
 _AWAY = (errno.ENETDOWN, errno.ENODEV, errno.ENXIO)
-#: Data lengths that CAN FD knows; others are filled up.
-_FD_LENGTHS = (*range(9), 12, 16, 20, 24, 32, 48, 64)
 
 
 class SocketCanFrames:
@@ -86,7 +84,7 @@ class SocketCanFrames:
     def send(self, frame: Frame) -> None:
         """Send a frame without waiting; `OSError` if it does not leave."""
         if frame.fd:
-            length = next(n for n in _FD_LENGTHS if n >= len(frame.data))
+            length = next(n for n in FD_LENGTHS if n >= len(frame.data))
             raw = _FD.pack(frame.can_id, length, _BIT_RATE_SWITCH, frame.data)
         else:
             raw = _CLASSIC.pack(frame.can_id, len(frame.data), frame.data)

@@ -43,13 +43,17 @@ class Decoded(Source):
         """Topics of the source, then one per message of the database."""
         own = self._source.topics()
         self.epoch_ns = self._source.epoch_ns
+        if self.epoch_ns is None:  # exports write it before they ask for the first block
+            for frame in self._source.frames():
+                self.since_start(frame)
+                break
         return own + [_topic(message) for message in self._messages]
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
         """Rows of the source's own topics, then those of the messages, a second at a time."""
         yield from self._source.blocks(wanted)
         frames = self.frames()
-        for block in decode_blocks(frames, self._messages, lambda: self.epoch_ns, self.notes):
+        for block in decode_blocks(frames, self._messages, self.since_start, self.notes):
             kept = columns_of(block, wanted)
             if kept is not None:
                 yield kept
@@ -57,8 +61,7 @@ class Decoded(Source):
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames of the source; without a time of its own, time 0 is that of the first."""
         for frame in self._source.frames():
-            if not self.epoch_ns:
-                self.epoch_ns = frame.time_ns
+            self.since_start(frame)
             yield frame
 
     def attachments(self) -> list[Attachment]:
@@ -78,7 +81,7 @@ class Decoded(Source):
 def decode_blocks(
     frames: Iterable[LoggedFrame],
     messages: Collection[Message],
-    epoch_ns: Callable[[], int],
+    since_start: Callable[[LoggedFrame], int],
     notes: list[str],
 ) -> Iterator[Block]:
     """Rows of the messages that the frames carry, a window of time after the other.
@@ -87,8 +90,8 @@ def decode_blocks(
     ----------
     frames : iterable of LoggedFrame
     messages : collection of Message
-    epoch_ns : callable
-        Wall clock at time 0 [ns], asked after the first frame.
+    since_start : callable
+        Time of a frame since time 0, ns.
     notes : list of str
         Extended, at the end, by what could not be decoded.
     """
@@ -97,7 +100,7 @@ def decode_blocks(
     for frame in frames:
         if frame.flags & (FrameFlag.ERROR | FrameFlag.REMOTE):
             continue
-        t_ns = frame.time_ns - epoch_ns()
+        t_ns = since_start(frame)
         if t_ns // WINDOW_NS != window:
             yield from tables.take()
             window = t_ns // WINDOW_NS

@@ -13,9 +13,12 @@ from asammdf import Signal as MdfSignal
 from asammdf import Source as MdfSource
 from asammdf.blocks import v4_constants as v4c
 
+from hilrt.logs.bus_numbers import BusNumbers
 from hilrt.logs.columns import between
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.exported import Exported
+from hilrt.logs.frame_text import code_of
+from hilrt.logs.frames_mf4 import FLAG_FIELDS, KINDS
 from hilrt.logs.source import Source
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
@@ -26,20 +29,20 @@ from hilrt.version import VERSION
 FRAMES = 8192
 #: Longest data of a frame that the file can hold, bytes.
 DATA_BYTES = 64
-_FRAME = np.dtype(
-    [
-        ("CAN_DataFrame.BusChannel", "<u1"),
-        ("CAN_DataFrame.ID", "<u4"),
-        ("CAN_DataFrame.IDE", "<u1"),
-        ("CAN_DataFrame.DLC", "<u1"),
-        ("CAN_DataFrame.DataLength", "<u1"),
-        ("CAN_DataFrame.DataBytes", "(64,)u1"),
-        ("CAN_DataFrame.Dir", "<u1"),
-        ("CAN_DataFrame.EDL", "<u1"),
-        ("CAN_DataFrame.BRS", "<u1"),
-        ("CAN_DataFrame.ESI", "<u1"),
-    ]
-)
+#: What a frame is that holds no data of a message.
+_OTHER_KINDS = FrameFlag.ERROR | FrameFlag.REMOTE
+_FIELDS = [
+    ("BusChannel", "<u1"),
+    ("ID", "<u4"),
+    ("IDE", "<u1"),
+    ("DLC", "<u1"),
+    ("DataLength", "<u1"),
+    ("DataBytes", f"({DATA_BYTES},)u1"),
+    ("Dir", "<u1"),
+    ("EDL", "<u1"),
+    ("BRS", "<u1"),
+    ("ESI", "<u1"),
+]
 
 
 def export_mf4(
@@ -50,7 +53,6 @@ def export_mf4(
     result = Exported(out, signals=sum(len(topic.signals) for topic in topics))
     mdf: Any = MDF(version="4.10")
     try:
-        mdf.header.abs_time = source.epoch_ns
         mdf.header.time_flags = 0  # UTC
         groups: dict[str, int] = {}
         for block in between(source.blocks(wanted), *span):
@@ -69,7 +71,7 @@ def export_mf4(
             raise source.fail("holds neither signals nor CAN frames in this time")
         facts = [f"{key}: {text}" for key, text in source.metadata().items()]
         mdf.header.comment = "\n".join([f"written by hilrt {VERSION}", *facts])
-        mdf.header.abs_time = source.epoch_ns
+        mdf.header.abs_time = source.epoch_ns or 0
         mdf.save(out, overwrite=True, compression=2)
     finally:
         mdf.close()
@@ -113,38 +115,41 @@ def _origin(signal: Signal) -> Any:
 
 
 def _add_frames(mdf: Any, source: Source, span: tuple[int, int], result: Exported) -> None:
-    """Data frames as ASAM bus logging; others are counted."""
-    buses: dict[str, int] = {}
-    others, group = 0, -1
+    """Frames as ASAM bus logging, a group for each of its kinds."""
+    buses = BusNumbers(first=1)
+    groups: dict[str, int] = {}
     for batch in _batches(source, span):
-        data = [frame for frame in batch if not frame.flags & (FrameFlag.ERROR | FrameFlag.REMOTE)]
-        others += len(batch) - len(data)
-        if not data:
-            continue
-        times = np.array([frame.time_ns - source.epoch_ns for frame in data]) / 1e9
-        samples = _records(data, buses)
-        if group < 0:
-            bus = MdfSource(
-                name="CAN", path="CAN", comment="", source_type=v4c.SOURCE_BUS,
-                bus_type=v4c.BUS_TYPE_CAN,
-            )  # fmt: skip
-            signal = MdfSignal(samples, times, name="CAN_DataFrame", source=bus)
-            group = mdf.append(signal, acq_name="CAN", acq_source=bus, comment="CAN")
-            mdf.groups[group].channel_group.flags |= (
-                v4c.FLAG_CG_BUS_EVENT | v4c.FLAG_CG_PLAIN_BUS_EVENT
-            )
-        else:
-            mdf.extend(group, [(times, None), (samples, None)])
-        result.frames += len(data)
-    if others:
-        result.notes.append(f"{others} remote and error frames; BLF and ASC keep them")
+        for kind, flag in KINDS.items():
+            frames = [frame for frame in batch if frame.flags & _OTHER_KINDS == flag]
+            if frames:
+                times = np.array([source.since_start(frame) for frame in frames]) / 1e9
+                _append(mdf, groups, kind, times, _records(frames, kind, buses))
+                result.frames += len(frames)
+    result.notes += buses.notes()
+
+
+def _append(
+    mdf: Any,
+    groups: dict[str, int],
+    kind: str,
+    times: np.ndarray[Any, Any],
+    samples: np.ndarray[Any, Any],
+) -> None:
+    if kind in groups:
+        mdf.extend(groups[kind], [(times, None), (samples, None)])
+        return
+    bus = MdfSource(
+        name="CAN", path="CAN", comment="", source_type=v4c.SOURCE_BUS, bus_type=v4c.BUS_TYPE_CAN
+    )
+    signal = MdfSignal(samples, times, name=kind, source=bus)
+    groups[kind] = group = mdf.append(signal, acq_name="CAN", acq_source=bus, comment=kind)
+    mdf.groups[group].channel_group.flags |= v4c.FLAG_CG_BUS_EVENT | v4c.FLAG_CG_PLAIN_BUS_EVENT
 
 
 def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[LoggedFrame]]:
     batch: list[LoggedFrame] = []
     for frame in source.frames():
-        source.epoch_ns = source.epoch_ns or frame.time_ns
-        if span[0] <= frame.time_ns - source.epoch_ns <= span[1]:
+        if span[0] <= source.since_start(frame) <= span[1]:
             batch.append(frame)
         if len(batch) == FRAMES:
             yield batch
@@ -153,26 +158,16 @@ def _batches(source: Source, span: tuple[int, int]) -> Iterator[list[LoggedFrame
         yield batch
 
 
-def _records(frames: list[LoggedFrame], buses: dict[str, int]) -> np.ndarray[Any, Any]:
+def _records(frames: list[LoggedFrame], kind: str, buses: BusNumbers) -> np.ndarray[Any, Any]:
     """The frames as the structure that ASAM bus logging prescribes."""
-    found = np.zeros(len(frames), _FRAME)
+    found = np.zeros(len(frames), np.dtype([(f"{kind}.{name}", code) for name, code in _FIELDS]))
     for record, frame in zip(found, frames, strict=True):
-        number = int(frame.bus) if frame.bus.isdecimal() else None
-        record["CAN_DataFrame.BusChannel"] = (
-            buses.setdefault(frame.bus, len(buses) + 1) if number is None else number
-        )
-        record["CAN_DataFrame.ID"] = frame.identifier
-        record["CAN_DataFrame.IDE"] = bool(frame.flags & FrameFlag.EXTENDED)
-        record["CAN_DataFrame.DLC"] = _dlc(frame.dlc)
-        record["CAN_DataFrame.DataLength"] = len(frame.data)
-        record["CAN_DataFrame.DataBytes"][: len(frame.data)] = np.frombuffer(frame.data, np.uint8)
-        record["CAN_DataFrame.Dir"] = bool(frame.flags & FrameFlag.SENT)
-        record["CAN_DataFrame.EDL"] = bool(frame.flags & FrameFlag.FD)
-        record["CAN_DataFrame.BRS"] = bool(frame.flags & FrameFlag.BIT_RATE_SWITCH)
-        record["CAN_DataFrame.ESI"] = bool(frame.flags & FrameFlag.ERROR_STATE)
+        record[f"{kind}.BusChannel"] = buses.number(frame.bus)
+        record[f"{kind}.ID"] = frame.identifier
+        record[f"{kind}.DLC"] = code_of(frame.dlc) if frame.flags & FrameFlag.FD else frame.dlc
+        record[f"{kind}.DataLength"] = len(frame.data)
+        record[f"{kind}.DataBytes"][: len(frame.data)] = np.frombuffer(frame.data, np.uint8)
+        record[f"{kind}.Dir"] = bool(frame.flags & FrameFlag.SENT)
+        for name, flag in FLAG_FIELDS:
+            record[f"{kind}.{name}"] = bool(frame.flags & flag)
     return found
-
-
-def _dlc(length: int) -> int:
-    """Data length code of a number of bytes."""
-    return length if length <= 8 else 9 + sum(length > n for n in (12, 16, 20, 24, 32, 48))

@@ -26,7 +26,7 @@ def export_parquet(
     signals = [signal for topic in topics for signal in topic.signals]
     if not signals:
         raise source.fail("holds no signals; frames need --database, or --to blf")
-    facts = {**source.metadata(), "epoch_ns": str(source.epoch_ns)}
+    facts = {**source.metadata(), "epoch_ns": str(source.epoch_ns or 0)}
     fields = [pa.field("time", pa.float64(), nullable=False, metadata={"unit": "s"})]
     fields += [pa.field(s.name, pa.float64(), metadata=_notes(s)) for s in signals]
     schema = pa.schema(fields, metadata=facts)

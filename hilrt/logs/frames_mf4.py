@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.logs.frame_text import length_of
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 
 #: Records that are read at once.
@@ -18,7 +19,8 @@ KINDS = {
     "CAN_RemoteFrame": FrameFlag.REMOTE,
     "CAN_ErrorFrame": FrameFlag.ERROR,
 }
-_FIELDS = (
+#: Fields that say what kind of frame it is.
+FLAG_FIELDS = (
     ("IDE", FrameFlag.EXTENDED),
     ("EDL", FrameFlag.FD),
     ("BRS", FrameFlag.BIT_RATE_SWITCH),
@@ -63,7 +65,7 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
     times = (np.rint(read.timestamps * 1e9).astype(np.int64) + epoch_ns).tolist()
     raw_ids = column("ID").astype(np.uint32)
     flags = np.full(count, int(KINDS[kind]), np.uint8)
-    for field, flag in _FIELDS:
+    for field, flag in FLAG_FIELDS:
         flags |= np.where(column(field) != 0, int(flag), 0).astype(np.uint8)
     if f"{kind}.IDE" not in names:
         flags |= np.where(raw_ids & _LONG, int(FrameFlag.EXTENDED), 0).astype(np.uint8)
@@ -81,7 +83,10 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
     ):
         length = lengths[i]
         body = packed[i * width : i * width + min(length, width)]
-        yield LoggedFrame(at, buses[i], identifier, bits, len(body) if body else codes[i], body)
+        dlc = len(body)
+        if not body and not bits & FrameFlag.ERROR:
+            dlc = length_of(codes[i]) if bits & FrameFlag.FD else codes[i]
+        yield LoggedFrame(at, buses[i], identifier, bits, dlc, body)
 
 
 def _sent(direction: Any) -> Any:

@@ -65,18 +65,19 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
     topics = source.topics()
     result = Imported(out)
     frames = _Ahead(source.frames())
-    if not source.epoch_ns and frames.head is not None:
-        source.epoch_ns = frames.head.time_ns
+    if frames.head is not None:
+        source.since_start(frames.head)
+    epoch_ns = source.epoch_ns or 0
     facts = {f"imported.{k}": v for k, v in source.metadata().items() if k != "epoch_ns"}
     facts |= {"imported": source.path.name, "imported_format": source.kind}
-    writer = LogWriter(part, source.path.stem, source.epoch_ns, facts)
+    writer = LogWriter(part, source.path.stem, epoch_ns, facts)
     seen: set[str] = set()
     try:
         for attachment in source.attachments():
             writer.attach(attachment.name, attachment.media_type, attachment.data)
         for block in source.blocks():
             # Frames go to the file with the signals of their time, as if recorded together.
-            end_ns = source.epoch_ns + int(block.times_ns[-1])
+            end_ns = epoch_ns + int(block.times_ns[-1])
             for frame in frames.until(end_ns):
                 writer.frame(frame)
             writer.block(block)

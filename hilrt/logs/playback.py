@@ -229,6 +229,8 @@ def bus_sender(arguments: Mapping[str, Any]) -> tuple[Any, Callable[[LoggedFrame
         ) from None
 
     def send(frame: LoggedFrame) -> bool:
+        if frame.flags & FrameFlag.ERROR:
+            return False  # a controller makes them; sent as data they would be another message
         message = to_message(frame._replace(bus=""))
         try:
             bus.send(message, timeout=SEND_TIMEOUT)

@@ -142,8 +142,7 @@ def cat_frames(source: Source, file: TextIO, span_ns: tuple[int, int]) -> int:
     source.topics()
     count = 0
     for frame in source.frames():
-        source.epoch_ns = source.epoch_ns or frame.time_ns
-        t_ns = frame.time_ns - source.epoch_ns
+        t_ns = source.since_start(frame)
         if not span_ns[0] <= t_ns <= span_ns[1]:
             continue
         width = 8 if frame.flags & FrameFlag.EXTENDED else 3

@@ -26,8 +26,9 @@ class Source(abc.ABC):
 
     Attributes
     ----------
-    epoch_ns : int
+    epoch_ns : int or None
         Wall clock (ns since 1970, UTC) at time 0 of the blocks; known once it was asked for topics.
+        None: the file says none, and time 0 is that of its first frame (see `since_start`).
     notes : list of str
         What could not be taken, in words; complete when everything was read.
     """
@@ -38,7 +39,7 @@ class Source(abc.ABC):
     def __init__(self, path: Path, label: str = "") -> None:
         self.path = path
         self.label = label or str(path)
-        self.epoch_ns = 0
+        self.epoch_ns: int | None = None
         self.notes: list[str] = []
 
     @abc.abstractmethod
@@ -52,6 +53,16 @@ class Source(abc.ABC):
     def frames(self) -> Iterator[LoggedFrame]:
         """CAN frames in the order of the file."""
         return iter(())
+
+    def since_start(self, frame: LoggedFrame) -> int:
+        """Time of a frame since time 0 of the blocks, ns.
+
+        Where the file has no such time, it is that of the first frame asked for, and kept: also
+        where that is 0, as in logs whose times are relative.
+        """
+        if self.epoch_ns is None:
+            self.epoch_ns = frame.time_ns
+        return frame.time_ns - self.epoch_ns
 
     def attachments(self) -> list[Attachment]:
         """Files inside the file."""

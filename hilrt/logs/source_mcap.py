@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from hilrt.errors import RecordError
 from hilrt.logs.columns import columns_of
@@ -26,7 +26,7 @@ class McapSource(Source):
             contents = read_contents(self.path)
         except RecordError as error:
             raise self.fail(str(error).removeprefix(f"{self.path}: ")) from None
-        self.epoch_ns = contents.epoch_ns
+        self._note_epoch(contents.metadata)
         return [Topic(entry.name, entry.signals) for entry in contents.topics if entry.signals]
 
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
@@ -40,7 +40,11 @@ class McapSource(Source):
                 yield kept
         if stream.damage:
             self.notes.append(f"the log is not whole: {stream.damage}")
-        self.epoch_ns = int(stream.metadata.get("epoch_ns") or 0)
+        self._note_epoch(stream.metadata)
+
+    def _note_epoch(self, metadata: Mapping[str, str]) -> None:
+        known = metadata.get("epoch_ns")
+        self.epoch_ns = int(known) if known else None
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames on all buses."""

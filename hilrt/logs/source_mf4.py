@@ -59,7 +59,7 @@ class Mf4Source(Source):
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames of bus logging."""
-        return frames_of(self._mdf, self.epoch_ns)
+        return frames_of(self._mdf, self.epoch_ns or 0)
 
     def attachments(self) -> list[Attachment]:
         """Embedded files."""

@@ -48,7 +48,8 @@ class ParquetSource(Source):
         if self._scale is None:
             raise self.fail(f"the time is in {_note(field, 'unit')!r}; give it in s")
         self._stamps = pa.types.is_timestamp(field.type)
-        self.epoch_ns = int(self._facts.get("epoch_ns") or 0) or path.stat().st_mtime_ns
+        known = self._facts.get("epoch_ns")
+        self.epoch_ns: int = int(known) if known else path.stat().st_mtime_ns
 
     def topics(self) -> list[Topic]:
         """One topic with all columns of numbers."""

@@ -54,9 +54,13 @@ def test_python_can_reads_the_frames(tmp_path: Path) -> None:
     assert read == frames
 
 
-def test_frames_that_are_no_data_are_counted(tmp_path: Path) -> None:
-    frames = some_frames(4)
-    frames[2] = frames[2]._replace(flags=int(FrameFlag.REMOTE), data=b"")
+def test_python_can_reads_remote_and_error_frames(tmp_path: Path) -> None:
+    frames = [f._replace(bus="1") for f in some_frames(4)]
+    frames[1] = frames[1]._replace(flags=int(FrameFlag.ERROR))
+    frames[2] = frames[2]._replace(flags=int(FrameFlag.REMOTE), data=b"", dlc=3)
     done = export_file(frame_log(tmp_path / "log.mcap", frames), "mf4")
-    assert done.frames == 3
-    assert done.notes == ["1 remote and error frames; BLF and ASC keep them"]
+    assert (done.frames, done.notes) == (4, [])
+    with can.LogReader(tmp_path / "log.mf4") as reader:
+        read = [from_message(message) for message in reader]
+    assert [(f.identifier, f.flags) for f in read] == [(f.identifier, f.flags) for f in frames]
+    assert read[2].dlc == 3

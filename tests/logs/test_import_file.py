@@ -203,7 +203,7 @@ def test_time_column_can_be_named(tmp_path: Path) -> None:
         ("none.mf4", None, "there is no such file"),
         ("bad.mf4", b"no mdf", "is not an MDF file"),
         ("bad.parquet", b"no parquet", "is not a Parquet file"),
-        ("bad.log", b"no log at all", "is not a log that python-can reads"),
+        ("bad.log", b"no log at all", "is no candump log: line 1 is no line"),
         ("bad.db", b"no database at all", "is not a log that python-can reads"),
         ("bad.mcap", b"no mcap", "is not an MCAP file"),
         ("bad.xlsx", b"", "the suffix says no known format"),
