@@ -6,18 +6,12 @@ interpreted with ``NUMBA_DISABLE_JIT=1``, bit for bit. For that it uses loops, +
 roots, `math.exp` and `math.log`; no reductions, integer powers, array expressions or linear
 algebra.
 
-numba keeps a function compiled while its own file is the same, though code of other files is
-compiled into it. So the cache's folder is named by the version and a hash of all sources of the
-rooms that hold compiled functions.
+Where compiled code is kept is in `hilrt.code_cache`.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import os
-import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -25,16 +19,12 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from hilrt.version import VERSION
+from hilrt.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-#: The only rooms with compiled functions.
-ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "step_log")
-_PACKAGE = Path(__file__).parent
 
 
 def compiled(function: Function) -> Function:
@@ -66,13 +56,14 @@ def _compile(function: Function, **options: Any) -> Function:
     if config.DISABLE_JIT:
         return function
     file = Path(function.__code__.co_filename)
-    if file.is_relative_to(_PACKAGE) and file.relative_to(_PACKAGE).parts[0] not in ROOMS:
+    if file.is_relative_to(PACKAGE) and file.relative_to(PACKAGE).parts[0] not in ROOMS:
         raise ValueError(f"{file}: compiled functions stand in {', '.join(ROOMS)}")
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _numba.njit(cache=folder is not None, error_model="numpy", _nrt=False, **options)
-        return cast(Function, jit(function))
+        jit = _numba.njit(error_model="numpy", _nrt=False, **options)(function)
+        jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
+        return cast(Function, jit)
     finally:
         config.CACHE_DIR = before
 
@@ -101,35 +92,3 @@ def interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
 
     return run
-
-
-@functools.cache
-def cache_folder() -> str | None:
-    """Folder of the compiled code of these sources; that of others is deleted.
-
-    In the package where that can be written, else with the user's other caches. None, with a
-    warning, where neither can: no folder that other accounts can write to holds code.
-    """
-    digest = hashlib.sha256()
-    rooms = (file for room in ROOMS for file in (_PACKAGE / room).rglob("*.py"))
-    for source in sorted((Path(__file__), *rooms)):
-        digest.update(source.read_bytes())
-    name = f"{VERSION}-{digest.hexdigest()[:10]}"  # paths on Windows must not become too long
-    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
-    for parent in (_PACKAGE / "__pycache__", user / "hilrt"):
-        folder = parent / "compiled" / name
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            for other in folder.parent.iterdir():
-                if other != folder:
-                    shutil.rmtree(other, ignore_errors=True)
-            return str(folder)
-    warnings.warn(
-        f"neither {_PACKAGE} nor {user} can be written: the macro step is compiled anew at every "
-        "start; set XDG_CACHE_HOME to a folder that can be written",
-        stacklevel=2,
-    )
-    return None

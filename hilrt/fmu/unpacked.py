@@ -15,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from hilrt.temporary_folder import make_temporary_folder
+
 if sys.platform != "win32":
     import fcntl
 
@@ -23,7 +25,7 @@ _LOCK = ".in_use"
 
 
 class UnpackedFolder:
-    """A new folder below the temporary one.
+    """A new folder below the temporary one; `ConfigError` if none can be made.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class UnpackedFolder:
 
     def __init__(self) -> None:
         remove_abandoned_folders()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.path = make_temporary_folder(_PREFIX)
         if sys.platform == "win32":  # there, a file that is open cannot be removed
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR)
             return

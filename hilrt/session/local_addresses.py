@@ -6,15 +6,18 @@ import contextlib
 import os
 import shutil
 import socket
-import tempfile
-from pathlib import Path
+
+from hilrt.temporary_folder import make_temporary_folder
 
 
 class LocalAddresses:
-    """Addresses for processes of this machine: sockets in a folder of ours, else free ports."""
+    """Addresses for processes of this machine: sockets in a folder of ours, else free ports.
+
+    `ConfigError` if no folder can be made.
+    """
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="hilrt-")) if os.name == "posix" else None
+        self._folder = make_temporary_folder("hilrt-") if os.name == "posix" else None
 
     def get(self, name: str) -> str:
         """An unused ZeroMQ endpoint."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from hilrt import code_cache
 from hilrt.exchange.exchange import load_channels
 from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
@@ -46,6 +47,7 @@ def load_numerics() -> None:
 async def run_connected(parts: SessionParts) -> None:
     """Initialize the subsystems, bring benches up, tick, and bring benches down."""
     tables, links = parts.tables, parts.links
+    parts.result.warnings += code_cache.problems
     initialized = await initialize(links, tables)
     parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
     assembled = await assemble(links, tables, initialized, parts.options.shadow)

@@ -1,0 +1,163 @@
+"""Where compiled functions are kept between two starts, and what to do where they cannot be.
+
+Compiled code is trusted like the package itself, so no folder is taken that other accounts can
+write to. Without a folder, and when one is full or damaged, functions are compiled anew: that takes
+time, and is said in one line, but it stops no session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+from hilrt.version import VERSION
+
+#: The only rooms with compiled functions.
+ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "step_log")
+PACKAGE = Path(__file__).parent
+#: What is to be said of the cache; a session passes it on.
+problems: list[str] = []
+
+log = logging.getLogger("hilrt.code_cache")
+#: It declares no types.
+_caching: Any = caching
+
+
+class _InOurFolder(caching.CompileResultCacheImpl):
+    """Takes no other folder where ours cannot be written."""
+
+    _locator_classes = caching.CompileResultCacheImpl._locator_classes[:1]
+
+
+class TolerantCache(caching.FunctionCache):
+    """numba's cache of one function; what it cannot read or write is compiled anew."""
+
+    _impl_class = _InOurFolder
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Compiled code of a signature, or None."""
+        try:
+            return _caching.FunctionCache.load_overload(self, sig, target_context)
+        except Exception as error:  # a file that was cut off raises whatever its bytes happen to be
+            _say_once(f"compiled code in {self.cache_path} cannot be read ({error}): made anew")
+            with contextlib.suppress(OSError):
+                _caching.FunctionCache.flush(self)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, if there is room."""
+        try:
+            _caching.FunctionCache.save_overload(self, sig, data)
+        except OSError as error:
+            _say_once(
+                f"compiled code cannot be kept in {self.cache_path} ({error.strerror}): every "
+                "start will take longer by compiling; make room there, or set XDG_CACHE_HOME"
+            )
+
+
+def cache_of(function: Callable[..., Any], folder: str | None) -> Any:
+    """The cache of one function in the folder that `numba.config.CACHE_DIR` names."""
+    if folder is None:
+        return _caching.NullCache()
+    try:
+        made: Callable[..., Any] = TolerantCache
+        return made(function)
+    except RuntimeError:  # a folder that was there before
+        _say_once(f"{folder} can no longer be written: functions are compiled anew")
+        return _caching.NullCache()
+
+
+@functools.cache
+def cache_folder() -> str | None:
+    """Folder of the compiled code of these sources; that of others is deleted.
+
+    In the package where that can be written, with the user's other caches, or in a temporary folder
+    of this account. What an installation brought along that cannot be written is copied there. None
+    where nothing can be written.
+    """
+    name = f"{VERSION}-{_digest()}"  # paths on Windows must not become too long
+    brought = PACKAGE / "__pycache__" / "compiled" / name
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    parents = [PACKAGE / "__pycache__"]
+    if user.is_absolute():  # an account without a home has "~"
+        parents.append(user / "hilrt")
+    for parent in parents:
+        folder = _made(parent / "compiled" / name, brought)
+        if folder is not None:
+            return str(folder)
+    unwritable = f"neither {PACKAGE} nor {user} can be written"
+    temporary = _temporary_folder()
+    folder = None if temporary is None else _made(temporary / "compiled" / name, brought)
+    if folder is not None:
+        _say_once(
+            f"{unwritable}: compiled code is kept in {temporary}; set XDG_CACHE_HOME to a folder "
+            "that lasts, or the first start after it was emptied compiles anew"
+        )
+        return str(folder)
+    _say_once(
+        f"{unwritable}, nor a temporary folder: the macro step is compiled anew at every start, "
+        "which takes half a minute; set XDG_CACHE_HOME to a folder that can be written"
+    )
+    return None
+
+
+def _digest() -> str:
+    """Of everything that may be compiled into a function.
+
+    numba keeps a function compiled while its own file is the same, though code of other files is
+    compiled into it.
+    """
+    digest = hashlib.sha256()
+    rooms = (file for room in ROOMS for file in (PACKAGE / room).rglob("*.py"))
+    for source in sorted((PACKAGE / "compiled.py", *rooms)):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:10]
+
+
+def _made(folder: Path, brought: Path) -> Path | None:
+    """The folder, made and alone in its place; None if it cannot be written."""
+    try:
+        new = not folder.is_dir()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return None
+    if new and brought.is_dir():
+        with contextlib.suppress(OSError):  # also `shutil.Error`: what is missing is compiled
+            shutil.copytree(brought, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    for other in folder.parent.iterdir():
+        if other != folder:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def _temporary_folder() -> Path | None:
+    """A folder below the temporary one that no other account can write to."""
+    try:
+        if not hasattr(os, "getuid"):  # on Windows, each account has a temporary folder
+            return Path(tempfile.gettempdir()) / "hilrt"
+        folder = Path(tempfile.gettempdir()) / f"hilrt-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    return folder if private and found.st_uid == os.getuid() else None
+
+
+def _say_once(text: str) -> None:
+    """A whole start has one line, about what was found first."""
+    if not problems:
+        problems.append(text)
+        log.warning("%s", text)
