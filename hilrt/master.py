@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
@@ -125,7 +126,7 @@ class Master:
             marks.stepped()
             h_ns = round(self.numerics.h_next * 1e9)
             alarmed = bool(self._alarm_level[0] >= STOP)
-            last = alarmed or point.t_ns >= duration_ns
+            last = alarmed or point.t_ns >= duration_ns or bool(self.exchange.ended)
             if not last:
                 self.exchange.dispatch(point.t_ns, h_ns)
             marks.dispatched()
@@ -133,8 +134,17 @@ class Master:
             self._slack(point, h_ns, marks)
             self.progress.timeline.rest(marks.done_ns, pace.now_ns())
             if last:
-                return End.ALARMED if alarmed else End.FINISHED
+                return End.ALARMED if alarmed else self._finish(point.t_ns)
             point = pace.next_point(point, h_ns)
+
+    def _finish(self, t_ns: int) -> End:
+        """The regular end; `PeerLost` for a subsystem whose own end is to be a fault."""
+        for name, reason in self.exchange.ended.items():
+            self.feed.event(t_ns, "info", "ended", name, reason)
+        for link in self.exchange.links:
+            if link.name in self.exchange.ended and link.options.when_ended == "fault":
+                raise PeerLost(link.name, self.exchange.ended[link.name])
+        return End.FINISHED
 
     def _note_timing(self, point: CommunicationPoint, marks: TickMarks) -> None:
         missed = self.pace.judge(point, marks)

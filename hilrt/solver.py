@@ -138,6 +138,9 @@ class Sample:
         What a bench made of each input; NaN where it is not measured.
     compute_us : float
         Time the subsystem took for the step, µs.
+    ended : str
+        Why the subsystem's simulation has ended with this sample, which is its last; empty while it
+        goes on. The session then ends, in the way that ``when_ended`` of its table says.
     info : dict
         Anything a link wants to hand on (counters, state).
     """
@@ -149,6 +152,7 @@ class Sample:
     event_t: float | None = None
     realised: Floats | None = None
     compute_us: float = 0.0
+    ended: str = ""
     info: dict[str, Any] = field(default_factory=dict)
 
 

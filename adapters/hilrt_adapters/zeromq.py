@@ -142,6 +142,7 @@ class ZeroMQLink(RemoteLink):
             y_mid=None if message.y_mid is None else vector(message.y_mid),
             compute_us=message.compute_us,
             event_t=message.event_t,
+            ended=message.ended,
         )
         self._note_times(message, at_ns)
         self._finite(sample.y, "advanced of tick", message.tick)

@@ -174,6 +174,8 @@ class SubsystemOptions(Table):
     #: Command that starts the subsystem's process; ``--connect`` and ``--name`` are appended.
     spawn: list[str] | None = None
     late: Late = msgspec.field(default_factory=Late)
+    #: How the session ends when the subsystem ends its own simulation: in order, or in a fault.
+    when_ended: Literal["finish", "fault"] = "finish"
     #: Communicates every that many macro steps.
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     jacobian: JacobianOptions | None = None

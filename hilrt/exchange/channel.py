@@ -38,12 +38,14 @@ class Channel:
         Base steps between its communication points.
     arrivals : list of Arrival
         Samples that no cut has taken in.
+    ended : str
+        Why the subsystem's simulation has ended with the newest sample taken in; empty if not.
     pending : PendingIntervals or None
         Intervals that a solver that catches up has yet to be sent.
     """
 
     __slots__ = (
-        *("arrivals", "every", "inputs", "link", "pending", "physical", "remote", "s"),
+        *("arrivals", "ended", "every", "inputs", "link", "pending", "physical", "remote", "s"),
         *("_restarting", "_table"),
     )
 
@@ -54,6 +56,7 @@ class Channel:
         self.physical, self.every = link.physical, int(table.rows["every"][s])
         self.remote = link if isinstance(link, RemoteLink) else None
         self.arrivals: list[Arrival] = []
+        self.ended = ""
         self.pending = PendingIntervals() if catches_up else None
         self._table, self._restarting = table, False
 
@@ -97,6 +100,7 @@ class Channel:
             if math.isnan(end):  # the answer to a longer step waits for its time
                 return 0
             given.take(self.s, sample, end)
+            self.ended = sample.ended
             if self._restarting:
                 self._restarting = False
                 given.rejoin(self.s)

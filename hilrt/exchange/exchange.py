@@ -66,6 +66,8 @@ class Exchange:
         Samples taken in so far.
     rest_ns : int
         `StepInput.rest` of the next cut, ns.
+    ended : dict of str
+        Subsystems whose simulation has ended with the sample in this cut, and why.
     """
 
     def __init__(
@@ -120,6 +122,7 @@ class Exchange:
         self._next_ns = 0
         self._open = True  # `start` puts the first samples in
         self.taken = self.rest_ns = 0
+        self.ended: dict[str, str] = {}
 
     def start(self, t0: float, samples: Sequence[Sample]) -> None:
         """Take the initialized samples as what tick 0 finds."""
@@ -160,6 +163,8 @@ class Exchange:
         self._receive(self._polled)
         for channel in list(self._waiting.values()):
             self.taken += channel.take_in(t_ns, self._writer, self.times)
+            if channel.ended:
+                self.ended[channel.link.name] = channel.ended
             if not channel.arrivals:
                 del self._waiting[channel.s]
 

@@ -18,7 +18,7 @@ from fmpy.fmi2 import (
     fmi2CallbackLoggerTYPE,
 )
 
-from hilrt.fmu.instance import DISCARD, MAX_PARTS, OK, Experiment, FmuError, Inputs, Instance
+from hilrt.fmu.instance import DISCARD, MAX_PARTS, OK, Experiment, Inputs, Instance
 from hilrt.solver import Floats
 
 _LAST_SUCCESSFUL_TIME, _TERMINATED = 2, 3
@@ -142,9 +142,10 @@ class Instance2(Instance):
         end, part, status = t + h, h, DISCARD
         for _ in range(MAX_PARTS):
             if status == DISCARD:
-                if self.guard(self.fmi.getBooleanStatus, _TERMINATED):
-                    raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
                 reached = min(self.guard(self.fmi.getRealStatus, _LAST_SUCCESSFUL_TIME), end)
+                if self.guard(self.fmi.getBooleanStatus, _TERMINATED):
+                    self.ended = max(reached, t)
+                    return
                 if not self.fmu.variable_step:
                     self.check("fmi2DoStep", DISCARD)
                 if reached > t:

@@ -224,6 +224,8 @@ class Instance3(Instance):
 
         A tick inside the step is an event, too; one at its beginning has the inputs of that time.
         """
+        if self.ended is not None:  # in event mode, when its inputs were set
+            return []
         self._u = u
         self.inside = self._seen = []
         self._now, end = t, t + h
@@ -236,6 +238,8 @@ class Instance3(Instance):
             if at > self._now:
                 found = self._run(self._now, at, u, to_event=True)
                 events += found
+                if self.ended is not None:
+                    return events
                 if found:
                     continue  # the FMU may have set its clocks anew
             if not who:
@@ -244,6 +248,8 @@ class Instance3(Instance):
             self.set_at = at
             if at > t:
                 events.append(at)
+            if self.ended is not None:
+                return events
         raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events and ticks in one step")
 
     def _run(self, t: float, end: float, u: Inputs, to_event: bool = False) -> list[float]:
@@ -260,9 +266,10 @@ class Instance3(Instance):
                 self._early.value = True
             elif status:
                 self.check("fmi3DoStep", status)
-            if self._ends.value:
-                raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
             reached = self._last.value if self._early.value else end
+            if self._ends.value:
+                self.ended = self._now = reached
+                return events
             self._now = end if end - reached <= near else reached
             is_event = self._event.value and self.event_mode
             if is_event:
@@ -271,7 +278,7 @@ class Instance3(Instance):
                 self.set_at = reached
             elif self._early.value and reached <= t:
                 raise FmuError(f"{self.fmu.path.name} returned at {reached:g} s without a step")
-            if self._now == end or (events and to_event):
+            if self._now == end or self.ended is not None or (events and to_event):
                 return events
             if len(events) > MAX_EVENTS:
                 raise FmuError(f"{self.fmu.path.name}: over {MAX_EVENTS} events in one step")
@@ -290,7 +297,8 @@ class Instance3(Instance):
                 self._clockwork.take_output_ticks(self._now)
             again, ends, *_ = self._guard_event(self.fmi.updateDiscreteStates)
             if ends:
-                raise FmuError(f"{self.fmu.path.name} ended its simulation by itself")
+                self.ended = self._now
+                return
             if not again:
                 if self._clockwork is not None:
                     self._clockwork.settled(self._now)

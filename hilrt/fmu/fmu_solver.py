@@ -185,6 +185,8 @@ class FmuSolver(Solver):
         """Step the FMU over ``[t, t + h]`` [s]; see the class for how inputs are passed on."""
         instance = self._instance if self._running else self._ready()
         assert instance is not None
+        if instance.ended is not None:
+            return self._last_sample(instance)
         if self._plain and len(u.coefficients) == 1:
             return self._hold(instance, t, h, u)
         steps = self._substeps if self._variable else self._steps(h)
@@ -203,6 +205,8 @@ class FmuSolver(Solver):
             if derive is not None:
                 instance.set_input_derivatives(derive(now))
             events += instance.step(now, dt, at)
+            if instance.ended is not None:
+                return self._last_sample(instance)
             if reads_inside:
                 inside += instance.inside
             if self._half_steps and 2 * (i + 1) == steps:
@@ -223,11 +227,20 @@ class FmuSolver(Solver):
         held = u.coefficients[0]
         instance.write(held)
         events = instance.step(t + self._offset, h, lambda _t: held)
+        if instance.ended is not None:
+            return self._last_sample(instance)
         self._time, self._last = t + h, u
         sample = Sample(instance.read())
         if events:
             sample.event_t = events[0] - self._offset
         return sample
+
+    def _last_sample(self, instance: Instance) -> Sample:
+        """Outputs of an FMU that has ended its simulation by itself."""
+        assert instance.ended is not None
+        at = instance.ended - self._offset
+        ended = f"{self.fmu.path.name} ended its simulation at t = {at:.9g} s"
+        return Sample(instance.read(), ended=ended)
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
         """Inputs as a function of FMU time; those that are not continuous are held."""

@@ -88,6 +88,8 @@ class Instance(abc.ABC):
     reads_inside: bool = False
     inside: Sequence[tuple[float, Floats]] = ()
     set_at: float = 0.0  #: when inputs were last set in a step, FMU time, s
+    #: When the FMU ended its simulation by itself, FMU time, s; it can only be read from then on.
+    ended: float | None = None
 
     def __init__(
         self,
@@ -162,7 +164,8 @@ class Instance(abc.ABC):
     def step(self, t: float, h: float, u: Inputs) -> list[float]:
         """Step from `t` to ``t + h`` [s] with the inputs set; return times of events, s.
 
-        Where the FMU stops in between, inputs are set there again, and `set_at` says when.
+        Where the FMU stops in between, inputs are set there again, and `set_at` says when. It stays
+        where it ends its simulation, and `ended` says when.
         """
 
     # -- common to both ----------------------------------------------------------------------------
@@ -184,6 +187,7 @@ class Instance(abc.ABC):
     def restore(self, saved: SavedState) -> None:
         """Go back to a saved state."""
         self.guard(self.fmi.setFMUState, saved.handle)
+        self.ended = None
 
     def free_state(self, handle: Any) -> None:
         """Free a state; nothing to do once the instance is gone."""

@@ -179,6 +179,9 @@ class HostedSolver:
                 sample.event_t = float(sample.event_t)
                 if not math.isfinite(sample.event_t):
                     raise ValueError(f"is {sample.event_t}; it is a time, or None")
+            if not isinstance(sample.ended, str):
+                name = "ended"
+                raise ValueError(f"is {sample.ended!r}; it is the reason, a text")
             if sample.y_mid is not None:
                 name = "y_mid"
                 sample.y_mid = _array(sample.y_mid)

@@ -234,6 +234,7 @@ def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
         compute_us=sample.compute_us,
         received_ns=received_ns,
         event_t=sample.event_t,
+        ended=sample.ended,
     )
 
 

@@ -146,7 +146,8 @@ class Advanced(Message):
     """Solver → master: outputs at ``t + h`` of the advance with the same `tick`.
 
     `received_ns` is when the solver took the advance from its socket, on its own monotonic clock;
-    `event_t` is when the first discontinuity inside the step happened.
+    `event_t` is when the first discontinuity inside the step happened; `ended` says why the
+    solver's simulation has ended with this sample, if it has.
     """
 
     tick: int
@@ -156,6 +157,7 @@ class Advanced(Message):
     compute_us: float = 0.0
     received_ns: int = 0
     event_t: float | None = None
+    ended: str = ""
 
 
 class SetPoints(Message):

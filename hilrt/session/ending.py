@@ -43,6 +43,11 @@ async def run_loop(
     return ended
 
 
+def own_ends(exchange: Exchange) -> list[str]:
+    """Which subsystems have ended the session by the end of their own simulation, and why."""
+    return [f"subsystem {name!r}: {reason}" for name, reason in exchange.ended.items()]
+
+
 def alarm_fault(numerics: Numerics) -> str:
     """Which alarms have ended the loop."""
     return "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
@@ -96,7 +101,7 @@ class Ending:
             self._events.go(SessionState.FAULT, fault, level="error")
             return fault
         rest = "benches are at rest" if self._benches.armed else "finished"
-        self._events.go(SessionState.STOPPED, rest)
+        self._events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), rest]))
         return None
 
     async def _interrupt(self, master: Master) -> None:

@@ -20,7 +20,7 @@ from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
 from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
-from hilrt.session.ending import run_loop
+from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
@@ -160,7 +160,7 @@ async def _run(
     fault = (await run_loop(master, exchange, events, duration, began_ns)).fault
     wall_s = (monotonic_ns() - began_ns) * 1e-9
     if fault is None:
-        events.go(SessionState.STOPPED, "finished")
+        events.go(SessionState.STOPPED, "; ".join([*own_ends(exchange), "finished"]))
     else:
         result.fail(fault)
         events.go(SessionState.FAULT, fault, level="error")

@@ -26,7 +26,7 @@ enum { COUNTDOWN = 1, GROWING, SAME, BACKWARD, AT_ONCE }; /* what `timing` makes
 enum { FINE, NAN_OUT, DISCARDS, FAILS, DIES, CRASHES, HANGS, WARNS, ENDS, HALF_WAY, CREEPS, HALVES, SIGNALS, EXITS };
 
 #ifndef LATE
-#define LATE 0.0 /* when `fault` begins, s */
+#define LATE 0.0 /* when `fault` begins, s; with ENDS, when the simulation ends */
 #endif
 
 static char trace[1 << 16];
@@ -52,6 +52,7 @@ typedef struct {
     double sampled, demand;        /* clocked by SAMPLE: the place then, and an input */
     double caught, struck;         /* clocked by TRIGGER: the place; by BOUNCED: the speed */
     bool pending, told;            /* SAMPLE is to tick, and that has been said */
+    bool ended;
     int count;                     /* its ticks so far */
 } State;
 
@@ -90,10 +91,12 @@ static void say(Fmu *f, int status, const char *text) {
     if (f->log3) f->log3(f->env, status, "logStatus", text);
 }
 
-/* One step; -1 when it stopped at an impact that is to be handled in event mode. */
+/* One step; -1 when it stopped at an impact that is to be handled in event mode, or at its end. */
 static int run(Fmu *f, double t, double h) {
     State *s = &f->s;
     double *r = s->r;
+    s->ended = s->fault == ENDS && t + h >= LATE;
+    if (s->ended) h = fmax(LATE - t, 0);
     int n = (int)ceil(h / r[MICRO] - 1e-9), i;
     n = n < 1 ? 1 : n;
     int fault = t >= LATE ? s->fault : FINE;
@@ -148,6 +151,7 @@ static int run(Fmu *f, double t, double h) {
         s->set_at = s->time;
         f->inside(f->env, s->time, true, true, true, false, &wants, &at);
     }
+    if (s->ended) return -1;
     if (fault == HALVES) return DISCARD;
     if (fault == WARNS) { say(f, WARNING, "step size is small"); return WARNING; }
     return OK;
@@ -253,10 +257,11 @@ int fmi2GetDirectionalDerivative(void *c, const ref *un, size_t nu, const ref *k
 }
 int fmi2DoStep(void *c, double t, double h, int no_set) {
     note(" step(%.6g,%.6g,%d)", t, h, no_set);
-    return run(c, t, h);
+    int status = run(c, t, h);
+    return status == -1 ? DISCARD : status;
 }
 int fmi2GetRealStatus(void *c, int kind, double *y) { *y = ((Fmu *)c)->s.reached; return OK; }
-int fmi2GetBooleanStatus(void *c, int kind, int *y) { *y = 0; return OK; }
+int fmi2GetBooleanStatus(void *c, int kind, int *y) { *y = ((Fmu *)c)->s.ended; return OK; }
 int fmi2GetFMUstate(void *c, void **state) {
     note(" save");
     *state = malloc(sizeof(State));
@@ -310,7 +315,8 @@ int fmi3UpdateDiscreteStates(void *c, bool *again, bool *ends, bool *nominals, b
     *again = s->impact;
     if (s->ticks) s->count++, s->pending = s->told = false;
     if (s->impact) s->r[V] *= -s->r[E], s->pending = true, s->told = false;
-    s->impact = s->ticks = s->triggered = *ends = *nominals = *values = *next = false;
+    s->impact = s->ticks = s->triggered = *nominals = *values = *next = false;
+    *ends = s->ended;
     return OK;
 }
 int fmi3SetClock(void *c, const ref *vr, size_t n, const bool *x) {
@@ -395,10 +401,13 @@ int fmi3DoStep(void *c, double t, double h, bool no_set, bool *event, bool *ends
     Fmu *f = c;
     note(" step(%.6g,%.6g,%d)", t, h, no_set);
     *event = *early = false;
-    *ends = f->s.fault == ENDS;
     int status = run(f, t, h);
     *last = f->s.reached;
-    if (status == -1) { *event = *early = true; return OK; }
+    *ends = f->s.ended;
+#ifdef ENDS_IN_EVENT
+    *ends = false;
+#endif
+    if (status == -1) { *early = true, *event = !*ends; return OK; }
     return status;
 }
 int fmi3GetFMUState(void *c, void **state) {

@@ -209,14 +209,6 @@ def test_a_step_fails(major, fault, message):
 
 
 @needs_compiler
-def test_it_ends_its_simulation():
-    solver = hosted(3, {"fault": 8})
-    with pytest.raises(SolverError, match="ended its simulation by itself"):
-        step(solver)
-    solver.stop("failed")
-
-
-@needs_compiler
 @pytest.mark.parametrize(("fault", "calls"), [(3, ["free"]), (4, [])])
 def test_no_terminate_after_an_error_and_nothing_after_a_fatal_status(fault, calls):
     solver = hosted(2, {"fault": fault})

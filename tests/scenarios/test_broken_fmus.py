@@ -14,6 +14,7 @@ import pytest
 
 import hilrt
 from hilrt import RunOptions
+from hilrt.config.session_file import override
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
 from tests.fmu import build
@@ -118,7 +119,6 @@ FAILING = {
     "discards": (lambda: mass(3), 2, r"fmi3DoStep returned discard: no solution"),
     "error": (lambda: mass(2), 3, r"fmi2DoStep returned error: singular matrix at t = 0 s"),
     "fatal": (lambda: mass(3), 4, r"fmi3DoStep returned fatal: out of memory"),
-    "ends by itself": (lambda: mass(3), 8, r"ended its simulation by itself"),
     "gets nowhere": (lambda: mass(2), 10, r"got to .* s only in 1024 parts of its step"),
 }
 
@@ -183,6 +183,19 @@ def test_what_its_description_shows_is_refused(what, hosted, tmp_path):
 @pytest.mark.parametrize("what", FAILING)
 def test_one_that_fails_is_a_fault(what, hosted, tmp_path):
     assert_faulty(tmp_path, *FAILING[what], hosted)
+
+
+@pytest.mark.parametrize("meant", ["finish", "fault"])
+def test_a_hosted_one_that_ends_its_simulation(meant, tmp_path):
+    path, text = mass(3, flags=("-DLATE=0.045",)), "mass.fmu ended its simulation at t = 0.045 s"
+    file = session(tmp_path, path, HELD | {"fault": 8}, hosted=True)
+    file = override(file, {"subsystems.broken.when_ended": meant})
+    result = hilrt.run_session(file, RunOptions(out=tmp_path / "runs"))
+    assert result.exit_status == (0 if meant == "finish" else 3)
+    assert result.fault == (None if meant == "finish" else f"subsystem 'broken': {text}")
+    log = hilrt.load_log(result.folder)
+    assert log.t[-1] == pytest.approx(0.05)
+    assert [event.text for event in log.events if event.cause == "ended"] == [text]
 
 
 @pytest.mark.parametrize("what", TAKING_DOWN)
