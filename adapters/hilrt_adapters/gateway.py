@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 #: Added to every deadline for the way there and back and a busy machine, s.
 MARGIN = 1.0
 #: Totals of a gateway that count frames which came and were not used.
-NOT_USED = tuple(reason for reason in REASONS if reason != "lost")
+NOT_USED = (*(reason for reason in REASONS if reason != "lost"), "incomplete")
 
 
 class GatewayLink(RemoteLink):

@@ -10,6 +10,7 @@ from hilrt.can.codec import bits, fits, selectors
 from hilrt.can.database import SignalRef, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939
+from hilrt.can.j1939_transport import LONGEST
 from hilrt.can.message_options import MessageOptions, protection_of
 from hilrt.config.structs import InputOptions
 
@@ -71,17 +72,32 @@ def check_directions(
     return problems
 
 
-def check_frames(table: str, refs: Sequence[SignalRef], bus: Mapping[str, Any]) -> list[str]:
-    """Messages must fit into one frame of the bus, and their multiplexers into the messages."""
+def check_frames(
+    table: str,
+    driven: Iterable[SignalRef],
+    received: Iterable[SignalRef],
+    bus: Mapping[str, Any],
+) -> list[str]:
+    """Messages must fit into one frame of the bus, and their multiplexers into the messages.
+
+    A J1939 group that is received may come in several frames.
+    """
+    sent = {ref.message.name for ref in driven}
+    refs = [*driven, *received]
     messages = {ref.message.name: ref.message for ref in refs}
     problems = []
     for name, message in sorted(messages.items()):
         text = f"{table}: message {name} has {message.length} bytes"
         if message.length > CLASSIC_BYTES and is_j1939(message) and not message.is_fd:
-            problems.append(
-                f"{text}; several frames of a transport protocol would carry it, one frame carries"
-                f" {CLASSIC_BYTES}; such messages are not supported"
-            )
+            if name in sent:
+                problems.append(
+                    f"{text}; several frames of the J1939 transport protocol would carry it, which"
+                    f" is received, but not sent; send messages of {CLASSIC_BYTES} bytes"
+                )
+            elif message.length > LONGEST:
+                problems.append(
+                    f"{text}; the longest J1939 group has {LONGEST}; correct the database"
+                )
         elif message.length > FD_BYTES:
             problems.append(
                 f"{text}; a frame of CAN FD carries {FD_BYTES}; correct the database, or leave"

@@ -200,7 +200,7 @@ def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list
         messages = [ref.message for _, ref in driven], [ref.message for ref in received]
         wrong = check_messages(table, options.messages, *messages)
         problems += wrong or check_contents(table, options.messages, options.inputs, driven)
-    return problems + check_frames(table, [*(ref for _, ref in driven), *received], options.bus)
+    return problems + check_frames(table, [ref for _, ref in driven], received, options.bus)
 
 
 def _check_limits(entry: BenchInput, label: str) -> list[str]:

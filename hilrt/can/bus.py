@@ -17,9 +17,10 @@ import can
 from can.interfaces.udp_multicast import UdpMulticastBus
 from cantools.database.can import Message
 
+from hilrt.can import j1939_transport
 from hilrt.can.bus_keys import unknown_keys
 from hilrt.can.frame import Frame
-from hilrt.can.id_table import IdTable
+from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.python_can import from_message, to_message
 from hilrt.can.socketcan import SocketCanFrames
 from hilrt.can.udp_multicast import UdpFrames
@@ -322,6 +323,8 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         # Only where the kernel filters: python-can's own filter would make `recv` return None,
         # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
         arguments["can_filters"] = IdTable((message, None) for message in receive).filters()
+        if any(map(is_j1939, receive)):
+            arguments["can_filters"] += j1939_transport.filters()
     try:
         bus = can.Bus(ignore_config=True, **arguments)
     except Exception as error:  # the drivers behind the interfaces raise all kinds

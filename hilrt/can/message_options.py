@@ -19,7 +19,8 @@ class MessageOptions(Table):
     """What is particular about one message."""
 
     #: Received: age at which it counts as silent, s. Default: ``bench_timeout``, or three cycle
-    #: times of the database if that is longer.
+    #: times of the database if that is longer. A J1939 group of several frames gets 200 ms more for
+    #: each of them.
     timeout: Positive | None = None
     #: Counter signal; default: the one named by ``alive``; "" for none.
     counter: str | None = None

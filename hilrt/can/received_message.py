@@ -15,6 +15,7 @@ from cantools.database.can import Message
 from hilrt.can.codec import codec
 from hilrt.can.forms import Form, forms_of
 from hilrt.can.id_table import is_j1939
+from hilrt.can.j1939_transport import transfer_time
 from hilrt.can.message_options import MessageOptions, counter_of, protection_of
 from hilrt.can.message_stats import LEARN_INTERVALS, MessageStats
 from hilrt.timing.last_heard import LastHeard
@@ -63,7 +64,8 @@ class ReceivedMessage:
         self.heard = LastHeard()
         self.stats = MessageStats()
         self._cycle = (message.cycle_time or 0) / 1e3
-        timeout = options.timeout or max(timeout, SILENT_CYCLES * self._cycle)
+        whole = transfer_time(message.length) if is_j1939(message) else 0.0
+        timeout = options.timeout or max(timeout, SILENT_CYCLES * self._cycle) + whole
         self.timeout_ns = int(1e9 * timeout)
         self._stalled = False
         guard = protection_of(options, message)

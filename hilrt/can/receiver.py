@@ -10,7 +10,8 @@ from cantools.database.can import Message
 
 from hilrt.can.database import SignalRef
 from hilrt.can.frame import ERROR, Frame
-from hilrt.can.id_table import IdTable
+from hilrt.can.id_table import IdTable, is_j1939
+from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_options import MessageOptions
 from hilrt.can.message_stats import REASONS, MessageStats
 from hilrt.can.received_message import ReceivedMessage
@@ -94,6 +95,8 @@ class Receiver:
             ((entry.message, entry) for entry in self._entries),
             lambda message: (particular.get(message.name) or MessageOptions()).source,
         ).find
+        j1939 = any(is_j1939(entry.message) for entry in self._entries)
+        self._groups = GroupAssembler(self._find) if j1939 else None
         self._is_own = IdTable((message, True) for message in own).find
 
     @property
@@ -117,6 +120,7 @@ class Receiver:
         counted = {"frames": self.frames, "unknown": self._unknown}
         for reason in REASONS:
             counted[reason] = sum(getattr(entry.stats, reason) for entry in self._entries)
+        counted["incomplete"] = 0 if self._groups is None else self._groups.incomplete
         return counted
 
     # ---- frames ------------------------------------------------------------------------------
@@ -131,16 +135,27 @@ class Receiver:
         for frame in frames:
             entry = self._find(frame.can_id)
             if entry is not None:
-                t = mono - age(frame.t_ns, mono, real)
-                values = entry.take(frame.data, t)
-                if values is not None:
-                    self._keep(entry, values, t)
-                    new |= bool(entry.indices)
+                new |= self._take(entry, frame.data, mono - age(frame.t_ns, mono, real))
             elif frame.can_id & ERROR:
                 self.error_frames.append(frame)
+            elif self._groups is not None and GroupAssembler.concerns(frame.can_id):
+                t = mono - age(frame.t_ns, mono, real)
+                group = self._groups.take(frame.can_id, frame.data, t)
+                found = None if group is None else self._find(group.can_id)
+                if group is not None and found is not None:
+                    # Its values are those of its announcement, or older.
+                    new |= self._take(found, group.data, group.announced_ns)
             elif not self._is_own(frame.can_id):
                 self._unknown += 1
         return new
+
+    def _take(self, entry: ReceivedMessage, data: bytes, t: int) -> bool:
+        """Take what came of a message at `t` [ns]; whether any output is new."""
+        values = entry.take(data, t)
+        if values is None:
+            return False
+        self._keep(entry, values, t)
+        return bool(entry.indices)
 
     def _keep(self, entry: ReceivedMessage, values: Sequence[float | None], t: int) -> None:
         for i, value in zip(entry.indices, values, strict=False):

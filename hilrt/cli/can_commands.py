@@ -102,8 +102,7 @@ def sniff(
     with _opened(bus) as opened:
         if lines or not console.is_terminal:
             for frames in _frames(opened, duration):
-                for frame in frames:
-                    watcher.take([frame], time.time_ns())
+                for frame in (f for one in frames for f in watcher.take([one], time.time_ns())):
                     row = watcher.rows.get(frame.can_id)
                     values = signals_text(row) if row else "error"
                     name = row.name if row else ""

@@ -156,7 +156,10 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"bus.chanel": "x"}, r"bus\.chanel = 'x': .* would ignore it; did you mean 'channel'"),
         ({"inputs.pedal.signal": None}, "signal: is missing"),
         ({"inputs.pedal.max": 110.0}, r"max = 110\.0: the database limits signal Demand\.Pedal"),
-        ({"outputs.p": "Long.Pressure"}, "message Long has 20 bytes; .* transport protocol"),
+        (
+            {"inputs.pedal.signal": "Long.Pressure"},
+            "message Long has 20 bytes; .* transport protocol .* is received, but not sent",
+        ),
         ({"outputs.p": "Wide.Pressure"}, "Wide has 20 bytes and the database does not call it CAN"),
         (
             {"outputs.p": "Endless.Pressure", "bus.fd": True},

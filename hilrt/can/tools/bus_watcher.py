@@ -11,6 +11,7 @@ from cantools.database.can import Message, Signal
 from hilrt.can.codec import codec
 from hilrt.can.frame import ERROR, EXTENDED, Frame
 from hilrt.can.id_table import IdTable
+from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_stats import MessageStats
 from hilrt.can.tools.database_faults import fault, reason
 
@@ -138,24 +139,45 @@ class BusWatcher:
             if decoder.problem
         ]
         self._find = IdTable(made).find
+        self._groups = GroupAssembler()
 
-    def take(self, frames: Iterable[Frame], now_ns: int) -> None:
-        """Add frames; those without a time of their own count as received at `now_ns`."""
+    def take(self, frames: Iterable[Frame], now_ns: int) -> list[Frame]:
+        """Add frames; those without a time of their own count as received at `now_ns`.
+
+        Returns
+        -------
+        list of Frame
+            The same, and each J1939 group that came in several frames, behind the last of them.
+        """
+        seen: list[Frame] = []
         for frame in frames:
+            seen.append(frame)
             if frame.can_id & ERROR:
                 self.error_frames += 1
                 continue
-            decoder = self._find(frame.can_id)
-            row = self.rows.get(frame.can_id)
-            if row is None:
-                name = decoder.name if decoder else ""
-                row = self.rows[frame.can_id] = Row(name, frame)
-            row.frame = frame
-            row.stats.seen(frame.t_ns or now_ns)
             overhead = _OVERHEAD_BITS_EXTENDED if frame.can_id & EXTENDED else _OVERHEAD_BITS
-            row.bits += _STUFFING * (overhead + 8 * len(frame.data))
-            if decoder and not decoder.problem:
-                self._decode(row, decoder, frame)
+            bits = _STUFFING * (overhead + 8 * len(frame.data))
+            self._add(frame, now_ns).bits += bits
+            if GroupAssembler.concerns(frame.can_id):
+                group = self._groups.take(frame.can_id, frame.data, frame.t_ns or now_ns)
+                if group is not None:
+                    whole = Frame(group.can_id, group.data, group.complete_ns)
+                    self._add(whole, now_ns)
+                    seen.append(whole)
+        return seen
+
+    def _add(self, frame: Frame, now_ns: int) -> Row:
+        """Note a frame, or a group of several, as the newest of its identifier."""
+        decoder = self._find(frame.can_id)
+        row = self.rows.get(frame.can_id)
+        if row is None:
+            name = decoder.name if decoder else ""
+            row = self.rows[frame.can_id] = Row(name, frame)
+        row.frame = frame
+        row.stats.seen(frame.t_ns or now_ns)
+        if decoder and not decoder.problem:
+            self._decode(row, decoder, frame)
+        return row
 
     def _decode(self, row: Row, decoder: _Decoder, frame: Frame) -> None:
         row.values = {}  # not those of an older frame beside this one's bytes

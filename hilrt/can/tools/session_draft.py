@@ -13,6 +13,7 @@ from cantools.database.can import Message
 from hilrt.can.database import load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939
+from hilrt.can.j1939_transport import LONGEST
 from hilrt.can.tools.port_lines import CHOOSE, PortLines, remark, title, toml_key, toml_string
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
@@ -49,7 +50,7 @@ def generate(
     ports = PortLines(base)
     timed = any(message.cycle_time for message in roles.received)
     measured = [m for m in roles.received if not _left_out(m, timed) and ports.outputs(m)]
-    sent = [m for m in roles.sent if not _unfit(m) and ports.inputs(m)]
+    sent = [m for m in roles.sent if not _unfit(m, sent=True) and ports.inputs(m)]
     if not measured:
         raise ConfigError(
             f"--bench: {', '.join(roles.bench) or database.name} has no message with a signal that "
@@ -164,7 +165,7 @@ def _sent(
         yield from ports.sent(message, enable)
     for message in roles.sent:
         if message not in sent:
-            why = _unfit(message) or "has no signal that can be a set-point"
+            why = _unfit(message, sent=True) or "has no signal that can be a set-point"
             yield from ("", remark(f"{title(message)} is not sent: {why}"))
     if roles.unsent:
         names = ", ".join(message.name for message in roles.unsent)
@@ -176,7 +177,7 @@ def _sent(
                 yield from ports.input(message, signal)
 
 
-def _unfit(message: Message) -> str:
+def _unfit(message: Message, sent: bool = False) -> str:
     """Why a message as a whole cannot be used; empty if it can."""
     if message.is_container:
         inner = ", ".join(each.name for each in message.contained_messages)
@@ -184,7 +185,9 @@ def _unfit(message: Message) -> str:
     if not message.signals:
         return "it has no signals"
     if message.length > CLASSIC_BYTES and is_j1939(message):
-        return "it comes in several frames of a transport protocol, which is not supported"
+        if sent:
+            return "it takes several frames of a transport protocol, which are received only"
+        return "" if message.length <= LONGEST else f"the longest J1939 group has {LONGEST} bytes"
     if message.length > CLASSIC_BYTES and not message.is_fd:
         frame = f"a frame of {CLASSIC_BYTES} bytes"
         return f"it is longer than {frame}, and the database does not call it CAN FD"

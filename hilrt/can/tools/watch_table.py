@@ -7,6 +7,9 @@ from rich.table import Table
 
 from hilrt.can.tools.bus_watcher import BusWatcher, Row
 
+#: Bytes of a frame that the table shows: a J1939 group may have 1785.
+_SHOWN = 64
+
 
 def signals_text(row: Row, between: str = " ") -> str:
     """The newest frame's signals in one line."""
@@ -26,7 +29,7 @@ def live_table(watcher: BusWatcher) -> Table:
             row.name or "–",
             str(row.stats.frames),
             f"{1e3 * row.stats.mean:.2f}" if row.stats.frames > 1 else "",
-            row.frame.data.hex(" "),
+            row.frame.data[:_SHOWN].hex(" ") + (" …" if len(row.frame.data) > _SHOWN else ""),
             escape(signals_text(row, "  ")),  # a unit in brackets is no markup
         )
     return table

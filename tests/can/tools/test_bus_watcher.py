@@ -54,6 +54,32 @@ def test_rows_have_names_values_and_counts(watcher: BusWatcher) -> None:
     assert watcher.error_frames == 1
 
 
+def test_a_j1939_group_of_several_frames_has_a_row_of_its_own() -> None:
+    base = cantools.database.load_string(
+        """VERSION ""
+BU_: Engine
+BO_ 2566841088 EC1: 39 Engine
+ SG_ IdleSpeed : 0|16@1+ (0.125,0) [0|8031.875] "rpm" Engine
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "StandardCAN";
+BA_ "VFrameFormat" BO_ 2566841088 3;
+""",
+        "dbc",
+    )
+    watcher = BusWatcher(base.messages)
+    begin = Frame(EXTENDED | 0x1CECFF05, bytes([32, 39, 0, 6, 255, 0xE3, 0xFE, 0]), 1)
+    body = (650 * 8).to_bytes(2, "little") + bytes(40)
+    packets = [
+        Frame(EXTENDED | 0x1CEBFF05, bytes([k + 1]) + body[7 * k : 7 * k + 7], k + 2)
+        for k in range(6)
+    ]
+    group = Frame(EXTENDED | 0x1CFEE305, body[:39], 7)
+    assert watcher.take([begin, *packets], 0) == [begin, *packets, group]
+    row = watcher.rows[group.can_id]
+    assert (row.name, row.values, row.bits) == ("EC1", {"IdleSpeed": "650 rpm"}, 0.0)
+    assert watcher.rows[packets[0].can_id].stats.frames == 6
+
+
 def test_load_is_about_what_the_wire_carries() -> None:
     watcher = BusWatcher()
     watcher.take([Frame(0x100, bytes(8), k) for k in range(1, 7001)], 0)

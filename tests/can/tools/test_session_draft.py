@@ -200,11 +200,10 @@ def test_message_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     text, bench = bench_of(
         tmp_path, HEADER + COMMAND + FAST + other + frame_formats({516: 14, 2566844672: 3})
     )
-    assert list(bench["outputs"].values()) == ["Fast.Torque"]
+    assert list(bench["outputs"].values()) == ["Fast.Torque", "Group.Torque"]
     assert "# Long (0x202): it is longer than a frame of 8 bytes" in text
     assert "# Empty (0x203): it has no signals" in text
     assert "# Endless (0x204): it is longer than a frame of CAN FD, 64 bytes" in text
-    assert "# Group (0x18FEF100): it comes in several frames of a transport protocol" in text
 
 
 def test_container_is_named_with_what_it_contains(

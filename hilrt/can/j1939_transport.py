@@ -1,0 +1,216 @@
+"""Parameter groups of J1939 that come in several frames, put together (SAE J1939-21, 5.10).
+
+The transport protocol is heard from outside, whether a group is broadcast (BAM) or sent to one node
+(RTS/CTS): nothing is sent, neither a clear-to-send nor an acknowledgement or an abort. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from hilrt.can.frame import ERROR, EXTENDED, REMOTE
+
+#: PDU formats of connection management (TP.CM) and of data transfer (TP.DT).
+MANAGEMENT, TRANSFER = 0xEC, 0xEB
+#: Bits of an identifier that say that a frame is of the transport protocol.
+_FORMAT_BITS = EXTENDED | REMOTE | ERROR | 0x03FF0000
+_MANAGEMENT_ID = EXTENDED | MANAGEMENT << 16
+_TRANSFER_ID = EXTENDED | TRANSFER << 16
+#: Control bytes of TP.CM.
+_RTS, _CTS, _ACKNOWLEDGED, _BROADCAST, _ABORT = 16, 17, 19, 32, 255
+#: Destination of what is for all.
+_ALL = 0xFF
+#: Bytes of a group that one frame carries, and of the longest group.
+ONE_FRAME, LONGEST = 8, 1785
+#: Bytes of a group in each packet.
+_PACKET = 7
+#: A broadcast is given up when its next packet stays away for so long (T1), one to a node when it
+#: is silent in both directions (T2, T3), ns.
+BROADCAST_NS, CONNECTION_NS = 750_000_000, 1_250_000_000
+#: Transfers that may be under way; noise must not fill the memory.
+_MOST = 256
+#: Longest pause between two packets that a sender may make (Tr), s.
+PACKET_S = 0.2
+
+
+class Group(NamedTuple):
+    """A parameter group that came in several frames.
+
+    Attributes
+    ----------
+    can_id : int
+        As if one frame had carried it: priority of its announcement, group, destination if the
+        group has one, source.
+    data : bytes
+        9 to 1785 bytes.
+    announced_ns, complete_ns : int
+        When its first and its last frame came. The values are as old as the first.
+    """
+
+    can_id: int
+    data: bytes
+    announced_ns: int
+    complete_ns: int
+
+
+class _Transfer:
+    """A group under way."""
+
+    def __init__(self, can_id: int, length: int, t_ns: int) -> None:
+        self.can_id = can_id
+        self.length = length
+        self.announced_ns = self.heard_ns = t_ns
+        self.packets: list[bytes | None] = [None] * -(-length // _PACKET)
+        self.missing = len(self.packets)
+
+
+def transfer_time(length: int) -> float:
+    """Longest time that a group of so many bytes is on its way, s; 0 if one frame carries it."""
+    return PACKET_S * -(-length // _PACKET) if length > ONE_FRAME else 0.0
+
+
+def filters() -> list[dict[str, int | bool]]:
+    """Filters for python-can that let the transport protocol through."""
+    return [
+        {"can_id": format_ << 16, "can_mask": 0x03FF0000, "extended": True}
+        for format_ in (MANAGEMENT, TRANSFER)
+    ]
+
+
+class GroupAssembler:
+    """Puts groups together from the frames of one bus.
+
+    Parameters
+    ----------
+    wanted : callable, optional
+        Whether a group is of interest, by the `Group.can_id` that it would have; default: all are.
+
+    Attributes
+    ----------
+    complete : int
+        Groups that came whole.
+    incomplete : int
+        Groups of which a packet was lost, that were aborted, or that ended too early.
+    strays : int
+        Packets of groups whose beginning was not heard, and frames that contradict the protocol.
+    """
+
+    def __init__(self, wanted: Callable[[int], object] = lambda can_id: True) -> None:
+        self.complete = self.incomplete = self.strays = 0
+        self._wanted = wanted
+        self._transfers: dict[tuple[int, int], _Transfer] = {}  # by source and destination
+
+    @staticmethod
+    def concerns(can_id: int) -> bool:
+        """Whether a frame is one of the transport protocol."""
+        return can_id & _FORMAT_BITS in (_MANAGEMENT_ID, _TRANSFER_ID)
+
+    def take(self, can_id: int, data: bytes, t_ns: int) -> Group | None:
+        """Take a frame; the group that it completes, if it does.
+
+        Parameters
+        ----------
+        can_id : int
+            As `Frame.can_id`; frames of other kinds are let pass.
+        data : bytes
+        t_ns : int
+            When it came, ns, on any clock.
+        """
+        kind = can_id & _FORMAT_BITS
+        if kind == _TRANSFER_ID:
+            return self._packet(can_id, data, t_ns)
+        if kind == _MANAGEMENT_ID:
+            self._manage(can_id, data, t_ns)
+        return None
+
+    # ---- connection management ---------------------------------------------------------------
+
+    def _manage(self, can_id: int, data: bytes, t_ns: int) -> None:
+        source, destination = can_id & 0xFF, can_id >> 8 & 0xFF
+        if len(data) < ONE_FRAME:
+            self.strays += 1
+            return
+        control = data[0]
+        if control in (_RTS, _BROADCAST):
+            self._begin(can_id, data, t_ns)
+        elif control == _CTS:  # the receiver's; it may ask for packets again, or for patience
+            transfer = self._transfers.get((destination, source))
+            if transfer is not None:
+                transfer.heard_ns = t_ns
+        elif control == _ACKNOWLEDGED:
+            self._give_up((destination, source))
+        elif control == _ABORT:  # either side's
+            self._give_up((destination, source))
+            self._give_up((source, destination))
+        else:
+            self.strays += 1
+
+    def _begin(self, can_id: int, data: bytes, t_ns: int) -> None:
+        source, destination = can_id & 0xFF, can_id >> 8 & 0xFF
+        length, packets = data[1] | data[2] << 8, data[3]
+        group = data[5] | data[6] << 8 | data[7] << 16
+        to_all = destination == _ALL
+        if (
+            not ONE_FRAME < length <= LONGEST
+            or packets != -(-length // _PACKET)
+            or group > 0x3FFFF
+            or to_all != (data[0] == _BROADCAST)
+        ):
+            self.strays += 1
+            return
+        whole = can_id & (EXTENDED | 0x1C000000) | group << 8 | source
+        if group >> 8 & 0xFF < 240:  # a group to one node has its address in the identifier
+            whole |= destination << 8
+        self._give_up((source, destination))  # a node has one transfer at a time to another
+        if not self._wanted(whole):
+            return
+        if len(self._transfers) >= _MOST:
+            self._forget(t_ns)
+        self._transfers[source, destination] = _Transfer(whole, length, t_ns)
+
+    def _forget(self, t_ns: int) -> None:
+        """Give up transfers that have been silent for too long, or the oldest one."""
+        for key in list(self._transfers):
+            if self._is_over(key, t_ns):
+                self._give_up(key)
+        if len(self._transfers) >= _MOST:
+            self._give_up(next(iter(self._transfers)))
+
+    def _give_up(self, key: tuple[int, int]) -> None:
+        if self._transfers.pop(key, None) is not None:
+            self.incomplete += 1
+
+    def _is_over(self, key: tuple[int, int], t_ns: int) -> bool:
+        limit = BROADCAST_NS if key[1] == _ALL else CONNECTION_NS
+        return t_ns - self._transfers[key].heard_ns > limit
+
+    # ---- data transfer -----------------------------------------------------------------------
+
+    def _packet(self, can_id: int, data: bytes, t_ns: int) -> Group | None:
+        key = can_id & 0xFF, can_id >> 8 & 0xFF
+        transfer = self._transfers.get(key)
+        if transfer is not None and self._is_over(key, t_ns):
+            self._give_up(key)
+            transfer = None
+        if transfer is None or len(data) < 2:
+            self.strays += 1
+            return None
+        number, count = data[0], len(transfer.packets)
+        expected = min(_PACKET, transfer.length - _PACKET * (number - 1))
+        if not 0 < number <= count or len(data) - 1 < expected:
+            self._give_up(key)
+            return None
+        transfer.heard_ns = t_ns
+        if key[1] == _ALL and number > 1 + count - transfer.missing:
+            self._give_up(key)  # a packet was lost, and a broadcast does not repeat it
+            return None
+        if transfer.packets[number - 1] is None:
+            transfer.missing -= 1
+        transfer.packets[number - 1] = data[1 : 1 + expected]  # repeated: the newest counts
+        if transfer.missing:
+            return None
+        del self._transfers[key]
+        self.complete += 1
+        body = b"".join(packet for packet in transfer.packets if packet is not None)
+        return Group(transfer.can_id, body, transfer.announced_ns, t_ns)
