@@ -4,6 +4,6 @@ Read in this order. `run` (options, folder, signals) and `result`. The life of a
 processes: `session`, `parts`, `running` (from connected subsystems to the last tick; it imports the
 numerics), `ending`. The parts: `assembly` (numerics from links), `benches` and `bench_procedure`,
 `event_log`, `session_log`, `operation` (commands), `timing_setup`, `summary`. Processes:
-`processes`, `spawn` with `launch`, `monitoring`, `local_addresses`, `recorder_process`. Without
-processes: `simulate`.
+`processes`, `spawn` with `launch`, `monitoring`, `own_ports`, `local_addresses`,
+`recorder_process`. Without processes: `simulate`.
 """

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import sys
+from importlib.util import find_spec
 from typing import Final
 
 import msgspec
 
 from hilrt.config.structs import Session as SessionTables
+from hilrt.errors import ConfigError
 from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
@@ -18,8 +21,9 @@ from hilrt.monitor.stream import Head, session_graph
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.session.local_addresses import LocalAddresses
 from hilrt.session.operation import Operator
+from hilrt.session.own_ports import bind_page, close, refuse_taken
 from hilrt.session.run import RunOptions
-from hilrt.session.spawn import SINGLE_THREAD, Children
+from hilrt.session.spawn import SINGLE_THREAD, Children, Inherited
 
 NICE = 10
 NICE_VIEW = 5
@@ -65,6 +69,7 @@ class Monitoring:
         self._commands = self.local.get("session")
         self.rows = self.local.get("rows") if self.wanted else ""
         self.view_has_keys = False
+        self._page: list[socket.socket] = []
         self._port: CommandPort | None = None
         watched = options.view or real_time or self.wanted
         self._telemetry = Telemetry() if watched else None
@@ -80,6 +85,16 @@ class Monitoring:
     def wanted(self) -> bool:
         """Whether anything but the terminal view may watch."""
         return self._web or self._table.listen is not None or self._table.foxglove is not None
+
+    def listen(self) -> None:
+        """Take the page's port, which its process gets; `ConfigError` if a port is taken."""
+        refuse_taken(self._table)
+        if not self._web:
+            return
+        for module in ("bokeh", "prometheus_client"):
+            if find_spec(module) is None:
+                raise ConfigError(f"--web: the page needs {module}; install hilrt[web]")
+        self._page = bind_page(self._table.page)
 
     def hints(self) -> list[str]:
         """What the operator is told at the start."""
@@ -110,6 +125,7 @@ class Monitoring:
 
     def close(self) -> None:
         """Free the sockets, and what was made for the addresses."""
+        close(self._page)
         if self._port is not None:
             self._port.close()
         self.local.close()
@@ -124,8 +140,7 @@ class Monitoring:
             "view",
             argv,
             nice=NICE_VIEW,
-            inherit_terminal=True,
-            inherit_keys=self.view_has_keys,
+            inherits=Inherited(terminal=True, keys=self.view_has_keys),
             env={KEY_VARIABLE: self.key, **SINGLE_THREAD},
         )
 
@@ -159,17 +174,21 @@ class Monitoring:
             env={SETTINGS_VARIABLE: msgspec.json.encode(settings).decode(), **SINGLE_THREAD},
         )
         if self._web:
-            argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]
-            argv += ["--commands", settings.commands, "--page", table.page]
-            children.start("page", argv, nice=NICE, env=SINGLE_THREAD)
+            self._start_page(children, settings)
         if table.foxglove is not None:
-            argv = [
-                sys.executable,
-                "-P",
-                "-m",
-                "hilrt.monitor.foxglove",
-                "--connect",
-                settings.telemetry,
-            ]
-            argv += ["--foxglove", table.foxglove]
+            argv = [sys.executable, "-P", "-m", "hilrt.monitor.foxglove"]
+            argv += ["--connect", settings.telemetry, "--foxglove", table.foxglove]
             children.start("foxglove", argv, nice=NICE, env=SINGLE_THREAD)
+
+    def _start_page(self, children: Children, settings: RelaySettings) -> None:
+        argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]
+        argv += ["--commands", settings.commands, "--page", self._table.page]
+        if os.name == "posix":
+            numbers = tuple(one.fileno() for one in self._page)
+            argv += ["--sockets", *map(str, numbers)]
+            inherited = Inherited(descriptors=numbers)
+            children.start("page", argv, nice=NICE, env=SINGLE_THREAD, inherits=inherited)
+            close(self._page)  # with the page's process, the port is free
+        else:  # the page's process binds the port again
+            close(self._page)
+            children.start("page", argv, nice=NICE, env=SINGLE_THREAD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,19 +65,24 @@ class SessionParts:
         self.name, master = file.tables.session.name, file.tables.master
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
-        self.folder = make_folder(Path(options.out), self.name)
-        self.result = RunResult(folder=self.folder)
         keys = None if master.keys is None else file.folder / master.keys
         #: Added to the environment of subsystems' processes.
         self.environment = {} if keys is None else {VARIABLE: str(keys)}
-        self.hub = Hub(  # first: its address may be refused
-            self.name,
-            master.listen,
-            connect_timeout=master.connect_timeout,
-            authenticator=None if keys is None else Authenticator(keys),
-        )
+        with contextlib.ExitStack() as undo:  # first what may be refused
+            self.monitoring = Monitoring(self.tables, options, self.real_time)
+            undo.callback(self.monitoring.close)
+            self.monitoring.listen()
+            self.hub = Hub(
+                self.name,
+                master.listen,
+                connect_timeout=master.connect_timeout,
+                authenticator=None if keys is None else Authenticator(keys),
+            )
+            undo.callback(self.hub.close)
+            self.folder = make_folder(Path(options.out), self.name)
+            undo.pop_all()
+        self.result = RunResult(folder=self.folder)
         self.links: list[Link] = []
-        self.monitoring = Monitoring(self.tables, options, self.real_time)
         self.publisher = self.monitoring.publisher
         self.events = EventLog(self.publisher)
         self.operator = Operator(self.events, self.tables)

@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hilrt.config.spawn_command import executable
 from hilrt.errors import ConfigError
@@ -34,6 +34,27 @@ _TAIL_BYTES = 8192
 _LAUNCH = Path(__file__).with_name("launch.py")
 _LINUX = sys.platform == "linux"
 _SIGKILL = 9
+
+
+class Inherited(NamedTuple):
+    """What a child gets of the master's.
+
+    Attributes
+    ----------
+    terminal : bool
+        Its output goes where the master's goes, not to a log.
+    keys : bool
+        It reads what is typed.
+    descriptors : tuple of int
+        Open files and sockets, under the same numbers; not on Windows.
+    """
+
+    terminal: bool = False
+    keys: bool = False
+    descriptors: tuple[int, ...] = ()
+
+
+NOTHING: Final = Inherited()
 
 
 class Child:
@@ -159,8 +180,7 @@ class Children:
         affinity: Iterable[int] = (),
         nice: int = 0,
         env: Mapping[str, str] | None = None,
-        inherit_terminal: bool = False,
-        inherit_keys: bool = False,
+        inherits: Inherited = NOTHING,
     ) -> Child:
         """Start a command.
 
@@ -178,10 +198,8 @@ class Children:
             Added to its niceness.
         env : mapping, optional
             Added to the environment.
-        inherit_terminal : bool
-            Its output goes where the master's goes, not to a log.
-        inherit_keys : bool
-            It reads what is typed.
+        inherits : Inherited
+            What of the master's it gets.
 
         Raises
         ------
@@ -195,16 +213,17 @@ class Children:
         self.log_dir.mkdir(parents=True, exist_ok=True)
         log = self.log_dir / (re.sub(r"[^\w.-]", "_", name) + ".log")
         with contextlib.ExitStack() as files, _interrupts_held_back():
-            output = None if inherit_terminal else files.enter_context(log.open("ab"))
+            output = None if inherits.terminal else files.enter_context(log.open("ab"))
             try:
                 process = subprocess.Popen(
                     command,
                     cwd=cwd,
                     env=environment,
-                    stdin=None if inherit_keys else subprocess.DEVNULL,
+                    stdin=None if inherits.keys else subprocess.DEVNULL,
                     stdout=output,
-                    stderr=None if inherit_terminal else subprocess.STDOUT,
+                    stderr=None if inherits.terminal else subprocess.STDOUT,
                     start_new_session=True,
+                    pass_fds=inherits.descriptors,
                     creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 )
             except OSError as error:

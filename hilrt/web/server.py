@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import signal
+import socket
 import sys
+from collections.abc import Sequence
 
 import zmq
 from bokeh.application import Application
@@ -46,8 +48,10 @@ class Metrics(RequestHandler):
         self.write(generate_latest(self.registry))
 
 
-def make_server(source: SharedSession, host: str, port: int) -> BaseServer:
-    """A server for a session; `OSError` if the port is not free.
+def make_server(
+    source: SharedSession, host: str, port: int, sockets: Sequence[socket.socket] = ()
+) -> BaseServer:
+    """A server for a session at `sockets` that listen; without any, `OSError` if the port is taken.
 
     Only pages that it served itself may connect: another site in the same browser cannot. For a
     reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer address.
@@ -59,7 +63,8 @@ def make_server(source: SharedSession, host: str, port: int) -> BaseServer:
     def show(document: Document) -> None:
         Page(document, source)
 
-    sockets, port = bind_sockets(host, port)
+    if not sockets:
+        sockets, port = bind_sockets(host, port)
     application = OwnHostOnly(
         {"/": Application(FunctionHandler(show))},
         host,
@@ -83,6 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--connect", required=True, help="address of the telemetry stream")
     parser.add_argument("--commands", default="", help="address for the operators' commands")
     parser.add_argument("--page", default=f"{LOOPBACK}:5006", help="[ADDRESS:]PORT of the page")
+    parser.add_argument("--sockets", type=int, nargs="*", default=[], help="of the page, bound")
     options = parser.parse_args(arguments)
     try:
         host, port = parse_address(options.page)
@@ -95,7 +101,10 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
-        server = make_server(SharedSession(viewer), host, port)
+        sockets = [socket.socket(fileno=number) for number in options.sockets]
+        for one in sockets:
+            one.setblocking(False)
+        server = make_server(SharedSession(viewer), host, port, sockets)
     except OSError as error:
         sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
         viewer.close()

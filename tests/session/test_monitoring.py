@@ -1,14 +1,18 @@
 """What a run starts to be watched, and who gets to know its secrets."""
 
+import socket
+import sys
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from hilrt.config.structs import MonitorTable
+from hilrt.errors import ConfigError
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.session.monitoring import Monitoring
+from hilrt.session.parts import SessionParts
 from hilrt.session.run import RunOptions
 from tests.stepping import make_session
 
@@ -20,10 +24,11 @@ class Started:
     """Takes the place of the children: notes what was to be started."""
 
     def __init__(self):
-        self.argv, self.env, self.nice = {}, {}, {}
+        self.argv, self.env, self.nice, self.inherits = {}, {}, {}, {}
 
-    def start(self, name, argv, *, nice=0, env=None):
+    def start(self, name, argv, *, nice=0, env=None, inherits=()):
         self.argv[name], self.env[name], self.nice[name] = argv, env or {}, nice
+        self.inherits[name] = inherits
 
 
 @pytest.fixture
@@ -58,6 +63,18 @@ async def test_everything_is_low_in_priority(monitoring):
     assert all(nice > 0 for nice in started.nice.values())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="hands on no sockets there")
+async def test_the_page_gets_the_port_that_was_taken_for_it(monitoring, unused_tcp_port):
+    started = Started()
+    watched = monitoring(web=True, page=f"127.0.0.1:{unused_tcp_port}")
+    watched.listen()
+    watched.start(started, OPERATOR)
+    (number,) = started.inherits["page"].descriptors
+    assert started.argv["page"][-2:] == ["--sockets", str(number)]
+    with socket.create_server(("127.0.0.1", unused_tcp_port)):  # with its process it is free
+        pass
+
+
 async def test_secrets_are_on_no_command_line(monitoring):
     started = Started()
     watched = monitoring(web=True, foxglove="127.0.0.1:8765", control=["stop"])
@@ -84,3 +101,43 @@ def test_token_is_given_or_made_up_and_then_told(monitoring, monkeypatch):
     assert given.token == "mine"
     assert "mine" not in " ".join(given.hints())
     assert monitoring(web=True).token == ""  # a session that allows nothing has none
+
+
+@pytest.fixture
+def taken():
+    """A port at which somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "address"),
+    [
+        ("page", "127.0.0.1:{}"),
+        ("listen", "tcp://127.0.0.1:{}"),
+        ("commands", "tcp://127.0.0.1:{}"),
+        ("foxglove", "127.0.0.1:{}"),
+    ],
+)
+def test_a_port_that_is_taken_is_refused_before_anything_starts(monitoring, taken, key, address):
+    made = monitoring(web=key == "page", **{key: address.format(taken)})
+    with pytest.raises(ConfigError, match=rf"^\[monitor\] {key} = '.*{taken}': address already"):
+        made.listen()
+
+
+def test_a_taken_page_leaves_no_folder_behind(taken, tmp_path):
+    tables = make_session(TABLES | {"monitor": {"page": f"127.0.0.1:{taken}"}})
+    file = SimpleNamespace(tables=tables, folder=tmp_path)
+    with pytest.raises(ConfigError, match="another session"):
+        SessionParts(file, RunOptions(out=tmp_path / "runs", web=True))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ports_that_nobody_has_taken_are_free_afterwards(monitoring, unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    for _ in range(2):
+        made = monitoring(web=True, page=address, listen="tcp://*:*", foxglove="here:1")
+        made.listen()
+        with pytest.raises(ConfigError):
+            monitoring(web=True, page=address).listen()
+        made.close()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 from hilrt.config.spawn_command import executable
 from hilrt.errors import ConfigError
 from hilrt.session import spawn
-from hilrt.session.spawn import Children
+from hilrt.session.spawn import Children, Inherited
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
@@ -183,8 +184,18 @@ async def test_a_name_may_be_started_again(children):
         children["other"]
 
 
+@posix
+async def test_a_socket_is_handed_on(children):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = f"import socket; socket.socket(fileno={theirs.fileno()}).send(b'here')"
+        children.start("page", python(code), inherits=Inherited(descriptors=(theirs.fileno(),)))
+        await until(lambda: children.exits)
+        assert ours.recv(4) == b"here"
+
+
 async def test_output_to_the_terminal_leaves_no_log(children, capfd):
-    child = children.start("view", python("print('drawn')"), inherit_terminal=True)
+    child = children.start("view", python("print('drawn')"), inherits=Inherited(terminal=True))
     await until(lambda: children.exits)
     assert capfd.readouterr().out == "drawn\n"
     assert child.tail() == ""

@@ -41,8 +41,8 @@ def test_what_is_no_address_is_said_with_a_remedy(text, capsys):
 def test_start_says_where_and_to_whom(host, said, unused_tcp_port, monkeypatch, capsys):
     bound = []
 
-    def make(source, host, port):
-        server = make_server(source, host, port)
+    def make(source, host, port, sockets):
+        server = make_server(source, host, port, sockets)
         bound.extend(s.getsockname()[0] for s in server._http._sockets.values())
         server.io_loop.add_callback(server.io_loop.stop)
         return server
