@@ -27,6 +27,8 @@ class Channel:
     table : ChannelTable
     inputs : slice
         Of the session's inputs.
+    sent : ndarray, shape (order + 1, n_inputs)
+        View of the polynomials that leave the master.
     catches_up : bool
         The subsystem gets what it missed in steps of its own length, not merged into one.
 
@@ -46,13 +48,19 @@ class Channel:
 
     __slots__ = (
         *("arrivals", "ended", "every", "inputs", "link", "pending", "physical", "remote", "s"),
-        *("_restarting", "_table"),
+        *("sent", "_restarting", "_table"),
     )
 
     def __init__(
-        self, s: int, link: Link, table: ChannelTable, inputs: slice, catches_up: bool
+        self,
+        s: int,
+        link: Link,
+        table: ChannelTable,
+        inputs: slice,
+        sent: Floats,
+        catches_up: bool,
     ) -> None:
-        self.s, self.link, self.inputs = s, link, inputs
+        self.s, self.link, self.inputs, self.sent = s, link, inputs, sent
         self.physical, self.every = link.physical, int(table.rows["every"][s])
         self.remote = link if isinstance(link, RemoteLink) else None
         self.arrivals: list[Arrival] = []
@@ -64,15 +72,15 @@ class Channel:
 
     def receive(self) -> bool:
         """Take what the link has; whether there was any. `PeerLost` if the subsystem is gone."""
-        return self._keep(self.link.take())
+        arrivals = self.link.take()
+        return bool(arrivals) and self._keep(arrivals)
 
     def compute(self) -> bool:
         """As `receive`; a subsystem in this process makes its step now if it has not yet."""
-        return self._keep(self.link.poll())
+        arrivals = self.link.poll()
+        return bool(arrivals) and self._keep(arrivals)
 
     def _keep(self, arrivals: Sequence[Arrival]) -> bool:
-        if not arrivals:
-            return False
         self.arrivals.extend(arrivals)
         self._table.answered[self.s] = 1
         return True

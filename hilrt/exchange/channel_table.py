@@ -6,8 +6,9 @@ it or leaves over it: for four subsystems `look_at_channels` takes 0.1 us, for a
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -124,6 +125,8 @@ class ChannelTable:
     Attributes
     ----------
     rows : table, n records of `CHANNELS`
+    look, take_answer, note_dispatch, first_owing : callable
+        `look_at_channels` and the functions of these names, of this table.
     """
 
     def __init__(
@@ -136,7 +139,7 @@ class ChannelTable:
         cut: Table,
         leaving: Table,
     ) -> None:
-        self.rows, self.cut, self._leaving = table(CHANNELS, len(every)), cut, leaving
+        self.rows, self.cut = table(CHANNELS, len(every)), cut
         self.rows["every"], self.rows["physical"] = every, physical
         self.rows["catches_up"], self.rows["max_misses"] = catches_up, max_misses
         self.rows["patience"] = BENCH_PATIENCE * step * np.asarray(every, dtype=float)
@@ -147,26 +150,16 @@ class ChannelTable:
         self.compute_us, self.wire_us = self.rows["compute_us"], self.rows["wire_us"]
         self.misses, self.late = self.rows["misses"], self.rows["late"]
         self.rejoined = self.rows["rejoined"]
-        self._look = entry_point(look_at_channels, self.rows, self.cut, 0, 0, 0.0)
-        self._first_owing = entry_point(first_owing, self.rows, 0)
-        self._take_answer = entry_point(take_answer, self.rows, self.cut, 0, 0, 0.0)
-        self._note_dispatch = entry_point(note_dispatch, self.rows, leaving, 0, 0)
-
-    def look(self, tick: int, t_ns: int, elapsed: float) -> tuple[int, int]:
-        """See `look_at_channels`."""
-        found: tuple[int, int] = self._look(self.rows, self.cut, tick, t_ns, elapsed)
-        return found
-
-    def take_answer(self, s: int, t_ns: int, compute_us: float) -> float:
-        """See the function of this name."""
-        end: float = self._take_answer(self.rows, self.cut, s, t_ns, compute_us)
-        return end
-
-    def note_dispatch(self, t_ns: int, h_ns: int) -> None:
-        """See the function of this name."""
-        self._note_dispatch(self.rows, self._leaving, t_ns, h_ns)
-
-    def first_owing(self, t_ns: int) -> int:
-        """See the function of this name."""
-        found: int = self._first_owing(self.rows, t_ns)
-        return found
+        both = self.rows, self.cut
+        self.look: Callable[[int, int, float], tuple[int, int]] = functools.partial(
+            entry_point(look_at_channels, *both, 0, 0, 0.0), *both
+        )
+        self.take_answer: Callable[[int, int, float], float] = functools.partial(
+            entry_point(take_answer, *both, 0, 0, 0.0), *both
+        )
+        self.note_dispatch: Callable[[int, int], None] = functools.partial(
+            entry_point(note_dispatch, self.rows, leaving, 0, 0), self.rows, leaving
+        )
+        self.first_owing: Callable[[int], int] = functools.partial(
+            entry_point(first_owing, self.rows, 0), self.rows
+        )

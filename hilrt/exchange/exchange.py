@@ -92,9 +92,16 @@ class Exchange:
         self._writer = StepInputWriter(network, self.given)
         self.age, self.compute_us = self._table.age, self._table.compute_us
         self.wire_us = self._table.wire_us
+        # What leaves the master, as views; the polynomials with shape (order + 1, nu).
+        inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
+        coefficients = int(numerics.plan.session["coefficients"][0])
+        sent = inputs["polynomial"][:, :coefficients].T
+        self._extrapolated = inputs["extrapolated"][:, :coefficients].T
+        self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
+        self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
         self._channels = [
-            Channel(s, link, self._table, network.inputs.slices[s], catches_up[s])
-            for s, link in enumerate(links)
+            Channel(s, link, self._table, part, sent[:, part], catches_up[s])
+            for s, (link, part) in enumerate(zip(links, network.inputs.slices, strict=True))
         ]
         self._of_name = {c.link.name: c for c in self._channels if c.remote is not None}
         self._polled = [c for c in self._channels if c.remote is None]
@@ -111,13 +118,6 @@ class Exchange:
         self.reports = Reports(self._hub)
         self.times = AnswerTimes(self._table.wire_us)
         self._missed = MissedSamples(self.links, self._table, self.reports)
-        # What leaves the master, as views; the polynomials with shape (order + 1, nu).
-        inputs, subsystems = numerics.state.inputs, numerics.state.subsystems
-        coefficients = int(numerics.plan.session["coefficients"][0])
-        self._sent = inputs["polynomial"][:, :coefficients].T
-        self._extrapolated = inputs["extrapolated"][:, :coefficients].T
-        self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
-        self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
         self._waiter: Waiter | None = None
         self._next_ns = 0
         self._open = True  # `start` puts the first samples in
@@ -189,24 +189,25 @@ class Exchange:
     def dispatch(self, t_ns: int, h_ns: int) -> None:
         """Send every due subsystem its inputs; the macro step is ``[t_ns, t_ns + h_ns]``."""
         tick, self._next_ns = int(self._tick[0]), t_ns + h_ns
-        starts, steps, sent = self._t_start.tolist(), self._h.tolist(), self._sent
+        starts, steps = self._t_start.tolist(), self._h.tolist()
         self._table.note_dispatch(t_ns, h_ns)
         messages, others = [], []
-        for s in np.flatnonzero(self._dispatch).tolist():
+        for s in self._dispatch.nonzero()[0].tolist():
             channel, remote = self._channels[s], self._sent_first[s]
             if remote is None:
                 others.append(channel)
             elif not remote.absent:
-                inputs = sent[:, channel.inputs]
-                messages.append((remote, remote.encoded(tick, starts[s], steps[s], inputs)))
+                data = remote.encoded(tick, starts[s], steps[s], channel.sent)
+                messages.append((remote, data))
         # First, and together: each message would wake the thread that sends it anew.
         for remote, data in messages:
             remote.send_step(data)
         for channel in others:
-            s, inputs, own_ns = channel.s, sent[:, channel.inputs], channel.every * h_ns
+            s, inputs = channel.s, channel.sent
             if channel.pending is None:
                 channel.link.dispatch(tick, starts[s], steps[s], inputs)
             else:
+                own_ns = channel.every * h_ns
                 channel.add_pending(tick, starts[s], steps[s], inputs, t_ns + own_ns, own_ns)
         for channel in self._catching_up:  # after all others
             channel.send_pending()
@@ -215,7 +216,8 @@ class Exchange:
         """Let in-process subsystems compute now, in the slack, instead of at the next cut."""
         for channel in self._local:
             channel.compute()
-            channel.compute_pending()
+            if channel.pending is not None:
+                channel.compute_pending()
             if channel.arrivals:
                 self._waiting[channel.s] = channel
 
@@ -280,6 +282,8 @@ class Exchange:
         """Wait until `answered` or `stopping`; `PeerLost` after `timeout` [s]."""
         if self._hub is not None:
             self.times.waits_from = self._hub.session_time()
+        if self.answered(t_ns):
+            return
         deadline = monotonic_ns() + int(timeout * 1e9)
         while not self.answered(t_ns) and not stopping():
             if monotonic_ns() > deadline:

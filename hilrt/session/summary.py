@@ -105,7 +105,7 @@ def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
     edges, counts = progress.lateness.histogram()
     return {
         "lateness_us": progress.lateness.quantiles() if real_time else None,
-        "compute_us": progress.compute.quantiles(),
+        "compute_us": progress.timeline.compute.quantiles(),
         "timeline_us": progress.timeline.quantiles(),
         "slowest_ticks": progress.timeline.slowest() if real_time else [],
         "missed_because": dict(progress.timeline.causes),

@@ -51,6 +51,7 @@ class Numerics:
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self.given: StepInput = empty_input(*sizes, gamma=state.model.gamma.shape)
         self.slack: Table = empty_slack()
+        self._h_next = state.session["h_next"]
         self._macro_step: Callable[..., Any] | None = None
         self._assess: Callable[..., Any] | None = None
 
@@ -77,7 +78,7 @@ class Numerics:
     @property
     def h_next(self) -> float:
         """Macro step from this communication point, s."""
-        return float(self.state.session["h_next"][0])
+        return float(self._h_next[0])
 
 
 def load_step() -> None:

@@ -216,7 +216,9 @@ class RowWriter:
         timing = table(TIMING, 1)
         columns = [column for of in build_columns(numerics).values() for column in of]
         self._gather = Gather(columns, tables_of(numerics, channels, timing), row)
-        self._times, self._order = timing.view(np.ndarray).view("f8")[:-1], timing["order"]
+        self._step, self._lateness = timing["step"], timing["lateness"]
+        self._compute, self._order = timing["compute"], timing["order"]
+        self._parts = timing.view(np.ndarray).view("f8")[-1 - len(STAGES) : -1]
         self._orders = numerics.state.outputs["order"] if _controlled(numerics.plan) else None
 
     def fill(
@@ -224,7 +226,7 @@ class RowWriter:
         step: float,
         lateness_ns: int,
         compute_ns: int,
-        parts_us: tuple[float, ...] = (0.0,) * len(STAGES),
+        parts_us: Floats | float = 0.0,
     ) -> None:
         """Write everything about this tick into the row.
 
@@ -234,10 +236,12 @@ class RowWriter:
             Macro step that begins, s.
         lateness_ns, compute_ns : int
             Of the inputs, and from the cut to the dispatch, ns.
-        parts_us : tuple of float
+        parts_us : ndarray, shape (5,)
             Time of each of `STAGES`, us.
         """
-        self._times[:] = (step, lateness_ns * 1e-3, compute_ns * 1e-3, *parts_us)
+        self._step[0] = step
+        self._lateness[0], self._compute[0] = lateness_ns * 1e-3, compute_ns * 1e-3
+        self._parts[...] = parts_us
         if self._orders is not None:
             self._order[0] = self._orders.max(initial=0)
         self._gather.fill()

@@ -1,13 +1,14 @@
-"""Times of several kinds for several things, counted in one compiled call."""
+"""Times of several kinds counted in one compiled call: of several things, or of a tick."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log10
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hilrt.compiled import compiled
+from hilrt.compiled import compiled, entry_point
 from hilrt.solver import Floats
 from hilrt.timing.histogram import BINS, LONGEST_NS, PER_DECADE
 
@@ -33,15 +34,76 @@ def count_times(times_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray
                 continue
             # A peer may say anything, and not every number has an integer.
             ns = round(min(max(row[1 + kind], 0.0), _MOST_US) * 1e3)
-            longest_ns[thing, kind] = max(longest_ns[thing, kind], ns)
-            if ns >= LONGEST_NS:
-                counts[thing, kind, BINS - 1] += 1
-            elif ns > 1:
-                counts[thing, kind, int(log10(ns) * PER_DECADE)] += 1
-            else:
-                counts[thing, kind, 0] += 1
+            count_time(ns, kind, counts[thing], longest_ns[thing])
+
+
+@compiled
+def count_time(
+    ns: int, kind: int, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]
+) -> None:
+    """Count one time; `counts` has the shape (kinds, BINS), `longest_ns` (kinds,)."""
+    longest_ns[kind] = max(longest_ns[kind], ns)
+    if ns >= LONGEST_NS:
+        counts[kind, BINS - 1] += 1
+    elif ns > 1:
+        counts[kind, int(log10(ns) * PER_DECADE)] += 1
+    else:
+        counts[kind, 0] += 1
+
+
+@compiled
+def count_tick(
+    parts_us: Floats,
+    counts: NDArray[np.int64],
+    longest_ns: NDArray[np.int64],
+    target_ns: int,
+    begun_ns: int,
+    cut_ns: int,
+    stepped_ns: int,
+    done_ns: int,
+    slack_ns: int,
+) -> int:
+    """Count the parts of a tick, and its time from the beginning to the dispatch.
+
+    Parameters
+    ----------
+    parts_us : ndarray, shape (5,)
+        Set to wake-up, cut, macro step, dispatch, and the slack of the tick before.
+    counts, longest_ns : ndarray of int, shape (6, BINS), (6,)
+        Of these, in this order, and of the time from `begun_ns` to `done_ns`; changed in place.
+    target_ns, begun_ns, cut_ns, stepped_ns, done_ns : int
+        As in `TickMarks`.
+    slack_ns : int
+        Negative if there was no tick before.
+
+    Returns
+    -------
+    int
+        Which of the first four took longest.
+    """
+    wake_ns = max(begun_ns - target_ns, 0)
+    parts = (wake_ns, cut_ns - begun_ns, stepped_ns - cut_ns, done_ns - stepped_ns)
+    longest = 0
+    for kind in range(len(parts)):
+        parts_us[kind] = parts[kind] * 1e-3
+        count_time(parts[kind], kind, counts, longest_ns)
+        if parts[kind] > parts[longest]:
+            longest = kind
+    parts_us[4] = max(slack_ns, 0) * 1e-3
+    if slack_ns >= 0:
+        count_time(slack_ns, 4, counts, longest_ns)
+    count_time(done_ns - begun_ns, 5, counts, longest_ns)
+    return longest
 
 
 def load_counting() -> None:
     """Load the compiled code, or compile it."""
     count_times(np.zeros((0, 1)), np.zeros((0, 0, BINS), np.int64), np.zeros((0, 0), np.int64))
+    count_tick_entry(np.zeros(5), np.zeros((6, BINS), np.int64), np.zeros(6, np.int64))
+
+
+def count_tick_entry(
+    parts_us: Floats, counts: NDArray[np.int64], longest_ns: NDArray[np.int64]
+) -> Callable[..., int]:
+    """`count_tick` for arrays of these types, to be called without a look at them."""
+    return entry_point(count_tick, parts_us, counts, longest_ns, *(0,) * 6)

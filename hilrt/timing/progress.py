@@ -25,8 +25,8 @@ class Progress:
         Ticks whose inputs were not all dispatched within the deadline, those skipped included.
     stretched_ns : int
         By how much session time was held back to shift the grid, on the clock, ns.
-    lateness, compute : Distribution
-        Tick to dispatch complete (real time only), and cut to dispatch complete.
+    lateness : Distribution
+        Tick to dispatch complete (real time only).
     timeline : Timeline
         Where the time went, and which subsystems were late.
     learning : SlackBudget
@@ -39,7 +39,6 @@ class Progress:
     t_ns: int = 0
     missed: int = 0
     lateness: Distribution = field(default_factory=Distribution)
-    compute: Distribution = field(default_factory=Distribution)
     timeline: Timeline = field(default_factory=Timeline)
     learning: SlackBudget = field(default_factory=SlackBudget)
     stretched_ns: int = 0
@@ -51,7 +50,6 @@ class Progress:
         self, tick: int, t: float, marks: TickMarks, missed: bool, late: Callable[[], list[str]]
     ) -> None:
         """Count a tick whose inputs are on the wire; parameters as for `Timeline.add`."""
-        self.compute.add(marks.compute_ns)
         self.missed += missed
         self.timeline.add(tick, t, marks, missed, late)
 

@@ -12,10 +12,14 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from hilrt.timing.histogram import Distribution, Quantiles
+import numpy as np
+
+from hilrt.solver import Floats
+from hilrt.timing.count_times import count_tick_entry
+from hilrt.timing.histogram import BINS, Distribution, Quantiles
 from hilrt.timing.tick_marks import TickMarks
 
 #: Parts of a tick, in their order.
@@ -54,37 +58,28 @@ class SlowTick:
     late: list[str]
 
 
-@dataclass(slots=True)
 class Timeline:
     """What is kept of all ticks, at a constant cost per tick and in constant memory.
 
     Attributes
     ----------
-    stages : dict
-        Distribution of each of `STAGES`.
+    parts_us : ndarray, shape (5,)
+        Of the newest tick, in the order of `STAGES`; the slack is that of the tick before.
     causes : Counter
         Missed ticks by cause, keys of `hilrt.wording.MISSED_BECAUSE`.
     slack_ns, rested_ns : int
-        Slack of the newest tick, and when it ended, ns.
+        Slack of the newest tick that has ended, negative before the first, and when it ended, ns.
     """
 
-    stages: dict[str, Distribution] = field(
-        default_factory=lambda: {stage: Distribution() for stage in STAGES}
-    )
-    causes: Counter[str] = field(default_factory=Counter)
-    slack_ns: int = 0
-    rested_ns: int = 0
-    _parts_ns: tuple[int, ...] = (0,) * len(STAGES)
-    _critical: tuple[Distribution, ...] = ()
-    _slowest: list[tuple[int, int, SlowTick]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._critical = tuple(self.stages[stage] for stage in STAGES[:-1])
-
-    @property
-    def parts_us(self) -> tuple[float, ...]:
-        """Of the newest tick, in the order of `STAGES`; the slack is that of the tick before."""
-        return tuple([part * 1e-3 for part in self._parts_ns])
+    def __init__(self) -> None:
+        self.parts_us: Floats = np.zeros(len(STAGES))
+        self.causes: Counter[str] = Counter()
+        self.slack_ns, self.rested_ns = -1, 0
+        # Of the stages, and of the time from the beginning of a tick to its dispatch.
+        self._counts = np.zeros((len(STAGES) + 1, BINS), np.int64)
+        self._longest_ns = np.zeros(len(STAGES) + 1, np.int64)
+        self._count_tick = count_tick_entry(self.parts_us, self._counts, self._longest_ns)
+        self._slowest: list[tuple[int, int, SlowTick]] = []
 
     def add(
         self,
@@ -106,22 +101,23 @@ class Timeline:
         late : callable
             Gives the subsystems whose samples were late; asked where the tick is kept.
         """
-        target, done = marks.target_ns, marks.done_ns
-        begun, cut, stepped = marks.begun_ns, marks.cut_ns, marks.stepped_ns
-        wake, taken, step, sent = self._critical
-        parts = (max(begun - target, 0), cut - begun, stepped - cut, done - stepped)
-        wake.add(parts[0])
-        taken.add(parts[1])
-        step.add(parts[2])
-        sent.add(parts[3])
-        lateness = done - target
-        self._parts_ns = (*parts, self.slack_ns)
+        longest = self._count_tick(
+            self.parts_us,
+            self._counts,
+            self._longest_ns,
+            marks.target_ns,
+            marks.begun_ns,
+            marks.cut_ns,
+            marks.stepped_ns,
+            marks.done_ns,
+            self.slack_ns,
+        )
+        lateness = marks.done_ns - marks.target_ns
         slow = len(self._slowest) < KEPT or lateness > self._slowest[0][0]
         if not (missed or slow):
             return
-        longest = max(range(4), key=parts.__getitem__)
         cause = STAGES[longest]
-        if cause == "wake" and self.rested_ns > target:
+        if cause == "wake" and self.rested_ns > marks.target_ns:
             cause = "previous"
         if missed:
             self.causes[cause] += 1
@@ -130,7 +126,7 @@ class Timeline:
 
     def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
         """Keep the newest tick among the slowest."""
-        wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us
+        wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us.tolist()
         kept = SlowTick(
             tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late
         )
@@ -140,12 +136,27 @@ class Timeline:
     def rest(self, done_ns: int, now_ns: int) -> None:
         """The slack of the tick dispatched at `done_ns` ends at `now_ns`."""
         self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
-        self.stages["slack"].add(self.slack_ns)
 
     def skip(self, ticks: int) -> None:
         """Count ticks that passed while the master was busy."""
         if ticks:
             self.causes["skipped"] += ticks
+
+    @property
+    def stages(self) -> dict[str, Distribution]:
+        """Distribution of each of `STAGES`."""
+        found = {stage: self._distribution(kind) for kind, stage in enumerate(STAGES)}
+        if self.slack_ns >= 0:  # it is counted with the next tick
+            found["slack"].add(self.slack_ns)
+        return found
+
+    @property
+    def compute(self) -> Distribution:
+        """Cut to dispatch complete."""
+        return self._distribution(len(STAGES))
+
+    def _distribution(self, kind: int) -> Distribution:
+        return Distribution(self._counts[kind].tolist(), int(self._longest_ns[kind]))
 
     def quantiles(self) -> dict[str, Quantiles]:
         """Of each stage, µs."""

@@ -6,15 +6,19 @@ import pytest
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.solver import Port
 from hilrt.timing.progress import Progress
+from hilrt.timing.tick_marks import TickMarks
 from tests.step_log.test_signals import two_mass
 from tests.stepping import Recorded, Stepping
 
 
 def progress_of(s: Stepping, steps: int) -> Progress:
-    progress = Progress()
+    progress, readings = Progress(), iter([0, 10_000, 20_000, 40_000])
+    marks = TickMarks(lambda: next(readings))
+    for mark in (marks.begin, marks.taken, marks.stepped, marks.dispatched):
+        mark()
     for _ in range(steps):
         progress.count_step(1_000_000)
-        progress.compute.add(40_000)
+        progress.timeline.add(0, 0.0, marks, False, list)
         progress.lateness.add(90_000)
     progress.t_ns = s.t_ns
     return progress
