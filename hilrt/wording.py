@@ -45,6 +45,12 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
+def reason_text(reason: str) -> str:
+    """A verdict's reason without the name of its cause in front, which the words repeat."""
+    cause, _, said = reason.partition(": ")
+    return said if said and cause.isidentifier() else reason
+
+
 def event_text(source: str, text: str) -> str:
     """An event with its source, in one line."""
     return text if source in SPEAKERS else f"{source}: {text}"

@@ -116,7 +116,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
         parts.append(f"missed {status.missed} of {status.tick}")
     parts.append(f"flags: {flag_words(status.flags) or 'none'}")
     if status.verdict:
-        parts.append(status.verdict)
+        parts.append(f"so far {status.verdict}")
     if status.message:
         parts.append(status.message)
     return " | ".join(parts)

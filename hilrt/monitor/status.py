@@ -150,6 +150,7 @@ class StatusPublisher:
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
+        so_far = verdict(totals, t, None, progress.missed, progress.steps)
         return Status(
             session=self.session,
             run=self.run,
@@ -181,7 +182,8 @@ class StatusPublisher:
                 )
                 for s, link in enumerate(exchange.links)
             },
-            verdict=verdict(totals, t, None, progress.missed, progress.steps).word,
+            verdict=so_far.word,
+            reasons=so_far.reasons,
             message=self._cause(),
             shadow=bool(numerics.plan.session[0].shadow or not given.apply),
             events=list(self._events),

@@ -56,7 +56,8 @@ class Status(msgspec.Struct, kw_only=True):
     `rate_hz`: macro steps per second of wall time since the previous status; 0 in the first.
     `shadow`: corrections are computed and not applied. Without `values` it announces a state before
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
-    the session's own, as text. `adjustable`: what operators may change, as it is now.
+    the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
+    those that are up now. `adjustable`: what operators may change, as it is now.
     """
 
     session: str
@@ -74,6 +75,7 @@ class Status(msgspec.Struct, kw_only=True):
     bonds: dict[str, BondStatus] = {}
     peers: dict[str, PeerStatus] = {}
     verdict: str = ""
+    reasons: list[str] = []
     message: str = ""
     shadow: bool = False
     events: list[str] = []

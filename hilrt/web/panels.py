@@ -14,11 +14,13 @@ from hilrt.monitor.stream import Happening, Head
 from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import event_text, number, words
+from hilrt.wording import event_text, number, reason_text, words
 
 SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
-#: Causes named on the lamp, and places of each; the others are counted.
-MAX_CAUSES, MAX_PLACES = 3, 2
+LEVELS = ("good", "degraded", "unreliable")
+#: Causes of flags that are named, and places of each, and reasons of a verdict; the others are
+#: counted.
+MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
 
 
 def text(value: object) -> str:
@@ -37,35 +39,50 @@ def on_page(said: str, head: Head | None) -> str:
 
 
 class Lamp(NamedTuple):
-    """How far the results can be trusted now: kind, word and reason."""
+    """A state of the page's lamp: kind, word, and the reasons in one line each."""
 
     kind: str
     word: str
-    cause: str
+    reasons: list[str]
+
+
+#: States in which there is a verdict.
+WITH_VERDICT = ("RUNNING", "DEGRADED", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
-    """The reliability lamp, for the present, not the whole session."""
+    """How far the results since the session's first tick can be trusted, and why no further.
+
+    Flags that are up now are `present`'s.
+    """
     status = viewer.status
     if status is None:
-        return Lamp("nothing", "NO DATA", "the session has not been heard yet")
+        return Lamp("nothing", "NO DATA", ["the session has not been heard yet"])
     if viewer.silent and not viewer.ended:
         age = viewer.now - viewer.heard_at
-        return Lamp("nothing", "NO DATA", f"the session has been silent for {age:.0f} s")
+        return Lamp("nothing", "NO DATA", [f"the session has been silent for {age:.0f} s"])
     if status.state in ("FAULT", "SAFE"):
-        return Lamp("unreliable", status.state, status.message)
-    flags = viewer.flags
-    so_far = f"over the session: {status.verdict}" if status.verdict else ""
-    if flags:
-        kind = "unreliable" if status.verdict == "unreliable" else "degraded"
-        return Lamp(kind, kind.upper(), causes_in_words(flags))
+        return Lamp("unreliable", status.state, [status.message])
+    if status.state not in WITH_VERDICT or not status.verdict:
+        return Lamp("nothing", status.state, [on_page(status.message, viewer.head)])
+    reasons = [reason_text(reason) for reason in status.reasons]
+    if len(reasons) > MAX_REASONS:
+        more = len(reasons) - MAX_REASONS + 1
+        reasons = [*reasons[: MAX_REASONS - 1], f"and {more} more reasons"]
+    return Lamp(status.verdict, status.verdict.upper(), reasons)
+
+
+def present(viewer: Viewer) -> Lamp | None:
+    """What is wrong at this moment: flags, and the reason of a degraded session; None: no data."""
+    status, state = viewer.status, lamp(viewer)
+    if status is None or state.word == "NO DATA" or status.state not in WITH_VERDICT:
+        return None
+    if viewer.ended:
+        return Lamp("", "at its end", [causes_in_words(viewer.flags) or "no flags"])
+    reasons = [causes_in_words(viewer.flags)] if viewer.flags else []
     if status.state == "DEGRADED":
-        return Lamp("degraded", "DEGRADED", status.message)
-    if status.state not in ("RUNNING", "STOPPED"):
-        return Lamp("nothing", status.state, on_page(status.message, viewer.head))
-    if status.verdict in ("degraded", "unreliable"):
-        return Lamp("degraded", "GOOD NOW", so_far)
-    return Lamp("good", "GOOD", so_far)
+        reasons.insert(0, status.message)
+    return Lamp("degraded", "now", reasons) if reasons else Lamp("good", "now", ["no flags"])
 
 
 def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
@@ -83,12 +100,24 @@ def causes_in_words(flags: Sequence[RaisedFlag]) -> str:
 
 
 def lamp_html(viewer: Viewer) -> str:
-    """The lamp, large."""
-    kind, word, cause = lamp(viewer)
+    """The lamp, large, and what is up now, below it."""
+    kind, word, reasons = lamp(viewer)
+    span = " so far" if kind in LEVELS and not viewer.ended and word == kind.upper() else ""
+    lines = "".join(f"<span>{text(reason)}</span>" for reason in reasons if reason)
+    now = present(viewer)
+    below = ""
+    if now is not None:
+        shape = f'<span aria-hidden="true">{SHAPES.get(now.kind, "")}</span>'
+        said = text(" · ".join(now.reasons))
+        below = (
+            f'<div class="now {now.kind}" role="status">{shape}<b>{text(now.word)}:</b> '
+            f"<span>{said}</span></div>"
+        )
     return (
-        f'<div class="lamp {kind}" role="status" aria-live="polite">'
+        f'<div class="lamps"><div class="lamp {kind}">'
         f'<span class="shape" aria-hidden="true">{SHAPES[kind]}</span>'
-        f'<span class="word">{text(word)}</span><span class="cause">{text(cause)}</span></div>'
+        f'<span class="word" role="status">{text(word)}<small>{span}</small></span>'
+        f'<div class="cause">{lines}</div></div>{below}</div>'
     )
 
 

@@ -271,7 +271,7 @@ def test_arm_watch_and_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def show_a_fault_and_its_cause(run: Run, page: Browser) -> None:
     """Freeze the solver: its flag is on the page in words, wherever one may look."""
     said = {
-        "lamp": r"(DEGRADED|UNRELIABLE).*sample late \([^)]*vehicle",
+        "lamp": r"now:.*sample late \([^)]*vehicle",
         "graph": r"vehicle\s+zeromq\s+▲ sample late",
         "peers": r"vehicle\s+▲ late.*extrapolate now",
     }

@@ -38,34 +38,73 @@ def changed(**values):
     [
         (None, [], "nothing", "NO DATA"),
         (RUNNING, [], "good", "GOOD"),
-        (RUNNING, [LATE], "degraded", "DEGRADED"),
-        (changed(verdict="unreliable"), [LATE], "unreliable", "UNRELIABLE"),
-        (changed(verdict="degraded"), [], "degraded", "GOOD NOW"),
-        (changed(state="DEGRADED", message="samples are late"), [], "degraded", "DEGRADED"),
+        (RUNNING, [LATE], "good", "GOOD"),
+        (changed(verdict="unreliable"), [], "unreliable", "UNRELIABLE"),
+        (changed(verdict="degraded"), [], "degraded", "DEGRADED"),
+        (changed(state="DEGRADED", message="samples are late"), [], "good", "GOOD"),
+        (changed(verdict=""), [], "nothing", "RUNNING"),
         (changed(state="SAFE", message="safe by Ada"), [], "unreliable", "SAFE"),
         (changed(state="FAULT", message="engine is gone"), [LATE], "unreliable", "FAULT"),
         (Status(session="s", state="INITIALIZED"), [], "nothing", "INITIALIZED"),
     ],
 )
-def test_lamp(look, status, flags, kind, word):
+def test_lamp_is_the_verdict_so_far(look, status, flags, kind, word):
     lamp = panels.lamp(look(status, flags))
     assert (lamp.kind, lamp.word) == (kind, word)
 
 
+@pytest.mark.parametrize(
+    ("status", "flags", "expected"),
+    [
+        (None, [LATE], None),
+        (RUNNING, [], ("good", "now", ["no flags"])),
+        (RUNNING, [LATE], ("degraded", "now", ["sample late (vehicle)"])),
+        (changed(verdict="unreliable"), [], ("good", "now", ["no flags"])),
+        (
+            changed(state="DEGRADED", message="engine is late"),
+            [LATE],
+            ("degraded", "now", ["engine is late", "sample late (vehicle)"]),
+        ),
+        (changed(state="STOPPED"), [LATE], ("", "at its end", ["sample late (vehicle)"])),
+        (changed(state="FAULT"), [LATE], None),
+        (Status(session="s", state="INITIALIZED"), [], None),
+    ],
+)
+def test_flags_that_are_up_now_are_no_part_of_the_verdict(look, status, flags, expected):
+    assert panels.present(look(status, flags)) == expected
+
+
+def test_no_flag_is_given_as_the_reason_of_a_verdict(look):
+    """An alarm that is up now cannot make a session unreliable; what did is said."""
+    late = "sample_late: sample late, carried on by hold, 45.3% of the time"
+    status = changed(verdict="unreliable", reasons=[late])
+    viewer = look(status, [RaisedFlag("alarm", "engine.torque over 300")])
+    assert panels.lamp(viewer).reasons == ["sample late, carried on by hold, 45.3% of the time"]
+    html = panels.lamp_html(viewer)
+    assert "UNRELIABLE<small> so far</small>" in html
+    assert html.index("45.3%") < html.index("now:") < html.index("alarm (engine.torque over 300)")
+    viewer.status = msgspec.structs.replace(status, state="STOPPED")
+    assert "so far" not in panels.lamp_html(viewer)
+
+
 def test_lamp_says_the_cause(look):
-    assert panels.lamp(look(RUNNING, [LATE])).cause == "sample late (vehicle)"
+    assert panels.present(look(RUNNING, [LATE])).reasons == ["sample late (vehicle)"]
     many = [RaisedFlag(cause, "x") for cause in ("a", "b", "c", "d", "e")]
-    assert panels.lamp(look(RUNNING, many)).cause.endswith("and 2 more")
+    assert panels.present(look(RUNNING, many)).reasons[0].endswith("and 2 more")
     places = [RaisedFlag("output_defect", f"a.y{i}") for i in range(5)]
-    assert panels.lamp(look(RUNNING, places)).cause == "output defect (a.y0, a.y1, +3)"
+    assert panels.present(look(RUNNING, places)).reasons == ["output defect (a.y0, a.y1, +3)"]
     fault = changed(state="FAULT", message="engine is gone")
-    assert panels.lamp(look(fault)).cause == "engine is gone"
+    assert panels.lamp(look(fault)).reasons == ["engine is gone"]
+    several = changed(verdict="degraded", reasons=[f"c{i}: reason {i}" for i in range(5)])
+    assert panels.lamp(look(several)).reasons == ["reason 0", "reason 1", "and 3 more reasons"]
 
 
 def test_silence_is_never_good(look):
     viewer = look(RUNNING)
     viewer.now_s += 10.0
-    assert panels.lamp(viewer) == ("nothing", "NO DATA", "the session has been silent for 10 s")
+    reason = "the session has been silent for 10 s"
+    assert panels.lamp(viewer) == ("nothing", "NO DATA", [reason])
+    assert panels.present(viewer) is None
     ended = look(changed(state="STOPPED"))
     ended.now_s += 10.0
     assert panels.lamp(ended).word == "GOOD"
@@ -110,7 +149,7 @@ def test_waiting_session_says_what_to_press_here(look):
     for control, said in ((["arm"], "press Arm"), ([], "press Enter at its terminal")):
         viewer = look(waiting, head=msgspec.structs.replace(HEAD, control=control))
         viewer.event(1, "info", text=waiting.message)
-        shown = panels.lamp(viewer).cause, panels.event_rows(viewer, False)[0].text
+        shown = panels.lamp(viewer).reasons[0], panels.event_rows(viewer, False)[0].text
         for words in (*shown, panels.state_html(viewer)):
             assert said in words
             assert "Enter to arm" not in words
