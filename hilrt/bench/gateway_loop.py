@@ -24,6 +24,7 @@ from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
 from hilrt.can.library_errors import BUS_ERRORS
+from hilrt.exit_status import ExitStatus
 from hilrt.peers import wire
 from hilrt.peers.peer import Peer
 from hilrt.record.frame_feed import FrameFeed
@@ -228,7 +229,7 @@ class Gateway:
                 self.dialogue.event("warning" if change.raised else "info", cause, change.text)
 
     def secure_blind(self, reason: str) -> int:
-        """Bring the bench down on knowledge of the demands alone, then end with status 1."""
+        """Bring the bench down on knowledge of the demands alone, then end with status 70."""
         guardian, traffic = self.guardian, self.traffic
         guardian.secure(self.clock(), "gateway_fault", f"the gateway failed: {reason}")
         blind = BenchView([math.nan] * len(self.bench.inputs), enabled=False, overdue=math.inf)
@@ -239,7 +240,7 @@ class Gateway:
                 with contextlib.suppress(*BUS_ERRORS):
                     traffic.bus.send(frame)
         self.dialogue.peer.send(wire.Error(text=guardian.reason))
-        return 1
+        return ExitStatus.INTERNAL
 
     def counters(self) -> dict[str, int]:
         """Everything counted since the start."""

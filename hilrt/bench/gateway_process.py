@@ -50,8 +50,8 @@ def main(
     Returns
     -------
     int
-        Exit status: 0 ended in order, with the bench secured; 1 a defect of the gateway; 2 wrong
-        configuration; 3 no session to serve.
+        Exit status: 0 ended in order, with the bench secured; 2 wrong configuration; 3 no session
+        to serve; 70 a defect of the gateway.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the session, which then stops us
     request_short_slice()  # for one that no session started

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from hilrt.exit_status import ExitStatus
+
 if TYPE_CHECKING:
     from hilrt.config.session_file import SessionFile
-
-EXIT_CONFIG = 2
 
 SessionPath = Annotated[Path, typer.Argument(help="session file (TOML)", metavar="SESSION.toml")]
 Overrides = Annotated[
@@ -28,4 +28,4 @@ def load(session: Path, overrides: list[str]) -> SessionFile:
 def fail(text: str) -> NoReturn:
     """End the command: its input is wrong."""
     typer.echo(text, err=True)
-    raise typer.Exit(EXIT_CONFIG)
+    raise typer.Exit(ExitStatus.INPUT)

@@ -6,6 +6,7 @@ import atexit
 import gc
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,14 +23,13 @@ from hilrt.cli import (
     report_commands,
     watch_commands,
 )
-from hilrt.cli.common import EXIT_CONFIG, Overrides, SessionPath, fail, load
+from hilrt.cli.common import Overrides, SessionPath, fail, load
 from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.exit_status import ExitStatus
 
 if TYPE_CHECKING:
-    from hilrt.session.result import RunResult
-
-EXIT_FAULT = 3
+    from hilrt.session.result import FailOn, RunResult
 
 app = typer.Typer(
     help="Soft real-time hardware-in-the-loop co-simulation for test benches.",
@@ -67,8 +67,11 @@ def run(
     arm: Annotated[bool, typer.Option("--arm", help="arm without waiting for Enter")] = False,
     quiet: Annotated[bool, typer.Option(help="no live view and no closing table")] = False,
     web: Annotated[bool, typer.Option("--web", help="serve the web page of the session")] = False,
+    fail_on: Annotated[
+        str | None, typer.Option(help="verdict with exit status 5: degraded (or worse), unreliable")
+    ] = None,
 ) -> None:
-    """Run a session; exit status 0 finished, 2 bad input, 3 fault, 130 interrupted."""
+    """Run a session; exit status 0 finished, 2 bad input, 3 fault, 5 incomplete, 130 stopped."""
     if sys.stdout.isatty() and not quiet:
         typer.echo(f"{session}: starting")  # what follows takes a moment to load
     from hilrt.session.run import RunOptions
@@ -82,7 +85,7 @@ def run(
     if arm:
         extra.append('session.arm="auto"')
     file = load(session, extra)
-    options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web)
+    options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web, fail_on=_fail_on(fail_on))
     result = run_session(file, options)
     _finish(result, file.tables.record.report, quiet)
     raise typer.Exit(result.exit_status)
@@ -135,6 +138,13 @@ app.add_typer(can_commands.can_app, name="can")
 app.add_typer(fmu_commands.fmu_app, name="fmu")
 
 
+def _fail_on(text: str | None) -> FailOn | None:
+    for word in (None, "degraded", "unreliable"):
+        if text == word:
+            return word
+    fail(f"--fail-on {text}: is not degraded or unreliable")
+
+
 def _pace(text: str) -> str:
     if text in ("realtime", "asap"):
         return f'"{text}"'
@@ -159,6 +169,9 @@ def _finish(result: RunResult, report: bool, quiet: bool) -> None:
             write_report(result.folder)
         except (ImportError, HilrtError) as error:
             typer.echo(f"no report: {error}", err=True)
+        except OSError as error:
+            typer.echo(f"no report: {error}", err=True)
+            result.end_with(ExitStatus.LESS)
     if quiet:
         return
     from rich.console import Console
@@ -180,10 +193,19 @@ def main(command: Callable[[], Any] = app) -> None:
     except ConfigError as error:
         for problem in error.problems:
             sys.stderr.write(f"{problem}\n")
-        raise SystemExit(EXIT_CONFIG) from None
+        raise SystemExit(ExitStatus.INPUT) from None
     except HilrtError as error:
         sys.stderr.write(f"{error}\n")
-        raise SystemExit(EXIT_FAULT) from None
-    except (json.JSONDecodeError, BrokenPipeError) as error:
+        raise SystemExit(ExitStatus.FAULT) from None
+    except json.JSONDecodeError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        raise SystemExit(1) from None
+        raise SystemExit(ExitStatus.INPUT) from None
+    except BrokenPipeError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        raise SystemExit(ExitStatus.FAILED) from None
+    except Exception as error:
+        traceback.print_exc()
+        sys.stderr.write(
+            f"internal error: {type(error).__name__}: {error}; please report the lines above\n"
+        )
+        raise SystemExit(ExitStatus.INTERNAL) from None

@@ -6,11 +6,9 @@ polynomial through the newest samples, degree 0 being hold.
 
 from __future__ import annotations
 
-import math
-
 from hilrt.compiled import compiled, stage
 from hilrt.coupling.extrapolate import newton_form, newton_value
-from hilrt.tables.given import StepInput
+from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -20,14 +18,15 @@ from hilrt.tables.state import State
 def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
-    A sample that is not a finite number does not act: the output counts as not arrived.
+    A sample that is not a finite number, or beyond every quantity, does not act: the output counts
+    as not arrived.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
         out, sample = state.outputs[i], given.outputs[i]
-        finite = math.isfinite(sample.y)
-        out.implausible = sample.fresh and not finite
-        out.arrived = sample.fresh and finite
+        plausible = abs(sample.y) <= LARGEST  # NaN is not
+        out.implausible = sample.fresh and not plausible
+        out.arrived = sample.fresh and plausible
         if out.arrived:
             push(out, sample.t_valid, sample.y, plan.outputs[i].spacing, samples)
     forget_before_jumps(plan, state, given)

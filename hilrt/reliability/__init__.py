@@ -4,5 +4,5 @@ In reading order:
 
 * what is watched, and why: `causes`, `checks`, `alarms`;
 * the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the slack);
-* in words: `flags`, `verdict`, `degradation`.
+* in words: `flags`, `verdict`, `divergence`, `degradation`.
 """

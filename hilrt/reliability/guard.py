@@ -2,7 +2,8 @@
 
 At the tick that brings a value outside its limits nothing more is sent to a bench, if the alarm
 says so. A value that is not a finite number is outside every limit; one that has not arrived anew
-keeps its alarm as it was.
+keeps its alarm as it was. A solver's value beyond every quantity comes from a loop that diverges,
+and is no input for anything.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
-from hilrt.tables.given import StepInput
+from hilrt.tables.given import LARGEST, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
 
 #: Delays end this share of the shortest spacing of samples early: grid points are rounded.
 ROUNDING_SHARE = 0.01
+#: Level of a divergence, above those of all alarms.
+DIVERGED = 4
 
 
 @stage
@@ -35,6 +38,11 @@ def guard(plan: Plan, state: State, given: StepInput) -> None:
         alarm.active = t - alarm.since >= limits.delay - ROUNDING_SHARE * spacing
         if alarm.active and limits.level > gravest:
             gravest = limits.level
+    for i in range(len(state.outputs)):
+        sample = given.outputs[i]
+        solver = not plan.subsystems[plan.outputs[i].subsystem].physical
+        if solver and sample.fresh and LARGEST < abs(sample.y) < math.inf:
+            gravest = DIVERGED
     state.session[0].alarm_level = gravest
 
 

@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from hilrt.errors import HilrtError, PeerLost
 from hilrt.exchange.exchange import Exchange
+from hilrt.exit_status import ExitStatus
 from hilrt.master import End, Master
 from hilrt.monitor.session_state import SessionState
 from hilrt.reliability.alarms import STOP
+from hilrt.reliability.divergence import describe_divergence
+from hilrt.reliability.guard import DIVERGED
 from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
@@ -33,7 +36,7 @@ async def run_loop(
     """Tick from session time 0, which is `epoch_ns` on the clock, to `duration` [s] or beyond."""
     try:
         end = await master.run(round(duration * 1e9), epoch_ns)
-        ended = LoopEnd(end, alarm_fault(master.numerics) if end is End.ALARMED else None)
+        ended = LoopEnd(end, value_fault(master.numerics) if end is End.ALARMED else None)
     except HilrtError as error:
         ended = LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
     finally:
@@ -48,8 +51,10 @@ def own_ends(exchange: Exchange) -> list[str]:
     return [f"subsystem {name!r}: {reason}" for name, reason in exchange.ended.items()]
 
 
-def alarm_fault(numerics: Numerics) -> str:
-    """Which alarms have ended the loop."""
+def value_fault(numerics: Numerics) -> str:
+    """Which alarms, or which divergence, have ended the loop."""
+    if numerics.state.session[0].alarm_level == DIVERGED:
+        return describe_divergence(numerics.network, numerics.given)
     return "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
 
 
@@ -107,6 +112,6 @@ class Ending:
     async def _interrupt(self, master: Master) -> None:
         reason = self._interrupted() or master.stop_requested
         self._events.go(SessionState.SAFE, reason, level="warning")
-        self._result.exit_status = 130
+        self._result.end_with(ExitStatus.INTERRUPTED)
         if self._operator.held:
             await self._benches.hold_safe(master.stop_requested, self._interrupted)

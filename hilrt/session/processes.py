@@ -95,6 +95,17 @@ class Processes:
             problems = await self.children.stop_all(STOP_TIMEOUT)
         return problems
 
+    def recorder_failure(self) -> list[str]:
+        """How the recorder, which has ended by now, failed to keep the whole log; else empty."""
+        child = self.children["recorder"]
+        if child.returncode == 0:
+            return []
+        how = f"the process {child.describe_exit()}"
+        told = "".join(child.tail(1)).strip().removeprefix("recorder: ")
+        if told and (child.returncode or 0) > 0:
+            how = told
+        return [f"recorder: the log is not complete: {how}"]
+
     def _ended(self, name: str, returncode: int) -> None:
         """A process has ended."""
         child = self.children[name]
@@ -108,6 +119,7 @@ class Processes:
                 link.gone(f"its process {text}")
                 return
         self._events.note("error", name, f"the process {text}", "process_ended")
-        self._warnings.append(f"{name}: the process {text}")
+        if name != "recorder" or not returncode:  # else see `recorder_failure`
+            self._warnings.append(f"{name}: the process {text}")
         if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # their cause stays
             self._events.publisher.announce(str(self._events.state), f"{name} {text}")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hilrt.errors import RecordError
+from hilrt.exit_status import ExitStatus, gravest
 
 if TYPE_CHECKING:
     from hilrt.record.reader import Log
+
+
+#: From the best to the worst.
+VERDICTS: Final = ("good", "degraded", "unreliable")
+FailOn = Literal["degraded", "unreliable"]
 
 
 @dataclass
@@ -22,7 +29,8 @@ class Result:
     summary : dict
         Contents of ``summary.json``.
     exit_status : int
-        0 finished, 3 ended by a fault in the safe state, 130 interrupted.
+        0 finished, 3 ended by a fault in the safe state, 5 finished with less than was asked for,
+        130 interrupted.
     fault : str, optional
         What went wrong.
     warnings : list of str
@@ -36,7 +44,24 @@ class Result:
 
     def fail(self, fault: str) -> None:
         """Note that the session ends in a fault."""
-        self.fault, self.exit_status = fault, 3
+        self.fault = fault
+        self.end_with(ExitStatus.FAULT)
+
+    def end_with(self, status: ExitStatus) -> None:
+        """Take an exit status, unless a graver one was taken before."""
+        self.exit_status = int(gravest(self.exit_status, status))
+
+    def lack(self, problems: Iterable[str]) -> None:
+        """Note what was asked for and is not there."""
+        for problem in problems:
+            self.warnings.append(problem)
+            self.end_with(ExitStatus.LESS)
+
+    def judge(self, fail_on: FailOn | None) -> None:
+        """Take a verdict that is no better than `fail_on` for a lack."""
+        worse = VERDICTS[VERDICTS.index(fail_on) :] if fail_on else ()
+        if self.verdict in worse:
+            self.lack([f"the verdict is {self.verdict}, and it was to be better than {fail_on}"])
 
     @property
     def verdict(self) -> str:

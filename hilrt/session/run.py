@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hilrt.errors import ConfigError
+from hilrt.session.result import FailOn
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class RunOptions:
         Start the web page.
     record : bool
         Write a log.
+    fail_on : str, optional
+        Exit status 5 where the verdict is ``"degraded"`` or worse, or ``"unreliable"``.
     """
 
     out: Path = Path("runs")
@@ -42,6 +45,7 @@ class RunOptions:
     view: bool = False
     web: bool = False
     record: bool = True
+    fail_on: FailOn | None = None
 
 
 def make_folder(out: Path, name: str) -> Path:

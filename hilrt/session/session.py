@@ -17,6 +17,7 @@ from hilrt.check.check_listen import unguarded
 from hilrt.config import registry
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError, HilrtError, PeerLost
+from hilrt.exit_status import ExitStatus
 from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
@@ -53,8 +54,8 @@ class SessionRun:
     async def run(self) -> RunResult:
         """Run the session to its end and return what is left of it.
 
-        Faults end in the result (exit status 3), an interruption too (130); `ConfigError` and
-        programming errors are raised, after everything was closed.
+        Faults end in the result (exit status 3), an interruption (130) and what is missing (5) too;
+        `ConfigError` and programming errors are raised, after everything was closed.
         """
         self._parts = parts = SessionParts(self._file, self._options)
         task = asyncio.ensure_future(self._run())
@@ -70,7 +71,8 @@ class SessionRun:
             except asyncio.CancelledError:
                 if not parts.interrupted:
                     raise
-                parts.result.exit_status = 130
+            if parts.interrupted:
+                parts.result.end_with(ExitStatus.INTERRUPTED)
         return parts.result
 
     def _interrupt(self, reason: str, task: asyncio.Future[None]) -> None:
@@ -160,7 +162,7 @@ class SessionRun:
             parts.hub.close()
             self._write_summary()
             if parts.log is not None:
-                result.warnings += await parts.log.end(result.summary)
+                result.lack(await parts.log.end(result.summary))
             elif parts.recorder is not None:
                 close_feed_socket(parts.recorder)
             known = result.warnings
@@ -170,6 +172,9 @@ class SessionRun:
         finally:
             told = ["view"] if parts.log is None else ["view", "recorder"]
             result.warnings += await parts.processes.end(told)
+            if parts.log is not None:
+                result.lack(parts.processes.recorder_failure())
+            result.judge(parts.options.fail_on)
             remove_abandoned_folders()  # by FMUs whose process crashed or was killed
 
     def _write_summary(self) -> None:
@@ -180,7 +185,7 @@ class SessionRun:
         try:
             path.write_text(json.dumps(summary, indent=1), encoding="utf-8")
         except OSError as error:
-            self._parts.result.warnings.append(f"{path}: cannot be written: {error.strerror}")
+            self._parts.result.lack([f"{path}: cannot be written: {error.strerror}"])
 
 
 def _load_numerics() -> None:

@@ -113,6 +113,7 @@ class SessionLog:
     async def end(self, summary: dict[str, Any]) -> list[str]:
         """Have the recorder close the file; what was lost, in words."""
         text = json.dumps(summary, indent=1).encode()
-        await asyncio.to_thread(self.feed.end, text)
+        taken = await asyncio.to_thread(self.feed.end, text)
         self.feed.close()
-        return self.feed.losses()
+        untaken = [] if taken else ["recorder: the end of the log, with the summary, is lost"]
+        return self.feed.losses() or untaken

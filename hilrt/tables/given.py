@@ -21,6 +21,10 @@ BOND_SETTINGS: Final = ("cap", "cap_abs")
 #: Changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 
+#: A larger sample is no measurement and no result: it is beyond every 64-bit number and every
+#: quantity of a machine in any unit.
+LARGEST: Final = 1e30
+
 #: One record.
 SESSION: Final = np.dtype(
     [

@@ -13,7 +13,7 @@ from hilrt.tables.record import COEFFICIENTS, SAMPLES, Table
 SESSION: Final = np.dtype(
     [
         ("h_next", "f8"),  # macro step from this communication point, s
-        ("alarm_level", "i8"),  # of the gravest active alarm's action; -1 without one
+        ("alarm_level", "i8"),  # of the gravest active alarm's action, or of a divergence; or -1
         ("moved", "i8"),  # flags that moved in the last assessment
         # thresholds that an operator may change
         ("connection_defect", "f8"),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,3 +130,14 @@ def wait_for(file):
     while not file.exists():
         assert time.monotonic() < deadline, f"{file} never came"
         time.sleep(0.01)
+
+
+def test_a_disk_that_fills_up_is_no_success(tmp_path):
+    """A limit on the size of files stands for it: the system refuses to write in the same way."""
+    session = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
+    words = ["-m", "hilrt", "run", str(session), "--out", str(tmp_path), "--quiet"]
+    limit = ["bash", "-c", 'ulimit -f 100; exec "$@"', "limited", sys.executable]
+    done = subprocess.run([*limit, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 5, done.stderr
+    assert "recorder: the log is not complete: " in done.stderr
+    assert "session.mcap: cannot be written: File too large; recording ends after" in done.stderr

@@ -15,7 +15,7 @@ from hilrt.reliability.alarms import STOP
 from hilrt.session import bench_procedure
 from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
-from hilrt.session.ending import Ending, LoopEnd, alarm_fault
+from hilrt.session.ending import Ending, LoopEnd, value_fault
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
@@ -114,7 +114,7 @@ def ending(monkeypatch, tmp_path):
 
 async def bring_down(session, end=End.FINISHED):
     async with asyncio.timeout(60.0):
-        fault = alarm_fault(session.assembled.numerics) if end is End.ALARMED else None
+        fault = value_fault(session.assembled.numerics) if end is End.ALARMED else None
         return await session.bring_down(LoopEnd(end, fault))
 
 
@@ -137,7 +137,8 @@ async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interr
     if interrupted:
         session.interrupt("Ctrl-C")
     assert await bring_down(session, End.INTERRUPTED if interrupted else End.FINISHED) == UNREST
-    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)
+    status = 130 if interrupted else 3  # the graver one
+    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, status)
     assert session.result.fault == UNREST
 
 
@@ -233,4 +234,4 @@ async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     raise_first_alarm(session)
     bench.on_look = lambda: bench.looks == 5 and session.interrupt("Ctrl-C")
     assert "bench.speed above 40" in await bring_down(session, End.ALARMED)
-    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)
+    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 130)
