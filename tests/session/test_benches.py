@@ -106,7 +106,7 @@ def ending(monkeypatch, tmp_path):
         events.state = SessionState.RUNNING
         session.master = operator.master = Loop()
         reports = SimpleNamespace(take=lambda: [])
-        session.assembled = Assembled(numerics, SimpleNamespace(reports=reports))
+        session.assembled = Assembled(numerics, SimpleNamespace(reports=reports, ended={}))
         return session
 
     return make
