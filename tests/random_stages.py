@@ -24,6 +24,7 @@ from hilrt.step.apply_changes import apply_changes
 from hilrt.step.numerics import Numerics
 from hilrt.tables.given import BOND_SETTINGS, CHANGES, THRESHOLDS
 from hilrt.tables.record import blocks, cloned
+from tests.interpreted import numbers
 from tests.stepping import make_numerics
 
 STAGES: tuple[Callable[..., None], ...] = (
@@ -144,14 +145,6 @@ def states(method: str) -> dict[str, np.ndarray]:
         for block, values in blocks(state):
             found[f"{name} {block}"] = numbers(values)
     return found
-
-
-def numbers(values: np.ndarray) -> np.ndarray:
-    """A table as floats, field by field; NaN equals NaN wherever its bits come from."""
-    if values.dtype.names is None:
-        return values.copy()
-    fields = [np.asarray(values[name], dtype=float).ravel() for name in values.dtype.names]
-    return np.concatenate(fields) if fields else np.zeros(0)
 
 
 if __name__ == "__main__":

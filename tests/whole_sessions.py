@@ -16,7 +16,7 @@ from hilrt.coupling.build_model import Identified, Jacobians
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.tables.record import blocks, cloned
-from tests.random_stages import numbers
+from tests.interpreted import numbers
 from tests.stepping import MemoryLink, Stepping
 
 STEPS = 300

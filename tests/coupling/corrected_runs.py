@@ -17,6 +17,7 @@ from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.trust import Limits
 from hilrt.tables.record import Tables, blocks
 from tests.coupling.corrections import Corrections, network_of
+from tests.interpreted import numbers
 
 ORDERS = (0, 1, 2)
 STEPS = 150
@@ -84,7 +85,7 @@ def play(order: int) -> tuple[Corrections, dict[str, Any], dict[str, int]]:
         seen["offsets"] += int(run.state.inputs["offset"].any())
         if step % 10 == 9 or step > 98:
             for name, table in blocks(run.state):
-                left[f"{order}/{step}/{name}"] = np.frombuffer(table.tobytes(), "u8")
+                left[f"{order}/{step}/{name}"] = numbers(table)
     return run, left, seen
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hilrt.coupling.correct_outputs import correct_outputs
@@ -17,17 +12,13 @@ from hilrt.coupling.identify import identify
 from hilrt.coupling.predict_late import predict_late
 from hilrt.tables.record import blocks
 from tests.coupling.corrected_runs import ORDERS, play
+from tests.interpreted import assert_same_bits, left_by_interpreted
 
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the runs leave when the stages are Python."""
-    path = tmp_path_factory.mktemp("runs") / "interpreted.npz"
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, "-m", "tests.coupling.corrected_runs", str(path)]
-    subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[2])
-    with np.load(path) as file:
-        return dict(file)
+    return left_by_interpreted("tests.coupling.corrected_runs", tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -36,11 +27,7 @@ def test_compiled_stages_leave_what_interpreted_ones_do(
 ) -> None:
     _, left, seen = play(order)
     assert all(count > 0 for count in seen.values()), seen
-    for name, values in left.items():
-        theirs = interpreted[name]
-        numbers, others = values.view("f8"), theirs.view("f8")
-        same = (values == theirs) | (np.isnan(numbers) & np.isnan(others))
-        assert same.all(), f"{name}: {np.flatnonzero(~same)}"
+    assert_same_bits(left, interpreted)
 
 
 @pytest.mark.parametrize("order", ORDERS)

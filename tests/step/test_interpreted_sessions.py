@@ -1,35 +1,21 @@
 """Whole sessions of every method, compiled and interpreted: bit for bit, and only the state."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 from hilrt.tables.record import blocks
+from tests.interpreted import assert_same_bits, left_by_interpreted
 from tests.whole_sessions import METHODS, left_by_steps, states
 
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
     """What the sessions leave when their steps run in Python."""
-    path = tmp_path_factory.mktemp("sessions") / "interpreted.npz"
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, "-m", "tests.whole_sessions", str(path)]
-    subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[2])
-    with np.load(path) as file:
-        return dict(file)
+    return left_by_interpreted("tests.whole_sessions", tmp_path_factory.mktemp("sessions"))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_sessions_leave_what_interpreted_ones_do(interpreted, method):
-    for name, values in states(method).items():
-        theirs = interpreted[name]
-        same = values.view("u8") == theirs.view("u8")
-        same |= np.isnan(values) & np.isnan(theirs)
-        assert same.all(), f"{name}: {np.flatnonzero(~same)}"
+    assert_same_bits(states(method), interpreted)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,35 +1,21 @@
 """The same source compiled and interpreted, on random tables: bit for bit, and only the state."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import numpy as np
 import pytest
 
 from hilrt.tables.record import blocks
+from tests.interpreted import assert_same_bits, left_by_interpreted
 from tests.random_stages import METHODS, left_by_stages, states
 
 
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory):
     """What the stages leave when they run in Python."""
-    path = tmp_path_factory.mktemp("stages") / "interpreted.npz"
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    command = [sys.executable, "-m", "tests.random_stages", str(path)]
-    subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[2])
-    with np.load(path) as file:
-        return dict(file)
+    return left_by_interpreted("tests.random_stages", tmp_path_factory.mktemp("stages"))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_compiled_stages_leave_what_interpreted_ones_do(interpreted, method):
-    for name, values in states(method).items():
-        theirs = interpreted[name]
-        same = values.view("u8") == theirs.view("u8")
-        same |= np.isnan(values) & np.isnan(theirs)
-        assert same.all(), f"{name}: {np.flatnonzero(~same)}"
+    assert_same_bits(states(method), interpreted)
 
 
 @pytest.mark.parametrize("method", METHODS)

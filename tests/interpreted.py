@@ -1,0 +1,41 @@
+"""The same runs compiled and interpreted: what they leave must have the same bits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+
+def numbers(values: np.ndarray) -> np.ndarray:
+    """A table as floats, field by field."""
+    if values.dtype.names is None:
+        return np.array(values, dtype=float)
+    fields = [np.asarray(values[name], dtype=float).ravel() for name in values.dtype.names]
+    return np.concatenate(fields) if fields else np.zeros(0)
+
+
+def left_by_interpreted(module: str, folder: Path) -> dict[str, np.ndarray]:
+    """What the runs of a module leave in a process without the compiler, arrays by name.
+
+    ``python -m MODULE FILE`` has to write it.
+    """
+    path = folder / "interpreted.npz"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", module, str(path)]
+    subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[1])
+    with np.load(path) as file:
+        return dict(file)
+
+
+def assert_same_bits(left: Mapping[str, np.ndarray], interpreted: Mapping[str, np.ndarray]) -> None:
+    """Every float is the same bit by bit; NaN equals NaN wherever its bits come from."""
+    for name, values in left.items():
+        theirs = interpreted[name]
+        same = values.view("u8") == theirs.view("u8")
+        same |= np.isnan(values) & np.isnan(theirs)
+        assert same.all(), f"{name}: {np.flatnonzero(~same)}"
