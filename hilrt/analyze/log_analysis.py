@@ -70,7 +70,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
         If it cannot be read.
     """
     file = find_log(path)
-    stream, curves, statistics = read_accumulated(file) or _read(file)
+    stream, curves, statistics = read_accumulated(file) or read_rows(file)
     summary = _summary(file, stream)
     return LogAnalysis(
         file=file,
@@ -83,7 +83,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
     )
 
 
-def _read(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
+def read_rows(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
     """The whole log."""
     probe = LogStream(file)
     next(probe.blocks(), None)

@@ -26,7 +26,7 @@ def all_tables(
         _step_table(summary),
         _ledger_table(summary, statistics, bonds),
     ]
-    parts += [_flag_table(summary), _peer_table(summary), _worst_table(statistics.worst_steps())]
+    parts += [_flag_table(summary), peer_table(summary), _worst_table(statistics.worst_steps())]
     parts += [_port_table(summary), _version_table(summary)]
     return "".join(parts)
 
@@ -96,7 +96,8 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
     return table("Flags", ["cause", "times", "seconds"], rows)
 
 
-def _peer_table(summary: Mapping[str, Any]) -> str:
+def peer_table(summary: Mapping[str, Any]) -> str:
+    """How often each subsystem was late, lost and back, and how long its answers took."""
     peers = summary.get("peers") or {}
     counts = dict(_PEER_COUNTS)
     if not any(peer.get("dropped") for peer in peers.values()):

@@ -70,7 +70,7 @@ def main(
         label = f"[subsystems.{subsystem}] bus"
         refuse_conflicts(options.bus, bench.driven, label)
         bus = open_bus(options.bus, bench.received, label)
-        frames = _open_frames(subsystem, bench)
+        frames = open_frames(subsystem, bench)
         try:
             return _serve(bench, bus, peer, parent, frames)
         finally:
@@ -90,7 +90,7 @@ def main(
             peer.close()
 
 
-def _open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
+def open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
     """Where the session says that frames are recorded; None if they are not."""
     address = os.environ.get(frame_batch.VARIABLE)
     if not address or not bench.options.record_frames:

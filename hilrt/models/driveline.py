@@ -90,7 +90,7 @@ class Driveline:
         """
         s = self.state
         w, v, n, lock = s.engine_speed, s.vehicle_speed, s.ratio, s.lockup
-        self._control(dt, pedal, brake)
+        self.control(dt, pedal, brake)
         dw, dv = self.derivatives(torque[0], w, v, n, lock, brake)
         dw1, dv1 = self.derivatives(
             torque[1], w + dt * dw, max(v + dt * dv, 0.0), s.ratio, s.lockup, brake
@@ -183,7 +183,7 @@ class Driveline:
             "vehicle": self.translating_mass * v * dv,
         }
 
-    def _control(self, dt: float, pedal: float, brake: float) -> None:
+    def control(self, dt: float, pedal: float, brake: float) -> None:
         """Gear, ratio and lock-up clutch over the micro step."""
         s = self.state
         turbine_speed = s.ratio * s.vehicle_speed
@@ -193,7 +193,7 @@ class Driveline:
             s.pedal += (pedal - s.pedal) * min(dt / self.PEDAL_FALL_TIME, 1.0)
         s.since_shift += dt
         if s.shift >= 1.0:
-            gear = self._choose(turbine_speed, brake)
+            gear = self.choose_gear(turbine_speed, brake)
             if gear != s.gear:
                 s.gear, s.ratio_from, s.shift, s.since_shift = gear, s.ratio, 0.0, 0.0
         if s.shift < 1.0:
@@ -207,7 +207,7 @@ class Driveline:
         ramp = dt / self.LOCKUP_TIME
         s.lockup = min(s.lockup + ramp, 1.0) if s.lockup_wanted else max(s.lockup - ramp, 0.0)
 
-    def _choose(self, turbine_speed: float, brake: float) -> int:
+    def choose_gear(self, turbine_speed: float, brake: float) -> int:
         """Gear by the shift map; the speeds up and down differ by more than a ratio step."""
         s = self.state
         if s.gear < len(self.ratios):

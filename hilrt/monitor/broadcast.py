@@ -39,13 +39,15 @@ class Broadcast:
     ----------
     outbox : list of (topic, frame)
         Messages to be sent; the caller empties it.
+    wanted : set of bytes
+        Topics that are subscribed to.
     """
 
     def __init__(self, head: Head) -> None:
         self.head = head
         self.outbox: list[Outgoing] = []
         self._period = 1.0 / head.rate if head.rate > 0 else 0.1
-        self._wanted: set[bytes] = set()
+        self.wanted: set[bytes] = set()
         self._index: dict[bytes, int] = {}
         self._labels: list[str] = []
         self._interval = IntervalExtremes(0)
@@ -75,9 +77,9 @@ class Broadcast:
         """Take a subscription (first byte 1) or the end of one (0), as XPUB reports them."""
         topic = message[1:]
         if message[:1] == b"\0":
-            self._wanted.discard(topic)
+            self.wanted.discard(topic)
             return
-        self._wanted.add(topic)
+        self.wanted.add(topic)
         if stream.HEAD.startswith(topic):
             self._send(stream.HEAD, self.head)
         if stream.EVENT.startswith(topic):
@@ -141,7 +143,7 @@ class Broadcast:
         self._next_row = first + len(t)
         self._interval.add(t, block)
         served = 0
-        for topic in list(self._wanted):
+        for topic in list(self.wanted):
             for prefix, send in ((stream.FULL, self._send_full), (stream.EACH, self._send_each)):
                 column = self._index.get(topic[len(prefix) :]) if topic[:5] == prefix else None
                 if column is not None and served < MAX_FULL:
@@ -171,7 +173,7 @@ class Broadcast:
             last=stream.binary(interval.last),
         )
         self._send(stream.SIGNALS, message)
-        if self._wanted & {b"", stream.MINMAX}:
+        if self.wanted & {b"", stream.MINMAX}:
             columns = (interval.last.tolist(), interval.minimum.tolist(), interval.maximum.tolist())
             table: dict[str, object] = {
                 name: {"last": last, "min": low, "max": high}

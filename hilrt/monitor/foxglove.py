@@ -128,6 +128,8 @@ class Bridge:
         Where it listens.
     stop : bool
         Ends `run`, after a last look.
+    asked : dict of str to int
+        Signals that clients get at full rate, and how many clients each.
     """
 
     def __init__(self, viewer: Viewer, host: str, port: int) -> None:
@@ -151,7 +153,7 @@ class Bridge:
         self._rows: list[tuple[slice, tuple[Channel, Channel, Channel]]] = []
         self._full: dict[str, Channel] = {}
         self._name_of: dict[str, str] = {}
-        self._asked: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
         self._event_readers: set[int] = set()
         self._head: Head | None = None
         self._shown: Status | None = None
@@ -197,9 +199,9 @@ class Bridge:
             return
         for channel in (*(c for _, three in self._rows for c in three), *self._full.values()):
             channel.close()
-        for name in self._asked:
+        for name in self.asked:
             self._viewer.drop_full(name)
-        self._asked.clear()
+        self.asked.clear()
         self._rows, self._full, self._name_of = [], {}, {}
         self._open_channels(head)
 
@@ -240,15 +242,15 @@ class Bridge:
         elif topic == EVENTS:
             self._event_readers.discard(client)
         name = self._name_of.get(topic)
-        if name is None or self._asked[name] + change < 0:  # a channel of the session before
+        if name is None or self.asked[name] + change < 0:  # a channel of the session before
             return
-        self._asked[name] += change
-        if self._asked[name] == 0:
-            del self._asked[name]
+        self.asked[name] += change
+        if self.asked[name] == 0:
+            del self.asked[name]
             self._viewer.drop_full(name)
-        elif self._asked[name] == 1 and change > 0:
+        elif self.asked[name] == 1 and change > 0:
             self._viewer.want_full(name)
-            if len(self._asked) > MAX_FULL:
+            if len(self.asked) > MAX_FULL:
                 text = f"only {MAX_FULL} signals at full rate at a time: some stay without data"
                 self._server.publish_status(text, StatusLevel.Warning, "full")
 

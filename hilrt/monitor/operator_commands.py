@@ -32,8 +32,8 @@ COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
 #: How long a client waits for an answer, s; a command that is older is not carried out.
 ANSWER_S = 3.0
-#: How long the first command may wait for a connection that is being made, ms.
-CONNECT_MS = 200
+#: How long the first command may wait for a connection that is being made, s.
+CONNECT_S = 0.2
 #: Carried out however late they come, in the run that they are meant for.
 TO_REST = ("safe", "stop")
 
@@ -169,13 +169,14 @@ class CommandPort:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.ZMQError:
                 return
-            reply = encode(self._answer(frames[-1]))
+            reply = encode(self.answer(frames[-1]))
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.send_multipart([*frames[:-1], reply], zmq.NOBLOCK)
         if self._loop is not None:  # the descriptor reports edges: there may be more
             self._loop.call_soon(self.look)
 
-    def _answer(self, frame: bytes) -> Reply:
+    def answer(self, frame: bytes) -> Reply:
+        """Carry a command out, if its key is right and it comes in time."""
         try:
             command = decode_command(frame)
         except msgspec.MsgspecError as error:
@@ -232,15 +233,19 @@ class CommandClient:
         self._number = 0
         self._awaited: dict[int, float] = {}
 
+    def connected(self, timeout_s: float = 0.0) -> bool:
+        """Whether there is a connection, at the latest after `timeout_s` [s]."""
+        return bool(self._socket.poll(round(1e3 * timeout_s), zmq.POLLOUT))
+
     def send(self, command: OperatorCommand) -> int:
         """Send a command; its reply carries the number that is returned (0: not sent).
 
-        Waits a moment (`CONNECT_MS`) where there is no connection.
+        Waits a moment (`CONNECT_S`) where there is no connection.
         """
         command.run, command.at = command.run or self.run, self._clock()
         self._number += 1
         try:
-            self._socket.poll(CONNECT_MS, zmq.POLLOUT)
+            self.connected(CONNECT_S)
             number = self._number.to_bytes(8, "little")
             self._socket.send_multipart([number, b"", encode(command)], zmq.NOBLOCK)
         except zmq.Again:
@@ -268,7 +273,7 @@ class CommandClient:
 
     def ask(self, command: OperatorCommand, timeout_s: float = 2.0) -> Reply:
         """Send and wait for the reply, at most `timeout_s` [s]."""
-        self._socket.poll(round(1e3 * timeout_s), zmq.POLLOUT)
+        self.connected(timeout_s)
         number = self.send(command)
         while number and self._socket.poll(round(1e3 * timeout_s)):
             for answered, reply in self.replies():

@@ -51,6 +51,8 @@ class Viewer:
         Time of the session's last message, s; the relay's own repetitions do not count.
     run : str
         Identifies the run; with the next one it changes, and everything else is reset.
+    wanted : dict of str to int
+        Signals at full rate, and how many times each is asked for.
     on_signals, on_full : callable, optional
         Called with every message of signals.
     on_event : callable, optional
@@ -78,7 +80,7 @@ class Viewer:
         self.heard_at = clock()
         self._flags: dict[RaisedFlag, float] = {}
         self._numbers: dict[bytes, int] = {}
-        self._wanted: dict[str, int] = {}
+        self.wanted: dict[str, int] = {}
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         self._socket.rcvhwm = QUEUE_LENGTH
@@ -119,22 +121,48 @@ class Viewer:
         """Take what has arrived; returns how many messages."""
         count = 0
         while count < AT_ONCE and self._socket.poll(wait_ms if count == 0 else 0):
-            self._message(self._socket.recv_multipart())
+            self.receive(self._socket.recv_multipart())
             count += 1
         self.received += count
         return count
 
+    def receive(self, frames: list[bytes]) -> None:
+        """Take one message of the stream; anything else is ignored."""
+        try:
+            if frames[0] == stream.STATUS:
+                self._take_status(decode(frames[1]))
+                return
+            message = stream.decode(frames[0], frames[1])
+        except (IndexError, msgspec.MsgspecError):
+            return
+        if isinstance(message, Head):
+            self._follow(message.run)
+            self.head = message
+            self.client()  # connects now, so that the first key need not wait
+        elif isinstance(message, Happening):
+            self._take_event(message)
+        elif isinstance(message, Signals):
+            self.heard_at = self._clock()
+            self._count_gap(frames[0], message.number)
+            if self.on_signals is not None:
+                self.on_signals(message)
+        elif isinstance(message, Full) and message.name in self.wanted:
+            self.heard_at = self._clock()
+            self._count_gap(frames[0], message.number)
+            if self.on_full is not None:
+                self.on_full(message)
+
     def want_full(self, name: str) -> None:
         """Ask for a signal at full rate; each call needs its `drop_full`."""
-        self._wanted[name] = self._wanted.get(name, 0) + 1
-        if self._wanted[name] == 1:
+        self.wanted[name] = self.wanted.get(name, 0) + 1
+        if self.wanted[name] == 1:
             self._socket.setsockopt(zmq.SUBSCRIBE, stream.FULL + name.encode())
 
     def drop_full(self, name: str) -> None:
         """No longer ask for a signal at full rate."""
-        self._wanted[name] -= 1
-        if self._wanted[name] == 0:
-            del self._wanted[name]
+        self.wanted[name] -= 1
+        if self.wanted[name] == 0:
+            del self.wanted[name]
             topic = stream.FULL + name.encode()
             self._socket.setsockopt(zmq.UNSUBSCRIBE, topic)
             self._numbers.pop(topic, None)
@@ -156,31 +184,6 @@ class Viewer:
         self._context.destroy(linger=100)
 
     # -- messages ---------------------------------------------------------------------------------
-
-    def _message(self, frames: list[bytes]) -> None:
-        try:
-            if frames[0] == stream.STATUS:
-                self._take_status(decode(frames[1]))
-                return
-            message = stream.decode(frames[0], frames[1])
-        except (IndexError, msgspec.MsgspecError):
-            return
-        if isinstance(message, Head):
-            self._follow(message.run)
-            self.head = message
-            self.client()  # connects now, so that the first key need not wait
-        elif isinstance(message, Happening):
-            self._take_event(message)
-        elif isinstance(message, Signals):
-            self.heard_at = self._clock()
-            self._count_gap(frames[0], message.number)
-            if self.on_signals is not None:
-                self.on_signals(message)
-        elif isinstance(message, Full) and message.name in self._wanted:
-            self.heard_at = self._clock()
-            self._count_gap(frames[0], message.number)
-            if self.on_full is not None:
-                self.on_full(message)
 
     def _follow(self, run: str) -> None:
         """Reset everything when another run begins."""

@@ -65,6 +65,8 @@ class Gate:
     ----------
     shortened : bool
         A buffer was full, so that it reaches back less than the time before a trigger.
+    held_bytes : int
+        Size of the rows that wait for a trigger.
     """
 
     def __init__(self, trigger: Trigger, topics: Sequence[Topic]) -> None:
@@ -77,7 +79,7 @@ class Gate:
         self._above = np.array([np.inf if x.above is None else x.above for x in limits])
         self._below = np.array([-np.inf if x.below is None else x.below for x in limits])
         self._held: deque[Rows] = deque()
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._snapshots: deque[int] = deque([0])  # the first state is known, too
         self._released = 0  # number of the row after the newest one let through
         self._moments: list[int] = []  # of events, until rows have come so far
@@ -94,7 +96,7 @@ class Gate:
     def rows(self, rows: Rows) -> list[Rows]:
         """Take rows; those that are to be written now, in their order."""
         self._held.append(rows)
-        self._held_bytes += rows.values.nbytes
+        self.held_bytes += rows.values.nbytes
         self._newest_ns = int(rows.times[-1])
         found = self._release(self._until_ns)
         found += self._open(self._hits(rows))
@@ -224,23 +226,23 @@ class Gate:
             if stop == 0:
                 break
             self._held.popleft()
-            self._held_bytes -= rows.values.nbytes
+            self.held_bytes -= rows.values.nbytes
             if start < stop:
                 found.append(rows.part(start, stop, opens=row is not None and not found))
                 self._released = rows.first + stop
             if stop < len(rows.times):
                 rest = rows.part(stop)
                 self._held.appendleft(rest)
-                self._held_bytes += rest.values.nbytes
+                self.held_bytes += rest.values.nbytes
                 break
         return found
 
     def _let_go(self) -> None:
         """Forget what no window can reach any more."""
         oldest = self._newest_ns - self._reach_ns
-        while self._held and (self._held[0].times[-1] < oldest or self._held_bytes > ROWS_BYTES):
+        while self._held and (self._held[0].times[-1] < oldest or self.held_bytes > ROWS_BYTES):
             self.shortened |= self._held[0].times[-1] >= oldest
-            self._held_bytes -= self._held.popleft().values.nbytes
+            self.held_bytes -= self._held.popleft().values.nbytes
         oldest_row = self._held[0].first if self._held else self._released
         while len(self._snapshots) > 1 and self._snapshots[1] <= oldest_row:
             self._snapshots.popleft()

@@ -88,14 +88,14 @@ class Page:
         self._ready = False
         self._shown: dict[str, object] = {}
         roots = self._build()
-        self._update()
+        self.update()
         with document.models.freeze():  # else every addition searches the whole document for models
             for root in roots:
                 document.add_root(root)
         self._sent = self._echoed = 0
         self._sent_at = 0.0
         self._follow_client()
-        document.add_periodic_callback(self._update_if_seen, UPDATE_MS)
+        document.add_periodic_callback(self.update_if_seen, UPDATE_MS)
         document.on_session_destroyed(lambda context: self._release())
         lost = CustomJS(code="document.body.classList.add('lost')")
         document.js_on_event(ConnectionLost, lost)
@@ -117,12 +117,13 @@ class Page:
     def _take_echo(self, tags: list[Any]) -> None:
         self._echoed = int(tags[0]) if tags else 0
 
-    def _update_if_seen(self) -> None:
+    def update_if_seen(self) -> None:
+        """`update`, unless the browser has not seen the last ones yet."""
         now = time.monotonic()
         waits = self._sent - self._echoed > AHEAD
         if waits and now - self._sent_at < ECHO_S:
             return
-        self._update()
+        self.update()
         self._sent, self._sent_at = self._sent + 1, now
         self.parts["state"].tags = [self._sent]
 
@@ -229,7 +230,8 @@ class Page:
 
     # -- what changes -----------------------------------------------------------------------------
 
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Show how things stand; the slower parts once in `SLOW` calls."""
         self._turn += 1
         self._follow_head()
         self._show("lamp", panels.lamp_html(self.viewer))

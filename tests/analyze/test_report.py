@@ -226,9 +226,9 @@ def test_text_from_outside_is_escaped(page):
 
 def test_dropped_messages_have_a_column_only_where_there_are_any():
     peers = {"vehicle": {"late": 4, "lost": 0, "dropped": 0}, "engine": {"late": 0, "lost": 1}}
-    assert "dropped" not in report_tables._peer_table({"peers": peers})
+    assert "dropped" not in report_tables.peer_table({"peers": peers})
     peers["vehicle"]["dropped"] = 1234
-    page = report_tables._peer_table({"peers": peers})
+    page = report_tables.peer_table({"peers": peers})
     assert re.search(r"dropped.*1,234", page, re.DOTALL)
 
 

@@ -73,7 +73,7 @@ def log(tmp_path, monkeypatch):
 
 
 def test_attached_statistics_are_what_reading_gives(log, monkeypatch):
-    read = log_analysis._read(log)
+    read = log_analysis.read_rows(log)
     stream, _, statistics = read
     with monkeypatch.context() as patch:
         patch.setattr(LogStream, "blocks", None)  # no row is read
@@ -96,7 +96,7 @@ def test_attached_statistics_are_what_reading_gives(log, monkeypatch):
 
 
 def test_curves_keep_the_extremes(log):
-    read, found = log_analysis._read(log)[1], analyse_log(log).curves
+    read, found = log_analysis.read_rows(log)[1], analyse_log(log).curves
     assert found.keys() == read.keys()
     for name, curve in read.items():
         assert 250 <= len(found[name].t) <= 4 * report_accumulator.MAX_INTERVALS

@@ -557,7 +557,7 @@ def test_frames_are_handed_to_the_recorder_where_there_is_one(
 ) -> None:
     monkeypatch.setenv(frame_batch.VARIABLE, address)
     bench.options.record_frames = wanted
-    feed = gateway_process._open_frames("engine", bench)
+    feed = gateway_process.open_frames("engine", bench)
     assert (feed is not None) is opened
     if feed is not None:
         feed.close()

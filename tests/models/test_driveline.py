@@ -220,7 +220,7 @@ def drive_speed(line: Driveline, speeds: np.ndarray, pedal: float) -> list[int]:
     gears = []
     for v in speeds:
         line.state.vehicle_speed = float(v)
-        line._control(0.01, pedal, 0.0)
+        line.control(0.01, pedal, 0.0)
         gears.append(line.state.gear)
     return gears
 
@@ -280,8 +280,8 @@ def test_does_not_shift_down_into_overspeed() -> None:
     line.state.since_shift = 10.0
     line.state.pedal = 100.0
     line.DOWN_PER_PEDAL = 5.0  # a map that asks for it even at high speed
-    assert line._choose(200.0, 0.0) == 1  # 350 rad/s in first gear
-    assert line._choose(300.0, 0.0) == 2  # would be 525 rad/s
+    assert line.choose_gear(200.0, 0.0) == 1  # 350 rad/s in first gear
+    assert line.choose_gear(300.0, 0.0) == 2  # would be 525 rad/s
 
 
 def test_starts_in_a_gear_that_suits_the_speed() -> None:

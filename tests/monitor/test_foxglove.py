@@ -201,7 +201,7 @@ async def test_every_tick_of_a_signal_on_request(session):
     assert client.channels[TORQUE]["metadata"] == {"signal": "engine.torque", "unit": "N*m"}
     await client.subscribe(TORQUE)
     asked = b"full/engine.torque"
-    await session.until(lambda: asked in session.broadcast._wanted)
+    await session.until(lambda: asked in session.broadcast.wanted)
     rows = np.random.default_rng(2).normal(size=(50, 3))
     times = 123_000_000_000 + np.arange(50) * 1_000_000
     session.rows(times, rows)
@@ -210,7 +210,7 @@ async def test_every_tick_of_a_signal_on_request(session):
     assert [log_time - EPOCH_NS for log_time, _ in received] == times.tolist()
     assert [message.value for _, message in received] == rows[:, 0].tolist()
     await client.unsubscribe(TORQUE)
-    await session.until(lambda: asked not in session.broadcast._wanted)
+    await session.until(lambda: asked not in session.broadcast.wanted)
     session.rows(times + 50_000_000, rows)
     assert not [topic for topic, _ in session.broadcast.outbox if topic == asked]
 
@@ -220,14 +220,14 @@ async def test_clients_together_ask_for_a_signal_once(session):
     asked = b"full/engine.torque"
     for client in both:
         await client.subscribe(TORQUE)
-    await session.until(lambda: session.bridge._asked["engine.torque"] == 2)
+    await session.until(lambda: session.bridge.asked["engine.torque"] == 2)
     await both[0].unsubscribe(TORQUE)
-    await session.until(lambda: session.bridge._asked["engine.torque"] == 1)
-    assert asked in session.broadcast._wanted
+    await session.until(lambda: session.bridge.asked["engine.torque"] == 1)
+    assert asked in session.broadcast.wanted
     both[1].close()
-    await session.until(lambda: not session.bridge._asked)
-    await session.until(lambda: asked not in session.broadcast._wanted)
-    assert session.viewer._wanted == {}
+    await session.until(lambda: not session.bridge.asked)
+    await session.until(lambda: asked not in session.broadcast.wanted)
+    assert session.viewer.wanted == {}
 
 
 async def test_events_are_log_entries_once_each(session):
@@ -282,11 +282,11 @@ async def test_state_with_flags_bonds_and_peers(session):
 async def test_another_session_has_other_channels(session):
     client = await session.client()
     await client.subscribe(TORQUE)
-    await session.until(lambda: session.bridge._asked)
+    await session.until(lambda: session.bridge.asked)
     session.begin([Topic("outputs", [Signal("pump.pressure", "Pa")])])
     await session.until(lambda: "/full/outputs/pump/pressure" in client.channels)
     await session.until(lambda: TORQUE not in client.channels)
-    assert not session.bridge._asked
+    assert not session.bridge.asked
     await client.subscribe("/outputs")
     await session.until(lambda: session.bridge._rows[0][1][0].has_sinks())
     session.rows([0], np.array([[2.5]]))

@@ -93,7 +93,7 @@ async def test_late_commands_are_dropped_unless_they_bring_to_rest():
 
     port = CommandPort("tcp://127.0.0.1:*", "key", obey, obeyed.append, clock=lambda: now)
     replies = [
-        port._answer(encode(OperatorCommand(action=action, key="key", at=now - age)))
+        port.answer(encode(OperatorCommand(action=action, key="key", at=now - age)))
         for action, age in (
             ("arm", ANSWER_S - 0.1),
             ("arm", ANSWER_S + 0.1),
@@ -124,7 +124,7 @@ def test_command_without_an_answer_is_answered_once_in_time():
     port = silent.bind_to_random_port("tcp://127.0.0.1")
     client = CommandClient(f"tcp://127.0.0.1:{port}", run="r", clock=lambda: now[0])
     try:
-        assert client._socket.poll(10_000, zmq.POLLOUT)
+        assert client.connected(10.0)
         number = client.send(OperatorCommand(action="stop"))
         assert silent.poll(5000)
         sent = decode_command(silent.recv_multipart()[-1])

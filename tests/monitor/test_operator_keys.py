@@ -21,55 +21,60 @@ class Asked:
 
 
 @pytest.fixture
-def keys():
-    made = OperatorKeys(Asked(), "key", clock=lambda: made.now)
+def asked():
+    return Asked()
+
+
+@pytest.fixture
+def keys(asked):
+    made = OperatorKeys(asked, "key", clock=lambda: made.now)
     made.now = 100.0
     return made
 
 
-def actions(keys):
-    return [command.action for command in keys._client.sent]
+def actions(asked):
+    return [command.action for command in asked.sent]
 
 
-def test_each_key_has_its_command(keys):
+def test_each_key_has_its_command(keys, asked):
     assert keys.line == HELP
     keys.type("\nash", None)
-    assert actions(keys) == ["arm", "arm", "safe", "shadow"]
-    assert all(command.key == "key" and command.who for command in keys._client.sent)
+    assert actions(asked) == ["arm", "arm", "safe", "shadow"]
+    assert all(command.key == "key" and command.who for command in asked.sent)
 
 
-def test_shadow_goes_back(keys):
+def test_shadow_goes_back(keys, asked):
     keys.type("h", Status(session="s", state="RUNNING", shadow=True))
-    assert keys._client.sent[0].value == 0.0
+    assert asked.sent[0].value == 0.0
 
 
-def test_stop_needs_two_presses_in_time(keys):
+def test_stop_needs_two_presses_in_time(keys, asked):
     keys.type("q", None)
     assert "again" in keys.line
     keys.now += CONFIRM_S + 0.1
     keys.type("q", None)
-    assert actions(keys) == []
+    assert actions(asked) == []
     keys.type("xq", None)  # another key between: begin again
-    assert actions(keys) == []
+    assert actions(asked) == []
     keys.type("q", None)
-    assert actions(keys) == ["stop"]
+    assert actions(asked) == ["stop"]
 
 
-def test_note_is_typed_and_sent(keys):
+def test_note_is_typed_and_sent(keys, asked):
     keys.type("msq\x7f kn", None)
     assert keys.line.startswith("note: s kn")
     keys.type("\r", None)
     keys.type("mno\x1b", None)
-    assert [(c.action, c.text) for c in keys._client.sent] == [("mark", "s kn")]
+    assert [(c.action, c.text) for c in asked.sent] == [("mark", "s kn")]
 
 
-def test_arrow_keys_do_nothing(keys):
+def test_arrow_keys_do_nothing(keys, asked):
     keys.type("\x1b[A", None)
-    assert actions(keys) == []
+    assert actions(asked) == []
 
 
-def test_answer_is_shown_for_a_while(keys):
-    keys._client.answers = [(1, Reply(False, "wrong token"))]
+def test_answer_is_shown_for_a_while(keys, asked):
+    asked.answers = [(1, Reply(False, "wrong token"))]
     keys.take_answers()
     assert keys.line == "not done: wrong token"
     keys.now += SHOWN_S + 0.1

@@ -50,7 +50,7 @@ class Bench:
         self.rows.connect(self.settings.rows)
         self.viewer = Viewer(self.settings.telemetry, self.settings.commands)
         self.client = self.viewer.client()
-        assert self.client._socket.poll(10_000, zmq.POLLOUT)  # is connected
+        assert self.client.connected(10.0)
 
     def until(self, condition):
         deadline = time.monotonic() + 10.0
@@ -190,8 +190,8 @@ def test_command_for_another_run_is_refused(bench):
 def test_what_the_relay_repeats_is_no_life_of_the_session(bench):
     """The head comes every two seconds, even while the master is frozen."""
     bench.viewer.heard_at = -1e9
-    heads, taken = [], bench.viewer._message
-    bench.viewer._message = lambda frames: (heads.append(frames[0]), taken(frames))
+    heads, taken = [], bench.viewer.receive
+    bench.viewer.receive = lambda frames: (heads.append(frames[0]), taken(frames))
     bench.until(lambda: heads.count(b"head") > 1)
     assert bench.viewer.silent
     bench.until(

@@ -125,7 +125,8 @@ async def test_cause_stays_in_view_while_the_session_is_degraded(master):
     await master.run(100 * MS, EPOCH)
     assert master.publisher.telemetry.statuses[-1].message == "engine is late"
     master.publisher.announce("RUNNING", "first tick")
-    assert master.publisher._cause() == ""
+    master.publisher.update(master, at_once=True)
+    assert master.publisher.telemetry.statuses[-1].message == ""
 
 
 def test_announcement_is_repeated_until_the_next(master):

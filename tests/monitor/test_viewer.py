@@ -19,8 +19,13 @@ class Clock:
 
 
 @pytest.fixture
-def viewer():
-    made = Viewer("tcp://127.0.0.1:9", clock=Clock())
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def viewer(clock):
+    made = Viewer("tcp://127.0.0.1:9", clock=clock)
     yield made
     made.close()
 
@@ -38,19 +43,19 @@ def event(number, t, text):
 
 
 def test_event_is_ahead_of_the_status(viewer):
-    viewer._message(status(1.0))
-    viewer._message(event(1, 1.1, "sample_late raised: engine"))
+    viewer.receive(status(1.0))
+    viewer.receive(event(1, 1.1, "sample_late raised: engine"))
     assert viewer.flags == [FLAG]
-    viewer._message(status(1.05))  # was under way already
+    viewer.receive(status(1.05))  # was under way already
     assert viewer.flags == [FLAG]
-    viewer._message(status(1.3, [FLAG]))
-    viewer._message(event(2, 1.4, "sample_late cleared: engine"))
+    viewer.receive(status(1.3, [FLAG]))
+    viewer.receive(event(2, 1.4, "sample_late cleared: engine"))
     assert viewer.flags == []
 
 
 def test_old_events_raise_nothing(viewer):
-    viewer._message(status(9.0))
-    viewer._message(event(1, 1.1, "sample_late raised: engine"))
+    viewer.receive(status(9.0))
+    viewer.receive(event(1, 1.1, "sample_late raised: engine"))
     assert viewer.flags == []
     assert list(viewer.events) == [1]
 
@@ -68,13 +73,13 @@ def test_gaps_are_counted_by_topic(viewer):
             maximum=data,
             last=data,
         )
-        viewer._message([stream.SIGNALS, encode(message)])
+        viewer.receive([stream.SIGNALS, encode(message)])
     assert viewer.missed == 2
 
 
 def test_events_that_were_dropped_are_counted_and_those_told_again_are_not(viewer):
     for number in (501, 502, 505, 501, 502, 506):
-        viewer._message(event(number, 1.0, "hello"))
+        viewer.receive(event(number, 1.0, "hello"))
     assert viewer.missed == 2
 
 
@@ -84,24 +89,24 @@ def test_full_rate_of_others_is_left_alone(viewer):
     viewer.want_full("a.x")
     for name in ("a.x", "a.xy"):
         frame = encode(Full(number=1, name=name, t=b"", value=b""))
-        viewer._message([stream.FULL + name.encode(), frame])
+        viewer.receive([stream.FULL + name.encode(), frame])
     assert [message.name for message in taken] == ["a.x"]
     viewer.drop_full("a.x")
 
 
-def test_silence(viewer):
+def test_silence(viewer, clock):
     viewer.heard_at = 0.0
     assert not viewer.silent
-    viewer._clock.now = SILENCE_S + 0.1
+    clock.now = SILENCE_S + 0.1
     assert viewer.silent
 
 
-def test_only_what_the_session_itself_says_counts_as_life(viewer):
-    viewer._clock.now = SILENCE_S + 0.1
-    viewer._message([stream.HEAD, encode(Head(session="s"))])  # the relay repeats it
-    viewer._message(event(1, 0.0, "hello"))
+def test_only_what_the_session_itself_says_counts_as_life(viewer, clock):
+    clock.now = SILENCE_S + 0.1
+    viewer.receive([stream.HEAD, encode(Head(session="s"))])  # the relay repeats it
+    viewer.receive(event(1, 0.0, "hello"))
     assert viewer.silent
-    viewer._message(status(1.0))
+    viewer.receive(status(1.0))
     assert not viewer.silent
 
 
@@ -109,15 +114,15 @@ def test_only_what_the_session_itself_says_counts_as_life(viewer):
 def test_another_session_begins_with_an_empty_picture(viewer, first_word):
     old = Status(session="old", run="1", state="RUNNING", t=623.7, values={"a": 1.0}, flags=[FLAG])
     new = Status(session="new", run="2", state="INITIALIZED")
-    viewer._message([stream.HEAD, encode(Head(session="old", run="1", commands=9))])
-    viewer._message([stream.STATUS, encode_status(old)])
-    viewer._message(event(7, 600.0, "hello"))
+    viewer.receive([stream.HEAD, encode(Head(session="old", run="1", commands=9))])
+    viewer.receive([stream.STATUS, encode_status(old)])
+    viewer.receive(event(7, 600.0, "hello"))
     assert (viewer.run, viewer.client().run) == ("1", "1")
     if first_word == "head":
-        viewer._message([stream.HEAD, encode(Head(session="new", run="2"))])
+        viewer.receive([stream.HEAD, encode(Head(session="new", run="2"))])
         assert viewer.status is None
     else:
-        viewer._message([stream.STATUS, encode_status(new)])
+        viewer.receive([stream.STATUS, encode_status(new)])
         assert viewer.status == new
     assert (viewer.run, viewer.client().run) == ("2", "2")
     assert (viewer.flags, list(viewer.events)) == ([], [])
@@ -126,7 +131,7 @@ def test_another_session_begins_with_an_empty_picture(viewer, first_word):
 def test_commands_follow_the_port_of_the_session(viewer):
     clients = []
     for run, port in (("1", 9), ("1", 9), ("2", 10)):
-        viewer._message([stream.HEAD, encode(Head(session="s", run=run, commands=port))])
+        viewer.receive([stream.HEAD, encode(Head(session="s", run=run, commands=port))])
         clients.append(viewer.client())
     assert clients[0] is clients[1] is not clients[2]
     assert clients[2].run == "2"
@@ -134,5 +139,5 @@ def test_commands_follow_the_port_of_the_session(viewer):
 
 @pytest.mark.parametrize("frames", [[], [b"status"], [b"signals", b"\xc1"], [b"other", b"x"]])
 def test_nonsense_is_ignored(viewer, frames):
-    viewer._message(frames)
+    viewer.receive(frames)
     assert viewer.status is None

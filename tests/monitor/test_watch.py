@@ -77,7 +77,7 @@ def test_silence_ends_the_view_after_the_stated_time(monkeypatch, capsys):
     now = [0.0]
     monkeypatch.setattr(watch, "Viewer", lambda *_, **__: viewer)
     viewer = Viewer("tcp://127.0.0.1:9", clock=lambda: now[0])
-    viewer._take_status(RUNNING)
+    viewer.receive([stream.STATUS, encode(RUNNING)])
     watcher = RemoteWatcher(viewer)
     watcher.take(0)
     for now[0], silent in ((4.0, False), (SILENCE_S - 0.1, False), (SILENCE_S + 0.1, True)):
@@ -117,7 +117,7 @@ def test_keys_work_with_the_token_alone(token, monkeypatch, unused_tcp_port):
     try:
         watcher = RemoteWatcher(viewer)
         bench.until(lambda: viewer.take(20) and viewer.head)
-        assert watcher.client()._socket.poll(10_000, zmq.POLLOUT)  # is connected
+        assert watcher.client().connected(10.0)
         keys = OperatorKeys(watcher.client(), watcher.key)
         keys.type("mknock\r", None)
         if token == "token":

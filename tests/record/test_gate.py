@@ -123,7 +123,7 @@ def test_windows_with_no_snapshot_between_them_are_one() -> None:
 def test_what_no_trigger_can_want_any_more_is_let_go() -> None:
     gate = make(100 * MS, 0)
     quiet(gate, 0, 20_000)
-    assert gate._held_bytes <= 1.3 * 1000 * 3 * 8
+    assert gate.held_bytes <= 1.3 * 1000 * 3 * 8
     assert not gate.shortened
 
 
@@ -135,7 +135,7 @@ def test_a_buffer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for i in range(100):
         gate.hold(HeldFrame(i * MS, 1, bytes(20)))
     assert gate.shortened
-    assert gate._held_bytes <= 100 * 3 * 8
+    assert gate.held_bytes <= 100 * 3 * 8
     found = numbers(gate.rows(batch(1000, [True])))
     assert found == list(range(found[0], 1001))
     assert len(found) <= 101

@@ -35,7 +35,7 @@ from hilrt.record.messages import (
 )
 from hilrt.record.reader import load_log
 from hilrt.record.recorder import Recorder
-from hilrt.record.recorder_feed import RecorderFeed
+from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
 from hilrt.record.recording import Recording
 from hilrt.session import recorder_process
 
@@ -278,10 +278,17 @@ def test_full_disk_leaves_a_log_that_reads(tmp_path, monkeypatch, room):
 
 
 @pytest.fixture
-def master():
-    feed = RecorderFeed(TOPICS)
+def opened():
+    """The socket of the feed."""
+    return open_feed_socket()
+
+
+@pytest.fixture
+def master(opened):
+    feed = RecorderFeed(TOPICS, opened)
     recorder = Recorder(feed.address)
-    assert feed._socket.poll(5000, zmq.POLLOUT)
+    assert opened.poll(5000, zmq.POLLOUT)
+    assert feed.ready
     yield feed, recorder
     feed.close()
 
@@ -300,12 +307,13 @@ def test_recorder_ends_when_told(master, tmp_path):
     assert not log.truncated
 
 
-def test_frames_of_a_gateway_that_ended_are_in_the_log(tmp_path):
-    feed = RecorderFeed(TOPICS)
+def test_frames_of_a_gateway_that_ended_are_in_the_log(opened, tmp_path):
+    feed = RecorderFeed(TOPICS, opened)
     address = f"ipc://{tmp_path}/frames"
     recorder = Recorder(feed.address, frames=address)
     frames = FrameFeed(address, "engine", lambda: CLOCK_NS + 5 * MS)
-    assert feed._socket.poll(5000, zmq.POLLOUT)
+    assert opened.poll(5000, zmq.POLLOUT)
+    assert feed.ready
     feed.begin(tmp_path / "run", "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
     feed.end()
     for i in range(100):
@@ -337,14 +345,14 @@ def test_frames_follow_a_grid_that_was_stretched(master, tmp_path):
     assert times == [3 * MS, 4 * MS, 7 * MS]
 
 
-def test_recorder_closes_the_log_when_the_master_is_gone(master, tmp_path, monkeypatch):
+def test_recorder_closes_the_log_when_the_master_is_gone(master, opened, tmp_path, monkeypatch):
     monkeypatch.setattr(recorder_module, "GONE_S", 0.1)
     feed, recorder = master
     feed.begin(tmp_path, "demo", EPOCH_NS)
     for k in range(64):
         feed.commit(k)
-    feed._socket.linger = 1000  # what was handed over is on its way, as after a kill
-    feed._socket.close()
+    opened.linger = 1000  # what was handed over is on its way, as after a kill
+    opened.close()
     assert recorder.run() == 0
     log = load_log(tmp_path)
     assert len(log.t) == 64
@@ -362,12 +370,12 @@ def test_sigterm_drains_first(master, tmp_path):
     assert len(load_log(tmp_path).t) == 640
 
 
-def test_nonsense_is_counted_and_ignored(master, tmp_path, capsys):
+def test_nonsense_is_counted_and_ignored(master, opened, tmp_path, capsys):
     feed, recorder = master
     feed.begin(tmp_path, "demo", EPOCH_NS)
-    feed._socket.send(b"nonsense")
-    feed._socket.send_multipart([b"rows", b"short", b"", b""])
-    feed._socket.send_multipart([b"rows", bytes(8), bytes(8), bytes(5)])
+    opened.send(b"nonsense")
+    opened.send_multipart([b"rows", b"short", b"", b""])
+    opened.send_multipart([b"rows", bytes(8), bytes(8), bytes(5)])
     feed.end()
     assert recorder.run() == 0
     assert "3 messages" in capsys.readouterr().err
@@ -408,12 +416,13 @@ class SlowDisk:
         return getattr(self.file, name)
 
 
-def test_slow_disk_costs_rows_that_are_counted_and_named(tmp_path, monkeypatch):
+def test_slow_disk_costs_rows_that_are_counted_and_named(opened, tmp_path, monkeypatch):
     monkeypatch.setattr(file_writer, "open", SlowDisk, raising=False)
     wide = [Topic("outputs", [Signal(f"a.x{i}", "") for i in range(500)])]
-    feed = RecorderFeed(wide, queue_bytes=1 << 20)
+    feed = RecorderFeed(wide, opened, queue_bytes=1 << 20)
     recorder = Recorder(feed.address)
-    assert feed._socket.poll(5000, zmq.POLLOUT)
+    assert opened.poll(5000, zmq.POLLOUT)
+    assert feed.ready
     feed.begin(tmp_path, "slow", EPOCH_NS)
     thread = threading.Thread(target=recorder.run)
     thread.start()

@@ -1,6 +1,8 @@
 """The feed never waits, counts what it drops, and sends what it says."""
 
 import contextlib
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,7 +54,10 @@ def receive(socket):
 
 
 def wait_ready(feed):
-    assert feed._socket.poll(5000, zmq.POLLOUT)
+    deadline = time.monotonic() + 5.0
+    while not feed.ready:
+        assert time.monotonic() < deadline, "no recorder"
+        time.sleep(0.001)
 
 
 def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
@@ -118,15 +123,16 @@ def test_without_recorder_everything_is_dropped_and_counted(feed, tmp_path):
 
 
 def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
-    publisher = StatusPublisher(None, "demo", 1.0)
+    published = []
+    publisher = StatusPublisher(SimpleNamespace(publish=published.append), "demo", 1.0)
     events = EventLog(publisher)
     events.open(feed, lambda: 5)
     feed.begin(tmp_path, "demo", 0)
     for k in range(640):
         feed.commit(k)
-    (told,) = publisher._events
+    (told,) = published[-1].events
     assert "recorder: does not follow" in told
-    assert publisher._announced.message in told
+    assert published[-1].message in told
     assert feed.events == 1  # in the log, as soon as the recorder takes anything again
 
 

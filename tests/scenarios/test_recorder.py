@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zmq
 
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import load_log
 from hilrt.record.recorder_feed import RecorderFeed
+from tests.scenarios.sessions import until
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
 
@@ -84,7 +84,7 @@ def test_interrupt_is_left_to_the_master(tmp_path, processes):
     feed = RecorderFeed(TOPICS)
     recorder = start_recorder(feed.address)
     processes.append(recorder)
-    assert feed._socket.poll(20_000, zmq.POLLOUT)
+    until(lambda: feed.ready, "recorder")
     feed.begin(tmp_path, "interrupted", 0)
     wait_for(tmp_path / "session.mcap")
     os.kill(recorder.pid, signal.SIGINT)
@@ -100,7 +100,7 @@ def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes):
     feed = RecorderFeed(TOPICS)
     recorder = start_recorder(feed.address)
     processes.append(recorder)
-    assert feed._socket.poll(20_000, zmq.POLLOUT)
+    until(lambda: feed.ready, "recorder")
     feed.begin(tmp_path, "killed", 0)
     for k in range(6400):
         feed.row[:] = k

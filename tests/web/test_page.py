@@ -32,7 +32,7 @@ from hilrt.web.plots import (
 from hilrt.web.shared_session import SharedSession
 from hilrt.web.signal_history import SignalHistory
 from hilrt.web.typed import plain, typed_number
-from tests.web.views import HEAD, LATE, RUNNING, StillViewer
+from tests.web.views import HEAD, LATE_RAISED, RUNNING, StillViewer
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def page():
 
 def turn(page, times=1):
     for _ in range(3 * times):
-        page._update()
+        page.update()
 
 
 def feed(page, n, start=0):
@@ -232,8 +232,9 @@ def test_canvas_is_drawn_in_the_ink_of_the_page(page):
 def test_looking_closely_pauses(page):
     assert len(page.figures.children) == 2
     for plot in page.figures.children:
-        assert plot.js_event_callbacks == {"panstart": [page._stay], "wheel": [page._stay]}
-    assert page._stay.args == {"pause": page.pause}
+        (stay,) = plot.js_event_callbacks["panstart"]
+        assert plot.js_event_callbacks == {"panstart": [stay], "wheel": [stay]}
+        assert stay.args == {"pause": page.pause}
 
 
 def test_lines_are_named_under_the_pointer_and_their_bands_are_not(page):
@@ -257,14 +258,15 @@ def test_histogram_reaches_as_far_as_the_latest_tick(page):
 
 def test_full_rate_is_asked_for_and_given_up(page):
     page.full.active = True
-    assert page.viewer._wanted["engine.torque"] == 1
+    assert page.viewer.wanted["engine.torque"] == 1
     t, values = np.arange(1000) * 1e-3, np.random.default_rng(1).normal(size=1000)
     message = Full(number=1, name="engine.torque", t=binary(t), value=binary(values))
     page.history.take_full(message)
     turn(page)
     np.testing.assert_array_equal(page.plots.lines[0].source.data["last"], values)
-    page._release()
-    assert list(page.viewer._wanted) == [TIMING_SIGNAL]
+    for released in page.document.session_destroyed_callbacks:
+        released(None)
+    assert list(page.viewer.wanted) == [TIMING_SIGNAL]
 
 
 def test_nonsense_is_not_plotted(page):
@@ -290,8 +292,8 @@ def test_more_signals_than_are_plotted_are_told():
 
 def test_a_flag_is_on_the_lamp_with_the_next_update(page):
     assert "GOOD" in page.parts["lamp"].text
-    page.viewer._flags[LATE] = 0.0
-    page._update()
+    page.viewer.receive(LATE_RAISED)
+    page.update()
     assert "sample late (vehicle)" in page.parts["lamp"].text
     turn(page)
     assert "▲ sample late" in page.parts["graph"].text
@@ -309,8 +311,8 @@ def test_what_has_not_changed_does_not_travel(page):
 
 
 def click(page, name):
-    button = page.control.buttons[name]
-    button._trigger_event(ButtonClick(button))
+    button = page.document.get_model_by_name(name)
+    page.document.callbacks.trigger_event(ButtonClick(button))
 
 
 def test_buttons_send_who_and_token(page):
@@ -424,7 +426,7 @@ def test_alarms_are_acknowledged_by_number(page):
     page.viewer.event(8)
     turn(page)
     page.event_source.selected.indices = [1]
-    page._acknowledge()
+    click(page, "acknowledge")
     (command,) = page.viewer.sent
     assert (command.action, command.value) == ("acknowledge", 7.0)
 
@@ -469,7 +471,7 @@ def test_all_that_is_selected_is_acknowledged_or_it_is_said(page, good, said):
     turn(page)
     session = Answers(page, good)
     page.event_source.selected.indices = list(range(40))
-    page._acknowledge()
+    click(page, "acknowledge")
     assert len(session.numbers) == 1  # others have commands, too
     turn(page, times=20)
     assert sorted(session.numbers) == list(range(41 - len(session.numbers), 41))
@@ -481,9 +483,9 @@ def test_silence_is_not_taken_for_consent(page, monkeypatch):
     page.viewer.event(1)
     turn(page)
     page.event_source.selected.indices = [0]
-    page._acknowledge()
+    click(page, "acknowledge")
     monkeypatch.setattr("hilrt.web.operator_controls.ANSWER_S", -1.0)
-    page._update()
+    page.update()
     assert "✕ 0 of 1 acknowledged, then: no answer" in page.parts["answer"].text
 
 
@@ -513,10 +515,10 @@ def test_first_signals_without_bonds():
 
 def test_slow_browser_gets_fewer_updates_not_older_ones(page):
     for _ in range(10):
-        page._update_if_seen()
-    sent = page._sent
+        page.update_if_seen()
+    (sent,) = page.parts["state"].tags
     assert sent <= 3
-    page.viewer._flags[LATE] = 0.0
-    page._take_echo([sent])
-    page._update_if_seen()
+    page.viewer.receive(LATE_RAISED)
+    page.parts["answer"].tags = [sent]  # the browser's echo
+    page.update_if_seen()
     assert "sample late (vehicle)" in page.parts["lamp"].text

@@ -1,5 +1,6 @@
 """A viewer that shows what a test says, without a session."""
 
+from hilrt.monitor import stream
 from hilrt.monitor.stream import (
     BondEdge,
     ConnectionEdge,
@@ -52,6 +53,20 @@ RUNNING = Status(
     verdict="good",
 )
 LATE = RaisedFlag("sample_late", "vehicle")
+#: The message by which the stream says so.
+LATE_RAISED = [
+    stream.EVENT,
+    stream.encode(
+        Happening(
+            number=1,
+            t=RUNNING.t + 1.0,
+            level="warning",
+            cause=LATE.cause,
+            source=LATE.where,
+            text="sample_late raised: vehicle",
+        )
+    ),
+]
 
 
 class StillViewer(Viewer):
