@@ -15,6 +15,7 @@ import typer.main
 
 from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt.can.bus_faults import BusFaults
+from hilrt.can.bus_off import BusOffRecovery
 from hilrt.can.message_options import MessageOptions
 from hilrt.can.protection import Protection
 from hilrt.check.check import check_file
@@ -55,6 +56,7 @@ SECTIONS = {
     "`[subsystems.NAME.enable]`": Enable,
     "`[subsystems.NAME.safe_profile]`": SafeProfile,
     "`[subsystems.NAME.bus_faults]`": BusFaults,
+    "`[subsystems.NAME.bus_off_recovery]`": BusOffRecovery,
     "`[subsystems.NAME.messages.MESSAGE]`": MessageOptions,
     "`[subsystems.NAME.messages.MESSAGE.protection]`": Protection,
     '`adapter = "replay"`': ReplayOptions,

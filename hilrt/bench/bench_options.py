@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from hilrt.can.bus_faults import BusFaults
+from hilrt.can.bus_off import BusOffRecovery
 from hilrt.can.message_options import MessageOptions
 from hilrt.config.structs import InputOptions, NonNegative, Positive, SubsystemOptions, Table
 
@@ -70,6 +71,8 @@ class BenchOptions(SubsystemOptions, kw_only=True):
     alive: str = "Alive"
     #: What to do about faults of the bus.
     bus_faults: BusFaults = msgspec.field(default_factory=BusFaults)
+    #: Restart a controller that is bus-off; default: never.
+    bus_off_recovery: BusOffRecovery | None = None
     #: What is particular about single messages, a table each.
     messages: dict[str, MessageOptions] = msgspec.field(default_factory=dict)
     #: Record the frames on the bus beside the decoded values.

@@ -9,6 +9,7 @@ from hilrt.bench.guard_states import NS, BenchView, Level
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
 from hilrt.can.bus_faults import BusWatch, Change
+from hilrt.can.bus_off import RestartSchedule
 from hilrt.can.frame import Frame
 from hilrt.can.library_errors import BUS_ERRORS
 from hilrt.can.receiver import Receiver
@@ -17,6 +18,8 @@ from hilrt.record.frame_feed import FrameFeed
 
 #: An interface that is gone is looked for that often, ns.
 REVIVE_EVERY_NS = NS // 2
+#: The controller is asked for its state that often, ns.
+ASK_EVERY_NS = NS // 10
 #: Different send errors that are told apart in events.
 MAX_ERROR_KINDS = 8
 
@@ -73,7 +76,9 @@ class BusTraffic:
         )
         self.realised = bench.realised(self.receiver.y)
         self._watch = BusWatch()
-        self._revived_at = self._frames_before = 0
+        self._revived_at = self._frames_before = self._asked_at = 0
+        self._schedule = RestartSchedule(options.bus_off_recovery)
+        self._restarting = False
         self._send_errors = 0
         self._error_kinds: set[str] = set()
 
@@ -120,17 +125,47 @@ class BusTraffic:
         An interface that is gone is opened again.
         """
         watch, frames = self._watch, self.receiver.frames
-        watch.errors(now, self.receiver.error_frames)
-        self.receiver.error_frames.clear()
+        # Good frames first: those that came before a bus-off do not say that it is over.
         if frames != self._frames_before:
             self._frames_before = frames
             watch.heard(now)
+        watch.errors(now, self.receiver.error_frames)
+        self.receiver.error_frames.clear()
+        if now - self._asked_at > ASK_EVERY_NS:
+            self._asked_at = now
+            watch.controller(self.bus.bus_off())
+        self._recover(now)
         if self.bus.down and now - self._revived_at > REVIVE_EVERY_NS:
             self._revived_at = now
             if self.bus.revive():
                 self.receiver.start_clock_anew()
         changes = watch.update(now, self.bus.down)
         return [change for change in changes if self.policy(change) != "ignore"]
+
+    def _recover(self, now: int) -> None:
+        """Restart a controller that is bus-off, as the session file says."""
+        schedule = self._schedule
+        if not self._restarting and not schedule.due(now, "bus_off" in self._watch.active):
+            return
+        begins, self._restarting = not self._restarting, True
+        try:
+            self._restarting = not self.bus.restart()
+        except OSError as error:
+            self._restarting = False
+            self._event(
+                "error",
+                "can_bus_off_recovery",
+                f"the controller cannot be restarted: {error}; the gateway needs the capability "
+                "CAP_NET_ADMIN for it, or give the interface restart-ms",
+            )
+            return
+        if begins:
+            text = f"the controller is restarted after bus-off, attempt {schedule.text()}"
+            if schedule.exhausted:
+                text += "; if it leaves the bus again, it stays off"
+            self._event("warning", "can_bus_off_recovery", text)
+        if not self._restarting and not self.bus.system_clock:
+            self.receiver.start_clock_anew()
 
     def policy(self, change: Change) -> str:
         """What the session file says is to be done about a fault: safe, warn or ignore."""
@@ -142,6 +177,7 @@ class BusTraffic:
         return {
             **self.receiver.counters,
             **self._watch.counters,
+            "restarts": self._schedule.attempts,
             "receive_errors": self.bus.errors,
             "send_errors": self._send_errors,
             "frames_unrecorded": 0 if self.frames is None else self.frames.dropped,

@@ -19,10 +19,12 @@ from cantools.database.can import Message
 
 from hilrt.can import j1939_transport
 from hilrt.can.bus_keys import unknown_keys
+from hilrt.can.controller_state import controller_off
 from hilrt.can.frame import Frame
 from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.python_can import from_message, to_message
 from hilrt.can.socketcan import SocketCanFrames
+from hilrt.can.socketcan_restart import restart_controller
 from hilrt.can.udp_multicast import UdpFrames
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
@@ -76,6 +78,10 @@ class CanBus:
         Makes what reads and sends instead of the bus, from a file descriptor.
     again : callable, optional
         Opens the bus another time, for when its interface has been away.
+    interface : str
+        python-can's name of the interface.
+    channel : str, optional
+        Of SocketCAN: the interface's name in the system.
     """
 
     def __init__(
@@ -83,8 +89,12 @@ class CanBus:
         bus: can.BusABC,
         direct: Callable[[int], Direct] | None = None,
         again: Callable[[], can.BusABC] | None = None,
+        interface: str = "",
+        channel: str | None = None,
     ) -> None:
         self._bus = bus
+        self._interface = interface
+        self._channel = channel
         self._make_direct = direct
         self._direct = direct(bus.fileno()) if direct else None
         self._again = again
@@ -148,6 +158,27 @@ class CanBus:
         _enlarge_buffer(self._fd)
         return True
 
+    def bus_off(self) -> bool | None:
+        """Whether the controller is bus-off, as its driver says; None where it does not say it."""
+        if self._direct is not None or self._away:
+            return None
+        return controller_off(self._interface, self._bus)
+
+    def restart(self) -> bool:
+        """Restart a controller that is bus-off; False where that goes on: call it again then.
+
+        Raises
+        ------
+        OSError
+            If the system refuses it.
+        """
+        if self._direct is None and self._again is not None:
+            return self._reopen(self._again)  # opening it is what every driver has in common
+        if self._interface != "socketcan" or self._channel is None:
+            raise OSError(errno.EOPNOTSUPP, "this interface has no controller to restart")
+        restart_controller(self._channel)
+        return True
+
     def _reopen(self, again: Callable[[], can.BusABC]) -> bool:
         """In a thread: some interfaces take seconds to open."""
         self._away = True
@@ -199,7 +230,7 @@ class CanBus:
             self._failures = 0
             if frame is None:
                 break
-            frames.append(from_message(frame))
+            frames.append(from_message(frame, self._interface))
         return frames
 
     def send(self, frame: Frame) -> None:
@@ -240,12 +271,13 @@ class CanBus:
                 continue
             self._failures = 0
             if frame is not None:
-                self._queue.append(from_message(frame))
+                self._queue.append(from_message(frame, self._interface))
                 self._notify()
 
     def _failed(self, error: Exception) -> None:
         self._errors += 1
-        self._failures += not isinstance(error, ValueError)  # that is what a frame said
+        # What a frame said is no failure of the interface, nor is a controller that is bus-off.
+        self._failures += not (isinstance(error, ValueError) or self.bus_off())
 
     def _notify(self) -> None:
         with suppress(OSError):  # full: it is readable already
@@ -344,4 +376,5 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         direct = partial(UdpFrames, group=group, hop_limit=hops)
     elif SocketCanFrames.available(arguments["interface"], arguments.get("channel")):
         direct = SocketCanFrames
-    return CanBus(bus, direct, partial(can.Bus, ignore_config=True, **arguments))
+    again = partial(can.Bus, ignore_config=True, **arguments)
+    return CanBus(bus, direct, again, arguments["interface"], arguments.get("channel"))

@@ -1,8 +1,8 @@
 """Faults of the bus itself: what is wrong, since when, and what is done about it. No I/O.
 
 A `BusWatch` is told of error frames, of what became of the frames sent, and of the interface; it
-says which fault came and which went. Error frames come from SocketCAN (linux/can/error.h); with
-other interfaces a fault shows by what it does: nothing leaves, nothing comes.
+says which fault came and which went. Where an interface reports no errors, a fault shows by what it
+does: nothing leaves, nothing comes.
 """
 
 from __future__ import annotations
@@ -11,27 +11,33 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from hilrt.can.frame import Frame
+from hilrt.can.error_frames import (
+    ACTIVE,
+    BUS_ERROR,
+    BUS_OFF,
+    CONTROLLER,
+    NO_ACKNOWLEDGE,
+    OVERFLOW,
+    PASSIVE,
+    PROTOCOL,
+    RESTARTED,
+    error_text,
+)
+from hilrt.can.frame import ERROR, Frame
 from hilrt.config.structs import Table
 
 Policy = Literal["safe", "warn", "ignore"]
-
-# Classes of error frames, in their identifier, and details of the controller, in data byte 1.
-CONTROLLER = 0x004
-PROTOCOL = 0x008
-NO_ACKNOWLEDGE = 0x020
-BUS_OFF = 0x040
-BUS_ERROR = 0x080
-RESTARTED = 0x100
-OVERFLOW = 0x03
-PASSIVE = 0x30
-ACTIVE = 0x40
 
 #: Error frames within `WINDOW_NS` at which the bus counts as disturbed.
 DISTURBED = 20
 WINDOW_NS = 1_000_000_000
 #: For so long nothing may leave before that counts as a fault, ns.
 BLOCKED_NS = 50_000_000
+_OFF_TEXT = (
+    "the controller has left the bus after too many errors (bus-off); check bit rate, termination "
+    "and cable. It is restarted by hand (ip link set CHANNEL type can restart), by restart-ms, or "
+    "by bus_off_recovery in the session file"
+)
 
 
 class BusFaults(Table):
@@ -48,6 +54,8 @@ class BusFaults(Table):
     error_passive: Policy = "warn"
     #: Many error frames: wrong bit rate, cabling, termination, or no node that acknowledges.
     bus_errors: Policy = "warn"
+    #: Any error frame; what it says is an event, once a second at most.
+    error_frames: Policy = "warn"
     #: Frames have not left for 50 ms: the transmit buffer is full.
     not_sent: Policy = "safe"
     #: The controller or the kernel lost frames that came too fast.
@@ -75,11 +83,13 @@ class BusWatch:
 
     def __init__(self) -> None:
         self.active: set[str] = set()
-        self.counters = dict.fromkeys(("error_frames", *BusFaults.__struct_fields__), 0)
+        self.counters = dict.fromkeys(BusFaults.__struct_fields__, 0)
         self._changes: list[Change] = []
         self._errors: deque[int] = deque(maxlen=DISTURBED)
         self._heard_at: int | None = None
         self._blocked_since: int | None = None
+        self._told_at: int | None = None  # of an error frame
+        self._untold = 0
 
     def errors(self, now: int, frames: Iterable[Frame]) -> None:
         """Take error frames that came by `now` [ns]."""
@@ -89,12 +99,7 @@ class BusWatch:
             if kind & RESTARTED:
                 self._clear("bus_off", "the controller is on the bus again")
             if kind & BUS_OFF:
-                self._raise(
-                    "bus_off",
-                    "the controller has left the bus after too many errors (bus-off); check bit "
-                    "rate, termination and cable, and restart it: ip link set CHANNEL type can "
-                    "restart, or give it restart-ms",
-                )
+                self._raise("bus_off", _OFF_TEXT)
             if kind & CONTROLLER and detail & PASSIVE:
                 self._raise(
                     "error_passive",
@@ -109,6 +114,26 @@ class BusWatch:
                 self._changes.append(Change("overflow", True, text))
             if kind & (PROTOCOL | BUS_ERROR | NO_ACKNOWLEDGE):
                 self._errors.append(now)
+            if kind & ~(ERROR | CONTROLLER | BUS_OFF | RESTARTED):  # those are told for themselves
+                self._tell(now, frame)
+
+    def _tell(self, now: int, frame: Frame) -> None:
+        """Note what an error frame says, with the number of those that were not told."""
+        if self._told_at is not None and now - self._told_at < WINDOW_NS:
+            self._untold += 1
+            return
+        text = f"error frame: {error_text(frame)}"
+        if self._untold:
+            text += f"; {self._untold} more since the last one that was told"
+        self._told_at, self._untold = now, 0
+        self._changes.append(Change("error_frames", True, text))
+
+    def controller(self, off: bool | None) -> None:
+        """Note what the controller says of itself; None where it says nothing."""
+        if off:
+            self._raise("bus_off", _OFF_TEXT)
+        elif off is False:
+            self._clear("bus_off", "the controller is on the bus again")
 
     def heard(self, now: int) -> None:
         """Note that a good frame came at `now` [ns]: none is heard while off the bus."""

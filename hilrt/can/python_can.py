@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import can
 
-from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt.can.error_frames import as_socketcan
+from hilrt.can.frame import ERROR, EXTENDED, EXTENDED_MASK, REMOTE, Frame
 
 
-def from_message(message: can.Message) -> Frame:
-    """Frame of a python-can message."""
+def from_message(message: can.Message, interface: str = "socketcan") -> Frame:
+    """Frame of a message from an interface of python-can."""
     can_id = message.arbitration_id
     if message.is_extended_id:
         can_id |= EXTENDED
     if message.is_remote_frame:
         can_id |= REMOTE
     if message.is_error_frame:
-        can_id |= ERROR
-    return Frame(can_id, bytes(message.data), round(message.timestamp * 1e9), message.is_fd)
+        can_id = message.arbitration_id & EXTENDED_MASK | ERROR
+    frame = Frame(can_id, bytes(message.data), round(message.timestamp * 1e9), message.is_fd)
+    return as_socketcan(interface, frame) if message.is_error_frame else frame
 
 
 def to_message(frame: Frame) -> can.Message:

@@ -19,6 +19,8 @@ from hilrt.config.structs import Session
 FEW = 3
 #: Communication steps by which a set-point may be sent ahead, and is extrapolated.
 AHEAD = 5
+#: Interfaces of python-can without a controller that could leave the bus.
+WITHOUT_CONTROLLER = ("udp_multicast", "virtual")
 #: Longest plausible `actuation_delay`, s.
 LONGEST_DELAY = 1.0
 
@@ -32,6 +34,7 @@ def check_benches(topology: Topology, findings: Findings) -> None:
         _check_master_timeout(name, options, step, findings)
         _check_delay(name, options, step, findings)
         _check_safe_profile(name, options, findings)
+        _check_recovery(name, options, findings)
         _check_arming(name, options, tables.master.arm_timeout, findings)
     if topology.physical:
         _check_foreign_code(tables, findings)
@@ -64,6 +67,20 @@ def _check_master_timeout(name: str, options: Any, step: float, findings: Findin
     else:
         message = f"is less than {FEW} set-points, {step:g} s apart: a late tick ends the session"
         findings.warn(*place, message, remedy)
+
+
+def _check_recovery(name: str, options: Any, findings: Findings) -> None:
+    """Whether there is a controller that could be restarted after bus-off."""
+    recovery = getattr(options, "bus_off_recovery", None)
+    interface = getattr(options, "bus", {}).get("interface")
+    if recovery is not None and interface in WITHOUT_CONTROLLER:
+        findings.warn(
+            f"subsystems.{name}.bus_off_recovery",
+            "delay",
+            recovery.delay,
+            f"has no effect on bus.interface = {interface!r}, which has no controller",
+            "keep it for the real bus, or leave it out",
+        )
 
 
 def _check_delay(name: str, options: Any, step: float, findings: Findings) -> None:

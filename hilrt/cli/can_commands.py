@@ -95,6 +95,7 @@ def sniff(
     from rich.console import Console
     from rich.live import Live
 
+    from hilrt.can.error_frames import error_text
     from hilrt.can.tools.watch_table import live_table, signals_text
 
     watcher = _watcher(database)
@@ -104,7 +105,7 @@ def sniff(
             for frames in _frames(opened, duration):
                 for frame in (f for one in frames for f in watcher.take([one], time.time_ns())):
                     row = watcher.rows.get(frame.can_id)
-                    values = signals_text(row) if row else "error"
+                    values = signals_text(row) if row else error_text(frame)
                     name = row.name if row else ""
                     stamp = f"{1e-9 * (frame.t_ns or time.time_ns()):.6f}"
                     typer.echo(f"{stamp} {frame.text} [{frame.data.hex()}] {name} {values}")

@@ -22,6 +22,7 @@ from hilrt.bench.gateway_loop import Gateway
 from hilrt.bench.guard_states import NS, GuardState
 from hilrt.bench.guardian import SILENCE_FACTOR
 from hilrt.bench.read_bench import Bench, read_bench
+from hilrt.can.bus_off import BusOffRecovery
 from hilrt.can.frame import ERROR, Frame
 from hilrt.config.from_toml import build
 from hilrt.peers import wire
@@ -106,6 +107,8 @@ class ScriptedBus:
         self.obeys = True
         self.publishes = True
         self.fails: Exception | None = None
+        self.restarts = 0
+        self.refuses: OSError | None = None
         self.count = 0
 
     def drain(self) -> list[Frame]:
@@ -127,6 +130,15 @@ class ScriptedBus:
     def revive(self) -> bool:
         self.revived += 1
         return False
+
+    def bus_off(self) -> bool | None:
+        return None
+
+    def restart(self) -> bool:
+        if self.refuses is not None:
+            raise self.refuses
+        self.restarts += 1
+        return True
 
     def last(self, name: str) -> dict[str, Any]:
         return next(values for n, values in reversed(self.frames) if n == name)
@@ -679,3 +691,49 @@ def test_what_is_done_about_a_fault_is_the_session_files_choice(bench: Bench) ->
     assert causes[0] == "can_bus_off"
     assert "can_overflow" not in causes
     assert rig.gateway.counters()["overflow"] == 1
+
+
+def leave_the_bus(rig: Rig) -> None:
+    rig.bus.publishes = False
+    rig.gateway.traffic.receiver.error_frames.append(Frame(ERROR | 0x40, bytes(8)))
+
+
+def restarts(rig: Rig) -> list[str]:
+    events = rig.peer.all(wire.Event)
+    return [event.text for event in events if event.cause == "can_bus_off_recovery"]
+
+
+def test_a_controller_that_is_bus_off_stays_so_by_default(bench: Bench) -> None:
+    rig = Rig(bench)
+    rig.arm()
+    leave_the_bus(rig)
+    rig.cycles(3000)
+    assert rig.gateway.guardian.state is GuardState.SECURED
+    assert rig.bus.restarts == 0
+    assert restarts(rig) == []
+
+
+def test_a_controller_is_restarted_as_the_session_file_says(bench: Bench) -> None:
+    bench.options.bus_off_recovery = BusOffRecovery(delay=0.05, attempts=2)
+    rig = Rig(bench)
+    rig.arm()
+    leave_the_bus(rig)
+    rig.cycles(3000)
+    assert rig.bus.restarts == 2  # and the bench is secured all the same
+    assert rig.gateway.guardian.state is GuardState.SECURED
+    assert rig.gateway.counters()["restarts"] == 2
+    first, second = restarts(rig)
+    assert first.endswith("attempt 1 of 2")
+    assert second.endswith("attempt 2 of 2; if it leaves the bus again, it stays off")
+
+
+def test_a_restart_that_is_refused_is_said_with_a_remedy(bench: Bench) -> None:
+    bench.options.bus_off_recovery = BusOffRecovery(delay=0.05, attempts=1)
+    rig = Rig(bench)
+    rig.bus.refuses = PermissionError(1, "Operation not permitted")
+    rig.arm()
+    leave_the_bus(rig)
+    rig.cycles(3000)
+    (text,) = restarts(rig)
+    assert "Operation not permitted" in text
+    assert "CAP_NET_ADMIN" in text

@@ -48,7 +48,7 @@ def test_many_error_frames_and_why() -> None:
     watch = BusWatch()
     for k in range(19):
         watch.errors(k * MS, [error(0x88)])
-    assert told(watch, 19 * MS) == []
+    assert told(watch, 19 * MS) == [("error_frames", True)]
     watch.errors(19 * MS, [error(0x20)])
     (change,) = watch.update(20 * MS, False)
     assert change.cause == "bus_errors"
@@ -57,16 +57,37 @@ def test_many_error_frames_and_why() -> None:
     assert told(watch, 1020 * MS) == [("bus_errors", False)]
     watch.heard(1020 * MS)
     watch.errors(1021 * MS, [error(0x88)] * 20)
-    (change,) = watch.update(1022 * MS, False)
+    _, change = watch.update(1022 * MS, False)
     assert "other senders of these" in change.text
 
 
-def test_rare_error_frames_are_counted_only() -> None:
+def test_error_frames_are_told_once_a_second() -> None:
     watch = BusWatch()
-    for k in range(100):
+    texts = []
+    for k in range(21):
         watch.errors(k * 100 * MS, [error(0x88)])
-        assert told(watch, k * 100 * MS) == []
-    assert watch.counters["error_frames"] == 100
+        texts += [change.text for change in watch.update(k * 100 * MS, False)]
+    assert texts == [
+        "error frame: protocol error",
+        "error frame: protocol error; 9 more since the last one that was told",
+        "error frame: protocol error; 9 more since the last one that was told",
+    ]
+    assert watch.counters["error_frames"] == 21
+    assert watch.active == set()
+
+
+def test_what_the_controller_says_of_itself() -> None:
+    watch = BusWatch()
+    watch.controller(None)
+    watch.controller(False)
+    assert told(watch) == []
+    watch.controller(True)
+    watch.controller(True)
+    assert told(watch) == [("bus_off", True)]
+    watch.controller(None)
+    assert told(watch) == []
+    watch.controller(False)
+    assert told(watch) == [("bus_off", False)]
 
 
 def test_the_interface_goes_and_comes() -> None:

@@ -1,0 +1,80 @@
+"""What error frames say, in the layout of SocketCAN (linux/can/error.h), from any interface.
+
+Interfaces report errors as frames that are flagged as such, and mean different things by their
+identifier and data. Those with the layout of SocketCAN are taken as they are; of the others it is
+known that the bus had an error, and for PEAK's also of which kind.
+"""
+
+from __future__ import annotations
+
+from hilrt.can.frame import ERROR, Frame
+
+# Classes, in the identifier.
+TIMED_OUT = 0x001
+LOST_ARBITRATION = 0x002
+CONTROLLER = 0x004
+PROTOCOL = 0x008
+TRANSCEIVER = 0x010
+NO_ACKNOWLEDGE = 0x020
+BUS_OFF = 0x040
+BUS_ERROR = 0x080
+RESTARTED = 0x100
+# Details of the controller, in data byte 1.
+OVERFLOW = 0x03
+WARNING = 0x0C
+PASSIVE = 0x30
+ACTIVE = 0x40
+#: Kinds of a protocol error, in data byte 2.
+_PROTOCOL_KINDS = {
+    0x01: "bit error",
+    0x02: "form error",
+    0x04: "stuff error",
+    0x08: "a dominant bit was not sent",
+    0x10: "a recessive bit was not sent",
+    0x20: "overload",
+    0x40: "active error announced",
+}
+_SENDING = 0x80
+_CLASSES = {
+    TIMED_OUT: "a frame was not sent in time",
+    LOST_ARBITRATION: "arbitration lost",
+    TRANSCEIVER: "error of the transceiver",
+    NO_ACKNOWLEDGE: "no acknowledgement",
+    BUS_OFF: "bus-off",
+    RESTARTED: "controller restarted",
+}
+_CONTROLLER_DETAILS = {
+    OVERFLOW: "buffer overflow",
+    WARNING: "warning level of errors",
+    PASSIVE: "error-passive",
+    ACTIVE: "error-active again",
+}
+
+#: Interfaces of python-can whose error frames have SocketCAN's layout; two of them pass on what
+#: another program sends.
+_SAME_LAYOUT = frozenset({"socketcan", "socketcand", "gs_usb", "udp_multicast", "virtual"})
+
+
+def as_socketcan(interface: str, frame: Frame) -> Frame:
+    """An interface's error frame in SocketCAN's layout; other frames as they are."""
+    if not frame.can_id & ERROR or interface in _SAME_LAYOUT:
+        return frame
+    if interface == "pcan" and frame.identifier & 0x07:  # bit, form and stuff errors have the
+        kind = frame.identifier & 0x07  # same numbers there
+        data = bytes([0, 0, kind, 0, 0, 0, 0, 0])
+        return Frame(ERROR | PROTOCOL | BUS_ERROR, data, frame.t_ns)
+    return Frame(ERROR | BUS_ERROR, bytes(8), frame.t_ns)
+
+
+def error_text(frame: Frame) -> str:
+    """What an error frame says, in words."""
+    data = frame.data.ljust(8, b"\0")
+    parts = [text for kind, text in _CLASSES.items() if frame.can_id & kind]
+    if frame.can_id & CONTROLLER:
+        details = [text for bits, text in _CONTROLLER_DETAILS.items() if data[1] & bits]
+        parts += details or ["the controller reports a problem"]
+    if frame.can_id & PROTOCOL:
+        kinds = [text for bit, text in _PROTOCOL_KINDS.items() if data[2] & bit]
+        way = " while sending" if data[2] & _SENDING else ""
+        parts.append((", ".join(kinds) or "protocol error") + way)
+    return "; ".join(parts) or "error on the bus"
