@@ -114,8 +114,6 @@ class Master:
         point = CommunicationPoint(tick=0, t_ns=0, elapsed_ns=0)
         while True:
             point = await pace.reach(point, self.stopping)
-            if point.elapsed_ns:
-                self.progress.count_step(point.elapsed_ns)
             if self.stopping():
                 return End.INTERRUPTED
             marks.begin()
@@ -150,6 +148,8 @@ class Master:
         missed = self.pace.judge(point, marks)
         self._missed[0] = missed or self.pace.overran  # ticks that passed raise the flag, too
         self.progress.enter(point.tick, point.t_ns * 1e-9, marks, missed, self._late_subsystems)
+        if point.elapsed_ns:
+            self.progress.count_step(point.elapsed_ns)
         self.progress.t_ns = point.t_ns
 
     def _late_subsystems(self) -> list[str]:
@@ -161,12 +161,8 @@ class Master:
         t_ns = point.t_ns
         self._assess(t_ns + h_ns)
         if self.feed.records:
-            self.row.fill(
-                h_ns * 1e-9,
-                marks.late_ns,
-                marks.compute_ns,
-                self.progress.timeline.parts_us,
-            )
+            newest = self.progress.timeline.newest
+            self.row.fill(h_ns * 1e-9, marks.late_ns, marks.compute_ns, newest)
         if self.exchange.remote:
             self.exchange.times.count()
             self.exchange.readmit()

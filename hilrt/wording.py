@@ -40,6 +40,15 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def json_numbers(value: Any) -> Any:
+    """Tables and lists with None for every number that is not finite: JSON has none of these."""
+    if isinstance(value, dict):
+        return {key: json_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [json_numbers(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def words(name: str) -> str:
     """``sample_late`` as ``sample late``."""
     return name.replace("_", " ")

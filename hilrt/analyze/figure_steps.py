@@ -9,7 +9,7 @@ from bokeh.models import ColumnDataSource, FactorRange, HoverTool
 from bokeh.plotting import figure
 
 from hilrt.analyze.figure_style import COLOURS, Drawing, plain
-from hilrt.analyze.log_statistics import WorstStep
+from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.wording import words
 
 

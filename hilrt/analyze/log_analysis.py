@@ -14,7 +14,8 @@ from typing import Any
 from hilrt.analyze.curves import read_curves
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_accumulator import intervals, read_accumulated
-from hilrt.analyze.step_advice import Advice, advise, caps_of
+from hilrt.analyze.rows_summary import summarise_rows
+from hilrt.analyze.step_advice import Advice, advise
 from hilrt.errors import RecordError
 from hilrt.record.decimate import Curve
 from hilrt.record.messages import FILE_NAME as LOG_NAME
@@ -33,7 +34,7 @@ class LogAnalysis:
     curves : dict of str to Curve
     statistics : LogStatistics
     summary : dict
-        ``summary.json`` where there is one, completed from the rows.
+        ``summary.json`` where there is one, else the same figures from the rows.
     summarised : bool
         Whether there was one.
     advice : Advice or None
@@ -77,7 +78,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
         stream=stream,
         curves=curves,
         statistics=statistics,
-        summary=_completed(summary, statistics.summary()),
+        summary=summarise_rows(statistics, stream.metadata, stream.events) | summary,
         summarised=bool(summary),
         advice=advise(statistics, stream.attachments, bonds_of(stream)),
     )
@@ -89,7 +90,7 @@ def read_rows(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
     next(probe.blocks(), None)
     limit = intervals(sum(len(channel.signals) for channel in probe.channels.values()))
     stream = LogStream(file)
-    statistics = LogStatistics(caps=lambda: caps_of(stream.metadata, stream.attachments))
+    statistics = LogStatistics()
     return stream, read_curves(stream, limit, also=statistics.add), statistics
 
 
@@ -117,17 +118,3 @@ def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
     if not isinstance(summary, dict):
         raise RecordError(f"{beside}: is not a session's summary")
     return summary
-
-
-def _completed(summary: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
-    """The summary, each of its tables completed from the rows."""
-    found = {**rows, **summary}
-    for key in ("bonds", "peers"):
-        mine, theirs = rows.get(key) or {}, summary.get(key) or {}
-        found[key] = {
-            name: {**mine.get(name, {}), **theirs.get(name, {})} for name in mine | theirs
-        }
-    for bond in found["bonds"].values():
-        if bond.get("cap_share") is not None and summary:  # the master counted every step
-            bond["cap_hits"] = round(bond["cap_share"] * found["steps"])
-    return found

@@ -8,7 +8,7 @@ the report reads all of its rows.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,12 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.curves import Envelopes
-from hilrt.analyze.log_statistics import (
-    LogStatistics,
-    SignalStatistics,
-    WorstStep,
-)
-from hilrt.analyze.step_advice import caps_of
+from hilrt.analyze.log_statistics import Intervals, LogStatistics, SignalStatistics
+from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve
@@ -51,7 +47,8 @@ class _Accumulated(msgspec.Struct):
     curves: dict[str, tuple[bytes, bytes]]
     stats: dict[str, SignalStatistics]
     times: dict[str, tuple[float, list[int]]]
-    capped: dict[str, int]
+    overdue_parts: list[int]
+    intervals: Intervals
     worst: list[WorstStep]
     rows: int
     start_ns: int
@@ -70,21 +67,14 @@ class ReportAccumulator:
     ----------
     topics : sequence of Topic
         What a row holds.
-    metadata, attachments : mapping
-        Of the log.
     """
 
-    def __init__(
-        self,
-        topics: Sequence[Topic],
-        metadata: Mapping[str, str],
-        attachments: Mapping[str, bytes],
-    ) -> None:
+    def __init__(self, topics: Sequence[Topic]) -> None:
         self._channels = [LogChannel(topic.name, topic.signals) for topic in topics]
         self._columns = cdr.signal_slices(topics)
         self._envelopes = Envelopes(intervals(sum(len(c.signals) for c in self._channels)))
-        self._statistics = LogStatistics(caps=lambda: caps_of(metadata, attachments))
-        self._waiting: list[tuple[NDArray[np.int64], Floats]] = []
+        self._statistics = LogStatistics()
+        self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int64], Floats]] = []
         self._number = self._rows = 0
         self._events: list[LogEvent] = []
         flags = (channel for channel in self._channels if channel.topic == "flags")
@@ -93,27 +83,27 @@ class ReportAccumulator:
     @classmethod
     def of(cls, begin: Begin) -> ReportAccumulator:
         """For a log that begins."""
-        attachments = {file.name: file.data for file in begin.attachments}
-        return cls(begin.topics, begin.metadata, attachments)
+        return cls(begin.topics)
 
     def event(self, event: LogEvent) -> None:
         """Take an event that was written; events of flags are left out, as rows hold the flags."""
         if event.cause not in self._flags and len(self._events) <= MOST_EVENTS:
             self._events.append(event)
 
-    def take(self, times: NDArray[np.int64], rows: Floats) -> None:
+    def take(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
         """Take written rows, shape (n, n_signals), at session times [ns]; both must not change."""
-        self._waiting.append((times, rows))
+        self._waiting.append((np.arange(first, first + len(times)), times, rows))
         self._number += len(times)
         if self._number >= ROWS_AT_ONCE:
             self._follow()
 
     def _follow(self) -> None:
-        times, rows = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+        parts = zip(*self._waiting, strict=True)
+        numbers, times, rows = (np.concatenate(part) for part in parts)
         self._waiting.clear()
         self._rows, self._number = self._rows + self._number, 0
         for channel, columns in zip(self._channels, self._columns, strict=True):
-            block = Block(channel, times, np.ascontiguousarray(rows[:, columns]))
+            block = Block(channel, times, np.ascontiguousarray(rows[:, columns]), numbers)
             self._envelopes.add(block)
             self._statistics.add(block)
 
@@ -130,7 +120,8 @@ class ReportAccumulator:
             curves={name: (curve.t.tobytes(), curve.y.tobytes()) for name, curve in curves.items()},
             stats=statistics.stats,
             times={name: (found.max_ns, found.counts) for name, found in statistics.times.items()},
-            capped=statistics.capped,
+            overdue_parts=statistics.overdue_parts,
+            intervals=statistics.intervals,
             worst=statistics.worst_steps(),
             rows=statistics.rows,
             start_ns=statistics.start_ns,
@@ -174,7 +165,8 @@ def _statistics(kept: _Accumulated) -> LogStatistics:
         kept.stats,
         kept.worst,
         times=times,
-        capped=kept.capped,
+        overdue_parts=kept.overdue_parts,
+        intervals=kept.intervals,
         rows=kept.rows,
         start_ns=kept.start_ns,
         end_ns=kept.end_ns,

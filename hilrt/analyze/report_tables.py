@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hilrt.analyze.log_statistics import LogStatistics, WorstStep
+from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_page import table
+from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.record.reader import LogStream
 from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
 
@@ -65,13 +66,13 @@ def _ledger_table(
     rows = []
     for name, bond in (summary.get("bonds") or {}).items():
         energies = [number(bond.get(f"{kind}_energy_j")) for kind in _LEDGER]
-        share, hits = bond.get("cap_share"), bond.get("cap_hits")
+        share = bond.get("cap_share")
         at_cap = "–" if share is None else f"{100 * share:.1f} %"
         corrected = correction_share(statistics, name, bonds.get(name, {}).get("effort", ""))
         cells = ["–" if corrected is None else f"{100 * corrected:.2f} %", at_cap]
-        rows.append([name, *energies, *cells, "–" if hits is None else f"{hits:,}"])
+        rows.append([name, *energies, *cells])
     columns = ["bond", "exchange", "tracking", "removed", "left"]
-    columns += ["correction / effort", "at cap", "cap hits"]
+    columns += ["correction / effort", "at cap"]
     return table("Energy ledger, J", columns, rows)
 
 

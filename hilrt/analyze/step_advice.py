@@ -8,14 +8,13 @@ session at step h whose defect is a share s of the signal therefore keeps a shar
 
 from __future__ import annotations
 
-import functools
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hilrt.analyze.log_statistics import Cap, LogStatistics
+from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.wording import number
 
 #: Share of the threshold that is aimed at; the rest is reserve.
@@ -218,30 +217,6 @@ def _tables(attachments: Mapping[str, bytes]) -> dict[str, Any]:
                 return tomllib.loads(data.decode())
             except (ValueError, UnicodeDecodeError):
                 continue
-    return {}
-
-
-@functools.cache
-def _caps(text: bytes) -> dict[str, Cap]:
-    bonds = _tables({"session.toml": text}).get("bonds")
-    found = {}
-    for bond in bonds if isinstance(bonds, list) else []:
-        correction = bond.get("correction") or {}
-        if isinstance(bond.get("effort"), str) and correction.get("method") == "energy":
-            relative = float(correction.get("cap", 0.1))
-            found[bond["name"]] = Cap(
-                bond["effort"], relative, float(correction.get("cap_abs", math.inf))
-            )
-    return found
-
-
-def caps_of(metadata: Mapping[str, str], attachments: Mapping[str, bytes]) -> dict[str, Cap]:
-    """Caps of the energy corrections, from the session file in a log."""
-    if "correction" in metadata.get("overrides", ""):
-        return {}  # not those of the file
-    for name, data in attachments.items():
-        if name.endswith(".toml"):
-            return _caps(data)
     return {}
 
 

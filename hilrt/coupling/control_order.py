@@ -50,10 +50,18 @@ def choose_order(plan: Plan, state: State, given: StepInput) -> None:
         session.derivative_norms[j - 1] = scaled_derivative_norm(plan, state, j, elapsed)
     reduced = elapsed < REDUCED * session.previous_elapsed
     next_order(session, terms, reduced, settings.minimum_order, settings.maximum_order)
-    session.steps_of_order[session.order] += 1
     session.order_changed = session.order != now
     if session.order_changed:
         put_order_in_force(plan, state)
+
+
+@stage
+def count_order(plan: Plan, state: State, given: StepInput) -> None:
+    """Stage of the slack: count the point under the highest order in force, as the log has it."""
+    highest = 0
+    for i in range(len(state.outputs)):
+        highest = max(highest, state.outputs[i].order)
+    state.session[0].points_of_order[highest] += 1
 
 
 @stage

@@ -24,8 +24,7 @@ def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
     if given.session[0].elapsed <= 0.0:
         return
     measure_connection_defects(plan, state, given)
-    if given.session[0].has_middle:
-        measure_output_defects(plan, state, given)
+    measure_output_defects(plan, state, given)
 
 
 @stage
@@ -71,15 +70,15 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
     """Of every output; NaN where its value in the middle of the interval is not known."""
+    known, elapsed = given.session[0].has_middle, given.session[0].elapsed
     for i in range(len(state.outputs)):
         out = state.outputs[i]
         covered = given.subsystems[plan.outputs[i].subsystem].covered
         order = min(out.order, out.degree)
         expected = value_before(out, order, 0.5 * covered)
-        out.defect = output_defect(given.outputs[i].y_mid, expected, order)
+        out.defect = output_defect(given.outputs[i].y_mid, expected, order) if known else math.nan
         if math.isfinite(out.defect):
-            add_to_totals(out, out.defect, covered)
-            out.defect_known = 1
+            add_to_totals(out, out.defect, elapsed)
 
 
 @compiled
@@ -118,5 +117,6 @@ def output_defect(middle: float, expected: float, order: int) -> float:
 @compiled
 def add_to_totals(port: Table, defect: float, h: float) -> None:
     """Add a step of length `h` [s] with that RMS defect to the totals of an input or output."""
+    port.defect_seconds += h
     port.defect_square += defect * defect * h
     port.defect_max = max(port.defect_max, defect)

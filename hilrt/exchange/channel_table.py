@@ -64,13 +64,16 @@ def look_at_channels(
         if not due or (channel.physical == 0 and (late or given.rejoined != 0)):
             regular = 0
         given.due, given.late = int(due), int(late)
+        channel.late += int(late)
         if missing:
-            channel.late += 1
             channel.misses += 1
             if channel.misses > channel.max_misses and lost < 0:
                 lost = s
         elif due:
             channel.misses = 0
+    if lost >= 0:  # the session ends here: this point is none of its ticks
+        for s in range(len(channels)):
+            channels[s].late -= cut[s].late
     return regular, lost
 
 

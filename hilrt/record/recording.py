@@ -48,8 +48,11 @@ class Follower(Protocol):
         """An event was written."""
         ...
 
-    def take(self, times: NDArray[np.int64], rows: Floats) -> None:
-        """Rows, shape (n, n_signals), were written, at session times [ns]; they do not change."""
+    def take(self, first: int, times: NDArray[np.int64], rows: Floats) -> None:
+        """Rows, shape (n, n_signals), were written, at session times [ns]; they do not change.
+
+        `first` is the number of the first one since the start of the session.
+        """
         ...
 
     def attachment(self) -> bytes:
@@ -159,7 +162,7 @@ class Recording:
         if opens and first > self._written:
             self._note_pause(first, int(times[0]))
         self._writer.add_rows(self._layout, first, times + self._begin.epoch_ns, rows)
-        self._follow(lambda follower: follower.take(times, rows))
+        self._follow(lambda follower: follower.take(first, times, rows))
         self._written = first + len(times)
         self._written_ns = int(times[-1])
         self.rows += len(times)

@@ -20,7 +20,7 @@ class FlagChange(NamedTuple):
 
 
 class FlagTotal(NamedTuple):
-    """How often the flags of a cause were raised, and how long any of them was up, s."""
+    """How often a cause came up, and how long any flag of it was up, s."""
 
     raised: int
     seconds: float

@@ -19,7 +19,7 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
     moved = 0
     for c in range(len(plan.causes)):
         cause, group = state.causes[c], plan.causes[c]
-        cause.active = 0
+        before, cause.active = cause.active, 0
         for i in range(group.first, group.first + group.checks):
             check = state.checks[i]
             if check.ratio >= 0.5:
@@ -27,11 +27,10 @@ def move_flags(plan: Plan, state: State, given: StepInput) -> None:
             up = check.ratio >= 1.0 or (check.active != 0 and check.last_high > t - clear_time)
             check.moved = up != (check.active != 0)
             moved += check.moved
-            if check.moved and up:
-                cause.count += 1
             check.active = up
             if up:
                 cause.active = 1
         if cause.active:
+            cause.count += before == 0
             cause.seconds += given.session[0].elapsed
     state.session[0].moved = moved

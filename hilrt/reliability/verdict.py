@@ -42,7 +42,10 @@ def verdict(
     word, reasons = "good", []
     if fault:
         word, reasons = "unreliable", [f"ended by a fault: {fault}"]
+    mostly_missed = missed > MISSED_SHARE * max(steps, 1)
     for cause, total in totals.items():
+        if mostly_missed and cause == "deadline_missed":
+            continue  # its reason follows, with the skipped ticks
         share = total.seconds / time_s if time_s > 0 else 0.0
         limits = CAUSES[cause]
         if share <= limits.degraded:
@@ -52,7 +55,9 @@ def verdict(
             word = "unreliable"
         elif word == "good":
             word = "degraded"
-    if missed > MISSED_SHARE * max(steps, 1):
+    if mostly_missed:
         word = "unreliable"
-        reasons.append(f"deadline_missed: {missed} ticks in {steps} steps, with the skipped")
+        reasons.append(
+            f"deadline_missed: {missed:,} ticks in {steps:,} steps, those skipped included"
+        )
     return Verdict(word, reasons)

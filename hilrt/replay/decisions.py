@@ -29,7 +29,7 @@ STAGES = (
     ),
     ("inputs as sent (extrapolation, corrections, limits)", (":sent",)),
     ("defects of the interval that ended", ("_defect",)),
-    ("ledger of the bonds", (":power", "_power", "_energy")),
+    ("ledger of the bonds", (":power", "_power", "_energy", ":communicates", ":capped")),
     ("flags", ("flag:",)),
 )
 

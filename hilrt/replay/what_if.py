@@ -31,6 +31,7 @@ from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
 from hilrt.replay.walk import Gap, Walk, signal_names
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
+from hilrt.step_log.facts import numerics_metadata
 from hilrt.step_log.signals import build_topics
 from hilrt.tables.plan import Plan
 
@@ -304,6 +305,7 @@ class _WhatIfLog:
     ) -> None:
         metadata = dict(steps.stream.metadata)
         epoch_ns = int(metadata.pop("epoch_ns", "0"))
+        metadata |= numerics_metadata(numerics)
         metadata |= {"what_if": json.dumps(list(changes)), "what_if_caveat": CAVEAT}
         name = f"{metadata.get('session', 'session')} (what if)"
         recorded = steps.recorded

@@ -21,7 +21,7 @@ from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.assembly import InitializedSession
 from hilrt.session.spawn import Children
 from hilrt.step.numerics import Numerics
-from hilrt.step_log.facts import attachments_of, collect_facts
+from hilrt.step_log.facts import attachments_of, collect_facts, numerics_metadata
 from hilrt.step_log.signals import build_topics
 
 #: How long the recorder may take to start, s.
@@ -65,6 +65,7 @@ class SessionLog:
         real_time: bool,
     ) -> None:
         self._file, self._folder, self._links = file, folder, links
+        self._numerics = numerics
         topics = build_topics(numerics)
         self._trigger = build_trigger(file.tables, topics)
         facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
@@ -86,10 +87,6 @@ class SessionLog:
     ) -> None:
         """Session time 0 is `wall_epoch_ns` on the system's clock, `clock_ns` on the monotonic."""
         tables = self._file.tables
-        bonds = [
-            {"name": bond.name, "effort": " + ".join(bond.efforts), "flow": bond.flow}
-            for bond in tables.bonds
-        ]
         metadata = {
             "overrides": json.dumps(self._file.overrides),
             "duration_s": repr(duration),
@@ -97,7 +94,7 @@ class SessionLog:
             "shadow": str(shadow),
             "session_file": self._file.path.name,
             "topology": msgspec.json.encode(session_graph(tables)).decode(),
-            "bonds": json.dumps(bonds),
+            **numerics_metadata(self._numerics),
         }
         self.feed.begin(
             self._folder,

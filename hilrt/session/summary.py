@@ -17,6 +17,7 @@ from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
 from hilrt.timing.host import host_report
 from hilrt.timing.progress import Progress
+from hilrt.wording import json_numbers
 
 FORMAT = "hilrt-summary-1"
 
@@ -62,7 +63,7 @@ def build_summary(
     totals = flag_totals(numerics.checks, state)
     judgement = verdict(totals, time_s, run.fault, missed, progress.steps)
     host = host_report()
-    return {
+    summary = {
         "format": FORMAT,
         "session": run.session,
         "state": run.end_state,
@@ -70,10 +71,10 @@ def build_summary(
         "time_s": time_s,
         "wall_s": run.wall_s,
         "step_size_s": _step_sizes(progress, time_s),
-        "order": _order(state.session["steps_of_order"][0])
+        "order": _order(state.session["points_of_order"][0])
         if plan.session[0].controls_order
         else None,
-        "ports": _ports(numerics, time_s),
+        "ports": _ports(numerics),
         "bonds": _bonds(numerics),
         "flags": _flags(totals),
         **_timing(progress, run.real_time),
@@ -89,6 +90,8 @@ def build_summary(
         "versions": host.pop("versions"),
         "host": host,
     }
+    found: dict[str, Any] = json_numbers(summary)
+    return found
 
 
 def _step_sizes(progress: Progress, time_s: float) -> dict[str, float]:
@@ -140,9 +143,9 @@ def _identification(progress: Progress) -> dict[str, int]:
     return {"turns": progress.learning.made, "skipped": progress.learning.skipped}
 
 
-def _order(steps: NDArray[np.int64]) -> dict[str, float]:
-    """Orders that the control chose, over the steps; `steps` made with each of them."""
-    counts = steps.tolist()
+def _order(points: NDArray[np.int64]) -> dict[str, float]:
+    """Highest orders in force; `points` with each of them."""
+    counts = points.tolist()
     used = [order for order, count in enumerate(counts) if count]
     if not used:
         return {"min": 0, "mean": 0.0, "max": 0}
@@ -150,11 +153,12 @@ def _order(steps: NDArray[np.int64]) -> dict[str, float]:
     return {"min": used[0], "mean": mean, "max": used[-1]}
 
 
-def _ports(numerics: Numerics, time_s: float) -> dict[str, Any]:
+def _ports(numerics: Numerics) -> dict[str, Any]:
     network, state = numerics.network, numerics.state
 
     def defect(port: Table) -> dict[str, float]:
-        rms = math.sqrt(port.defect_square / time_s) if time_s > 0 else 0.0
+        seconds = port.defect_seconds
+        rms = math.sqrt(port.defect_square / seconds) if seconds > 0.0 else 0.0
         return {"rms": rms, "max": float(port.defect_max)}
 
     ports: dict[str, Any] = {}
@@ -162,11 +166,11 @@ def _ports(numerics: Numerics, time_s: float) -> dict[str, Any]:
         ports[name] = {
             "connection_defect": defect(u),
             "output_defect": None,
-            "last": float(u.extrapolated[0]),
+            "last": _finite(u.polynomial[0]),
         }
     for name, out in zip(network.outputs.names, state.outputs, strict=True):
         port = ports.setdefault(name, {"connection_defect": None})  # an input may share the name
-        port["output_defect"] = defect(out) if out.defect_known else None
+        port["output_defect"] = defect(out) if out.defect_seconds else None
         port["last"] = _finite(out.y)
     return ports
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from hilrt.compiled import compiled
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.compensate import compensate
-from hilrt.coupling.control_order import control_order
+from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_energy import correct_energy
 from hilrt.coupling.correct_outputs import correct_outputs
 from hilrt.coupling.extrapolate import extrapolate
@@ -56,6 +56,8 @@ def assess(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     if not plan.session[0].variable_step:
         measure_defects(plan, state, given)
         control_order(plan, state, given)
+    if plan.session[0].controls_order:
+        count_order(plan, state, given)
     measure_bonds(plan, state, given)
     identify(plan, state, given, slack)
     measure_reliability(plan, state, given, slack)

@@ -104,6 +104,25 @@ def collect_facts(
     )
 
 
+def numerics_metadata(numerics: Numerics) -> dict[str, str]:
+    """What reports need of the numerics: bonds, whether orders are controlled, and so on."""
+    bonds = [
+        {
+            "name": bond.name,
+            "effort": " + ".join(bond.efforts),
+            "flow": bond.flow,
+            "applied": bool(settings.active),
+        }
+        for bond, settings in zip(numerics.network.bonds.tables, numerics.plan.bonds, strict=True)
+    ]
+    identifies = bool(numerics.plan.model.settings[0].identifies)
+    return {
+        "bonds": json.dumps(bonds),
+        "controls_order": str(bool(numerics.plan.session[0].controls_order)),
+        "identifies": str(identifies),
+    }
+
+
 def layout_of(numerics: Numerics) -> str:
     """Version of the layout of everything that a log has of the tables."""
     given, state = blocks(numerics.given, "given."), blocks(numerics.state, "state.")

@@ -23,7 +23,19 @@ from hilrt.timing.timeline import STAGES
 #: Of the master's clock at a tick, one record: times in us, the step in s. `order` is the highest
 #: of a connection.
 TIMING: Final = np.dtype(
-    [(name, "f8") for name in ("step", "lateness", "compute", *STAGES, "order")]
+    [
+        (name, "f8")
+        for name in (
+            "step",
+            "lateness",
+            "compute",
+            *STAGES,
+            "overdue",
+            "skipped",
+            "longest",
+            "order",
+        )
+    ]
 )
 #: Signal, unit and field of a bond; "effort" stands for the unit of the bond's effort. For a vector
 #: bond corrections add up.
@@ -37,6 +49,9 @@ BOND_SIGNALS: Final = (
     ("tracking_energy", "J", "tracking_energy"),
     ("corrected_energy", "J", "corrected_energy"),
     ("uncorrected_energy", "J", "uncorrected"),
+    ("shadow_energy", "J", "shadow_energy"),
+    ("communicates", "", "due"),
+    ("capped", "", "capped"),
 )
 #: Signal, unit, table and field.
 MASTER_SIGNALS: Final = (
@@ -45,6 +60,9 @@ MASTER_SIGNALS: Final = (
     ("compute", "us", "timing", "compute"),
     ("missed", "", "slack", "missed"),
     *((stage, "us", "timing", stage) for stage in STAGES),  # the slack is that of the tick before
+    ("overdue", "", "timing", "overdue"),
+    ("skipped", "", "timing", "skipped"),
+    ("longest", "", "timing", "longest"),  # number in `hilrt.timing.timeline.LONGEST`
 )
 #: Only where step or order are controlled, or the error is tested: what was acted on, and how.
 CONTROL_SIGNALS: Final = (
@@ -80,7 +98,10 @@ CUT_SIGNALS: Final = (
     ("rest", "s", "given.session", "rest"),
 )
 #: Signals of the topic "timing" that are no decisions of the step: they depend on the clock.
-CIRCUMSTANCES: Final = ("lateness", "compute", "missed", "age", "wire", "late", *STAGES)
+CIRCUMSTANCES: Final = (
+    *("lateness", "compute", "missed", "overdue", "skipped", "longest", *STAGES),
+    *("age", "wire", "late"),
+)
 
 
 def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
@@ -218,7 +239,7 @@ class RowWriter:
         self._gather = Gather(columns, tables_of(numerics, channels, timing), row)
         self._step, self._lateness = timing["step"], timing["lateness"]
         self._compute, self._order = timing["compute"], timing["order"]
-        self._parts = timing.view(np.ndarray).view("f8")[-1 - len(STAGES) : -1]
+        self._tick = timing.view(np.ndarray).view("f8")[3:-1]
         self._orders = numerics.state.outputs["order"] if _controlled(numerics.plan) else None
 
     def fill(
@@ -226,7 +247,7 @@ class RowWriter:
         step: float,
         lateness_ns: int,
         compute_ns: int,
-        parts_us: Floats | float = 0.0,
+        tick: Floats | float = 0.0,
     ) -> None:
         """Write everything about this tick into the row.
 
@@ -236,12 +257,12 @@ class RowWriter:
             Macro step that begins, s.
         lateness_ns, compute_ns : int
             Of the inputs, and from the cut to the dispatch, ns.
-        parts_us : ndarray, shape (5,)
-            Time of each of `STAGES`, us.
+        tick : ndarray, shape (8,)
+            `Timeline.newest`.
         """
         self._step[0] = step
         self._lateness[0], self._compute[0] = lateness_ns * 1e-3, compute_ns * 1e-3
-        self._parts[...] = parts_us
+        self._tick[...] = tick
         if self._orders is not None:
             self._order[0] = self._orders.max(initial=0)
         self._gather.fill()

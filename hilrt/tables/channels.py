@@ -26,7 +26,7 @@ CHANNELS: Final = np.dtype(
         ("wire_us", "f8"),  # on the wire (`PeerTimes.wire`); NaN where unknown
         # counts
         ("misses", "i8"),  # due ticks in a row without a sample, up to now
-        ("late", "i8"),  # ticks at which its sample was missing
+        ("late", "i8"),  # ticks without the sample that was due
         ("rejoined", "i8"),  # times that it has come back
     ]
 )

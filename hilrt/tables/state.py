@@ -34,7 +34,7 @@ SESSION: Final = np.dtype(
         ("order_changed", "i8"),  # at this point
         ("failures", "i8"),  # in a row
         ("successes", "i8"),  # in a row, at no shorter step and the same order
-        ("steps_of_order", "i8", COEFFICIENTS),
+        ("points_of_order", "i8", COEFFICIENTS),  # at which it was the highest in force
         ("derivative_norms", "f8", SAMPLES),  # SDN(1), SDN(2), ... of the last choice of an order
     ]
 )
@@ -65,7 +65,7 @@ OUTPUTS: Final = np.dtype(
         ("defect", "f8"),  # RMS of the interval that ended; NaN where unknown
         ("defect_square", "f8"),  # over the run: integral of the square over time
         ("defect_max", "f8"),
-        ("defect_known", "i8"),
+        ("defect_seconds", "f8"),  # how long it was known, s
         ("magnitude", "f8"),
         ("scale", "f8"),  # decaying peak
         ("peak", "f8"),  # highest magnitude so far
@@ -93,6 +93,7 @@ INPUTS: Final = np.dtype(
         ("defect", "f8"),  # RMS of the interval that ended
         ("defect_square", "f8"),
         ("defect_max", "f8"),
+        ("defect_seconds", "f8"),
         ("error_ratio", "f8"),  # estimated error over its tolerance
         ("magnitude", "f8"),
         ("scale", "f8"),
@@ -165,7 +166,7 @@ CHECKS: Final = np.dtype(
 CAUSES: Final = np.dtype(
     [
         ("active", "i8"),  # any of its flags is up
-        ("count", "i8"),  # how often one was raised
+        ("count", "i8"),  # how often it came up: from none of its flags to at least one
         ("seconds", "f8"),  # how long any was up, s
     ]
 )

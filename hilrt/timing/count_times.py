@@ -68,7 +68,7 @@ def count_tick(
     Parameters
     ----------
     parts_us : ndarray, shape (5,)
-        Set to wake-up, cut, macro step, dispatch, and the slack of the tick before.
+        Set to wake-up, cut, macro step, dispatch, and the slack of the tick before, or NaN.
     counts, longest_ns : ndarray of int, shape (6, BINS), (6,)
         Of these, in this order, and of the time from `begun_ns` to `done_ns`; changed in place.
     target_ns, begun_ns, cut_ns, stepped_ns, done_ns : int
@@ -89,7 +89,7 @@ def count_tick(
         count_time(parts[kind], kind, counts, longest_ns)
         if parts[kind] > parts[longest]:
             longest = kind
-    parts_us[4] = max(slack_ns, 0) * 1e-3
+    parts_us[4] = slack_ns * 1e-3 if slack_ns >= 0 else np.nan
     if slack_ns >= 0:
         count_time(slack_ns, 4, counts, longest_ns)
     count_time(done_ns - begun_ns, 5, counts, longest_ns)

@@ -53,8 +53,8 @@ class Distribution:
             self.counts[0] += 1
 
     def add_all(self, times_us: Floats) -> None:
-        """Count many times, shape (n,), µs; NaN is left out."""
-        ns = times_us[~np.isnan(times_us)] * 1e3
+        """Count many times, shape (n,), µs of whole ns; NaN is left out."""
+        ns = np.rint(times_us[~np.isnan(times_us)] * 1e3)
         if not len(ns):
             return
         self.max_ns = max(self.max_ns, float(ns.max()))

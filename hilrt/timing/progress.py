@@ -50,12 +50,11 @@ class Progress:
         self, tick: int, t: float, marks: TickMarks, missed: bool, late: Callable[[], list[str]]
     ) -> None:
         """Count a tick whose inputs are on the wire; parameters as for `Timeline.add`."""
-        self.missed += missed
         self.timeline.add(tick, t, marks, missed, late)
+        self.missed += missed + self.timeline.skipped
 
     def skip(self, ticks: int) -> None:
-        """Count ticks that have passed without being served: they are missed."""
-        self.missed += ticks
+        """Ticks have passed without being served: they are missed, and count with the next one."""
         self.timeline.skip(ticks)
 
     def count_step(self, h_ns: int) -> None:

@@ -10,6 +10,7 @@ reached beyond the target, or because the host did not run the master.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,8 @@ from hilrt.timing.tick_marks import TickMarks
 
 #: Parts of a tick, in their order.
 STAGES: Final = ("wake", "cut", "macro_step", "dispatch", "slack")
+#: Parts that may take most of the time until the inputs are on the wire; the log has their numbers.
+LONGEST: Final = ("wake", "previous", "cut", "macro_step", "dispatch")
 #: Slowest ticks that are kept whole.
 KEPT: Final = 10
 
@@ -39,7 +42,7 @@ class SlowTick:
     lateness_us : float
         Target to dispatch complete, µs.
     wake_us, cut_us, macro_step_us, dispatch_us, slack_us : float
-        Its parts, µs; the slack is that of the tick before.
+        Its parts, µs; the slack is that of the tick before, None at the first.
     cause : str
         The part that took most, a key of `hilrt.wording.MISSED_BECAUSE`.
     late : list of str
@@ -53,7 +56,7 @@ class SlowTick:
     cut_us: float
     macro_step_us: float
     dispatch_us: float
-    slack_us: float
+    slack_us: float | None
     cause: str
     late: list[str]
 
@@ -63,8 +66,13 @@ class Timeline:
 
     Attributes
     ----------
+    newest : ndarray, shape (8,)
+        Of the newest tick: its parts, whether it missed its deadline, how many ticks passed
+        unserved right before it, and which part took most, a number in `LONGEST`.
     parts_us : ndarray, shape (5,)
-        Of the newest tick, in the order of `STAGES`; the slack is that of the tick before.
+        The parts in it, in the order of `STAGES`; the slack is that of the tick before, or NaN.
+    skipped : int
+        Ticks that passed unserved right before the newest one.
     causes : Counter
         Missed ticks by cause, keys of `hilrt.wording.MISSED_BECAUSE`.
     slack_ns, rested_ns : int
@@ -72,7 +80,9 @@ class Timeline:
     """
 
     def __init__(self) -> None:
-        self.parts_us: Floats = np.zeros(len(STAGES))
+        self.newest: Floats = np.zeros(len(STAGES) + 3)
+        self.parts_us = self.newest[: len(STAGES)]
+        self.skipped = self._passed = 0
         self.causes: Counter[str] = Counter()
         self.slack_ns, self.rested_ns = -1, 0
         # Of the stages, and of the time from the beginning of a tick to its dispatch.
@@ -113,42 +123,39 @@ class Timeline:
             self.slack_ns,
         )
         lateness = marks.done_ns - marks.target_ns
-        slow = len(self._slowest) < KEPT or lateness > self._slowest[0][0]
-        if not (missed or slow):
-            return
-        cause = STAGES[longest]
-        if cause == "wake" and self.rested_ns > marks.target_ns:
-            cause = "previous"
+        if longest or self.rested_ns > marks.target_ns:
+            longest += 1
+        self.skipped, self._passed = self._passed, 0
+        self.newest[len(STAGES) :] = missed, self.skipped, longest
         if missed:
-            self.causes[cause] += 1
-        if slow:
-            self._keep(tick, t, lateness, cause, late())
+            self.causes[LONGEST[longest]] += 1
+        if self.skipped:
+            self.causes["skipped"] += self.skipped
+        if lateness > (self._slowest[0][0] if len(self._slowest) == KEPT else 0):
+            self._keep(tick, t, lateness, LONGEST[longest], late())
 
     def _keep(self, tick: int, t: float, lateness: int, cause: str, late: list[str]) -> None:
         """Keep the newest tick among the slowest."""
         wake_us, cut_us, step_us, sent_us, slack_us = self.parts_us.tolist()
+        before_us = None if math.isnan(slack_us) else slack_us
         kept = SlowTick(
-            tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, slack_us, cause, late
+            tick, t, lateness * 1e-3, wake_us, cut_us, step_us, sent_us, before_us, cause, late
         )
         push = heapq.heappush if len(self._slowest) < KEPT else heapq.heapreplace
-        push(self._slowest, (lateness, tick, kept))
+        push(self._slowest, (lateness, -tick, kept))  # of equal ones the earliest stay
 
     def rest(self, done_ns: int, now_ns: int) -> None:
         """The slack of the tick dispatched at `done_ns` ends at `now_ns`."""
         self.slack_ns, self.rested_ns = now_ns - done_ns, now_ns
 
     def skip(self, ticks: int) -> None:
-        """Count ticks that passed while the master was busy."""
-        if ticks:
-            self.causes["skipped"] += ticks
+        """Ticks passed while the master was busy; they are counted with the next one."""
+        self._passed += ticks
 
     @property
     def stages(self) -> dict[str, Distribution]:
         """Distribution of each of `STAGES`."""
-        found = {stage: self._distribution(kind) for kind, stage in enumerate(STAGES)}
-        if self.slack_ns >= 0:  # it is counted with the next tick
-            found["slack"].add(self.slack_ns)
-        return found
+        return {stage: self._distribution(kind) for kind, stage in enumerate(STAGES)}
 
     @property
     def compute(self) -> Distribution:

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from hilrt.analyze.log_statistics import WORST, Cap, LogStatistics
+from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.rows_summary import summarise_rows
+from hilrt.analyze.slowest_rows import WORST
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 
@@ -40,7 +42,7 @@ def test_flags_count_and_last(size: int) -> None:
     statistics = LogStatistics()
     for part in pieces("flags", ["flag:sample_late"], up, size):
         statistics.add(part)
-    assert statistics.summary()["flags"] == {
+    assert summarise_rows(statistics, {}, [])["flags"] == {
         "sample_late": {"count": 2, "seconds": pytest.approx(0.006)}
     }
 
@@ -66,19 +68,4 @@ def test_virtual_time_has_no_lateness() -> None:
     timing = np.column_stack([np.full(5, 1e-3), np.zeros(5), np.arange(5.0)])
     statistics.add(block("timing", ["master:step", "master:lateness", "master:compute"], timing))
     assert [step.key for step in statistics.worst_steps()] == ["master:compute"] * 4
-    assert "lateness_us" not in statistics.summary()
-
-
-def test_cap_hits_are_counted_from_the_bounds() -> None:
-    effort = np.array([10.0, 10.0, 10.0, 200.0])
-    computed = np.array([1.0, -1.0, 0.5, 15.0])  # at 10 %, at 10 %, within, at 15
-    statistics = LogStatistics(caps=lambda: {"shaft": Cap("a.e", 0.1, 15.0)})
-    statistics.add(block("corrected", ["a.e:corrected"], effort))
-    names = ["shaft:correction_computed", "shaft:residual_energy"]
-    statistics.add(block("bonds", names, np.column_stack([computed, [5.0, 6, 7, 9]])))
-    statistics.add(block("timing", ["master:step"], np.full(4, 1e-3)))
-    assert statistics.summary()["bonds"]["shaft"] == {
-        "residual_energy_j": 4.0,
-        "cap_hits": 3,
-        "cap_share": 0.75,
-    }
+    assert summarise_rows(statistics, {}, [])["lateness_us"] is None

@@ -100,7 +100,11 @@ def test_totals_are_integrals_and_maxima_of_what_is_known():
     np.testing.assert_allclose(state.inputs["defect_max"], [4.0])
     np.testing.assert_allclose(state.outputs["defect_square"], [0.5, 0.25 * 9.0, 0.0])
     np.testing.assert_allclose(state.outputs["defect_max"], [1.0, 3.0, 0.0])
-    np.testing.assert_array_equal(state.outputs["defect_known"], [1, 1, 0])
+    np.testing.assert_allclose(state.outputs["defect_seconds"], [0.5, 0.25, 0.0])
+    np.testing.assert_allclose(state.inputs["defect_seconds"], [0.75])
+    cut.session["has_middle"] = 0  # what was known then is not of this interval
+    measure_defects(numerics.plan, state, cut)
+    assert np.isnan(state.outputs["defect"]).all()
 
 
 def test_before_the_first_interval_nothing_is_measured():

@@ -197,10 +197,10 @@ def test_the_order_climbs_while_a_signal_is_smooth():
     assert stepping.plan.session[0].samples == 6
     assert stepping.links["sink"].asked[-1].coefficients.shape == (4, 1)
     assert np.all(stepping.links["sink"].asked[-1].coefficients != 0.0)
-    assert stepping.state.session["steps_of_order"].sum() == len(orders) - 1
-    summary = _order(stepping.state.session[0].steps_of_order)
+    assert stepping.state.session["points_of_order"].sum() == len(orders)
+    summary = _order(stepping.state.session[0].points_of_order)
     assert (summary["min"], summary["max"]) == (0, 3)
-    assert summary["mean"] == pytest.approx(np.mean(orders[1:]))
+    assert summary["mean"] == pytest.approx(np.mean(orders))
 
 
 def test_the_order_falls_where_a_signal_is_too_fast_for_its_samples():

@@ -14,6 +14,9 @@ from hilrt.step_log.signals import (
     tables_of,
 )
 from hilrt.tables.record import blocks, cloned, table
+from hilrt.timing.progress import Progress
+from hilrt.timing.tick_marks import TickMarks
+from hilrt.timing.timeline import LONGEST
 from tests.stepping import Stepping
 
 CORRECTION = {"method": "energy", "mu": 0.5, "cap": 1.0}
@@ -81,9 +84,20 @@ def test_every_signal_stands_under_its_name(order):
 def test_the_parts_of_a_tick_stand_under_their_names():
     s = two_mass()
     s.run(0.002)
-    row = row_by_name(s, parts_us=(1.0, 2.0, 3.0, 4.0, 5.0))
+    progress = Progress()
+    marks = TickMarks(iter([1_000, 3_000, 6_000, 10_000, 20_000, 24_000, 25_000, 26_000]).__next__)
+    for tick, missed in enumerate((False, True)):
+        progress.skip(3 * missed)
+        marks.target_ns = 20_000 * missed
+        for mark in (marks.begin, marks.taken, marks.stepped, marks.dispatched):
+            mark()
+        progress.enter(tick, tick * 1e-3, marks, missed, list)
+        progress.timeline.rest(marks.done_ns, marks.done_ns + 5_000)
+    row = row_by_name(s, tick=progress.timeline.newest)
     parts = ("wake", "cut", "macro_step", "dispatch", "slack")
-    assert [row[f"master:{part}"] for part in parts] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert [row[f"master:{part}"] for part in parts] == [0.0, 4.0, 1.0, 1.0, 5.0]
+    longest = LONGEST[int(row["master:longest"])]
+    assert (row["master:overdue"], row["master:skipped"], longest) == (1.0, 3.0, "cut")
     assert "master:order" not in row
 
 

@@ -86,14 +86,14 @@ def test_recent_quantiles_know_nothing_of_what_was_before():
 
 def test_many_times_at_once_are_counted_as_one_by_one():
     times_us = np.random.default_rng(1).gamma(3.0, 50.0, 20_000)
-    at_once, single = Distribution(), filled(times_us * 1e3)
+    at_once, single = Distribution(), filled(np.rint(times_us * 1e3))
     for part in np.array_split(np.append(times_us, np.nan), 7):
         at_once.add_all(part)
     assert at_once.counts == single.counts
     quantiles = at_once.quantiles()
     for key, share in (("p50", 50.0), ("p99", 99.0), ("p999", 99.9)):
         assert quantiles[key] == pytest.approx(np.percentile(times_us, share), rel=0.015)
-    assert quantiles["max"] == pytest.approx(times_us.max(), rel=1e-15)
+    assert quantiles["max"] == pytest.approx(times_us.max(), abs=5e-4)
     edges, counts = at_once.histogram()
     assert sum(counts) == 20_000
     assert edges[0] <= times_us.min()
@@ -102,7 +102,8 @@ def test_many_times_at_once_are_counted_as_one_by_one():
 
 @given(st.lists(st.floats(-1.0, 2e6) | st.just(np.nan), max_size=50))
 def test_times_out_of_range_are_counted_at_the_ends_at_once_too(times_us):
-    at_once, single = Distribution(), filled([us * 1e3 for us in times_us if not np.isnan(us)])
+    known = [np.rint(us * 1e3) for us in times_us if not np.isnan(us)]
+    at_once, single = Distribution(), filled(known)
     at_once.add_all(np.array(times_us))
     assert at_once.counts == single.counts
     assert at_once.max_ns == single.max_ns
