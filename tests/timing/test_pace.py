@@ -62,7 +62,7 @@ async def test_a_clock_that_wakes_too_late_leads_to_a_later_point():
     assert pace.overran
     marks = TickMarks(pace.now_ns)
     pace.progress.enter(4, 4e-3, marks, False, list)  # they count with the tick that is served
-    assert (pace.progress.missed, pace.progress.skipped) == (1, 1)
+    assert (pace.progress.missed, pace.progress.timeline.skipped) == (1, 1)
     assert pace.progress.timeline.causes == {"skipped": 1}
 
 
