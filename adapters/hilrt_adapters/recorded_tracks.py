@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hilrt.can.database import SignalRef
-from hilrt.can.id_table import carries
-from hilrt.can.library_errors import DECODE_ERRORS
+from hilrt.can.frame import EXTENDED
+from hilrt.can.frame_decoder import FrameDecoder
+from hilrt.can.id_table import IdTable, without_priority
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, RecordError
 from hilrt.logs.open_source import open_source
@@ -58,7 +60,8 @@ class RecordedTracks:
     frames : int
         Frames that carry the wanted messages; rows, of a log of signals.
     truncated, failures : int
-        Of these: shorter than the database says; not decoded at all.
+        Of these: shorter than the database says; not decoded, or only what does not depend on a
+        multiplexer value that the database does not know.
     """
 
     tracks: dict[str, Track]
@@ -191,50 +194,53 @@ def read_recording(path: Path, signals: Mapping[str, SignalRef], label: str) -> 
         If the log cannot be read, or does not contain a signal.
     """
     messages = {ref.message.name: ref.message for ref in signals.values()}
+    rivals = [rival for ref in signals.values() for rival in ref.rivals]
     source = open_source(path, label)
     try:
-        first, last, found = _collect(_data_frames(source), messages)
+        first, last, found = _collect(_data_frames(source), messages, rivals)
     except (RecordError, ValueError) as error:
         raise ConfigError(f"{label}: {error}") from None
     finally:
         source.close()
     if first > last:
         raise ConfigError(_no_frames(path, label))
-    chosen = {
-        name: _choose(message, found[name], path, label) for name, message in messages.items()
-    }
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in signals}
-    truncated = failures = 0
-    for message_name, frames in chosen.items():
-        message = messages[message_name]
-        wanted = [(o, r.signal.name) for o, r in signals.items() if r.message is message]
+    truncated = failures = count = 0
+    empty: list[str] = []
+    for message_name, message in messages.items():
+        frames = _choose(message, found[message_name], path, label)
+        count += len(frames)
+        wanted = {o: ref.signal.name for o, ref in signals.items() if ref.message is message}
+        decoder = FrameDecoder(message, list(wanted.values()))
         for time_ns, data in frames:
-            truncated += len(data) < message.length
-            try:
-                values = message.decode(data, decode_choices=False, allow_truncated=True)
-            except DECODE_ERRORS:
-                failures += 1
-                continue
-            assert isinstance(values, dict)
-            for output, signal in wanted:
-                if signal in values:  # multiplexed or truncated: not in every frame
-                    samples[output].append(((time_ns - first) / 1e9, float(values[signal])))  # type: ignore[arg-type]
-    empty = [
-        f"{label}: none of the {len(chosen[ref.message.name])} frames of message "
-        f"{ref.message.name} in {path} carries signal {ref.signal.name!r} of output {output!r}; "
-        "check that database and log belong together"
-        for output, ref in signals.items()
-        if not samples[output]
-    ]
+            values = decoder.decode(data)
+            for output, value in zip(wanted, values or (), strict=False):
+                if not math.isnan(value):  # not in every frame, or marked as not available
+                    samples[output].append(((time_ns - first) / 1e9, value))
+        truncated += decoder.counts.truncated
+        failures += decoder.counts.failures + decoder.counts.formless
+        told = "".join(f"; {text}" for text in decoder.counts.texts(message_name))
+        empty += [
+            f"{label}: none of the {len(frames)} frames of message {message_name} in {path} "
+            f"carries a value of signal {signal!r} of output {output!r}{told}; "
+            "check that database and log belong together"
+            for output, signal in wanted.items()
+            if not samples[output]
+        ]
     if empty:
         raise ConfigError(empty)
     tracks = {output: _track(pairs) for output, pairs in samples.items()}
-    count = sum(map(len, chosen.values()))
     return RecordedTracks(tracks, (last - first) / 1e9, count, truncated, failures)
 
 
-#: Message name to identifier to the frames' times [ns] and data.
-Found = dict[str, dict[int, list[tuple[int, bytes]]]]
+#: Message name to sender to the frames' times [ns] and data; a sender is the identifier that it
+#: uses, without its priority, and the first identifier as it came.
+Found = dict[str, dict[int, "_Sender"]]
+
+
+class _Sender(NamedTuple):
+    identifier: int
+    frames: list[tuple[int, bytes]]
 
 
 def _data_frames(source: Source) -> Iterable[LoggedFrame]:
@@ -243,39 +249,43 @@ def _data_frames(source: Source) -> Iterable[LoggedFrame]:
 
 
 def _collect(
-    frames: Iterable[LoggedFrame], messages: Mapping[str, Message]
+    frames: Iterable[LoggedFrame], messages: Mapping[str, Message], rivals: Iterable[Message]
 ) -> tuple[int, int, Found]:
-    """First and last time [ns], and the frames that may be the messages."""
+    """First and last time [ns], and the frames that are the messages."""
     found: Found = {name: {} for name in messages}
-    carriers: dict[tuple[int, int], list[str]] = {}
+    table = IdTable(((message, message) for message in messages.values()), rivals=rivals)
     first, last = 1 << 62, -(1 << 62)
     for frame in frames:
         first, last = min(first, frame.time_ns), max(last, frame.time_ns)
-        key = (frame.identifier, frame.flags & FrameFlag.EXTENDED)
-        if key not in carriers:
-            carriers[key] = [n for n, m in messages.items() if carries(m, key[0], bool(key[1]))]
-        for name in carriers[key]:
-            by_id = found[name].setdefault(frame.identifier, [])
-            by_id.append((frame.time_ns, frame.data))
+        wide = EXTENDED if frame.flags & FrameFlag.EXTENDED else 0
+        message = table.find(frame.identifier | wide)
+        if message is None:
+            continue
+        senders = found[message.name]
+        sender = without_priority(message, frame.identifier)
+        if sender not in senders:
+            senders[sender] = _Sender(frame.identifier, [])
+        senders[sender].frames.append((frame.time_ns, frame.data))
     return first, last, found
 
 
 def _choose(
-    message: Message, by_id: dict[int, list[tuple[int, bytes]]], path: Path, label: str
+    message: Message, senders: dict[int, _Sender], path: Path, label: str
 ) -> list[tuple[int, bytes]]:
-    """Frames of one sender: those with the database's identifier, or the only ones there are."""
-    if message.frame_id in by_id:
-        return by_id[message.frame_id]
-    if len(by_id) == 1:
-        return next(iter(by_id.values()))
-    if not by_id:
+    """Frames of one sender: that of the database's identifier, or the only one there is."""
+    own = senders.get(without_priority(message, message.frame_id))
+    if own is not None:
+        return own.frames
+    if len(senders) == 1:
+        return next(iter(senders.values())).frames
+    if not senders:
         raise ConfigError(
             f"{label}: {path} contains no frames of message {message.name} "
             f"(0x{message.frame_id:X}); check that database and log belong together"
         )
-    senders = ", ".join(f"0x{identifier:X}" for identifier in sorted(by_id))
+    told = ", ".join(f"0x{sender.identifier:X}" for _, sender in sorted(senders.items()))
     raise ConfigError(
-        f"{label}: {path} contains message {message.name} from several senders ({senders}); "
+        f"{label}: {path} contains message {message.name} from several senders ({told}); "
         "write the identifier of one of them into the database"
     )
 

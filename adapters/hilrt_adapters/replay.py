@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from hilrt.can.database import SignalRef, find_signal, load_database
+from hilrt.can.database import SignalRef, check_distinct, find_signal, load_database
 from hilrt.config.structs import NonNegative, SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
@@ -187,6 +187,8 @@ def _decode(
             signals[output] = find_signal(database, ref, f"{table} outputs.{output}")
         except ConfigError as error:
             problems += error.problems
+    refs = [ref for ref in signals.values() if isinstance(ref, SignalRef)]
+    problems += check_distinct(refs, f"{table} database", "correct the database")
 
 
 def _ports(signals: Found) -> Ports:

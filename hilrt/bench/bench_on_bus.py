@@ -130,10 +130,14 @@ def _misplaced(layout: _Layout, published: bool) -> list[str]:
 
 
 def _read_layouts(
-    bench: EmulatedBench, database: Path, options: Mapping[str, MessageOptions], alive: str
+    bench: EmulatedBench,
+    database: Path,
+    known: Iterable[Message],
+    options: Mapping[str, MessageOptions],
+    alive: str,
 ) -> dict[str, _Layout]:
     """Layouts of all messages of a bench, by name; `ConfigError` with every problem."""
-    messages = {m.name: m for m in load_database(database, "database").messages}
+    messages = {message.name: message for message in known}
     wanted = dict(bench.receives) | {m: tuple(bench.measure(m)) for m in bench.sends}
     layouts: dict[str, _Layout] = {}
     problems: list[str] = []
@@ -251,11 +255,13 @@ class BenchOnBus:
         self.received = self.sent = self.send_errors = 0
         self.bad_frames = self.checksum_errors = 0
         self._cycle = 0
-        layouts = _read_layouts(bench, database, options or {}, alive)
+        messages = load_database(database, "database").messages
+        layouts = _read_layouts(bench, database, messages, options or {}, alive)
         self.demands = [layouts[name].message for name in bench.receives]
         self.published = [layouts[name].message for name in bench.sends]
         self._incoming = IdTable(
-            (layouts[name].message, _Incoming(layouts[name])) for name in bench.receives
+            ((layouts[name].message, _Incoming(layouts[name])) for name in bench.receives),
+            rivals=messages,
         )
         self._outgoing = [_Outgoing(layouts[name], every) for name, every in bench.sends.items()]
 

@@ -117,7 +117,7 @@ def check_frames(
 def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
     """No frame carries what is selected by a multiplexer that lies beyond its message."""
     problems = []
-    for message, signal in refs:
+    for message, signal, _ in refs:
         for switch, _ in selectors(message, signal):
             if not fits(message, message.get_signal_by_name(switch)):
                 problems.append(

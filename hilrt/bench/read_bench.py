@@ -18,8 +18,8 @@ from hilrt.bench.check_signals import (
 from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
-from hilrt.can.database import SignalRef, find_signal, inward, load_database
-from hilrt.can.message_options import check_messages
+from hilrt.can.database import SignalRef, check_distinct, find_signal, inward, load_database
+from hilrt.can.message_options import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, conversion
 from hilrt.errors import ConfigError
@@ -198,6 +198,13 @@ def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list
     problems = check_directions(table, driven, received)
     if signals.complete:
         messages = [ref.message for _, ref in driven], [ref.message for ref in received]
+        problems += check_distinct(
+            [*received, *(ref for _, ref in driven)],
+            f"{table} database",
+            "messages.NAME.source says which sender a message is received from, or correct the "
+            "database",
+            lambda message: (options.messages.get(message.name) or MessageOptions()).source,
+        )
         wrong = check_messages(table, options.messages, *messages)
         problems += wrong or check_contents(table, options.messages, options.inputs, driven)
     return problems + check_frames(table, [ref for _, ref in driven], received, options.bus)

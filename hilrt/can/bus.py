@@ -354,7 +354,7 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
     if arguments["interface"] == "socketcan" and receive:
         # Only where the kernel filters: python-can's own filter would make `recv` return None,
         # which means "empty", for every frame that it drops. Receiver looks identifiers up anyway.
-        arguments["can_filters"] = IdTable((message, None) for message in receive).filters()
+        arguments["can_filters"] = IdTable((message, True) for message in receive).filters()
         if any(map(is_j1939, receive)):
             arguments["can_filters"] += j1939_transport.filters()
     try:

@@ -44,6 +44,8 @@ def codec(
     names: Sequence[str],
     fixed: Mapping[str, int] | None = None,
     marked: Collection[str] = (),
+    *,
+    strict: bool = True,
 ) -> Codec:
     """The cheapest codec that the message permits.
 
@@ -57,10 +59,13 @@ def codec(
     marked : collection of str
         Signals to decode to None when they say of themselves that they are "not available" or an
         "error" (SAE J1939-71).
+    strict : bool
+        Whether a multiplexer value that the database does not know is an error; else the frame
+        carries what does not depend on it.
     """
     if message.is_container:
         return CantoolsCodec(message, names)
-    return CompiledCodec(message, names, fixed or {}, marked)
+    return CompiledCodec(message, names, fixed or {}, marked, strict=strict)
 
 
 class CantoolsCodec:
@@ -100,13 +105,16 @@ class CompiledCodec:
         names: Sequence[str],
         fixed: Mapping[str, int],
         marked: Collection[str] = (),
+        *,
+        strict: bool = True,
     ) -> None:
         fields = [_field(message.get_signal_by_name(name), message.length) for name in names]
         space: dict[str, Any] = {"from_bytes": int.from_bytes}
         for code in _FLOATS.values():
             space[f"unpack_{code[1]}"] = struct.Struct(code).unpack
             space[f"pack_{code[1]}"] = struct.Struct(code).pack
-        source = _decoder(message, names, fields, marked) + _encoder(message, fields, fixed)
+        source = _decoder(message, names, fields, marked, strict=strict)
+        source += _encoder(message, fields, fixed)
         exec(compile(source, f"<codec of {message.name}>", "exec"), space)  # numbers only
         self.decode = space["decode"]
         self.encode = space["encode"]
@@ -220,7 +228,12 @@ def bits(message: Message, signal: Signal) -> int:
 
 
 def _decoder(
-    message: Message, names: Sequence[str], fields: Sequence[_Field], marked: Collection[str]
+    message: Message,
+    names: Sequence[str],
+    fields: Sequence[_Field],
+    marked: Collection[str],
+    *,
+    strict: bool,
 ) -> str:
     size = message.length
     lines = [
@@ -231,7 +244,7 @@ def _decoder(
         f"        data = data[:{size}]",
     ]
     switches = sorted(
-        (signal for signal in message.signals if signal.is_multiplexer),
+        multiplexers(message),
         key=lambda signal: len(selectors(message, signal)),  # outer ones first
     )
     read = [*fields, *(_field(signal, size) for signal in switches)]
@@ -247,10 +260,12 @@ def _decoder(
             variables[switch.name] = "None"
             continue
         variables[switch.name] = f"switch{i}"
-        known = _ids_below(message, switch) or ()
+        known = _known_values(message, switch)
         active = _active(message, switch, variables)
+        lines.append(f"    switch{i} = {field.raw}")
+        if not known or not strict:  # without values it selects nothing, whatever it says
+            continue
         lines += [
-            f"    switch{i} = {field.raw}",
             f"    if switch{i} not in {known} and {active}:",
             f"        raise ValueError(f'no multiplexer value {{switch{i}}}')",
         ]
@@ -265,30 +280,44 @@ def _decoder(
     return "\n".join(lines) + "\n"
 
 
-def _ids_below(message: Message, switch: Signal) -> set[int]:
-    """Values of a multiplexer under which the message has signals."""
-    return {
+def _known_values(message: Message, switch: Signal) -> set[int]:
+    """Values of a multiplexer: those under which the message has signals, and those with a name."""
+    below = {
         value
         for signal in message.signals
         if signal.multiplexer_signal == switch.name
         for value in signal.multiplexer_ids or ()
     }
+    return below | set(switch.choices or ()) if below else below
 
 
 def _active(message: Message, signal: Signal, variables: Mapping[str, str]) -> str:
     """Source of the condition under which a frame carries the signal."""
     conditions = [
-        f"{variables[name]} in {ids or ()}" for name, ids in reversed(selectors(message, signal))
+        f"{variables.get(name)} in {ids or ()}"  # None: the message does not have it
+        for name, ids in reversed(selectors(message, signal))
     ]
     return " and ".join(conditions) or "True"
 
 
+def multiplexers(message: Message) -> list[Signal]:
+    """Signals that select others, whether the database marks them so or not."""
+    named = {signal.multiplexer_signal for signal in message.signals}
+    return [signal for signal in message.signals if signal.name in named]
+
+
 def selectors(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
-    """Multiplexers over a signal, the nearest first, each with the values that select it."""
-    found = []
-    while signal.multiplexer_signal is not None:
-        found.append((signal.multiplexer_signal, set(signal.multiplexer_ids or ())))
-        signal = message.get_signal_by_name(signal.multiplexer_signal)
+    """Multiplexers over a signal, the nearest first, each with the values that select it.
+
+    No value selects a signal whose multiplexer the message does not have, or that selects itself.
+    """
+    there = {other.name: other for other in message.signals}
+    found: list[tuple[str, set[int]]] = []
+    while (name := signal.multiplexer_signal) is not None:
+        if name not in there or any(name == before for before, _ in found):
+            return [*found, (name, set())]
+        found.append((name, set(signal.multiplexer_ids or ())))
+        signal = there[name]
     return found
 
 
@@ -331,7 +360,7 @@ def _background(message: Message, fields: Sequence[_Field], fixed: Mapping[str, 
     words = {"little": 0, "big": 0}
     for signal in message.signals:
         field = _field(signal, size)
-        on = all(raws[name] in ids for name, ids in selectors(message, signal))
+        on = all(raws.get(name) in ids for name, ids in selectors(message, signal))
         if on and field.fits and field not in fields:
             raw = raws[signal.name]
             if field.real:

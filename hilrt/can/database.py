@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import cantools
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
-from hilrt.can.tolerant_loading import load_tolerantly
+from hilrt.can.codec import multiplexers
+from hilrt.can.id_table import can_id_of, indistinct, same_group
+from hilrt.can.read_database import read_database
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
@@ -22,10 +21,14 @@ from hilrt.errors import ConfigError
 
 
 class SignalRef(NamedTuple):
-    """A signal with the message that carries it."""
+    """A signal with the message that carries it.
+
+    `rivals` are the other J1939 messages of its parameter group: frames that could be taken for it.
+    """
 
     message: Message
     signal: Signal
+    rivals: tuple[Message, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -42,6 +45,7 @@ def load_database(path: Path, label: str) -> Database:
     Parameters
     ----------
     path : Path
+        The file; of one that describes several buses, ``FILE:BUS`` is the part for one of them.
     label : str
         Table and key that name it, for the message.
 
@@ -50,39 +54,37 @@ def load_database(path: Path, label: str) -> Database:
     ConfigError
         If it cannot be read, with file, reason and remedy.
     """
-    try:
-        database = cantools.database.load_file(path, strict=False)
-    except OSError as error:
+    file, bus = database_file(path)
+    database = read_database(file, label)
+    for message in database.messages:
+        _mark_multiplexers(message)
+    if bus is None:
+        return database
+    part = [message for message in database.messages if message.bus_name == bus]
+    if not part:
+        known = sorted({message.bus_name for message in database.messages if message.bus_name})
         raise ConfigError(
-            f"{label}: {path} cannot be read: {error.strerror}; "
-            "give the database's path, relative to the session file"
-        ) from None
-    except Exception as error:  # the parsers of the formats raise all kinds
-        saved = _readable_part(path)
-        if saved is not None:
-            return saved
-        reason = getattr(error, "e_dbc", None) or error
-        raise ConfigError(
-            f"{label}: {path} is not a CAN database: {' '.join(str(reason).split())}; "
-            "open it in an editor for databases and export it again"
-        ) from None
-    if not isinstance(database, Database):
-        raise ConfigError(f"{label}: {path} is a diagnostics database; give one of CAN messages")
-    return database
+            f"{label}: {file} describes no bus {bus!r}{nearest(bus, known)}; it has "
+            f"{', '.join(known) or 'no names of buses'}"
+        )
+    return Database(part, strict=False)
 
 
-def _readable_part(path: Path) -> Database | None:
-    """What can be read of a broken DBC file; what cannot goes to standard error."""
-    if path.suffix.lower() != ".dbc":
-        return None
-    text = path.read_text(encoding="cp1252", errors="replace")
-    load = partial(cantools.database.load_string, database_format="dbc", strict=False)
-    saved = load_tolerantly(text, load)  # type: ignore[arg-type]
-    if saved is None:
-        return None
-    for problem in saved[1]:
-        print(f"{path.name} is read without {problem}", file=sys.stderr)
-    return saved[0]
+def database_file(path: Path) -> tuple[Path, str | None]:
+    """File of a database, and the bus behind a colon, if there is one: ``FILE:BUS``."""
+    name, colon, bus = path.name.rpartition(":")
+    if colon and name and bus and not path.exists():
+        return path.with_name(name), bus
+    return path, None
+
+
+def _mark_multiplexers(message: Message) -> None:
+    """Mark signals that select others as multiplexers where the file does not."""
+    unmarked = [signal for signal in multiplexers(message) if not signal.is_multiplexer]
+    for signal in unmarked:
+        signal.is_multiplexer = True
+    if unmarked:
+        message.refresh(strict=False)
 
 
 def find_signal(database: Database, ref: str, label: str) -> SignalRef:
@@ -113,7 +115,12 @@ def find_signal(database: Database, ref: str, label: str) -> SignalRef:
         )
     for problem in _unusable(database.messages, message, signals[signal_name]):
         raise ConfigError(f"{label} = {ref!r}: {problem}; correct the database")
-    return SignalRef(message, signals[signal_name])
+    rivals = [
+        other
+        for other in database.messages
+        if other is not message and same_group(message, other) and _on_one_bus(message, other)
+    ]
+    return SignalRef(message, signals[signal_name], tuple(rivals))
 
 
 def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> list[str]:
@@ -125,8 +132,8 @@ def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> 
         f"messages {message.name} and {other.name} have the same identifier {other.frame_id:#x}"
         for other in messages
         if other.name != message.name
-        and (other.frame_id, other.is_extended_frame)
-        == (message.frame_id, message.is_extended_frame)
+        and can_id_of(other) == can_id_of(message)
+        and _on_one_bus(message, other)
     ]
     if not message.is_container:
         first = start_bit(signal)
@@ -137,6 +144,42 @@ def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> 
             for other in message.signals
             if not other.scale
         ]
+    return problems
+
+
+def _on_one_bus(message: Message, other: Message) -> bool:
+    """Whether frames of both can come on one bus; a file may describe several buses."""
+    return message.bus_name == other.bus_name or not (message.bus_name and other.bus_name)
+
+
+def check_distinct(
+    refs: Sequence[SignalRef],
+    label: str,
+    remedy: str,
+    source: Callable[[Message], int | None] = lambda message: None,
+) -> list[str]:
+    """J1939 messages whose frames cannot be told from those of another one.
+
+    Parameters
+    ----------
+    refs : sequence of SignalRef
+        What is to be received.
+    label : str
+        Table that names them, for the message.
+    remedy : str
+    source : callable, optional
+        The one source address that a message is taken from.
+    """
+    messages = list({id(ref.message): ref.message for ref in refs}.values())
+    rivals = [other for ref in refs for other in ref.rivals]
+    problems = []
+    for message, others in indistinct(messages, rivals, source):
+        names = " or ".join(f"{other.name} (0x{other.frame_id:X})" for other in others)
+        problems.append(
+            f"{label}: no frame says whether it is message {message.name} "
+            f"(0x{message.frame_id:X}) or {names}: they are of one parameter group and do not "
+            f"differ in their source addresses; {remedy}"
+        )
     return problems
 
 

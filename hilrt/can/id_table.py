@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from cantools.database.can import Message
 
@@ -17,6 +18,8 @@ from hilrt.can.frame import (
 
 #: Identifiers remembered by an `IdTable`; a bus has a few hundred, noise has no end of them.
 _REMEMBERED = 4096
+#: Source address by which a J1939 database says that any sender is meant (J1939-81: null address).
+ANY_SOURCE = 0xFE
 
 
 def can_id_of(message: Message) -> int:
@@ -39,68 +42,168 @@ def is_j1939(message: Message) -> bool:
     return bool(message.is_extended_frame and message.protocol == "j1939")
 
 
-def carries(message: Message, identifier: int, extended: bool) -> bool:
-    """Whether a frame with this identifier is the message, for J1939 from any sender."""
-    if extended != message.is_extended_frame:
-        return False
-    differing = identifier ^ message.frame_id
-    return not (differing & j1939_mask(message.frame_id) if is_j1939(message) else differing)
+def without_priority(message: Message, identifier: int) -> int:
+    """An identifier as it is compared: a J1939 sender may send with any priority."""
+    return identifier & 0x03FFFFFF if is_j1939(message) else identifier
+
+
+def same_group(message: Message, other: Message) -> bool:
+    """Whether two messages are J1939 ones of one parameter group."""
+    mask = j1939_mask(message.frame_id)
+    return (
+        is_j1939(message)
+        and is_j1939(other)
+        and not (message.frame_id ^ other.frame_id) & mask & EXTENDED_MASK
+    )
 
 
 Entry = TypeVar("Entry")
 
 
+class _Member(NamedTuple, Generic[Entry]):
+    """A message of the table; `entry` None for one whose frames are of no interest."""
+
+    message: Message
+    source: int | None
+    entry: Entry | None
+
+
+def _distance(member: _Member[Entry], identifier: int) -> int | None:
+    """How far a frame of a J1939 group is from a message of it; None if it is not the message.
+
+    What was asked for comes first, then what the database says.
+    """
+    other_destination = bool((member.message.frame_id ^ identifier) & 0xFF00)  # groups to all: not
+    address = identifier & 0xFF
+    if member.source is not None:
+        return 2 * other_destination if address == member.source else None
+    if member.message.frame_id & 0xFF == ANY_SOURCE:
+        return 4 + other_destination
+    if member.message.frame_id & 0xFF == address:
+        return 3 if other_destination else 1
+    return 6
+
+
 class IdTable(Generic[Entry]):
-    """Entries by the identifiers of their messages; J1939 ones from any source address.
+    """Entries by the identifiers of their messages.
+
+    J1939 messages are compared without priority. A frame is the message with exactly its
+    identifier; else the one of its parameter group with its source address; else one that is
+    declared for any source (0xFE); else the only one of the group. Where several are left, it is
+    none of them: a guess would give wrong values.
 
     Parameters
     ----------
     entries : iterable of (Message, Entry)
     source : callable, optional
         The one source address [0 to 255] that a J1939 message is taken from; None: any.
+    rivals : iterable of Message
+        Further messages of the database: a frame that is one of them has no entry.
     """
 
     def __init__(
         self,
         entries: Iterable[tuple[Message, Entry]],
         source: Callable[[Message], int | None] = lambda message: None,
+        rivals: Iterable[Message] = (),
     ) -> None:
         self._known: dict[int, Entry | None] = {}
-        self._exact: dict[int, Entry] = {}
-        self._masked: list[tuple[int, int, Entry]] = []  # mask, value, entry
+        self._exact: dict[int, list[_Member[Entry]]] = defaultdict(list)
+        self._groups: dict[int, list[_Member[Entry]]] = defaultdict(list)
+        listed = set()
         for message, entry in entries:
-            can_id = can_id_of(message)
-            if not is_j1939(message):
-                self._exact[can_id] = entry
-                continue
-            mask, address = j1939_mask(can_id), source(message)
-            if address is not None:
-                mask, can_id = mask | 0xFF, can_id & ~0xFF | address
-            self._masked.append((mask, can_id & mask, entry))
+            self._add(_Member(message, source(message), entry))
+            listed.add(id(message))
+        for message in rivals:
+            if id(message) not in listed:
+                self._add(_Member(message, None, None))
+                listed.add(id(message))
+
+    def _add(self, member: _Member[Entry]) -> None:
+        can_id = can_id_of(member.message)
+        if is_j1939(member.message):
+            self._groups[can_id & j1939_mask(can_id)].append(member)
+        else:
+            self._exact[can_id].append(member)
 
     def find(self, can_id: int) -> Entry | None:
-        """Entry of a frame, by its `Frame.can_id`; None if there is none."""
+        """Entry of a frame, by its `Frame.can_id`; None if there is none, or several might be."""
         try:
             return self._known[can_id]
         except KeyError:
             pass
-        entry = self._exact.get(can_id)
-        if entry is None:
-            for mask, value, candidate in self._masked:
-                if can_id & mask == value:
-                    entry = candidate
-                    break
+        found = self._nearest(can_id)
+        entry = found[0].entry if len(found) == 1 else None
         if len(self._known) < _REMEMBERED:
             self._known[can_id] = entry
         return entry
 
+    def candidates(self, can_id: int) -> list[Message]:
+        """Messages that a frame may be, equally well: none, one, or several."""
+        return [member.message for member in self._nearest(can_id)]
+
+    def ambiguous(self) -> dict[int, list[Message]]:
+        """Frames looked for so far that may be several messages, by their `Frame.can_id`."""
+        found = {can_id: self.candidates(can_id) for can_id, e in self._known.items() if e is None}
+        return {can_id: messages for can_id, messages in found.items() if len(messages) > 1}
+
+    def _nearest(self, can_id: int) -> list[_Member[Entry]]:
+        nearest = list(self._exact.get(can_id, ()))
+        least = 1 if nearest else 7
+        for member in self._groups.get(can_id & j1939_mask(can_id), ()):
+            distance = _distance(member, can_id)
+            if distance is None or distance > least:
+                continue
+            nearest = nearest if distance == least else []
+            nearest.append(member)
+            least = distance
+        return nearest
+
     def filters(self) -> list[dict[str, int | bool]]:
-        """Filters for python-can that let exactly these messages through."""
+        """Filters for python-can that let the messages through: whole groups of J1939."""
         exact = [
             _filter(can_id, EXTENDED_MASK if can_id & EXTENDED else STANDARD_MASK)
-            for can_id in self._exact
+            for can_id, members in self._exact.items()
+            if _wanted(members)
         ]
-        return exact + [_filter(value, mask) for mask, value, _ in self._masked]
+        return exact + [
+            _filter(group, j1939_mask(group))
+            for group, members in self._groups.items()
+            if _wanted(members)
+        ]
+
+
+def _wanted(members: Iterable[_Member[Entry]]) -> bool:
+    return any(member.entry is not None for member in members)
+
+
+def indistinct(
+    messages: Iterable[Message],
+    rivals: Iterable[Message],
+    source: Callable[[Message], int | None] = lambda message: None,
+) -> list[tuple[Message, list[Message]]]:
+    """Messages that no frame would be taken for, each with those that it would be taken for.
+
+    Parameters
+    ----------
+    messages : iterable of Message
+        Those that are to be received.
+    rivals : iterable of Message
+        Further messages of the database.
+    source : callable, optional
+        The one source address that a J1939 message is taken from.
+    """
+    messages = list(messages)
+    table = IdTable(((message, True) for message in messages), source, rivals)
+    found = []
+    for message in messages:
+        can_id, address = can_id_of(message), source(message)
+        if address is not None:
+            can_id = can_id & ~0xFF | address
+        others = [other for other in table.candidates(can_id) if other is not message]
+        if others:
+            found.append((message, others))
+    return found
 
 
 def _filter(can_id: int, mask: int) -> dict[str, int | bool]:

@@ -76,7 +76,8 @@ class Receiver:
         self._unknown = 0
         particular = options or {}
         entries: dict[str, ReceivedMessage] = {}
-        for ref in [*outputs.values(), *([state] if state else [])]:
+        refs = [*outputs.values(), *([state] if state else [])]
+        for ref in refs:
             message = ref.message
             given = particular.get(message.name) or MessageOptions()
             entries.setdefault(message.name, ReceivedMessage(message, alive, timeout, given))
@@ -91,10 +92,12 @@ class Receiver:
         self._forms = [(entry, form) for entry in self._entries for form in entry.forms()]
         self._look_at_ns = 0
         self._missed, self._missed_text = 0.0, ""
-        self._find = IdTable(
+        self._table = IdTable(
             ((entry.message, entry) for entry in self._entries),
             lambda message: (particular.get(message.name) or MessageOptions()).source,
-        ).find
+            [rival for ref in refs for rival in ref.rivals],
+        )
+        self._find = self._table.find
         j1939 = any(is_j1939(entry.message) for entry in self._entries)
         self._groups = GroupAssembler(self._find) if j1939 else None
         self._is_own = IdTable((message, True) for message in own).find
@@ -189,8 +192,20 @@ class Receiver:
         for entry in self._entries:
             if not entry.heard.at:
                 came = f": {entry.stats.text()}" if entry.stats.frames else ""
+                came = came or self._doubtful(entry.message)
                 found.append(f"{entry.message.name} (0x{entry.message.frame_id:X}){came}")
         return found
+
+    def _doubtful(self, message: Message) -> str:
+        """Frames that may be the message, or another one of its J1939 group."""
+        for can_id, messages in self._table.ambiguous().items():
+            if message in messages:
+                names = " or ".join(other.name for other in messages)
+                return (
+                    f": frames {Frame(can_id, b'').text} may be {names}; "
+                    f"messages.{message.name}.source says whose they are"
+                )
+        return ""
 
     def missing_forms(self) -> list[str]:
         """Forms that have never come of messages that have, with the signals that they carry."""

@@ -8,14 +8,22 @@ so that no signal changes its meaning: what is left is as the file says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from cantools.database.can import Database
 
 #: Statements left out at most; a file with more is another format, or no database.
 MAX_LEFT_OUT = 20
+#: Statements that are tried together at first: of messages, and of what is said about them, which
+#: is tried with everything that it may need.
+_TOGETHER, _TOLD_TOGETHER = 32, 256
+#: Statements that all others are tried with.
+_FRAME = ("VERSION", "BU_")
+#: Of those that belong to no message, the ones that need a definition.
+_USES = ("BA_DEF_DEF_", "BA_DEF_DEF_REL_", "BA_", "BA_REL_", "BA_SGTYPE_")
 _START = re.compile(
     r"^(VERSION|NS_|BS_|BU_|VAL_TABLE_|BO_TX_BU_|BO_|EV_|ENVVAR_DATA_|SGTYPE_|SIG_GROUP_|CM_|"
     r"BA_DEF_DEF_REL_|BA_DEF_DEF_|BA_DEF_REL_|BA_DEF_|BA_REL_|BA_SGTYPE_|BA_|VAL_|SIG_VALTYPE_|"
@@ -71,30 +79,60 @@ def load_tolerantly(
     Database, list of str or None
         None if too little is left of it, or if signals would change their meaning.
     """
-    starts = [match.start() for match in _START.finditer(text)]
-    statements = [
-        _Statement(text.count("\n", 0, a) + 1, text[a:b].split(":")[0].split()[0], text[a:b])
-        for a, b in pairwise([*starts, len(text)])
-    ]
-    messages = [s for s in statements if s.keyword == "BO_"]
+    statements = _statements(text)
+    search = _Search(load)
     try:
-        search = _Search(load)
-        frame = [s for s in statements if s.keyword in ("VERSION", "BU_")]
-        kept = search.keep(messages, frame)
-        gone = {s.message for s in messages if s not in kept}
-        others = [
-            s for s in statements if s.keyword != "BO_" and s not in frame and s.message not in gone
-        ]
-        if not kept:
+        frame = [s for s in statements if s.keyword in _FRAME]
+        all_messages = [s for s in statements if s.keyword == "BO_"]
+        messages = search.keep(all_messages, lambda some: frame)
+        if not messages:
             return None
-        everything = search.keep(others, [*frame, *kept])
-        return load("".join(s.text for s in [*frame, *kept, *everything])), search.left_out
+        head = _definitions(search, frame, statements)
+        by_id: dict[str | None, list[_Statement]] = defaultdict(list)
+        for message in messages:
+            by_id[message.message].append(message)
+
+        def about(some: Sequence[_Statement]) -> list[_Statement]:
+            return [*head, *chain.from_iterable(by_id[i] for i in {s.message for s in some})]
+
+        told = [s for s in statements if s.keyword != "BO_" and s.message is not None]
+        search.strays(told, {s.message for s in all_messages})
+        known = [s for s in told if s.message in by_id]
+        details = search.keep(known, about, _TOLD_TOGETHER)
+        return load("".join(s.text for s in [*head, *messages, *details])), search.left_out
     except _TooBroken:
+        return None
+    except Exception:  # readable each for itself, and not together
         return None
 
 
+def _definitions(
+    search: _Search, frame: list[_Statement], statements: Sequence[_Statement]
+) -> list[_Statement]:
+    """Statements about no message: those that define something, then those that use it."""
+    whole = [s for s in statements if s.keyword not in _FRAME and s.message is None]
+    uses = [s for s in whole if s.keyword in _USES]
+    defined = search.keep([s for s in whole if s.keyword not in _USES], lambda some: frame)
+    head = [*frame, *defined]
+    return [*head, *search.keep(uses, lambda some: head)]
+
+
+def _statements(text: str) -> list[_Statement]:
+    starts = [match.start() for match in _START.finditer(text)]
+    found, line, counted = [], 1, 0
+    for begin, end in pairwise([*starts, len(text)]):
+        line += text.count("\n", counted, begin)
+        counted = begin
+        part = text[begin:end]
+        found.append(_Statement(line, part.split(":")[0].split()[0], part))
+    return found
+
+
 class _Search:
-    """Finds the statements that cannot be read, by halves.
+    """Finds the statements that cannot be read, each among its neighbours.
+
+    A statement takes a fraction of a millisecond and a whole file seconds: so parts are tried with
+    what they need of the others, and not with all that stands before them.
 
     Attributes
     ----------
@@ -106,20 +144,42 @@ class _Search:
         self._load = load
         self.left_out: list[str] = []
 
-    def keep(self, some: list[_Statement], before: Iterable[_Statement]) -> list[_Statement]:
-        """Those of `some` that can be read after the others."""
-        before = list(before)
+    def strays(self, some: Sequence[_Statement], there: Collection[str | None]) -> None:
+        """Name, in one line, statements that say something of messages the file does not have."""
+        lost = [s for s in some if s.message not in there]
+        if lost:
+            self.left_out.append(
+                f"{len(lost)} statements about messages that it does not have; the first is "
+                f"{lost[0].name}"
+            )
+
+    def keep(
+        self,
+        some: Sequence[_Statement],
+        needed: Callable[[Sequence[_Statement]], list[_Statement]],
+        together: int = _TOGETHER,
+    ) -> list[_Statement]:
+        """Those of `some` that can be read with the statements that they need."""
+        kept: list[_Statement] = []
+        for start in range(0, len(some), together):
+            kept += self._part(some[start : start + together], needed)
+        return kept
+
+    def _part(
+        self,
+        some: Sequence[_Statement],
+        needed: Callable[[Sequence[_Statement]], list[_Statement]],
+    ) -> Sequence[_Statement]:
         try:
-            self._load("".join(s.text for s in [*before, *some]))
+            self._load("".join(s.text for s in [*needed(some), *some]))
             return some
         except Exception as error:  # the parser raises all kinds
-            if len(some) <= 1:
-                if not some or some[0].keyword in _NEEDED or len(self.left_out) >= MAX_LEFT_OUT:
+            if len(some) == 1:
+                if some[0].keyword in _NEEDED or len(self.left_out) >= MAX_LEFT_OUT:
                     raise _TooBroken from None
                 reason = str(getattr(error, "e_dbc", None) or error)
                 reason = _PLACE.sub("", " ".join(reason.split()))
                 self.left_out.append(f"{some[0].name}: {reason}")
                 return []
         half = len(some) // 2
-        first = self.keep(some[:half], before)
-        return [*first, *self.keep(some[half:], [*before, *first])]
+        return [*self._part(some[:half], needed), *self._part(some[half:], needed)]

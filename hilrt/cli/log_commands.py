@@ -28,7 +28,14 @@ Out = Annotated[Path, typer.Option(help="new log")]
 Force = Annotated[bool, typer.Option("--force", help="replace an existing file")]
 From = Annotated[float | None, typer.Option("--from", help="session time, s")]
 Until = Annotated[float | None, typer.Option("--until", help="session time, s")]
-DatabasePath = Annotated[Path | None, typer.Option(help="CAN database: frames give signals too")]
+Databases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--database",
+        metavar="[BUS=]FILE",
+        help="CAN database: frames give signals too; repeat it, one for each bus of the log",
+    ),
+]
 
 
 @contextlib.contextmanager
@@ -91,10 +98,11 @@ def cat(
     head: Annotated[int | None, typer.Option(help="stop after that many rows", min=1)] = None,
     events: Annotated[bool, typer.Option("--events", help="events, as JSON lines")] = False,
     frames: Annotated[bool, typer.Option("--frames", help="CAN frames")] = False,
-    database: DatabasePath = None,
+    database: Databases = None,
 ) -> None:
     """Signals of a log as CSV on standard output."""
     from hilrt.logs import show
+    from hilrt.logs.bus_databases import bus_databases
     from hilrt.logs.contents import read_contents
     from hilrt.logs.open_source import open_source
 
@@ -105,7 +113,7 @@ def cat(
         if events:
             show.cat_events(path, sys.stdout, read_contents(path), (low, high))
             return
-        source = open_source(path, database=database)
+        source = open_source(path, databases=bus_databases(database or []))
         try:
             if frames:
                 show.cat_frames(source, sys.stdout, (low, high))
@@ -189,10 +197,11 @@ def export(
     ] = None,
     start: From = None,
     end: Until = None,
-    database: DatabasePath = None,
+    database: Databases = None,
     force: Force = False,
 ) -> None:
     """Write a log in another tool's format."""
+    from hilrt.logs.bus_databases import bus_databases
     from hilrt.logs.export_file import export_file
 
     with bad_input():
@@ -203,7 +212,7 @@ def export(
             signals=signal or [],
             start_s=start,
             end_s=end,
-            database=database,
+            databases=bus_databases(database or []),
             replace=force,
         )
     _notes(done.notes)
@@ -215,18 +224,21 @@ def export(
 def import_(
     file: Annotated[Path, typer.Argument(help="MF4, CSV, Parquet, BLF, ASC, TRC, candump log")],
     out: Out,
-    database: DatabasePath = None,
+    database: Databases = None,
     time: Annotated[str | None, typer.Option(help="column with the time")] = None,
     force: Force = False,
 ) -> None:
     """Write another tool's file as a log of ours."""
+    from hilrt.logs.bus_databases import bus_databases
     from hilrt.logs.import_file import import_file
 
     with bad_input():
-        done = import_file(file, out, database=database, time=time, replace=force)
+        databases = bus_databases(database or [])
+        done = import_file(file, out, databases=databases, time=time, replace=force)
     _notes(done.notes)
     parts = [f"{done.rows:,} rows of {done.signals} signals"] if done.rows else []
-    parts += [f"{done.frames:,} CAN frames"] if done.frames else []
+    unknown = f" ({done.unknown_frames:,} unknown to the database)" if databases else ""
+    parts += [f"{done.frames:,} CAN frames{unknown}"] if done.frames else []
     typer.echo(f"{' and '.join(parts)} in {done.path}")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 from hilrt.errors import ConfigError
+from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.exported import Exported
 from hilrt.logs.open_source import open_source
 from hilrt.logs.output import new_file
@@ -43,7 +44,7 @@ def export_file(
     signals: Collection[str] = (),
     start_s: float | None = None,
     end_s: float | None = None,
-    database: Path | None = None,
+    databases: Sequence[BusDatabase] = (),
     replace: bool = False,
 ) -> Exported:
     """Write a log, or any file that can be imported, in another format.
@@ -59,8 +60,8 @@ def export_file(
         Names or patterns; default: all.
     start_s, end_s : float, optional
         Only this time, s since the start of the log.
-    database : Path, optional
-        CAN database by which frames give signals as well.
+    databases : sequence of BusDatabase
+        CAN databases by which frames give signals as well.
     replace : bool
         Whether `out` may exist.
 
@@ -72,7 +73,7 @@ def export_file(
     if to not in FORMATS:
         raise ConfigError(f"--to {to}: is no format; there is {', '.join(FORMATS)}")
     target = out or path.with_name(f"{path.stem}.{to}")
-    source = open_source(path, database=database)
+    source = open_source(path, databases=databases)
     try:
         names = [signal.name for topic in source.topics() for signal in topic.signals]
         wanted = set(chosen(names, signals)) if signals else None

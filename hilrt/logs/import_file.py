@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.log_writer import LogWriter
 from hilrt.logs.open_source import open_source
 from hilrt.logs.output import new_file
@@ -16,12 +17,16 @@ from hilrt.record.logged_frame import LoggedFrame
 
 @dataclass
 class Imported:
-    """What an import brought."""
+    """What an import brought.
+
+    `unknown_frames` counts those of `frames` that no database knows; 0 without one.
+    """
 
     path: Path
     rows: int = 0
     frames: int = 0
     signals: int = 0
+    unknown_frames: int = 0
     notes: list[str] = field(default_factory=list)
 
 
@@ -29,7 +34,7 @@ def import_file(
     path: Path,
     out: Path,
     *,
-    database: Path | None = None,
+    databases: Sequence[BusDatabase] = (),
     time: str | None = None,
     replace: bool = False,
 ) -> Imported:
@@ -41,8 +46,8 @@ def import_file(
         MF4, CSV, Parquet, or a CAN log; a log of ours too, to decode its frames.
     out : Path
         New log.
-    database : Path, optional
-        CAN database by which frames give signals as well.
+    databases : sequence of BusDatabase
+        CAN databases by which frames give signals as well.
     time : str, optional
         Column that holds the time, of a CSV or Parquet file.
     replace : bool
@@ -53,7 +58,7 @@ def import_file(
     ConfigError, RecordError
         If the file cannot be read or the log cannot be written, with place and remedy.
     """
-    source = open_source(path, database=database, time=time)
+    source = open_source(path, databases=databases, time=time)
     try:
         with new_file(out, replace=replace) as part:
             return _write(source, part, out)
@@ -62,7 +67,7 @@ def import_file(
 
 
 def _write(source: Source, part: Path, out: Path) -> Imported:
-    topics = source.topics()
+    source.read_head()
     result = Imported(out)
     frames = _Ahead(source.frames())
     if frames.head is not None:
@@ -71,7 +76,7 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
     facts = {f"imported.{k}": v for k, v in source.metadata().items() if k != "epoch_ns"}
     facts |= {"imported": source.path.name, "imported_format": source.kind}
     writer = LogWriter(part, source.path.stem, epoch_ns, facts)
-    seen: set[str] = set()
+    signals: dict[str, int] = {}
     try:
         for attachment in source.attachments():
             writer.attach(attachment.name, attachment.media_type, attachment.data)
@@ -81,7 +86,7 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
             for frame in frames.until(end_ns):
                 writer.frame(frame)
             writer.block(block)
-            seen.add(block.channel.topic)
+            signals[block.channel.topic] = len(block.channel.signals)
         for frame in frames.until(None):
             writer.frame(frame)
         result.notes = source.notes
@@ -95,7 +100,8 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
     if not writer.rows and not writer.frames:
         raise source.fail("holds neither signals nor CAN frames")
     result.rows, result.frames = writer.rows, writer.frames
-    result.signals = sum(len(t.signals) for t in topics if t.name in seen)
+    result.signals = sum(signals.values())
+    result.unknown_frames = source.unknown_frames
     return result
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hilrt.errors import ConfigError
+from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.source import Source
 
 #: Suffixes to formats; python-can reads the CAN ones, also compressed.
@@ -39,7 +41,11 @@ def format_of(path: Path) -> str | None:
 
 
 def open_source(
-    path: Path, label: str = "", *, database: Path | None = None, time: str | None = None
+    path: Path,
+    label: str = "",
+    *,
+    databases: Sequence[BusDatabase] = (),
+    time: str | None = None,
 ) -> Source:
     """Open a file by its suffix.
 
@@ -50,8 +56,8 @@ def open_source(
         with the columns of python-can).
     label : str
         Table and key that name it, for messages.
-    database : Path, optional
-        CAN database: frames give signals as well.
+    databases : sequence of BusDatabase
+        CAN databases, for all buses or one each: frames give signals as well.
     time : str, optional
         Column of a CSV or Parquet file that holds the time.
 
@@ -69,10 +75,10 @@ def open_source(
         raise ConfigError(f"{where}{path}: there is no such file; check the path")
     try:
         source = _open(kind, path, label, time)
-        if database is not None:
+        if databases:
             from hilrt.logs.decode_frames import Decoded
 
-            return Decoded(source, database)
+            return Decoded(source, databases)
     except ImportError as error:
         extra = {"mf4": "mdf", "parquet": "parquet"}.get(kind, "can")
         raise ConfigError(

@@ -139,7 +139,7 @@ def cat_events(path: Path, file: TextIO, contents: Contents, span_ns: tuple[int,
 
 def cat_frames(source: Source, file: TextIO, span_ns: tuple[int, int]) -> int:
     """CAN frames as text, times in s since the start of the log."""
-    source.topics()
+    source.read_head()
     count = 0
     for frame in source.frames():
         t_ns = source.since_start(frame)

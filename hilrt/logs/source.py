@@ -31,6 +31,8 @@ class Source(abc.ABC):
         None: the file says none, and time 0 is that of its first frame (see `since_start`).
     notes : list of str
         What could not be taken, in words; complete when everything was read.
+    unknown_frames : int
+        CAN frames that no database knows; complete when everything was read.
     """
 
     #: What the format is called.
@@ -41,10 +43,15 @@ class Source(abc.ABC):
         self.label = label or str(path)
         self.epoch_ns: int | None = None
         self.notes: list[str] = []
+        self.unknown_frames = 0
 
     @abc.abstractmethod
     def topics(self) -> list[Topic]:
         """Signals by common times, from the head of the file; `ConfigError` if it is unreadable."""
+
+    def read_head(self) -> list[Topic]:
+        """As `topics`, where these need no look at the whole file."""
+        return self.topics()
 
     @abc.abstractmethod
     def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from mcap_ros2.decoder import DecoderFactory
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
+from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_file import LogFile
@@ -107,7 +108,7 @@ def test_other_readers_open_an_imported_log(tmp_path: Path) -> None:
 def test_truck_has_the_frames_and_signals_of_the_recording(tmp_path: Path) -> None:
     asammdf = pytest.importorskip("asammdf")
     truck, database = DATA / "truck_j1939.mf4", DATA / "truck_j1939.dbc"
-    done = import_file(truck, tmp_path / "truck.mcap", database=database)
+    done = import_file(truck, tmp_path / "truck.mcap", databases=[BusDatabase(database)])
     assert done.rows == 12719 + 1272
     log = load_log(tmp_path / "truck.mcap")
     assert log.units["EEC1.EngineSpeed"] == "rpm"
@@ -125,7 +126,7 @@ def test_truck_has_the_frames_and_signals_of_the_recording(tmp_path: Path) -> No
 @needs_data
 def test_candump_log_keeps_every_frame_and_says_what_is_doubtful(tmp_path: Path) -> None:
     log, database = DATA / "car_pedal.candump.log", DATA / "car.dbc"
-    done = import_file(log, tmp_path / "car.mcap", database=database)
+    done = import_file(log, tmp_path / "car.mcap", databases=[BusDatabase(database)])
     with can.LogReader(log) as reader:
         wanted = [from_message(message) for message in reader]
     assert list(LogFile(tmp_path / "car.mcap").frames()) == wanted

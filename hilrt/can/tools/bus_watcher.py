@@ -10,7 +10,7 @@ from cantools.database.can import Message, Signal
 
 from hilrt.can.codec import codec
 from hilrt.can.frame import ERROR, EXTENDED, Frame
-from hilrt.can.id_table import IdTable
+from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_stats import MessageStats
 from hilrt.can.tools.database_faults import fault, reason
@@ -19,6 +19,8 @@ from hilrt.can.tools.database_faults import fault, reason
 _OVERHEAD_BITS = 47
 _OVERHEAD_BITS_EXTENDED = 67
 _STUFFING = 1.1
+#: A signal of J1939 that says of itself that it is not available, or an error.
+NOT_AVAILABLE = "n/a"
 
 
 @dataclass
@@ -66,10 +68,11 @@ class _Decoder:
         self.sound = [not fault(message, signal) for signal in message.signals]
         self.problem = ""
         names = [signal.name for signal in message.signals]
+        self.marked = [n for n in names if n != alive] if is_j1939(message) else []
         self.decode: Callable[[bytes], Sequence[float | None]] = lambda data: [None] * len(names)
         try:
             if names:
-                self.decode = codec(message, names).decode
+                self.decode = codec(message, names, marked=self.marked, strict=False).decode
         except Exception as error:  # what a database's mistakes lead to is of all kinds
             self.problem = reason(message, error)
         counted = alive in names and self.sound[names.index(alive)]
@@ -83,6 +86,8 @@ class _Decoder:
             if not sound:
                 found[signal.name] = "-"
                 bad += 1
+            elif value is None and signal.name in self.marked and not signal.multiplexer_signal:
+                found[signal.name] = NOT_AVAILABLE
             elif value is not None:
                 found[signal.name] = _text(signal, value)
                 bad += not math.isfinite(value)
@@ -138,7 +143,7 @@ class BusWatcher:
             for _, decoder in made
             if decoder.problem
         ]
-        self._find = IdTable(made).find
+        self._table = IdTable(made)
         self._groups = GroupAssembler()
 
     def take(self, frames: Iterable[Frame], now_ns: int) -> list[Frame]:
@@ -168,10 +173,11 @@ class BusWatcher:
 
     def _add(self, frame: Frame, now_ns: int) -> Row:
         """Note a frame, or a group of several, as the newest of its identifier."""
-        decoder = self._find(frame.can_id)
+        decoder = self._table.find(frame.can_id)
         row = self.rows.get(frame.can_id)
         if row is None:
-            name = decoder.name if decoder else ""
+            # Of several messages that it may be, none is shown: the values would be a guess.
+            name = " or ".join(m.name for m in self._table.candidates(frame.can_id))
             row = self.rows[frame.can_id] = Row(name, frame)
         row.frame = frame
         row.stats.seen(frame.t_ns or now_ns)

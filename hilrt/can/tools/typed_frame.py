@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cantools.database.can import Message, Signal
 
-from hilrt.can.codec import codec
+from hilrt.can.codec import codec, multiplexers, selectors
 from hilrt.can.database import load_database
 from hilrt.can.frame import EXTENDED, EXTENDED_MASK, STANDARD_MASK, Frame
 from hilrt.can.id_table import can_id_of
@@ -149,15 +149,6 @@ def _raw_limits(signal: Signal) -> tuple[float, float]:
 # ---- multiplexers --------------------------------------------------------------------------------
 
 
-def _above(message: Message, signal: Signal) -> list[tuple[str, set[int]]]:
-    """Multiplexers over a signal, the nearest first, each with the values that select it."""
-    above = []
-    while signal.multiplexer_signal is not None:
-        above.append((signal.multiplexer_signal, set(signal.multiplexer_ids or ())))
-        signal = message.get_signal_by_name(signal.multiplexer_signal)
-    return above
-
-
 def _selected(message: Message, values: dict[str, float]) -> dict[str, int]:
     """Raw values of the multiplexers of the one frame that carries all given signals.
 
@@ -165,13 +156,14 @@ def _selected(message: Message, values: dict[str, float]) -> dict[str, int]:
     """
     possible: dict[str, set[int]] = {}
     for given in values:
-        for name, ids in _above(message, message.get_signal_by_name(given)):
+        for name, ids in selectors(message, message.get_signal_by_name(given)):
             possible[name] = possible.get(name, ids) & ids
-    switches = [signal for signal in message.signals if signal.is_multiplexer]
-    switches.sort(key=lambda signal: len(_above(message, signal)))  # outer ones first
+    switches = sorted(
+        multiplexers(message), key=lambda signal: len(selectors(message, signal))
+    )  # outer ones first
     fixed: dict[str, int] = {}
     for switch in switches:
-        if any(fixed.get(name) not in ids for name, ids in _above(message, switch)):
+        if any(fixed.get(name) not in ids for name, ids in selectors(message, switch)):
             continue  # not in this frame
         known = {
             value

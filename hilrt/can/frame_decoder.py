@@ -1,0 +1,125 @@
+"""All signals of a message from the frames of a recording: what a frame carries, and no more.
+
+A gateway takes a frame whole or not at all. A recording is read for what is in it: signals of a
+frame that is too short, and those that do not depend on a multiplexer value without a form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cantools.database.can import Message
+
+from hilrt.can.codec import bits, codec, multiplexers, selectors
+from hilrt.can.id_table import is_j1939
+from hilrt.can.library_errors import DECODE_ERRORS
+
+
+@dataclass
+class DecodeCounts:
+    """What was particular about the frames of a message.
+
+    Attributes
+    ----------
+    truncated : int
+        Frames that are shorter than the database says.
+    formless : int
+        Frames whose multiplexer has a value that the database does not know.
+    not_available : int
+        Values that say of themselves "not available" or "error" (SAE J1939-71).
+    failures : int
+        Frames of which nothing could be decoded.
+    """
+
+    truncated: int = 0
+    formless: int = 0
+    not_available: int = 0
+    failures: int = 0
+
+    def texts(self, name: str) -> list[str]:
+        """A line for each kind of what a message called `name` did not give."""
+        lines = (
+            (self.failures, f"frames of message {name} that its database cannot decode"),
+            (self.truncated, f"frames of message {name} that are shorter than its database says"),
+            (
+                self.formless,
+                f"frames of message {name} with a multiplexer value that its database does not "
+                "know; signals that do not depend on it are kept",
+            ),
+            (
+                self.not_available,
+                f"values of message {name} that J1939 marks as not available or an error are none",
+            ),
+        )
+        return [f"{count:,} {text}" for count, text in lines if count]
+
+
+class FrameDecoder:
+    """Decodes frames of one message.
+
+    Parameters
+    ----------
+    message : Message
+    names : sequence of str, optional
+        Signals, in the order of the values; default: all.
+
+    Attributes
+    ----------
+    names : list of str
+    counts : DecodeCounts
+
+    Raises
+    ------
+    Exception
+        If the database says of the message what no codec can do; `database_faults.reason` says why.
+    """
+
+    def __init__(self, message: Message, names: Sequence[str] | None = None) -> None:
+        self.message = message
+        self.names = [signal.name for signal in message.signals] if names is None else list(names)
+        self.counts = DecodeCounts()
+        self._marked = self.names if is_j1939(message) else ()
+        self._strict = codec(message, self.names, marked=self._marked).decode
+        self._lenient = codec(message, self.names, marked=self._marked, strict=False).decode
+        self._unmarked = codec(message, self.names, strict=False).decode
+        self._needed = (
+            [] if message.is_container else [_needed(message, name) for name in self.names]
+        )
+
+    def decode(self, data: bytes) -> list[float] | None:
+        """Values of the signals, NaN for one without a value; None if nothing can be decoded."""
+        missing = self.message.length - len(data) if self._needed else 0
+        whole = data + bytes(missing) if missing > 0 else data
+        try:
+            try:
+                found = self._strict(whole)
+            except DECODE_ERRORS:
+                found = self._lenient(whole)
+                self.counts.formless += missing <= 0
+        except DECODE_ERRORS:
+            self.counts.failures += 1
+            return None
+        if missing > 0:
+            self.counts.truncated += 1
+            reach = 8 * len(data)
+            there = [not needed >> reach for needed in self._needed]
+            found = [v if carried else None for v, carried in zip(found, there, strict=True)]
+        elif self._marked and None in found:
+            bare = self._unmarked(whole)
+            self.counts.not_available += sum(v is not None for v in bare) - sum(
+                v is not None for v in found
+            )
+        return [math.nan if value is None else float(value) for value in found]
+
+
+def _needed(message: Message, name: str) -> int:
+    """Bits of a frame that say the signal's value, and that it is there."""
+    signal = message.get_signal_by_name(name)
+    above = {switch for switch, _ in selectors(message, signal)}
+    switches = [other for other in multiplexers(message) if other.name in above]
+    needed = bits(message, signal)
+    for switch in switches:
+        needed |= bits(message, switch)
+    return needed

@@ -1,0 +1,91 @@
+"""Database files as cantools reads them, or a refusal that says what is wrong with the file."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import sys
+from functools import partial
+from pathlib import Path
+
+import cantools
+from cantools.database.can import Database
+
+from hilrt.can.tolerant_loading import load_tolerantly
+from hilrt.errors import ConfigError
+
+#: What an XML file says of its encoding.
+_DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
+#: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
+_WINDOWS = (".dbc", ".sym")
+
+
+def read_database(path: Path, label: str) -> Database:
+    """Read a CAN database (DBC, ARXML, KCD, SYM); of a broken DBC file what can be read of it.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, with file, reason and remedy.
+    """
+    try:
+        encoding = _encoding(path)
+        database = cantools.database.load_file(path, encoding=encoding, strict=False)
+    except OSError as error:
+        raise ConfigError(
+            f"{label}: {path} cannot be read: {error.strerror}; "
+            "give the database's path, relative to the session file"
+        ) from None
+    except Exception as error:  # the parsers of the formats raise all kinds
+        saved = _readable_part(path)
+        if saved is not None:
+            return saved
+        raise ConfigError(_refusal(path, label, error)) from None
+    if not isinstance(database, Database):
+        raise ConfigError(f"{label}: {path} is a diagnostics database; give one of CAN messages")
+    return database
+
+
+def _encoding(path: Path) -> str:
+    """Encoding of a file: what it says, else UTF-8 if it can be that, else that of Windows."""
+    data = path.read_bytes()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
+    if declared:
+        try:
+            return codecs.lookup(declared[1].decode()).name
+        except LookupError:
+            return "utf-8"
+    try:
+        data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return "cp1252" if path.suffix.lower() in _WINDOWS else "utf-8"
+    return "utf-8-sig"
+
+
+def _refusal(path: Path, label: str, error: Exception) -> str:
+    kinds = ("e_arxml", "e_dbc", "e_kcd", "e_sym", "e_cdd")
+    causes = [cause for kind in kinds if (cause := getattr(error, kind, None)) is not None]
+    cause = causes[0] if len(causes) == 1 else error
+    reason = " ".join(str(cause).split()) or type(cause).__name__
+    if "frame id" in reason.lower():
+        return f"{label}: {path}: {reason}; correct the message's identifier"
+    return (
+        f"{label}: {path} is not a CAN database: {reason}; "
+        "open it in an editor for databases and export it again"
+    )
+
+
+def _readable_part(path: Path) -> Database | None:
+    """What can be read of a broken DBC file; what cannot goes to standard error."""
+    if path.suffix.lower() != ".dbc":
+        return None
+    text = path.read_text(encoding=_encoding(path), errors="replace")
+    load = partial(cantools.database.load_string, database_format="dbc", strict=False)
+    saved = load_tolerantly(text, load)  # type: ignore[arg-type]
+    if saved is None:
+        return None
+    for problem in saved[1]:
+        print(f"{path.name} is read without {problem}", file=sys.stderr)
+    return saved[0]

@@ -1,0 +1,174 @@
+"""Which message the frames of a log are, and under which topic its signals go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from hilrt.can.frame import EXTENDED, Frame
+from hilrt.can.frame_decoder import FrameDecoder
+from hilrt.can.id_table import IdTable, without_priority
+from hilrt.can.tools.database_faults import reason
+from hilrt.logs.bus_databases import LoadedDatabases
+from hilrt.record.logged_frame import FrameFlag, LoggedFrame
+from hilrt.record.messages import Signal, Topic
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
+
+#: Unknown identifiers that a note names.
+TOLD = 5
+#: Frames that are no data of a message.
+NO_DATA = FrameFlag.ERROR | FrameFlag.REMOTE
+
+
+class MessageTopic(NamedTuple):
+    """A message of one sender on one bus."""
+
+    message: Message
+    topic: Topic
+
+
+class MessageTopics:
+    """Topics of the frames, made when the first one comes.
+
+    Each sender of a J1939 group has one, and so has a message on each bus: the first has the name
+    of the message, further ones have ``@BUS`` and ``@IDENTIFIER`` behind it, as they differ.
+
+    Parameters
+    ----------
+    databases : LoadedDatabases
+
+    Attributes
+    ----------
+    found : list of MessageTopic
+    frames, unknown : int
+        Data frames, and those of them whose identifiers the databases do not know.
+    """
+
+    def __init__(self, databases: LoadedDatabases) -> None:
+        self.found: list[MessageTopic] = []
+        self.frames = self.unknown = 0
+        self._databases = databases
+        self._tables: dict[str, IdTable[Message] | None] = {}
+        self._by_frame: dict[tuple[str, int], MessageTopic | None] = {}
+        self._by_sender: dict[tuple[str, int, int], MessageTopic] = {}
+        self._first: dict[str, tuple[str, int]] = {}
+        self._unknown_ids: dict[str, None] = {}
+        self._without_database: Counter[str] = Counter()
+        self._ambiguous: Counter[tuple[str, ...]] = Counter()
+
+    def find(self, frame: LoggedFrame) -> MessageTopic | None:
+        """Topic of a data frame; None for one that is no message of the databases."""
+        self.frames += 1
+        can_id = frame.identifier | (EXTENDED if frame.flags & FrameFlag.EXTENDED else 0)
+        key = frame.bus, can_id
+        try:
+            found = self._by_frame[key]
+        except KeyError:
+            found = self._by_frame[key] = self._identify(frame.bus, can_id)
+        if found is None:
+            self._count(frame.bus, can_id)
+        return found
+
+    def _identify(self, bus: str, can_id: int) -> MessageTopic | None:
+        table = self._table(bus)
+        message = None if table is None else table.find(can_id)
+        if message is None:
+            return None
+        identifier = Frame(can_id, b"").identifier
+        sender = without_priority(message, identifier)
+        known = self._by_sender.get((bus, id(message), sender))
+        if known is None:
+            first_bus, first_sender = self._first.setdefault(message.name, (bus, sender))
+            suffix = "" if bus == first_bus else f"@{bus}"
+            suffix += "" if sender == first_sender else f"@{identifier:X}"
+            known = MessageTopic(message, message_topic(message, identifier, suffix))
+            self._by_sender[bus, id(message), sender] = known
+            self.found.append(known)
+        return known
+
+    def _table(self, bus: str) -> IdTable[Message] | None:
+        if bus not in self._tables:
+            messages = self._databases.on_bus(bus)
+            entries = ((m, m) for m in messages or ())
+            self._tables[bus] = None if messages is None else IdTable(entries)
+        return self._tables[bus]
+
+    def _count(self, bus: str, can_id: int) -> None:
+        table = self._tables[bus]
+        if table is None:
+            self._without_database[bus] += 1
+        elif names := tuple(message.name for message in table.candidates(can_id)):
+            if len(names) > 1:
+                self._ambiguous[names] += 1
+        else:
+            self.unknown += 1
+            self._unknown_ids.setdefault(Frame(can_id, b"").text)
+
+    def notes(self) -> list[str]:
+        """What could not be told apart or is not known, once all frames have been looked for."""
+        notes = self._databases.lost(self._tables)
+        notes += [
+            f"{count:,} frames on bus {bus!r}, for which no database was given"
+            for bus, count in self._without_database.items()
+        ]
+        notes += [
+            f"{count:,} frames that may be message {' or '.join(names)}: the database does not "
+            "tell them apart by their identifiers, they stay frames"
+            for names, count in self._ambiguous.items()
+        ]
+        if 2 * self.unknown > self.frames:
+            told = list(self._unknown_ids)
+            more = f" and {len(told) - TOLD:,} more" if len(told) > TOLD else ""
+            notes.append(
+                f"{self.unknown:,} of {self.frames:,} frames are of messages that the database "
+                f"does not know ({', '.join(told[:TOLD])}{more}): does it belong to this log?"
+            )
+        return notes
+
+
+def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
+    """Topic of a message, with the identifier that its frames have."""
+    source = f"{message.name} 0x{identifier:X}"
+    return Topic(
+        message.name + suffix,
+        [
+            Signal(f"{message.name}{suffix}.{s.name}", s.unit or "", source, s.comment or "")
+            for s in message.signals
+        ],
+    )
+
+
+class TopicDecoders:
+    """Decoders of the messages, made when the first frame of one comes."""
+
+    def __init__(self) -> None:
+        self._decoders: dict[int, FrameDecoder | None] = {}
+        self._problems: list[str] = []
+
+    def decode(self, message: Message, data: bytes) -> list[float] | None:
+        """Values of all signals; None if the frame cannot be decoded."""
+        decoder = self._of(message)
+        return None if decoder is None else decoder.decode(data)
+
+    def _of(self, message: Message) -> FrameDecoder | None:
+        try:
+            return self._decoders[id(message)]
+        except KeyError:
+            pass
+        decoder = None
+        try:
+            decoder = FrameDecoder(message)
+        except Exception as error:  # what a database's mistakes lead to is of all kinds
+            text = f"message {message.name} cannot be decoded: {reason(message, error)}"
+            self._problems.append(text)
+        self._decoders[id(message)] = decoder
+        return decoder
+
+    def notes(self) -> list[str]:
+        """What the frames did not give."""
+        made = [decoder for decoder in self._decoders.values() if decoder is not None]
+        return self._problems + [
+            text for decoder in made for text in decoder.counts.texts(decoder.message.name)
+        ]
