@@ -33,7 +33,7 @@ class MessageTopics:
     """Topics of the frames, made when the first one comes.
 
     Each sender of a J1939 group has one, and so has a message on each bus: the first has the name
-    of the message, further ones have ``@BUS`` and ``@IDENTIFIER`` behind it, as they differ.
+    of the message, further ones have ``@BUS`` or ``@IDENTIFIER`` behind it, as they differ.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class MessageTopics:
         self._tables: dict[str, IdTable[Message] | None] = {}
         self._by_frame: dict[tuple[str, int], MessageTopic | None] = {}
         self._by_sender: dict[tuple[str, int, int], MessageTopic] = {}
-        self._first: dict[str, tuple[str, int]] = {}
+        self._first_bus: dict[str, str] = {}
         self._unknown_ids: dict[str, None] = {}
         self._without_database: Counter[str] = Counter()
         self._ambiguous: Counter[tuple[str, ...]] = Counter()
@@ -80,13 +80,17 @@ class MessageTopics:
         sender = without_priority(message, identifier)
         known = self._by_sender.get((bus, id(message), sender))
         if known is None:
-            first_bus, first_sender = self._first.setdefault(message.name, (bus, sender))
-            suffix = "" if bus == first_bus else f"@{bus}"
-            suffix += "" if sender == first_sender else f"@{identifier:X}"
+            suffix = self._suffix(message.name, bus, identifier)
             known = MessageTopic(message, message_topic(message, identifier, suffix))
             self._by_sender[bus, id(message), sender] = known
             self.found.append(known)
         return known
+
+    def _suffix(self, name: str, bus: str, identifier: int) -> str:
+        taken = {known.topic.name for known in self.found}
+        first_bus = self._first_bus.setdefault(name, bus)
+        suffix = "" if bus == first_bus else f"@{bus}"
+        return f"{suffix}@{identifier:X}" if name + suffix in taken else suffix
 
     def _table(self, bus: str) -> IdTable[Message] | None:
         if bus not in self._tables:

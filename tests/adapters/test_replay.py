@@ -358,6 +358,43 @@ async def test_several_j1939_senders_must_be_told_apart(tmp_path: Path) -> None:
     assert made.recording.frames == 1
 
 
+SHARED = """VERSION ""
+BU_: A
+BO_ 2565799937 Mine: 8 A
+ SG_ Speed : 0|16@1+ (0.125,0) [0|8031.875] "rpm" A
+BO_ 2565799938 Other: 8 A
+ SG_ Oil : 0|16@1+ (1,0) [0|0] "" A
+BO_ 2364473346 Urgent: 8 A
+ SG_ Fuel : 0|16@1+ (1,0) [0|0] "" A
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "J1939PG";
+"""
+
+
+async def test_another_message_of_the_j1939_group_and_what_is_not_available_are_no_samples(
+    tmp_path: Path,
+) -> None:
+    sent = [(0x18EF0001, 80), (0x18EF0002, 88), (0x0CEF0001, 0xFFFF), (0x0CEF0001, 96)]
+    frames = [
+        can.Message(timestamp=1e9 + i, arbitration_id=a, data=v.to_bytes(2, "little") + bytes(6))
+        for i, (a, v) in enumerate(sent)
+    ]
+    write(tmp_path, frames)
+    (tmp_path / "log.dbc").write_text(SHARED)
+    made = await opened(tmp_path, {"n": "Mine.Speed"})
+    assert made.recording is not None
+    np.testing.assert_array_equal(made.recording.tracks["n"].values, [10.0, 12.0])
+    np.testing.assert_array_equal(made.recording.tracks["n"].times, [0.0, 3.0])
+
+
+def test_j1939_messages_that_no_frame_tells_apart_are_both_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "log.dbc").write_text(SHARED)
+    made = link(tmp_path, {"o": "Other.Oil"})
+    with pytest.raises(PortsError, match=r"Other \(0x18EF0002\) or Urgent \(0xCEF0002\)"):
+        ReplayLink.ports("pedal", made.options, tmp_path)
+
+
 # ---- the table ---------------------------------------------------------------------------------
 
 

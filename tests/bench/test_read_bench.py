@@ -47,10 +47,19 @@ BO_ 302 Temps: 7 Bench
 BO_ 131 Pages: 7 Gateway
  SG_ Page M : 56|8@1+ (1,0) [0|0] "" Bench
  SG_ Level m1 : 8|8@1+ (1,0) [0|0] "%" Bench
+BO_ 2565799937 Group1: 8 Bench
+ SG_ One : 0|16@1+ (1,0) [0|0] "rpm" Gateway
+BO_ 2565799938 Group2: 8 Bench
+ SG_ Two : 0|16@1+ (1,0) [0|0] "rpm" Gateway
+BO_ 2364473345 Urgent1: 8 Bench
+ SG_ Three : 0|16@1+ (1,0) [0|0] "rpm" Gateway
 BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG",\
 "r4","r5","r6","r7","r8","r9","r10","r11","r12","r13","StandardCAN_FD","ExtendedCAN_FD";
 BA_ "VFrameFormat" BO_ 2566844926 3;
 BA_ "VFrameFormat" BO_ 301 14;
+BA_ "VFrameFormat" BO_ 2565799937 3;
+BA_ "VFrameFormat" BO_ 2565799938 3;
+BA_ "VFrameFormat" BO_ 2364473345 3;
 """
 TABLE: dict[str, Any] = {
     "adapter": "can",
@@ -221,6 +230,22 @@ def test_infinity_does_not_switch_a_protection_off(tmp_path: Path, key: str) -> 
     last = key.rpartition(".")[2]
     with pytest.raises(ConfigError, match=rf"{last} = inf: is not finite; give a number"):
         read(tmp_path, {key: math.inf})
+
+
+def test_j1939_messages_that_no_frame_tells_apart_are_both_named(tmp_path: Path) -> None:
+    """Group1 and Urgent1 differ in their priority alone, Group2 in its source address."""
+    outputs = {**TABLE["outputs"], "two": "Group2.Two"}
+    assert [m.name for m in read(tmp_path, {"outputs": outputs}).received][-2:] == [
+        "Group2",
+        "Slow",
+    ]
+    outputs = {**TABLE["outputs"], "one": "Group1.One"}
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, {"outputs": outputs})
+    (problem,) = caught.value.problems
+    assert "message Group1 (0x18EF0001) or Urgent1 (0xCEF0001)" in problem
+    assert "messages.NAME.source says which sender" in problem
+    assert read(tmp_path, {"outputs": outputs, "messages": {"Group1": {"source": 7}}})
 
 
 def test_a_multiplexer_beyond_its_message_is_named_for_all_that_depend_on_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import can
 import cantools
 import pytest
+from cantools.database.can import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,3 +87,87 @@ def test_noise_does_not_fill_the_memory() -> None:
         assert table.find(can_id) is None
     assert len(table._known) == pytest.approx(4096)
     assert table.find(0x100) == 1
+
+
+def group_messages(**identifiers: int) -> dict[str, Message]:
+    """J1939 messages by their names."""
+    text = 'VERSION ""\nBU_: A\n'
+    for name, identifier in identifiers.items():
+        text += f"BO_ {EXTENDED | identifier} {name}: 8 A\n"
+        text += ' SG_ Speed : 0|16@1+ (1,0) [0|0] "" A\n'
+    text += 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\n'
+    text += 'BA_DEF_DEF_ "VFrameFormat" "J1939PG";\n'
+    database = cantools.database.load_string(text, "dbc", strict=False)
+    return {message.name: message for message in database.messages}
+
+
+def table_of(messages: dict[str, Message]) -> IdTable[str]:
+    return IdTable((message, message.name) for message in messages.values())
+
+
+@pytest.mark.parametrize(
+    ("identifier", "name"),
+    [
+        (0x18EF0001, "ToAFrom1"),  # exactly, whatever the order in the file
+        (0x0CEF0001, "ToAFrom1"),  # priorities do not tell messages apart
+        (0x18EF0002, "ToAFrom2"),
+        (0x18EF5502, "ToAFrom2"),  # to another node: by the sender
+        (0x18EF5501, None),  # two messages of this sender, to other nodes
+        (0x18EF0501, "To5From1"),
+        (0x18EF0009, None),  # a sender that no message names
+        (0x18FF0107, "OfSeven"),
+        (0x18FF0109, "OfAny"),
+        (0x18FF0209, "Alone"),  # the only one of its group, from any sender
+    ],
+)
+def test_messages_of_one_group_are_told_by_their_senders(identifier: int, name: str | None) -> None:
+    messages = group_messages(
+        ToAFrom2=0x18EF0002,
+        ToAFrom1=0x18EF0001,
+        To5From1=0x18EF0501,
+        OfAny=0x18FF01FE,
+        OfSeven=0x18FF0107,
+        Alone=0x18FF0200,
+    )
+    assert table_of(messages).find(EXTENDED | identifier) == name
+
+
+def test_what_may_be_several_messages_is_none_of_them() -> None:
+    table = table_of(group_messages(A=0x18EF0001, B=0x0CEF0001, C=0x18FF01FE))
+    assert table.find(EXTENDED | 0x18EF0001) is None
+    assert table.find(EXTENDED | 0x18FF0203) is None  # this one is unknown
+    assert {k: [m.name for m in v] for k, v in table.ambiguous().items()} == {
+        EXTENDED | 0x18EF0001: ["A", "B"]
+    }
+
+
+def test_a_frame_of_a_message_that_is_not_listened_to_is_no_other_one() -> None:
+    messages = group_messages(A=0x18EF0001, B=0x18EF0002)
+    table = IdTable([(messages["A"], "A")], rivals=messages.values())
+    assert table.find(EXTENDED | 0x18EF0001) == "A"
+    assert table.find(EXTENDED | 0x18EF0002) is None
+    assert IdTable([(messages["A"], "A")]).find(EXTENDED | 0x18EF0002) == "A"
+    assert len(table.filters()) == 1
+
+
+def test_a_source_that_was_asked_for_comes_before_the_database() -> None:
+    messages = group_messages(A=0x18EF0001, B=0x18EF0002)
+    table = IdTable(
+        ((m, m.name) for m in messages.values()), lambda m: 2 if m.name == "A" else None
+    )
+    assert table.find(EXTENDED | 0x18EF0002) == "A"
+    assert table.find(EXTENDED | 0x18EF0001) == "B"  # the only one left
+
+
+def test_two_messages_of_one_identifier_are_ambiguous() -> None:
+    text = """VERSION ""
+BU_: A
+BO_ 256 One: 8 A
+ SG_ Speed : 0|16@1+ (1,0) [0|0] "" A
+BO_ 256 Other: 8 A
+ SG_ Speed : 0|16@1+ (1,0) [0|0] "" A
+"""
+    messages = cantools.database.load_string(text, "dbc", strict=False).messages
+    table = IdTable((m, m.name) for m in messages)
+    assert table.find(0x100) is None
+    assert [m.name for m in table.candidates(0x100)] == ["One", "Other"]

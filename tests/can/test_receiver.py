@@ -262,3 +262,30 @@ def test_what_j1939_marks_as_not_available_reaches_no_port() -> None:
     assert rx.overdue(clock())[0] == pytest.approx(2.0)
     assert rx.counters["not_available"] == rx.stats["EEC1"].not_available == 5
     assert rx.report() == "EEC1: 6 frames every 10.00 ms (10.00 to 10.00), 5 not available"
+
+
+SHARED = J1939.replace("BO_ 2364540158 EEC1", "BO_ 2565799937 Mine").replace(
+    "BA_DEF_ BO_",
+    """BO_ 2565799938 Other: 8 Engine
+ SG_ Oil : 24|16@1+ (1,0) [0|0] "" Gateway
+BA_DEF_ BO_""",
+)
+SHARED = SHARED.replace(
+    'BA_ "VFrameFormat" BO_ 2364540158 3;', 'BA_DEF_DEF_ "VFrameFormat" "J1939PG";'
+)
+
+
+def test_a_frame_of_another_message_of_the_group_is_no_measurement() -> None:
+    """0x18EF0001 and 0x18EF0002 share a parameter group; one of them is listened to."""
+    database = cantools.database.load_string(SHARED, "dbc")
+    rx = Receiver({"speed": find_signal(database, "Mine.EngineSpeed", "t")}, None, "", 0.02)
+    data = bytes(3) + b"\x40\x1f" + bytes(3)
+    assert not rx.take([Frame(EXTENDED | 0x18EF0002, data)])
+    assert not rx.take([Frame(EXTENDED | 0x18EF0033, data)])
+    assert rx.counters["unknown"] == 2
+    assert rx.missing() == [
+        "Mine (0x18EF0001): frames 0x18EF0033 may be Mine or Other; messages.Mine.source says "
+        "whose they are"
+    ]
+    assert rx.take([Frame(EXTENDED | 0x0CEF0001, data)])
+    assert rx.y == [1000.0]

@@ -8,6 +8,7 @@ import pytest
 
 from hilrt import load_log
 from hilrt.errors import ConfigError
+from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import Imported, import_file
 from hilrt.logs.log_file import LogFile
@@ -107,15 +108,18 @@ def test_a_log_that_begins_at_0_keeps_its_first_interval(
 ) -> None:
     (tmp_path / "car.dbc").write_text(DBC)
     (tmp_path / name).write_text(text)
-    import_file(tmp_path / name, tmp_path / "log.mcap", database=tmp_path / "car.dbc")
+    import_file(
+        tmp_path / name, tmp_path / "log.mcap", databases=[BusDatabase(tmp_path / "car.dbc")]
+    )
     log = load_log(tmp_path / "log.mcap")
     assert log.time("Status.Speed").tolist() == [0.0, 5.0, 6.0]
     # And through every format that holds signals, from the log and from the frames themselves.
     for source in (tmp_path / "log.mcap", tmp_path / name):
         for suffix in ("mf4", "parquet", "csv"):
             out = tmp_path / f"signals.{suffix}"
-            database = None if source.suffix == ".mcap" else tmp_path / "car.dbc"
-            export_file(source, suffix, out, database=database, replace=True)
+            decoded = source.suffix != ".mcap"
+            databases = [BusDatabase(tmp_path / "car.dbc")] if decoded else []
+            export_file(source, suffix, out, databases=databases, replace=True)
             import_file(out, tmp_path / "back.mcap", replace=True)
             back = load_log(tmp_path / "back.mcap")
             assert back.time("Status.Speed").tolist() == [0.0, 5.0, 6.0], suffix

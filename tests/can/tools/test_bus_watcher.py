@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import cantools
 import pytest
@@ -160,10 +161,10 @@ def test_signals_that_are_described_wrongly_leave_the_others_readable() -> None:
 def test_a_message_that_cannot_be_decoded_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
     make = bus_watcher.codec
 
-    def fails(message: Message, names: list[str]) -> object:
+    def fails(message: Message, names: list[str], **options: Any) -> object:
         if message.name == "Unscaled":
             raise KeyError("no such float")
-        return make(message, names)
+        return make(message, names, **options)
 
     monkeypatch.setattr(bus_watcher, "codec", fails)
     watcher = mistaken()
@@ -192,3 +193,47 @@ def test_a_frame_that_cannot_be_decoded_shows_no_older_values(
     monkeypatch.undo()
     watcher.take([floats(1.0, 2)], 1)
     assert not row.undecodable
+
+
+def shared_group(*identifiers: int) -> str:
+    """A database with J1939 messages A, B, … of one signal each."""
+    text = 'VERSION ""\nBU_: Engine\n'
+    for name, identifier in zip("ABCDEF", identifiers, strict=False):
+        text += f"BO_ {EXTENDED | identifier} {name}: 8 Engine\n"
+        text += f' SG_ {name}1 : 0|16@1+ (0.125,0) [0|8031.875] "rpm" Engine\n'
+    text += 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";\n'
+    return text + 'BA_DEF_DEF_ "VFrameFormat" "J1939PG";\n'
+
+
+def test_messages_of_one_j1939_group_are_told_apart_or_shown_as_bytes() -> None:
+    database = cantools.database.load_string(shared_group(0x18EF0001, 0x18EF0002), "dbc")
+    watcher = BusWatcher(database.messages)
+    data = b"\x08\x00" + bytes(6)
+    watcher.take([Frame(EXTENDED | i, data, 1) for i in (0x18EF0002, 0x0CEF0001, 0x18EF0007)], 1)
+    seen = {row.frame.identifier: (row.name, signals_text(row)) for row in watcher.rows.values()}
+    assert seen == {
+        0x18EF0002: ("B", "B1=1 rpm"),
+        0x0CEF0001: ("A", "A1=1 rpm"),
+        0x18EF0007: ("A or B", ""),
+    }
+
+
+def test_what_j1939_marks_as_not_available_is_shown_so() -> None:
+    watcher = BusWatcher(cantools.database.load_string(shared_group(0x18F00400), "dbc").messages)
+    watcher.take([Frame(EXTENDED | 0x18F00400, b"\xff" * 8, 1)], 1)
+    assert signals_text(watcher.rows[EXTENDED | 0x18F00400]) == "A1=n/a"
+
+
+def test_a_multiplexer_value_without_a_form_leaves_the_rest_of_the_frame() -> None:
+    text = """VERSION ""
+BU_: A
+BO_ 256 Pages: 3 A
+ SG_ Page M : 0|8@1+ (1,0) [0|0] "" A
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "" A
+ SG_ Always : 16|8@1+ (1,0) [0|0] "" A
+"""
+    watcher = BusWatcher(cantools.database.load_string(text, "dbc").messages)
+    watcher.take([Frame(0x100, b"\x01\x02\x03", 1)], 1)
+    assert signals_text(watcher.rows[0x100]) == "Page=1 Oil=2 Always=3"
+    watcher.take([Frame(0x100, b"\x09\x02\x03", 1)], 1)
+    assert signals_text(watcher.rows[0x100]) == "Page=9 Always=3"
