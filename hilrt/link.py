@@ -137,6 +137,11 @@ class Link(abc.ABC):
         return {}
 
     @classmethod
+    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """What the subsystem needs of this host, and the host has not, with a remedy."""
+        return []
+
+    @classmethod
     def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
         """Whether `tells_events` is known to be true after `open`, for `hilrt check`."""
         return False

@@ -41,6 +41,17 @@ class FmuLink(InProcessLink):
         return cls.make(options, folder).no_numbers()
 
     @classmethod
+    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """A binary for this host."""
+        return cls.make(options, folder).fmu.missing_here()
+
+    async def open(self) -> None:
+        """Read the model description; `ConfigError` where it cannot be used, or not here."""
+        solver = self.make(self.options, self.folder)
+        solver.fmu.need_binary()
+        self.host(solver)
+
+    @classmethod
     def told_to_end(cls, name: str, options: SubsystemOptions, folder: Path) -> float:
         """The table's `stop_time`, in session time."""
         return cls.make(options, folder).until

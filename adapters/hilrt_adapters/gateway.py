@@ -16,6 +16,7 @@ from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.can.bus_keys import doubtful_keys
+from hilrt.can.host_interface import interface_down, missing_interface
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
@@ -87,8 +88,14 @@ class GatewayLink(RemoteLink):
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
-        """Keys of the bus that may be misspelt."""
-        return doubtful_keys(cast(BenchOptions, options).bus, "bus")
+        """Keys of the bus that may be misspelt, and an interface that is down."""
+        bus = cast(BenchOptions, options).bus
+        return [*doubtful_keys(bus, "bus"), *interface_down(bus)]
+
+    @classmethod
+    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """The CAN interface."""
+        return missing_interface(cast(BenchOptions, options).bus)
 
     def commands(self, session: SessionFile) -> list[Command]:
         """The emulated bench, where there is one, and the gateway."""

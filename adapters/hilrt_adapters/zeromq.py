@@ -74,6 +74,12 @@ class ZeroMQLink(RemoteLink):
         return {} if fmu is None else fmu.no_numbers()
 
     @classmethod
+    def missing_here(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:
+        """A binary for this host, of an FMU that the session hosts."""
+        fmu = _hosted_fmu(options, folder)
+        return [] if fmu is None else fmu.fmu.missing_here()
+
+    @classmethod
     def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:
         """Of an FMU that the session hosts."""
         fmu = _hosted_fmu(options, folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
 from hilrt.check.check_control import check_control
+from hilrt.check.check_host import check_host
 from hilrt.check.check_listen import check_listen
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_record import check_record
@@ -25,6 +26,7 @@ from hilrt.check.check_topology import (
     check_loops,
     check_mu,
 )
+from hilrt.check.places import located, worded, worded_line
 from hilrt.config import registry
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
@@ -55,12 +57,18 @@ def check_file(
         findings.line(line)
     # A value that could not be read is not reported as missing, too.
     unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
+    structure = [worded_line(problem, draft.raw) for problem in findings.problems]
     meaning = check(draft.session, pace, draft.broken)
-    return findings.problems + [p for p in meaning if (p.table, p.key) not in unread]
+    return located(
+        structure + [p for p in meaning if (p.table, p.key) not in unread], draft.session
+    )
 
 
 def check(
-    session: SessionFile, pace: str | float | None = None, broken: Collection[str] = ()
+    session: SessionFile,
+    pace: str | float | None = None,
+    broken: Collection[str] = (),
+    here: bool = False,
 ) -> list[Problem]:
     """Find what is wrong with a session before anything is started.
 
@@ -71,6 +79,9 @@ def check(
         Instead of the session file's.
     broken : collection of str
         Subsystems in the file whose tables could not be read; checks that need them are left out.
+    here : bool
+        The session is to run on this host, so that what the host lacks is an error. Otherwise it is
+        a warning, for it may be another host's session.
 
     Returns
     -------
@@ -118,7 +129,8 @@ def check(
     check_stepping(
         tables, session.folder, tables.session.pace if pace is None else pace, made, findings
     )
-    return findings.problems
+    check_host(session, classes, here, findings)
+    return worded(findings.problems, tables)
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:

@@ -104,7 +104,7 @@ def check_connections(topology: Topology, findings: Findings) -> None:
                 table,
                 "to",
                 connection.target,
-                f"connections.{seen[ends]} has the same ends, and the two add up",
+                f"connection {seen[ends] + 1} has the same ends, and the two add up",
                 "remove one, or say it with one gain",
             )
         seen.setdefault(ends, i)

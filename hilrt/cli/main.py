@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import json
+import math
 import sys
 import traceback
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def run(
     if duration is not None:
         extra.append(f"session.duration={duration!r}")
     if pace is not None:
-        extra.append(f"session.pace={_pace(pace)}")
+        extra.append(f"session.pace={json.dumps(_pace(pace))}")
     if arm:
         extra.append('session.arm="auto"')
     file = load(session, extra)
@@ -92,14 +93,19 @@ def run(
 
 
 @app.command()
-def check(session: SessionPath, overrides: Overrides = None) -> None:
+def check(
+    session: SessionPath,
+    overrides: Overrides = None,
+    pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
+) -> None:
     """Report everything that is wrong with a session file, at once."""
     single_thread()
     from hilrt.check.check import check_file
 
-    problems = check_file(session, overrides or [])
+    problems = check_file(session, overrides or [], None if pace is None else _pace(pace))
     for problem in problems:
-        typer.echo(str(problem), err=problem.level == "error")
+        place = f"{session}:{problem.at}: " if problem.at else ""
+        typer.echo(f"{place}{problem}", err=problem.level == "error")
     errors = sum(problem.level == "error" for problem in problems)
     if errors:
         fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")
@@ -145,13 +151,16 @@ def _fail_on(text: str | None) -> FailOn | None:
     fail(f"--fail-on {text}: is not degraded or unreliable")
 
 
-def _pace(text: str) -> str:
+def _pace(text: str) -> str | float:
     if text in ("realtime", "asap"):
-        return f'"{text}"'
+        return text
     try:
-        return repr(float(text))
+        factor = float(text)
     except ValueError:
-        fail(f"--pace {text}: is not realtime, asap or a number")
+        factor = math.nan
+    if not 0.0 < factor < math.inf:
+        fail(f"--pace {text}: is not realtime, asap or a number above 0")
+    return factor
 
 
 def _finish(result: RunResult, report: bool, quiet: bool) -> None:

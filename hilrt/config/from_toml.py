@@ -194,6 +194,13 @@ def _reason(error: msgspec.ValidationError, hint: Any, value: Any) -> str:
     return f"{text[0].lower()}{text[1:]}; correct the value"
 
 
+def wrong_type(error: msgspec.ValidationError) -> str:
+    """What msgspec says of a value, in the words of a session file."""
+    text = re.sub(r"`([\w |]+)`", lambda types: _type_words(types[1]), str(error))
+    text = text.replace(" - at `$", " at `value")
+    return f"{text[0].lower()}{text[1:]}; correct the value"
+
+
 def _type_words(types: str) -> str:
     words = [_TYPE_WORDS.get(word, word) for word in types.split(" | ") if word != "null"]
     return " or ".join(words)

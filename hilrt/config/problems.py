@@ -30,6 +30,8 @@ class Problem:
         What is wrong, and what to do about it.
     line : str
         The whole line, where it is ready-made.
+    at : int
+        Line in the session file, from 1 on; 0 where it is in none, or not known.
     """
 
     level: Level
@@ -39,6 +41,7 @@ class Problem:
     message: str
     remedy: str = ""
     line: str = ""
+    at: int = 0
 
     def __str__(self) -> str:
         if self.line:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
+from hilrt.config.list_entries import in_words
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 
@@ -96,7 +97,8 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
 
 def _without_problems(read: PartialSession) -> SessionFile:
     if read.problems:
-        raise ConfigError([f"{read.session.path.name}: {problem}" for problem in read.problems])
+        name = read.session.path.name
+        raise ConfigError([f"{name}: {in_words(problem, read.raw)}" for problem in read.problems])
     return read.session
 
 
@@ -129,11 +131,14 @@ class PartialSession(NamedTuple):
         One line each; empty for a file that can be used.
     broken : frozenset of str
         Subsystems that are in the file but not in `session`.
+    raw : dict
+        The file's content, with what was set beside it.
     """
 
     session: SessionFile
     problems: list[str]
     broken: frozenset[str]
+    raw: dict[str, Any]
 
 
 def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSession:
@@ -166,7 +171,10 @@ def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]
     subsystems = raw.get("subsystems")
     named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
     return PartialSession(
-        SessionFile(tables, path, text, overrides), problems, named - tables.subsystems.keys()
+        SessionFile(tables, path, text, overrides),
+        problems,
+        named - tables.subsystems.keys(),
+        raw,
     )
 
 

@@ -97,16 +97,22 @@ class Fmu:
         """Variables of a causality, in the order of the description."""
         return [v for v in self.variables.values() if v.causality == causality]
 
-    def need_binary(self) -> None:
-        """`ConfigError` if there is no binary for this host."""
+    def missing_here(self) -> list[str]:
+        """A binary for this host, if there is none: the problem with its remedy."""
         if self.runs_on_this_host:
-            return
+            return []
         there = ", ".join(self.platforms) or "none at all"
-        raise ConfigError(
+        return [
             f"fmu = {str(self.path)!r}: has no binary for {self.platform} (it has: {there}); "
             "export it for this platform, or host it on a machine of that platform with "
             f"`hilrt solver {self.path.name} --connect …`"
-        )
+        ]
+
+    def need_binary(self) -> None:
+        """`ConfigError` if there is no binary for this host."""
+        missing = self.missing_here()
+        if missing:
+            raise ConfigError(missing)
 
 
 def read_fmu(path: str | Path) -> Fmu:

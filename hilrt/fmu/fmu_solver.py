@@ -86,7 +86,6 @@ class FmuSolver(Solver):
         if substeps < 1:
             raise ConfigError(f"substeps = {substeps}: take at least 1")
         self.fmu: Fmu = read_fmu(fmu)
-        self.fmu.need_binary()
         with _together_with(_wrong_times(start_time, stop_time)):
             chosen = select(self.fmu, params or {}, outputs, feedthrough, events)
         self.inputs, self.outputs = chosen.input_ports, chosen.output_ports

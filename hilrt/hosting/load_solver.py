@@ -10,6 +10,7 @@ from typing import Any
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
+from hilrt.hosting.check_params import wrong_params
 from hilrt.hosting.describe_error import describe
 from hilrt.hosting.import_module import import_module
 from hilrt.solver import Port, Solver
@@ -41,7 +42,9 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
         if not folder.is_dir():
             raise ConfigError(f"path: {folder} is not a folder; name the one with the module")
     cls = _solver_class(import_module(module_name, folders), class_name)
-    _check_params(cls, target, params)
+    problems = wrong_params(cls, target, params)
+    if problems:
+        raise ConfigError(problems)
     try:
         solver = cls(**params)
     except ConfigError:
@@ -74,28 +77,6 @@ def _solver_class(module: Any, name: str) -> type[Solver]:
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise ConfigError(f"{module.__name__}:{name} does not implement {missing}; add it")
     return found
-
-
-def _check_params(cls: type[Solver], target: str, params: Mapping[str, Any]) -> None:
-    known = {
-        name: parameter
-        for name, parameter in inspect.signature(cls).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    takes_any = any(
-        parameter.kind is parameter.VAR_KEYWORD
-        for parameter in inspect.signature(cls).parameters.values()
-    )
-    problems = []
-    if not takes_any:
-        for name in params:
-            if name not in known:
-                problems.append(f"{target}: unknown parameter {name!r}{nearest(name, known)}")
-    for name, parameter in known.items():
-        if parameter.default is parameter.empty and name not in params:
-            problems.append(f"{target}: parameter {name!r} is missing; give it")
-    if problems:
-        raise ConfigError(problems)
 
 
 def _check_ports(solver: Solver, target: str) -> None:

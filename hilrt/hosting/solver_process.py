@@ -101,7 +101,9 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
     if target.lower().endswith(".fmu"):
         from hilrt.fmu.command import load_fmu  # FMPy is an extra
 
-        return load_fmu(target, params, options)
+        solver = load_fmu(target, params, options)
+        solver.fmu.need_binary()
+        return solver
     if options:
         raise ConfigError("--option is for FMUs; parameters of a class are given with --param")
     return load_solver(target, params, [Path.cwd()])

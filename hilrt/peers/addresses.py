@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import socket
 
 LOOPBACK = "127.0.0.1"
 MAX_PORT = 65535
@@ -35,3 +37,35 @@ def parse_address(text: str) -> tuple[str, int]:
     if not is_port(port):
         raise ValueError(f"{text}: write it as ADDRESS:PORT or PORT, PORT from 1 to {MAX_PORT}")
     return host.strip("[]") or LOOPBACK, int(port)
+
+
+def why_not_bound(address: str) -> OSError | None:
+    """Why ``[tcp://]ADDRESS:PORT`` cannot be listened at; None if it can, or does not say.
+
+    A name instead of a number, of an interface for example, is not looked up.
+    """
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    host = "0.0.0.0" if host == "*" else host.strip("[]")
+    if not is_port(port) or not is_number(host):
+        return None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bind(family, socket.SOCK_STREAM, (host, int(port))).close()
+    except OSError as error:
+        return error
+    return None
+
+
+def bind(family: int, kind: int, where: tuple[object, ...]) -> socket.socket:
+    """A socket bound to an address, which is taken while another one listens there."""
+    made = socket.socket(family, kind)
+    try:
+        if os.name == "posix":  # after a session before, not beside one
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(where)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -6,12 +6,11 @@ A session whose page were another session's, or nobody's, would be operated in v
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 
 from hilrt.config.structs import MonitorTable
 from hilrt.errors import ConfigError
-from hilrt.peers.addresses import is_number, parse_address
+from hilrt.peers.addresses import bind, parse_address, why_not_bound
 
 #: Connections that wait until the page's process takes them.
 BACKLOG = 128
@@ -27,7 +26,7 @@ def bind_page(address: str) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, _, _, where in dict.fromkeys(found):
-            bound.append(_bind(family, kind, where))
+            bound.append(bind(family, kind, where))
             bound[-1].listen(BACKLOG)
     except OSError as error:
         close(bound)
@@ -42,15 +41,9 @@ def refuse_taken(table: MonitorTable) -> None:
     """
     wanted = {"listen": table.listen, "commands": table.commands, "foxglove": table.foxglove}
     for key, address in wanted.items():
-        host, _, port = (address or "").removeprefix("tcp://").rpartition(":")
-        host = "0.0.0.0" if host == "*" else host.strip("[]")
-        if not port.isdecimal() or not is_number(host):
-            continue
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            _bind(family, socket.SOCK_STREAM, (host, int(port))).close()
-        except OSError as error:
-            raise _refusal(key, str(address), error) from None
+        error = why_not_bound(address or "")
+        if error is not None:
+            raise _refusal(key, str(address), error)
 
 
 def close(sockets: list[socket.socket]) -> None:
@@ -58,20 +51,6 @@ def close(sockets: list[socket.socket]) -> None:
     for one in sockets:
         with contextlib.suppress(OSError):
             one.close()
-
-
-def _bind(family: int, kind: int, where: tuple[object, ...]) -> socket.socket:
-    made = socket.socket(family, kind)
-    try:
-        if os.name == "posix":  # after a session before, not beside one
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(where)
-    except OSError:
-        made.close()
-        raise
-    return made
 
 
 def _refusal(key: str, address: str, error: OSError) -> ConfigError:

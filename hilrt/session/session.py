@@ -46,7 +46,7 @@ class SessionRun:
     """
 
     def __init__(self, file: SessionFile, options: RunOptions) -> None:
-        problems = [p for p in check(file, pace=options.pace) if p.level == "error"]
+        problems = [p for p in check(file, options.pace, here=True) if p.level == "error"]
         if problems:
             raise ConfigError([str(problem) for problem in problems])
         self._file, self._options = file, options

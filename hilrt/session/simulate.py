@@ -63,7 +63,7 @@ def simulate(
     file = session if isinstance(session, SessionFile) else load_session(session)
     if overrides:
         file = override(file, overrides)
-    problems = [str(p) for p in check(file, pace="asap") if p.level == "error"]
+    problems = [str(p) for p in check(file, pace="asap", here=True) if p.level == "error"]
     if problems := problems or _elsewhere(file):
         raise ConfigError(problems)
     return _wait_for(_simulate(file, record))

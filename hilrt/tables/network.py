@@ -15,6 +15,7 @@ import numpy as np
 
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
+from hilrt.config.list_entries import connection_place
 from hilrt.config.structs import InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports
@@ -205,7 +206,7 @@ def _connections(
     L = np.zeros((len(inputs), len(outputs)))
     offset = np.zeros(len(inputs))
     for i, table in enumerate(tables.connections):
-        where = f"[connections.{i}] {table.source} -> {table.target}"
+        where = connection_place(i, table.source, table.target)
         source, out_port = outputs.find(table.source, where)
         target, in_port = inputs.find(table.target, where)
         if out_port.size != in_port.size:

@@ -105,25 +105,29 @@ def test_a_good_session_has_no_problems(found):
         (
             'from = "engine.torque"',
             'from = "engin.torque"',
-            "[connections.0] from = 'engin.torque': there is no subsystem 'engin'; "
+            "[connections 1: engin.torque -> vehicle.torque] "
+            "from = 'engin.torque': there is no subsystem 'engin'; "
             "did you mean 'engine'?",
         ),
         (
             'from = "engine.torque"',
             'from = "engine.torqe"',
-            "[connections.0] from = 'engine.torqe': 'engine' has no output 'torqe'; "
+            "[connections 1: engine.torqe -> vehicle.torque] "
+            "from = 'engine.torqe': 'engine' has no output 'torqe'; "
             "did you mean 'torque'?",
         ),
         (
             'from = "engine.torque"',
             'from = "engine.speed"',
-            "[connections.0] from = 'engine.speed': 'speed' is not an output of 'engine', "
+            "[connections 1: engine.speed -> vehicle.torque] "
+            "from = 'engine.speed': 'speed' is not an output of 'engine', "
             "but an input",
         ),
         (
             'to = "vehicle.torque"',
             'to = "vehicle"',
-            "[connections.0] to = 'vehicle': names no port; write it as subsystem.port",
+            "[connections 1: engine.torque -> vehicle] "
+            "to = 'vehicle': names no port; write it as subsystem.port",
         ),
     ],
 )
@@ -134,13 +138,16 @@ def test_connections_to_nowhere(found, old, new, line):
 def test_different_sizes(found, ports):
     ports["vehicle"] = Ports(inputs=(Port("torque", "N*m", size=3),), outputs=(SPEED,))
     (line,) = found()
-    assert line.startswith("[connections.0] to = 'vehicle.torque': has 3 elements, but")
+    assert line.startswith(
+        "[connections 1: engine.torque -> vehicle.torque] "
+        "to = 'vehicle.torque': has 3 elements, but"
+    )
 
 
 def test_units_that_do_not_fit(found, ports):
     ports["vehicle"] = Ports(inputs=(Port("torque", "kPa"),), outputs=(SPEED,))
     (line,) = found()
-    assert "[connections.0] to = 'vehicle.torque'" in line
+    assert "[connections 1: engine.torque -> vehicle.torque] to = 'vehicle.torque'" in line
     assert "'N*m' does not convert to 'kPa'" in line
 
 
@@ -154,13 +161,22 @@ def test_the_same_connection_twice_and_one_that_carries_nothing(found):
     lines = found(
         ("[[bonds]]\n", again.removeprefix("[[bonds]]\n") + "\n[[bonds]]\n"), level="warning"
     )
-    assert "[connections.2] to = 'vehicle.torque': connections.0 has the same ends" in lines[0]
-    assert "[connections.2] gain = 0.0: the connection carries nothing" in lines[1]
+    assert (
+        "[connections 3: engine.torque -> vehicle.torque] to = 'vehicle.torque': connection 1 has "
+        in lines[0]
+    )
+    assert (
+        "[connections 3: engine.torque -> vehicle.torque] "
+        "gain = 0.0: the connection carries nothing" in lines[1]
+    )
 
 
 def test_gains_that_are_no_numbers(found):
     (line, *_) = found(('to = "vehicle.torque"', 'to = "vehicle.torque"\noffset = nan'))
-    assert line == "[connections.0] offset = nan: is not a finite number; correct it"
+    assert (
+        line == "[connections 1: engine.torque -> vehicle.torque] "
+        "offset = nan: is not a finite number; correct it"
+    )
 
 
 def test_an_unconnected_input(found, ports):
@@ -217,13 +233,15 @@ BOND = 'flow = "vehicle.speed"'
         (
             'to = "vehicle.torque"',
             'to = "vehicle.torque"\ngain = -1',
-            "[connections.0] gain = -1.0: the connection carries the effort of bonds.shaft, "
+            "[connections 1: engine.torque -> vehicle.torque] "
+            "gain = -1.0: the connection carries the effort of bonds.shaft, "
             "so its gain must be 1",
         ),
         (
             'to = "engine.speed"',
             'to = "engine.speed"\noffset = 2',
-            "[connections.1] offset = 2.0: the connection carries the flow of bonds.shaft, "
+            "[connections 2: vehicle.speed -> engine.speed] "
+            "offset = 2.0: the connection carries the flow of bonds.shaft, "
             "so its offset must be 0",
         ),
         (
@@ -367,10 +385,10 @@ def test_times(found, old, new, expected):
         ("master.connect_timeout", "[master] connect_timeout"),
         ("master.pacing.spin", "[master.pacing] spin"),
         ("subsystems.engine.inputs.speed.max_rate", "[subsystems.engine.inputs.speed] max_rate"),
-        ("alarms.0.delay", "[alarms.0] delay"),
-        ("alarms.0.max_rate", "[alarms.0] max_rate"),
-        ("stop.0.timeout", "[stop.0] timeout"),
-        ("match.0.tolerance", "[match.0] tolerance"),
+        ("alarms.0.delay", "[alarms 1: engine.torque] delay"),
+        ("alarms.0.max_rate", "[alarms 1: engine.torque] max_rate"),
+        ("stop.0.timeout", "[stop 1] timeout"),
+        ("match.0.tolerance", "[match 1: engine.torque] tolerance"),
     ],
 )
 def test_infinity_does_not_switch_a_protection_off(tmp_path, key, place):
@@ -487,7 +505,10 @@ def test_known_ports_are_checked_whatever_else_is_wrong(found, ports):
     assert "input engine.pedal is not connected" in lines[1]
     assert "input vehicle.torque is not connected" in lines[2]
     assert "did you mean 'torque'" in lines[3]
-    assert "[connections.1] to = 'engine.speed': from 'vehicle.speed': unit 'rad/s'" in lines[4]
+    assert (
+        "[connections 2: vehicle.speed -> engine.speed] "
+        "to = 'engine.speed': from 'vehicle.speed': unit 'rad/s'" in lines[4]
+    )
     assert len(lines) == 5
 
 
@@ -517,7 +538,7 @@ def test_structure_and_meaning_are_said_together(tmp_path):
         "[session] duration: is missing; add it",
         "[bonds.shaft] flw: unknown key; did you mean 'flow'?",
         "[session] pace = 'asap': 'engine' keeps real time",
-        "[connections.1] to = 'engine.x': 'engine' has no input 'x'",
+        "[connections 2: vehicle.speed -> engine.x] to = 'engine.x': 'engine' has no input 'x'",
         "[subsystems.engine.inputs.speed] start: input engine.speed is not connected",
     ):
         assert any(line.startswith(expected) for line in lines), (expected, lines)

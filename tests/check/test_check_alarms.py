@@ -40,7 +40,7 @@ def errors(tmp_path: Path) -> Errors:
 )
 def test_alarms(errors: Errors, entry: str, text: str) -> None:
     (line,) = errors("alarms", f'signal="engine.torque", {entry}')
-    assert line.startswith(f"[alarms.0] {text}")
+    assert line.startswith(f"[alarms 1: engine.torque] {text}")
 
 
 @pytest.mark.parametrize("kind", ["start", "stop"])
@@ -56,7 +56,7 @@ def test_alarms(errors: Errors, entry: str, text: str) -> None:
 )
 def test_steps(errors: Errors, kind: str, entry: str, text: str) -> None:
     (line,) = errors(kind, entry)
-    assert line.startswith(f"[{kind}.0] {text}")
+    assert line.startswith(f"[{kind} 1] {text}")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_steps(errors: Errors, kind: str, entry: str, text: str) -> None:
 )
 def test_matches(errors: Errors, entry: str, text: str) -> None:
     (line,) = errors("match", f'signal="engine.speed", tolerance=1.0, {entry}')
-    assert line.startswith(f"[match.0] {text}")
+    assert line.startswith(f"[match 1: engine.speed] {text}")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,11 @@ def test_a_removed_key_is_refused_with_the_reason(tmp_path, key):
     ("old", "new", "expected"),
     [
         ("pace =", "pcae =", "session.toml: [session] pcae: unknown key; did you mean 'pace'?"),
-        ("gain = 1", "gian = 1", "session.toml: [connections.1] gian: unknown key; did you mean"),
+        (
+            "gain = 1",
+            "gian = 1",
+            "session.toml: [connections 2: two.velocity -> one.velocity] gian: unknown key",
+        ),
         ("mu = 0.5", "mew = 0.5", "session.toml: [bonds.spring.correction] mew: unknown key; "),
         ("[master]", "[mastre]", "session.toml: [mastre]: unknown table, did you mean"),
         ("model =", "modle =", "session.toml: [subsystems.one] modle: unknown key; did you mean"),
@@ -170,7 +174,7 @@ def test_wrong_values(tmp_path, old, new, expected):
     [
         ('name = "two-mass"', "[session] name: is missing; add it"),
         ("step = 0.001", "[master] step: is missing; add it"),
-        ('from = "one.force"', "[connections.0] from: is missing; add it"),
+        ('from = "one.force"', "[connections 1] from: is missing; add it"),
         ('flow = "two.velocity"', "[bonds.spring] flow: is missing; add it"),
         ('model = "models:One"', "[subsystems.one] model: is missing; add it"),
         ('adapter = "inprocess"', "[subsystems.one] adapter: is missing; choose one of can, "),
@@ -214,9 +218,9 @@ def test_everything_wrong_is_said_at_once(tmp_path):
         "[master] step = 'fast'",
         "[master.pacing] spin = 'never'",
         "[master.pacing] affinity = [-1]",
-        "[connections.0] from = 1",
-        "[connections.0] to: is missing",
-        "[bonds.0] name: is missing",
+        "[connections 1] from = 1",
+        "[connections 1] to: is missing",
+        "[bonds 1] name: is missing",
     ):
         assert expected in found
 

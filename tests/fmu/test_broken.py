@@ -124,7 +124,7 @@ def test_no_binary_for_this_machine():
     with pytest.raises(
         ConfigError, match=r"no binary for .* \(it has: none at all\).*hilrt solver"
     ):
-        FmuSolver(path)
+        FmuSolver(path).initialize(0.0, np.zeros(3))
 
 
 def test_a_folder_is_no_missing_file(tmp_path):

@@ -84,6 +84,62 @@ def test_every_wrong_parameter_is_named_at_once(folder):
     assert len(wrong.value.problems) == 3  # two unknown, one missing
 
 
+TYPED = """
+from __future__ import annotations
+from pathlib import Path
+import numpy as np
+from hilrt import Sample, Solver
+
+class Typed(Solver):
+    def __init__(
+        self,
+        gain: float = 1.0,
+        steps: int = 1,
+        mode: str | None = None,
+        table: list[float] = (),
+        matrix: np.ndarray = None,
+        file: Path | None = None,
+        *,
+        scale=2.0,
+        name="a",
+        fast=False,
+        free=None,
+    ):
+        pass
+    def initialize(self, t0, u0): return Sample([])
+    def advance(self, t, h, u): return Sample([])
+"""
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        (
+            {"gain": "abc"},
+            r"^params\.gain = 'abc': expected number, got string; correct the value$",
+        ),
+        ({"gain": True}, "expected number"),
+        ({"steps": 1.5}, "expected whole number"),
+        ({"mode": 3}, "expected string"),
+        ({"table": [1.0, "x"]}, "expected number, got string at `value"),
+        ({"scale": "2"}, "params.scale = '2': is not a number, as its default 2.0 is"),
+        ({"scale": True}, "is not a number"),
+        ({"name": 3}, "is not a string, as its default 'a' is"),
+        ({"fast": 1}, "is not true or false"),
+        ({"gain": 2, "steps": 3.0, "mode": "x", "table": [1], "matrix": [[1.0]]}, None),
+        ({"file": "x", "scale": 3, "name": "b", "fast": True, "free": "anything"}, None),
+        ({"scale": [1.0, 2.0]}, None),
+    ],
+)
+def test_parameters_of_the_wrong_type_are_found(tmp_path, own_modules, params, text):
+    (tmp_path / "my_typed.py").write_text(TYPED)
+    if text is None:
+        load_solver("my_typed:Typed", params, [tmp_path])
+        return
+    with pytest.raises(ConfigError, match=text):
+        load_solver("my_typed:Typed", params, [tmp_path])
+
+
 def test_a_path_that_is_no_folder(tmp_path):
     with pytest.raises(ConfigError, match="nowhere"):
         load_solver("my_vehicle:Vehicle", {}, [tmp_path / "nowhere"])

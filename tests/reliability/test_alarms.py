@@ -162,5 +162,5 @@ def test_check_names_what_is_wrong(tmp_path):
     found = [str(p) for p in check_file(path) if p.level == "error"]
     assert len(found) == 3, found
     assert "did you mean 'force'" in found[0]
-    assert found[1].startswith("[alarms.0] min = 2.0: is not below max = 1")
+    assert found[1].startswith("[alarms 1: mass1.forse] min = 2.0: is not below max = 1")
     assert "has no limit" in found[2]

@@ -74,10 +74,10 @@ def test_vectors_connect_element_by_element():
 @pytest.mark.parametrize(
     ("connection", "complaint"),
     [
-        (link("a.y", "b.uu"), r"connections.0.*a\.y -> b\.uu.*no port 'b.uu'.*b\.u"),
+        (link("a.y", "b.uu"), r"\[connections 1: a\.y -> b\.uu\].*no port 'b.uu'.*b\.u"),
         (link("a.z", "b.u"), r"no port 'a\.z'"),
         (link("a.v", "b.u"), r"2 elements do not fit 1"),
-        (link("a.y", "b.T"), r"connections.0.*kelvin|K"),
+        (link("a.y", "b.T"), r"\[connections 1: a\.y -> b\.T\].*K"),
     ],
 )
 def test_a_connection_that_does_not_fit_is_named(connection, complaint):

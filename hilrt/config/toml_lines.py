@@ -1,0 +1,102 @@
+"""In which line of a TOML file a table or a key stands, which the parser does not tell."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class _Node:
+    """A table, an entry of a list of tables, or a value, with its line and what is inside."""
+
+    line: int
+    inside: dict[str, _Node] = field(default_factory=dict)
+    #: Entries so far, of a list of tables.
+    entries: int = 0
+    #: What its key `name` says, by which an entry of a list is found, too.
+    name: str = ""
+
+    def child(self, key: str, line: int) -> _Node:
+        """What is called `key` inside; made where it is not there yet."""
+        return self.inside.setdefault(key, _Node(line))
+
+
+class TomlLines:
+    """Lines of a file.
+
+    Parameters
+    ----------
+    text : str
+        The file; one that `tomllib` reads.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._root = self._table = _Node(0)
+        lines, i = text.splitlines(), 0
+        while i < len(lines):
+            first, statement = i, lines[i].strip()
+            i += 1
+            if not statement or statement.startswith("#"):
+                continue
+            while (parsed := _parse(statement)) is None and i < len(lines):
+                statement += "\n" + lines[i]
+                i += 1
+            if parsed is None:
+                return
+            if statement.startswith("["):
+                self._table = self._enter(parsed, first + 1)
+            else:
+                self._add(self._table, parsed, first + 1)
+
+    def of(self, path: str) -> int:
+        """Line of a dotted path, from 1 on; of the table around it where it is not in the file.
+
+        Entries of a list go by their position from 0 on, or by their name. 0 if not even the
+        outermost table is there.
+        """
+        node, rest = self._root, path
+        while rest:
+            # Keys may have dots in them: the longest one that fits is meant.
+            found = {one.name: one for one in node.inside.values() if one.name} | node.inside
+            fits = [key for key in found if rest == key or rest.startswith(f"{key}.")]
+            if not fits:
+                break
+            key = max(fits, key=len)
+            node, rest = found[key], rest[len(key) + 1 :]
+        return node.line
+
+    def _enter(self, header: Mapping[str, Any], line: int) -> _Node:
+        """Table that a header opens: a new entry for ``[[a]]``, else that of the name."""
+        node: _Node = self._root
+        value: Any = header
+        while isinstance(value, dict) and value:
+            ((key, value),) = value.items()
+            node = node.child(key, line)
+            if isinstance(value, list):  # the header's own list, at its end
+                node.entries += 1
+                return node.child(str(node.entries - 1), line)
+            if node.entries:
+                node = node.inside[str(node.entries - 1)]
+        return node
+
+    def _add(self, node: _Node, values: Mapping[str, Any], line: int) -> None:
+        for key, value in values.items():
+            child = node.child(key, line)
+            if key == "name" and isinstance(value, str):
+                node.name = value
+            if isinstance(value, dict):
+                self._add(child, value, line)
+            elif isinstance(value, list):
+                for i, entry in enumerate(value):
+                    if isinstance(entry, dict):
+                        self._add(child.child(str(i), line), entry, line)
+
+
+def _parse(statement: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(statement)
+    except tomllib.TOMLDecodeError:
+        return None

@@ -1,0 +1,95 @@
+"""Lines of tables and keys in a session file."""
+
+import pytest
+
+from hilrt.config.list_entries import in_words
+from hilrt.config.toml_lines import TomlLines
+
+TEXT = """# a comment
+[session]
+name = "s"           # 3
+duration = 1.0
+
+[subsystems.engine]
+outputs = { torque = "Fast.Torque", speed = "Fast.Speed" }
+channels = ["a",
+]
+inputs."crank.J" = { start = 1.0 }
+script = \'\'\'
+[no.table]
+no_key = 1
+\'\'\'
+[subsystems.engine.inputs.speed]
+min = 0.0
+[[connections]]
+from = "a.y"
+[[connections]]
+from = "b.y"
+to = "a.u"
+[[bonds]]
+name = "shaft"
+correction.method = "energy"
+[[record.trigger]]
+flag = "alarm"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("session", 2),
+        ("session.name", 3),
+        ("session.pace", 2),
+        ("subsystems.engine.outputs.torque", 7),
+        ("subsystems.engine.channels", 8),
+        ("subsystems.engine.inputs.crank.J", 10),
+        ("subsystems.engine.inputs.crank.J.start", 10),
+        ("subsystems.engine.script", 11),
+        ("subsystems.engine.inputs.speed", 15),
+        ("subsystems.engine.inputs.speed.min", 16),
+        ("subsystems.engine.inputs.speed.max", 15),
+        ("connections.0", 17),
+        ("connections.0.to", 17),
+        ("connections.1.from", 20),
+        ("bonds.shaft.correction.method", 24),
+        ("bonds.0.correction", 24),
+        ("record.trigger.0.flag", 26),
+        ("master.step", 0),
+        ("no.table", 0),
+    ],
+)
+def test_lines(path, line):
+    assert TomlLines(TEXT).of(path) == line
+
+
+def test_a_list_of_inline_tables_has_the_line_of_its_key():
+    lines = TomlLines('connections = [\n { from = "a.y", to = "b.u" },\n { from = "b.y" },\n]\n')
+    assert (lines.of("connections.0.to"), lines.of("connections.1"), lines.of("session")) == (
+        1,
+        1,
+        0,
+    )
+
+
+TABLES = {
+    "connections": [{"from": "a.y", "to": "b.u"}, {"from": 1}],
+    "alarms": [{"signal": "a.y"}, {"signal": "a.y", "name": "hot"}],
+    "start": [{"ramp": {}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("[connections.0] to = 1: wrong", "[connections 1: a.y -> b.u] to = 1: wrong"),
+        ("[connections.1] to: is missing", "[connections 2] to: is missing"),
+        ("[alarms.0]: wrong", "[alarms 1: a.y]: wrong"),
+        ("[alarms.1] min: wrong", "[alarms 2: hot] min: wrong"),
+        ('[start.0.ramp] "a.u": wrong', '[start 1, ramp] "a.u": wrong'),
+        ("[bonds.shaft] flow: wrong", "[bonds.shaft] flow: wrong"),
+        ("[subsystems.a.inputs.x] start: wrong", "[subsystems.a.inputs.x] start: wrong"),
+        ("no place at all", "no place at all"),
+    ],
+)
+def test_entries_of_lists_are_counted_from_one_and_named(line, named):
+    assert in_words(line, TABLES) == named
