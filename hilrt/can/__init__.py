@@ -5,9 +5,9 @@ Read in this order: `frame` and `id_table` (what arrives, and which message it i
 back) and `frame_decoder` (what recorded frames carry), `protection` and `message_options`
 (checksums, counters, times), `receiver` with `received_message`, `forms`, `j1939_transport`,
 `reception_time` and `message_stats`, `sender`, `bus` with `bus_keys`, `host_interface`,
-`python_can`, `socketcan` and `udp_multicast` (the wire), `bus_faults` with `error_frames`, `controller_state`, `bus_off` and
-`socketcan_restart`, `sender_conflicts`. The folder `tools` has what ``hilrt can`` does for its
-user. Other rooms import python-can from here and its errors from
+`python_can`, `socketcan` and `udp_multicast` (the wire), `bus_faults` with `error_frames`,
+`controller_state`, `bus_off` and `socketcan_restart`, `sender_conflicts`. The folder `tools` has
+what ``hilrt can`` does for its user. Other rooms import python-can from here and its errors from
 `library_errors`.
 """
 
