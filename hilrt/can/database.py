@@ -125,6 +125,8 @@ def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> 
     problems = []
     if sum(other.name == message.name for other in messages) > 1:
         problems.append(f"the database has several messages {message.name}")
+    if [other.name for other in message.signals].count(signal.name) > 1:
+        problems.append(f"message {message.name} has several signals {signal.name}")
     problems += [
         f"messages {message.name} and {other.name} have the same identifier {other.frame_id:#x}"
         for other in messages

@@ -7,6 +7,7 @@ frame that is too short, and those that do not depend on a multiplexer value wit
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,7 +64,7 @@ class FrameDecoder:
     ----------
     message : Message
     names : sequence of str, optional
-        Signals, in the order of the values; default: all.
+        Signals, in the order of the values; default: all `distinct_names`.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class FrameDecoder:
 
     def __init__(self, message: Message, names: Sequence[str] | None = None) -> None:
         self.message = message
-        self.names = [signal.name for signal in message.signals] if names is None else list(names)
+        self.names = distinct_names(message) if names is None else list(names)
         self.counts = DecodeCounts()
         self._marked = self.names if is_j1939(message) else ()
         self._strict = codec(message, self.names, marked=self._marked).decode
@@ -112,6 +113,12 @@ class FrameDecoder:
                 v is not None for v in found
             )
         return [math.nan if value is None else float(value) for value in found]
+
+
+def distinct_names(message: Message) -> list[str]:
+    """Names that only one signal of the message has: by others none of them can be meant."""
+    counted = Counter(signal.name for signal in message.signals)
+    return [name for name, count in counted.items() if count == 1]
 
 
 def _needed(message: Message, name: str) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hilrt.can.frame import EXTENDED, Frame
-from hilrt.can.frame_decoder import FrameDecoder
+from hilrt.can.frame_decoder import FrameDecoder, distinct_names
 from hilrt.can.id_table import IdTable, without_priority
 from hilrt.can.tools.database_faults import reason
 from hilrt.logs.bus_databases import LoadedDatabases
@@ -139,7 +139,7 @@ def message_topic(message: Message, identifier: int, suffix: str = "") -> Topic:
         message.name + suffix,
         [
             Signal(f"{message.name}{suffix}.{s.name}", s.unit or "", source, s.comment or "")
-            for s in message.signals
+            for s in map(message.get_signal_by_name, distinct_names(message))
         ],
     )
 
@@ -167,6 +167,11 @@ class TopicDecoders:
         except Exception as error:  # what a database's mistakes lead to is of all kinds
             text = f"message {message.name} cannot be decoded: {reason(message, error)}"
             self._problems.append(text)
+        twice = {signal.name for signal in message.signals} - set(distinct_names(message))
+        self._problems += [
+            f"several signals {name} of message {message.name}, which cannot be told apart"
+            for name in sorted(twice)
+        ]
         self._decoders[id(message)] = decoder
         return decoder
 

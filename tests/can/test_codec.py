@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import cantools
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hilrt.can.codec import CompiledCodec, bits, codec, fits, start_values
+from hilrt.can.database import load_database
 
 SCALES = st.sampled_from([1, 0.01, 0.0001, 0.5, 2, -0.25, 3.7])
 OFFSETS = st.sampled_from([0, -40, 5, 0.3, -1000])
@@ -227,3 +229,68 @@ def test_bits_of_a_signal_are_those_that_change_with_it(message: Message) -> Non
         ends = [encode([raw * signal.scale + signal.offset]) for raw in (0, ones)]
         none, all_ = (int.from_bytes(data, "little") for data in ends)
         assert none ^ all_ == bits(message, signal)
+
+
+@pytest.mark.parametrize("mark", ["M", "m", "m0", ""])
+def test_a_multiplexer_is_one_however_it_is_marked(mark: str, tmp_path: Path) -> None:
+    """By ``SG_MUL_VAL_`` alone, as in databases of Volkswagen; plain cantools is blind to it."""
+    text = f"""VERSION ""
+BU_: A
+BO_ 256 Pages: 4 A
+ SG_ Page {mark} : 0|8@1+ (1,0) [0|0] "" A
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "" A
+ SG_ Water m2 : 8|8@1+ (1,0) [0|0] "" A
+ SG_ Always : 16|8@1+ (1,0) [0|0] "" A
+
+SG_MUL_VAL_ 256 Oil Page 1-1, 5-6;
+SG_MUL_VAL_ 256 Water Page 2-2;
+"""
+    (tmp_path / "a.dbc").write_text(text)
+    message = load_database(tmp_path / "a.dbc", "t").messages[0]
+    names = ["Page", "Oil", "Water", "Always"]
+    made = codec(message, names)
+    assert made.decode(b"\x05\x07\x08\x00") == (5, 7, None, 8)
+    assert made.decode(b"\x02\x07\x08\x00") == (2, None, 7, 8)
+    for data in (b"\x05\x07\x08\x00", b"\x02\x07\x08\x00"):
+        expected: Any = message.decode(data, decode_choices=False)
+        found = dict(zip(names, made.decode(data), strict=True))
+        assert {n: v for n, v in found.items() if v is not None} == expected
+    with pytest.raises(ValueError, match="no multiplexer value 4"):
+        made.decode(b"\x04\x07\x08\x00")
+    assert codec(message, names, strict=False).decode(b"\x04\x07\x08\x00") == (4, None, None, 8)
+    plain = cantools.database.load_string(text, "dbc").messages[0]  # as its user may load it
+    assert codec(plain, names).decode(b"\x05\x07\x08\x00") == (5, 7, None, 8)
+
+
+def test_multiplexers_that_cannot_be_select_nothing() -> None:
+    """One that the message does not have, and two that select each other."""
+    text = """VERSION ""
+BU_: A
+BO_ 256 Odd: 4 A
+ SG_ One m1M : 0|8@1+ (1,0) [0|0] "" A
+ SG_ Two m1M : 8|8@1+ (1,0) [0|0] "" A
+ SG_ Lost m3 : 16|8@1+ (1,0) [0|0] "" A
+ SG_ Always : 24|8@1+ (1,0) [0|0] "" A
+
+SG_MUL_VAL_ 256 One Two 1-1;
+SG_MUL_VAL_ 256 Two One 1-1;
+SG_MUL_VAL_ 256 Lost Nowhere 3-3;
+"""
+    message = cantools.database.load_string(text, "dbc", strict=False).messages[0]
+    made = codec(message, ["One", "Two", "Lost", "Always"])
+    assert made.decode(b"\x01\x01\x01\x07") == (None, None, None, 7)
+    assert made.encode([1, 1, 1, 7])[3] == 7
+
+
+def test_a_multiplexer_value_that_has_a_name_needs_no_signals() -> None:
+    text = """VERSION ""
+BU_: A
+BO_ 256 Pages: 3 A
+ SG_ Page M : 0|8@1+ (1,0) [0|0] "" A
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "" A
+
+VAL_ 256 Page 0 "Nothing" 1 "Oil" ;
+"""
+    message = cantools.database.load_string(text, "dbc").messages[0]
+    assert codec(message, ["Page", "Oil"]).decode(bytes(3)) == (0, None)
+    assert message.decode(bytes(3), decode_choices=False) == {"Page": 0}

@@ -1,0 +1,35 @@
+"""The tool that puts the generated codec beside cantools."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNMARKED = """VERSION ""
+BU_: A
+BO_ 256 Pages: 2 A
+ SG_ Page : 0|8@1+ (1,0) [0|0] "" A
+ SG_ Oil m1 : 8|8@1+ (1,0) [0|0] "" A
+
+SG_MUL_VAL_ 256 Oil Page 1-1;
+"""
+
+
+def test_the_benches_databases_are_coded_as_by_cantools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    tool = importlib.import_module("codec_against_cantools")
+    shutil.copy(ROOT / "bench_configs" / "engine_bench.dbc", tmp_path)
+    (tmp_path / "unmarked.dbc").write_text(UNMARKED)
+    compared = tool.Comparison(frames=4)
+    for path in sorted(tmp_path.iterdir()):
+        compared.file(path)
+    lines = list(compared.lines())
+    assert compared.not_meant == 0, lines
+    (difference,) = [line for line in lines if "differences" in line]
+    assert "multiplexer not marked (meant)" in difference
