@@ -172,6 +172,50 @@ def linear(*, inside=False, directional=True):
     return _pack("linear", text, library(3, name="linear"), 3, "linear")
 
 
+def sampled(events=True):
+    """The FMU of FMI 3 of a sampled controller: array states, clocks with arrays, binaries."""
+
+    def real(name, reference, attributes):
+        return (
+            f'<Float64 name="{name}" valueReference="{reference}" {attributes}>'
+            '<Dimension start="2"/></Float64>'
+        )
+
+    discrete = 'variability="discrete"'
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<fmiModelDescription fmiVersion="3.0" '
+        'modelName="sampled" instantiationToken="sampled"><CoSimulation modelIdentifier="sampled" '
+        'canHandleVariableCommunicationStepSize="true" canGetAndSetFMUState="true" '
+        f'hasEventMode="{str(events).lower()}" mightReturnEarlyFromDoStep="true"/>'
+        '<ModelVariables><Float64 name="time" valueReference="0" causality="independent"/>'
+        + real("x", 1, 'causality="output" initial="exact" start="1 0"')
+        + real("der(x)", 2, 'causality="local" derivative="1"')
+        + real("d", 3, 'causality="input" start="0 0"')
+        + f'<Float64 name="r" valueReference="10" causality="input" {discrete} clocks="40" '
+        'start="0"/>'
+        + real("held", 11, f'causality="output" {discrete} clocks="40"')
+        + real("at_crossing", 12, f'causality="output" {discrete} clocks="41"')
+        + real("x_reset", 13, f'causality="input" {discrete} clocks="42" start="0 0"')
+        + '<Clock name="sample" valueReference="40" causality="input" '
+        'intervalVariability="constant" intervalDecimal="0.01"/>'
+        '<Clock name="crossed" valueReference="41" causality="output" '
+        'intervalVariability="triggered"/>'
+        '<Clock name="reset" valueReference="42" causality="input" '
+        'intervalVariability="triggered"/>'
+        '<Binary name="command" valueReference="50" causality="input" maxSize="64">'
+        '<Start value="7374617274"/></Binary>'
+        '<Binary name="echo" valueReference="51" causality="output" maxSize="64"/>'
+        "</ModelVariables><ModelStructure>"
+        + "".join(
+            f'<Output valueReference="{reference}" dependencies=""/>'
+            for reference in (1, 11, 12, 41, 51)
+        )
+        + '<ContinuousStateDerivative valueReference="2" dependencies="1 3"/></ModelStructure>'
+        "</fmiModelDescription>"
+    )
+    return _pack("sampled", text, library(3, name="sampled"), 3, "sampled")
+
+
 def description(major, types=False, **changed):
     """The text of its model description."""
     return _description(major, FLAGS[major] | changed, types, True)
