@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.timing.clock import WallClock, measure_spin_ns, monotonic_ns
+from hilrt.timing.clock import WallClock, measure_spin_ns
 from hilrt.timing.host import available_cpus, freeze_gc, other_cpus, set_affinity
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.realtime import set_priority
 from hilrt.timing.timerfd import _timerfd_create, _timerfd_settime
 

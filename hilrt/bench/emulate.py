@@ -30,8 +30,8 @@ from hilrt.can.sender_conflicts import refuse_conflicts
 from hilrt.config.from_toml import nearest
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
-from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.host import die_with_parent, freeze_gc, parent_alive
+from hilrt.timing.monotonic import monotonic_ns
 
 CYCLE_NS = 1_000_000
 #: A loop that is behind by more gives the missed cycles up: they are skipped, and counted.

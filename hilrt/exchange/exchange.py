@@ -26,7 +26,7 @@ from hilrt.step.numerics import Numerics
 from hilrt.tables import given, state
 from hilrt.tables.given import StepInput
 from hilrt.tables.record import Table, table
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 #: Beginning of a wait for solvers, as fast as possible, in which the event loop stands still, s.
 STANDSTILL_S = 0.001

@@ -7,7 +7,7 @@ import os
 import select
 from collections.abc import Callable, Iterable
 
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 #: How long a blocking wait begins with polling, which keeps the processor awake, ns. Waking one
 #: that has gone to sleep takes longer than a quick solver's step. Solvers of longer steps are

@@ -7,15 +7,17 @@ token and what the session file allows (docs/monitor.md).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hmac
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import zmq
+
+if TYPE_CHECKING:
+    import asyncio
 
 #: Operators' actions, and ``refused``, by which the relay reports wrong tokens to the session.
 Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "refused"]
@@ -157,6 +159,8 @@ class CommandPort:
 
     def start(self) -> None:
         """Answer from the running event loop from now on."""
+        import asyncio  # the terminal view, which only sends commands, starts without it
+
         self._loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):  # Windows' default loop: `look` instead
             self._loop.add_reader(self._fd, self.look)

@@ -19,8 +19,8 @@ from hilrt.monitor.telemetry import (
 )
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import verdict
-from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.histogram import Recent
+from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,7 +31,7 @@ from hilrt.peers.transport.zeromq_sockets import Router
 from hilrt.peers.unused_messages import STRANGER
 from hilrt.peers.wire import Event, Role
 from hilrt.solver import Port
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 T = TypeVar("T")
 #: A transport, and the key by which it knows a connection.

@@ -31,7 +31,7 @@ from hilrt.peers.wire import (
     encode,
 )
 from hilrt.solver import Port
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.version import VERSION
 
 #: Messages taken by one `Peer.receive`.

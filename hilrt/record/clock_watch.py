@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 #: A smaller step is not told from a process that was held up between two readings; synchronisation
 #: that slews the clock by 0.05 % is no step, ns.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import zmq
 
 from hilrt.record.frame_batch import RawFrame, encode
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 #: How often a batch leaves, ns, and how many frames it holds at most.
 BATCH_NS = 20_000_000

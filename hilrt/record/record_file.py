@@ -10,7 +10,6 @@ import io
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -130,6 +129,8 @@ class RecordFile:
 
 def _one_ahead(items: Iterator[T]) -> Iterator[T]:
     """The items, each made in a thread while the one before is in use."""
+    from concurrent.futures import ThreadPoolExecutor  # a recorder, which reads nothing, needs none
+
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:

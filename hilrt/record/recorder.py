@@ -8,13 +8,13 @@ gone; in each case what has arrived is written and the file is closed.
 from __future__ import annotations
 
 import contextlib
+import struct
 import sys
 import time
 from collections.abc import Callable
 
 import msgspec
 import zmq
-import zmq.utils.monitor
 from zmq.backend import zmq_poll
 
 from hilrt.record.clock_watch import ClockWatch
@@ -43,6 +43,9 @@ FRAMES_END_S = 0.5
 FRAMES_QUIET_MS = 20
 #: Batches that wait in this process; further ones wait in the master's bounded queue.
 QUEUE_BATCHES = 8
+#: Number and value of a socket's event, as libzmq hands them over. `zmq.utils.monitor`, which reads
+#: them, too, imports asyncio: a fifth of the time in which a recorder starts.
+SOCKET_EVENT = struct.Struct("=HI")
 #: Messages kept for a relay that does not take them; more are lost to it, not to the log.
 TAP_LENGTH = 256
 
@@ -182,8 +185,8 @@ class Recorder:
 
     def _master_is_gone(self) -> bool:
         while self._monitor.poll(0):
-            connected = zmq.utils.monitor.recv_monitor_message(self._monitor)["event"]
-            if connected == zmq.EVENT_CONNECTED:
+            event, _ = SOCKET_EVENT.unpack(self._monitor.recv_multipart()[0])
+            if event == zmq.EVENT_CONNECTED:
                 self._connected, self._gone_at = True, float("inf")
             else:
                 self._gone_at = time.monotonic() + GONE_S

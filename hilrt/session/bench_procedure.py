@@ -16,7 +16,7 @@ from hilrt.config.units import conversion
 from hilrt.errors import HilrtError, PeerLost, SessionFault
 from hilrt.link import Link
 from hilrt.solver import Floats
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from hilrt.reliability.alarms import AlarmNames

@@ -19,7 +19,7 @@ from hilrt.session.processes import Processes
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, make_folder
 from hilrt.session.timing_setup import TimingSetup
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from hilrt.master import Master

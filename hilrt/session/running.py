@@ -30,9 +30,9 @@ from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import monotonic_ns
 from hilrt.timing.count_times import load_counting
 from hilrt.timing.host import available_cpus, freeze_gc
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import ProcessorTime
 
 

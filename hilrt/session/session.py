@@ -29,6 +29,7 @@ from hilrt.session.parts import SessionParts
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals
 from hilrt.timing.cpu_latency import cpu_latency_limit
+from hilrt.timing.host import load_without_gc
 
 
 class SessionRun:
@@ -193,9 +194,10 @@ def _load_numerics() -> None:
 
     Where nothing is cached yet, this compiles.
     """
-    from hilrt.session.running import load_numerics
+    with load_without_gc():
+        from hilrt.session.running import load_numerics
 
-    load_numerics()
+        load_numerics()
 
 
 async def _within(limit: float, links: Iterable[Link]) -> None:

@@ -25,7 +25,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.signals import build_topics
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 
 
 def simulate(

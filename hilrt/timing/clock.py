@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Literal, Protocol
 
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.timerfd import TimerFd
 
 #: The event loop gets a turn at least this often, even when every target has already passed.
@@ -29,9 +30,6 @@ MAX_SPIN_NS = 700_000
 SPIN_GROWS_NS = 20_000
 #: Share of wake-ups that may come so late. As long as fewer do, the spin shrinks.
 LATE_WAKES = 0.002
-
-#: On Windows, `time.monotonic_ns` advances in steps of 16 ms.
-monotonic_ns = time.perf_counter_ns if sys.platform == "win32" else time.monotonic_ns
 
 
 class Clock(abc.ABC):

@@ -19,8 +19,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.timing.clock import WallClock, monotonic_ns
+from hilrt.timing.clock import WallClock
 from hilrt.timing.host import available_cpus
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import stolen_s
 from hilrt.timing.realtime import throttle_share
 

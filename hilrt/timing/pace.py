@@ -13,8 +13,9 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from hilrt.timing.clock import Clock, monotonic_ns
+from hilrt.timing.clock import Clock
 from hilrt.timing.grid import CommunicationPoint, Grid
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.overrun import Overrun
 from hilrt.timing.progress import Progress
 from hilrt.timing.tick_marks import TickMarks

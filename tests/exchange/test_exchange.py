@@ -14,7 +14,7 @@ from hilrt.peers import wire
 from hilrt.peers.hub import Hub
 from hilrt.solver import Port, Sample
 from hilrt.tables.given import StepInput
-from hilrt.timing.clock import monotonic_ns
+from hilrt.timing.monotonic import monotonic_ns
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 from tests.peers.test_hub import Dealer, drain_until
 from tests.stepping import make_numerics

@@ -100,6 +100,22 @@ def test_freeze_gc_restores_after_an_error():
     assert gc.isenabled()
 
 
+def test_what_is_loaded_is_never_looked_through():
+    frozen = gc.get_freeze_count()
+    with host.load_without_gc():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen
+    gc.disable()
+    try:
+        with host.load_without_gc():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
 def test_cycles_are_collected_only_where_they_fit(monkeypatch):
     collections = []
     ticks = iter([0, 1000, 0, 1000])  # each collection takes 1 µs
