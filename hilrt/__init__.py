@@ -13,16 +13,23 @@ from hilrt.version import VERSION
 
 if TYPE_CHECKING:
     from hilrt.config.session_file import load_session
-    from hilrt.record.reader import load_log
+    from hilrt.record.reader import Log, load_log
+    from hilrt.session.live_session import AsyncLiveSession, LiveSession
+    from hilrt.session.result import Result, RunResult
     from hilrt.session.run import RunOptions
     from hilrt.session.session import run_session
     from hilrt.session.simulate import simulate
     from hilrt.solver import InputPolynomial, Port, Sample, Solver
 
 __all__ = [
+    "AsyncLiveSession",
     "InputPolynomial",
+    "LiveSession",
+    "Log",
     "Port",
+    "Result",
     "RunOptions",
+    "RunResult",
     "Sample",
     "Solver",
     "load_log",
@@ -34,8 +41,10 @@ __version__ = VERSION
 
 _LAZY = {
     **dict.fromkeys(("InputPolynomial", "Port", "Sample", "Solver"), "hilrt.solver"),
+    **dict.fromkeys(("AsyncLiveSession", "LiveSession"), "hilrt.session.live_session"),
+    **dict.fromkeys(("Log", "load_log"), "hilrt.record.reader"),
+    **dict.fromkeys(("Result", "RunResult"), "hilrt.session.result"),
     "RunOptions": "hilrt.session.run",
-    "load_log": "hilrt.record.reader",
     "load_session": "hilrt.config.session_file",
     "run_session": "hilrt.session.session",
     "simulate": "hilrt.session.simulate",

@@ -8,6 +8,7 @@
     ├── SolverError          a user's solver raised or returned something unusable
     │   └── SolverCannot     it lacks an optional ability
     ├── RecordError          a log cannot be written or read
+    ├── CommandRefused       a session does not do what it was asked
     └── SessionFault         the session cannot go on; the safe profile has run     exit 3
         └── PeerLost         a subsystem died, fell silent or missed too often
 
@@ -63,6 +64,10 @@ class SolverCannot(SolverError):
 
 class RecordError(HilrtError):
     """A recorded log cannot be written or read."""
+
+
+class CommandRefused(HilrtError):
+    """A session does not do what it was asked: it may not, or not in its present state."""
 
 
 class SessionFault(HilrtError):

@@ -3,8 +3,11 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
+from dataclasses import fields
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,6 +16,7 @@ import msgspec
 import pytest
 import typer.main
 
+import hilrt
 from hilrt.bench.bench_options import BenchInput, BenchOptions, Enable, SafeProfile
 from hilrt.can.bus_faults import BusFaults
 from hilrt.can.bus_off import BusOffRecovery
@@ -27,6 +31,7 @@ from hilrt.fmu.fmu_options import FmuOptions
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.reliability.causes import CAUSES
+from hilrt.session.live_session import LiveSession
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt_adapters.inprocess import InProcessOptions
@@ -313,12 +318,38 @@ def own_bench(tmp_path):
 def test_own_models_run(own_bench):
     result = run_session(
         load_session(own_bench / "first.toml"),
-        RunOptions(out=own_bench / "runs", record=False),
+        options=RunOptions(out=own_bench / "runs", record=False),
     )
     assert result.exit_status == 0
     assert result.summary["verdict"] == "good"
     # At rest torque and drag balance: 50 (1 - w/300) = 0.1 w, so w = 187.5 rad/s.
     assert result.summary["ports"]["load.speed"]["last"] == pytest.approx(187.5, rel=0.01)
+
+
+def test_the_example_of_the_python_page_runs(tmp_path):
+    for name, text in files_of(DOCS / "python.md").items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    command = [sys.executable, "study.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("0.01 s: ")
+    assert "(401,) N RUNNING -> STOPPED: finished" in lines
+    assert any(line.startswith("running: ") for line in lines)
+    assert lines[-1].endswith(" steps")
+    assert (tmp_path / "runs" / "reference" / "session.mcap").exists()
+
+
+def test_the_python_page_names_what_there_is():
+    text = (DOCS / "python.md").read_text(encoding="utf-8")
+    assert {f"hilrt.{name}" for name in hilrt.__all__} - set(re.findall(r"hilrt\.\w+", text)) <= {
+        f"hilrt.{name}" for name in ("InputPolynomial", "Port", "Sample", "Result", "RunResult")
+    }
+    assert all(hasattr(hilrt, name) for name in re.findall(r"\bhilrt\.([A-Za-z_]+)\(", text))
+    rows = "".join(re.findall(r"^\| `RunOptions` \|.*?\n\n", text, flags=re.M | re.S))
+    assert {field.name for field in fields(RunOptions)} <= set(re.findall(r"`(\w+)`", rows))
+    public = {name for name in dir(LiveSession) if not name.startswith("_")} - {"file", "start"}
+    assert public <= set(re.findall(r"`session\.(\w+)", text))
 
 
 @pytest.mark.parametrize("name", ["first.toml", "remote.toml", "bench.toml"])

@@ -223,7 +223,7 @@ def session(tables: dict[str, str], steps: int, loop_only: bool = False) -> floa
                 f"{subsystems}{wires}"
             )
             start = now()
-            result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=Path(folder)))
+            result = hilrt.run_session(file, options=RunOptions(out=folder))
             assert not result.fault, result.fault
             return result.summary["wall_s"] if loop_only else now() - start
 

@@ -70,7 +70,7 @@ def session(tables: str, steps: int, *, order: int = 0, record: bool = False) ->
             encoding="utf-8",
         )
         options = RunOptions(out=Path(folder), record=record)
-        result = hilrt.run_session(hilrt.load_session(file), options)
+        result = hilrt.run_session(hilrt.load_session(file), options=options)
         if result.fault or not result.summary:
             sys.exit(f"the session ended early: {result.fault}")
         return statistics.median(timed.intervals_us(WARM_UP))

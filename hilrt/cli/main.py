@@ -61,6 +61,10 @@ def _root(
 def run(
     session: SessionPath,
     out: Annotated[Path, typer.Option(help="folder for the runs")] = Path("runs"),
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="the run's own folder instead of one in --out, new or empty"),
+    ] = None,
     duration: Annotated[float | None, typer.Option(help="session time, s")] = None,
     pace: Annotated[str | None, typer.Option(help="realtime, asap, or a factor")] = None,
     overrides: Overrides = None,
@@ -86,8 +90,10 @@ def run(
     if arm:
         extra.append('session.arm="auto"')
     file = load(session, extra)
-    options = RunOptions(out=out, shadow=shadow, view=not quiet, web=web, fail_on=_fail_on(fail_on))
-    result = run_session(file, options)
+    options = RunOptions(
+        out=out, folder=folder, shadow=shadow, view=not quiet, web=web, fail_on=_fail_on(fail_on)
+    )
+    result = run_session(file, options=options)
     _finish(result, file.tables.record.report, quiet)
     raise typer.Exit(result.exit_status)
 

@@ -58,22 +58,56 @@ class SessionFile(msgspec.Struct, frozen=True):
         return self.path.parent
 
 
-def load_session(path: str | Path, overrides: Iterable[str] = ()) -> SessionFile:
+def load_session(
+    path: str | Path, overrides: Mapping[str, object] | Iterable[str] = ()
+) -> SessionFile:
     """Read a session file.
 
     Parameters
     ----------
     path : str or Path
         The TOML file.
-    overrides : iterable of str
-        ``table.key=value`` items, the value in TOML (a bare word is taken as a string).
+    overrides : mapping, or iterable of str
+        ``"table.key"`` to a value instead of the file's, such as ``{"session.duration": 10.0}``; or
+        ``table.key=value`` items as on a command line, the value in TOML (a bare word is taken as a
+        string).
 
     Raises
     ------
     ConfigError
         With every problem of the file at once.
     """
-    return _without_problems(read_session(path, overrides))
+    if isinstance(overrides, str):
+        raise ConfigError(
+            f"overrides = {overrides!r}: is one string; give a mapping, {{'table.key': value}}"
+        )
+    items = _items(overrides) if isinstance(overrides, Mapping) else overrides
+    return _without_problems(read_session(path, items))
+
+
+def open_session(
+    session: str | Path | SessionFile, overrides: Mapping[str, object] | None = None
+) -> SessionFile:
+    """Session of a path, or one that was loaded, with other values.
+
+    Raises
+    ------
+    ConfigError
+        With every problem at once; for what is no session, and for overrides that are no mapping.
+    """
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError(
+            f"overrides = {overrides!r}: is no mapping; write {{'table.key': value}}, and name "
+            "other arguments"
+        )
+    if isinstance(session, SessionFile):
+        return override(session, overrides) if overrides else session
+    if isinstance(session, (str, os.PathLike)):
+        return load_session(session, overrides or ())
+    raise ConfigError(
+        f"session = {session!r}: is no session; give the path of a session file, or what "
+        "hilrt.load_session returns"
+    )
 
 
 def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
@@ -90,7 +124,7 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
     ConfigError
         With every problem at once.
     """
-    items = [f"{key}={_toml(key, value)}" for key, value in values.items()]
+    items = _items(values)
     raw = tomllib.loads(file.text)
     return _without_problems(_read(file.path, file.text, raw, (*file.overrides, *items)))
 
@@ -100,6 +134,10 @@ def _without_problems(read: PartialSession) -> SessionFile:
         name = read.session.path.name
         raise ConfigError([f"{name}: {in_words(problem, read.raw)}" for problem in read.problems])
     return read.session
+
+
+def _items(values: Mapping[str, object]) -> list[str]:
+    return [f"{key}={_toml(key, value)}" for key, value in values.items()]
 
 
 def _toml(key: str, value: object) -> str:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from mcap import records
@@ -23,6 +23,9 @@ from hilrt.record.chunk import Run, find_messages, gather, record_type
 from hilrt.record.messages import EVENTS, FILE_NAME, LEVELS, Signal
 from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
 from hilrt.solver import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Where things stand in a message record, bytes from its start.
 _SEQUENCE, _DATA = 11, 31
@@ -134,6 +137,31 @@ class Log(Mapping[str, Floats]):
     def t(self) -> Floats:
         """Session times of the ticks, shape (n,), s: those of the first signal."""
         return self.time(self.names[0])
+
+    def to_pandas(self, names: Iterable[str] | None = None) -> pd.DataFrame:
+        """Signals as the columns of a `pandas.DataFrame`, which is an extra (``hilrt[pandas]``).
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Which, in this order; default: all.
+
+        Returns
+        -------
+        DataFrame, shape (n, n_signals)
+            The index ``t`` is session time, s. Signals of different times, as imported logs have
+            them, are NaN where they have no value. ``attrs["units"]`` maps names to units.
+
+        Raises
+        ------
+        KeyError
+            For a signal that the log does not have.
+        RecordError
+            Without pandas; and where signals of different times have several values at one.
+        """
+        from hilrt.record.to_pandas import to_pandas
+
+        return to_pandas(self, list(self.names if names is None else names))
 
     def _find(self, name: str) -> tuple[str, int]:
         try:

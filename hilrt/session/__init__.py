@@ -5,5 +5,6 @@ processes: `session`, `parts`, `running` (from connected subsystems to the last 
 numerics), `ending`. The parts: `assembly` (numerics from links), `benches` and `bench_procedure`,
 `event_log`, `session_log`, `operation` (commands), `timing_setup`, `summary`. Processes:
 `processes`, `spawn` with `launch`, `monitoring`, `own_ports`, `local_addresses`,
-`recorder_process`. Without processes: `simulate`.
+`recorder_process`. Beside the program that started it: `live_session` with
+`session_readings`, in a `loop_thread`. Without processes: `simulate`.
 """

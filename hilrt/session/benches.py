@@ -150,6 +150,7 @@ class Benches:
     async def _operator_arms(self, enter_arms: bool) -> None:
         """Wait for a command, or for Enter on the terminal."""
         self._operator.waits_for_arming = True
+        self._events.changed()
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._operator.arm.wait())]
         if enter_arms:
             waits.append(asyncio.ensure_future(operator_arms()))

@@ -43,6 +43,8 @@ class EventLog:
     def __init__(self, publisher: StatusPublisher) -> None:
         self.publisher = publisher
         self.state = SessionState.CONFIGURED
+        #: Told when the state, or what the session waits for, has changed.
+        self.on_change: Callable[[], None] | None = None
         self._kept: list[Note] = []
         self._feed: Feed | None = None
         self._now_ns: Callable[[], int] = lambda: 0
@@ -53,6 +55,12 @@ class EventLog:
         self.state = state
         self.note(level, "session", text)
         self.publisher.announce(str(state), cause)
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the program that operates the session, if one does."""
+        if self.on_change is not None:
+            self.on_change()
 
     def degraded(self, degraded: bool, cause: str) -> None:
         """Change the state when the loop runs degraded, and when it does so no longer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hilrt.config.session_file import SessionFile
@@ -17,7 +16,7 @@ from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
 from hilrt.session.result import RunResult
-from hilrt.session.run import RunOptions, make_folder
+from hilrt.session.run import RunOptions, run_folder
 from hilrt.session.timing_setup import TimingSetup
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -79,7 +78,7 @@ class SessionParts:
                 authenticator=None if keys is None else Authenticator(keys),
             )
             undo.callback(self.hub.close)
-            self.folder = make_folder(Path(options.out), self.name)
+            self.folder = run_folder(options, self.name)
             undo.pop_all()
         self.result = RunResult(folder=self.folder)
         self.links: list[Link] = []
@@ -93,6 +92,8 @@ class SessionParts:
         self.log: SessionLog | None = None
         self.master: Master | None = None
         self.interrupted = ""
+        #: Whether a program operates the session, and not what is typed.
+        self.by_program = False
         self.epoch_ns = 0
 
     @property

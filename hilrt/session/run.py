@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Final
 
 from hilrt.errors import ConfigError
 from hilrt.session.result import FailOn
+
+#: What ends a session in order, and how that is told.
+SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +26,10 @@ class RunOptions:
 
     Attributes
     ----------
-    out : Path
-        Folder in which the run's own folder is made.
+    out : Path or str
+        Folder in which the run's own folder is made, named by session and time.
+    folder : Path or str, optional
+        The run's own folder instead; it must be new or empty.
     duration : float, optional
         Session time, s; default: the session file's.
     pace : str or float, optional
@@ -38,7 +46,8 @@ class RunOptions:
         Exit status 5 where the verdict is ``"degraded"`` or worse, or ``"unreliable"``.
     """
 
-    out: Path = Path("runs")
+    out: Path | str = Path("runs")
+    folder: Path | str | None = None
     duration: float | None = None
     pace: str | float | None = None
     shadow: bool = False
@@ -46,6 +55,26 @@ class RunOptions:
     web: bool = False
     record: bool = True
     fail_on: FailOn | None = None
+
+
+def run_folder(options: RunOptions, name: str) -> Path:
+    """Folder of a run of that name, new or chosen; `ConfigError` if it cannot be made."""
+    if options.folder is None:
+        return make_folder(Path(options.out), name)
+    return chosen_folder(Path(options.folder))
+
+
+def chosen_folder(folder: Path) -> Path:
+    """The folder, made; `ConfigError` if it cannot be, or holds anything."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ConfigError(f"folder {folder}: is not empty; choose another, or remove it")
+    except OSError as error:
+        raise ConfigError(
+            f"folder {folder}: cannot be made: {error.strerror}; choose another"
+        ) from None
+    return folder.resolve()
 
 
 def make_folder(out: Path, name: str) -> Path:
@@ -67,11 +96,10 @@ def make_folder(out: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
-    """Route SIGINT and SIGTERM to `interrupt` while the session runs."""
+    """Route SIGINT and SIGTERM to `interrupt` while the session runs in this thread's loop."""
     loop = asyncio.get_running_loop()
-    names = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
     installed = []
-    for number, reason in names.items():
+    for number, reason in SIGNALS.items():
         try:
             loop.add_signal_handler(number, interrupt, reason)
             installed.append(number)
@@ -82,3 +110,20 @@ def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number in installed:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def take_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
+    """The same for a session in another thread, while this one waits for it."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        interrupt(SIGNALS[signal.Signals(number)])
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, ask) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -56,7 +56,8 @@ async def run_connected(parts: SessionParts) -> None:
     feed = await _open_log(parts, numerics, initialized)
     timing = parts.timing
     parts.note_host(await timing.take_place())
-    await parts.benches.bring_up(initialized, assembled, not parts.monitoring.view_has_keys)
+    typed = not parts.monitoring.view_has_keys and not parts.by_program
+    await parts.benches.bring_up(initialized, assembled, typed)
     timing.give_idle_priority(parts.processes.with_idle_priority())
     parts.note_host(timing.enter_real_time())
     await _tick(parts, assembled, feed)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 
 from hilrt.check.check import check
 from hilrt.check.check_listen import unguarded
 from hilrt.config import registry
-from hilrt.config.session_file import SessionFile
+from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.fmu.unpacked import remove_abandoned_folders
@@ -25,9 +26,10 @@ from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.record import frame_batch
 from hilrt.record.recorder_feed import address_of, close_feed_socket
+from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
 from hilrt.session.result import RunResult
-from hilrt.session.run import RunOptions, route_signals
+from hilrt.session.run import RunOptions, route_signals, take_signals
 from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
 
@@ -39,6 +41,9 @@ class SessionRun:
     ----------
     file : SessionFile
     options : RunOptions
+    on_change : callable, optional
+        Told when the state has changed, or the benches wait to be armed. With it a program operates
+        the session, and nothing that is typed arms it.
 
     Raises
     ------
@@ -46,11 +51,23 @@ class SessionRun:
         For a session with errors, and for an address or a folder that cannot be used.
     """
 
-    def __init__(self, file: SessionFile, options: RunOptions) -> None:
+    def __init__(
+        self,
+        file: SessionFile,
+        options: RunOptions,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
         problems = [p for p in check(file, options.pace, here=True) if p.level == "error"]
         if problems:
             raise ConfigError([str(problem) for problem in problems])
-        self._file, self._options = file, options
+        self._file, self._options, self._on_change = file, options, on_change
+        #: Once it runs.
+        self.parts: SessionParts | None = None
+
+    def interrupt(self, reason: str) -> None:
+        """End it as a signal does; for the thread that it runs in."""
+        if self.parts is not None:
+            self.parts.operator.interrupt(reason)
 
     async def run(self) -> RunResult:
         """Run the session to its end and return what is left of it.
@@ -58,7 +75,9 @@ class SessionRun:
         Faults end in the result (exit status 3), an interruption (130) and what is missing (5) too;
         `ConfigError` and programming errors are raised, after everything was closed.
         """
-        self._parts = parts = SessionParts(self._file, self._options)
+        self._parts = self.parts = parts = SessionParts(self._file, self._options)
+        parts.by_program = self._on_change is not None
+        parts.events.on_change = self._on_change
         task = asyncio.ensure_future(self._run())
         parts.operator.interrupt = lambda reason: self._interrupt(reason, task)
         with (
@@ -220,18 +239,43 @@ async def _awaited(awaitable: Awaitable[None]) -> None:
     await awaitable
 
 
-def run_session(file: SessionFile, options: RunOptions | None = None) -> RunResult:
-    """Run a session to its end (blocking).
+def run_session(
+    session: str | Path | SessionFile,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    options: RunOptions | None = None,
+) -> RunResult:
+    """Run a session to its end, as ``hilrt run`` does, and wait for that.
+
+    Where an event loop runs, as in a notebook, the session has a thread of its own. Ctrl-C and
+    SIGTERM end the session in order; the result then has the exit status 130.
 
     Parameters
     ----------
-    file : SessionFile
-        From `load_session`.
+    session : str, Path or SessionFile
+        The session file, or one from `load_session`.
+    overrides : mapping, optional
+        ``"table.key"`` to a value instead of the file's, such as ``{"session.duration": 10.0}``.
     options : RunOptions, optional
 
     Returns
     -------
     RunResult
-        With the run's folder and summary. `ConfigError` is raised for a bad session.
+        With the run's folder, summary and log. A fault ends in ``result.fault``.
+
+    Raises
+    ------
+    ConfigError
+        For a session with errors, and for an address or a folder that cannot be used.
     """
-    return asyncio.run(SessionRun(file, options or RunOptions()).run())
+    run = SessionRun(open_session(session, overrides), options or RunOptions())
+    if not loop_runs():
+        return asyncio.run(run.run())
+    thread = LoopThread(run.run)
+
+    def interrupt(reason: str) -> None:
+        thread.call(lambda: run.interrupt(reason), None)
+
+    with take_signals(interrupt):
+        thread.start()
+        return thread.ended.result()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hilrt.check.check import check
 from hilrt.config import registry
-from hilrt.config.session_file import SessionFile, load_session, override
+from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.link import Link
 from hilrt.master import Master
@@ -22,6 +20,7 @@ from hilrt.reliability.alarms import refuse_alarms
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
 from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
+from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.step_log.signals import build_topics
@@ -60,13 +59,11 @@ def simulate(
     ConfigError
         For a session with errors, and for one with subsystems in other processes.
     """
-    file = session if isinstance(session, SessionFile) else load_session(session)
-    if overrides:
-        file = override(file, overrides)
+    file = open_session(session, overrides)
     problems = [str(p) for p in check(file, pace="asap", here=True) if p.level == "error"]
     if problems := problems or _elsewhere(file):
         raise ConfigError(problems)
-    return _wait_for(_simulate(file, record))
+    return run_in_loop(lambda: _simulate(file, record))
 
 
 def _elsewhere(file: SessionFile) -> list[str]:
@@ -77,28 +74,6 @@ def _elsewhere(file: SessionFile) -> list[str]:
         for name, options in file.tables.subsystems.items()
         if (link := registry.link_class(options.adapter)).physical or issubclass(link, RemoteLink)
     ]
-
-
-def _wait_for(work: Coroutine[None, None, Result]) -> Result:
-    """Result of `work`; in a thread of its own where this one has an event loop that runs."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Result]]] = []
-
-    async def cancellable() -> Result:
-        task = asyncio.ensure_future(work)
-        running.append((asyncio.get_running_loop(), task))
-        return await task
-
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        try:
-            return thread.submit(asyncio.run, cancellable()).result()
-        except KeyboardInterrupt:
-            for loop, task in running:
-                loop.call_soon_threadsafe(task.cancel)
-            raise
 
 
 async def _simulate(file: SessionFile, record: bool) -> Result:

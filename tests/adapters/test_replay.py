@@ -581,7 +581,7 @@ def test_a_session_ends_in_order_with_its_recording(tmp_path: Path) -> None:
     signal_log(tmp_path, "log.csv")
     (tmp_path / "session.toml").write_text(SESSION)
     file = load_session(tmp_path / "session.toml")
-    result = run_session(file, RunOptions(out=tmp_path / "runs", view=False))
+    result = run_session(file, options=RunOptions(out=tmp_path / "runs", view=False))
     assert result.exit_status == 0
     assert result.summary["state"] == "STOPPED"
     assert result.summary["time_s"] == pytest.approx(0.8, abs=1e-9)

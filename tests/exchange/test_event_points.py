@@ -282,7 +282,7 @@ to = "{name}.u"
 """
     file = tmp_path / "session.toml"
     file.write_text(text)
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     assert result.summary["flags"]["event_inside_step"]["count"] == 1
     outcome = replay(result.folder)

@@ -32,7 +32,7 @@ X0 = np.array([1.0, 0.0, 0.6, 0.0])
 
 def run(tmp_path: Path, *overrides: str) -> RunResult:
     file = load_session(SESSION, ["session.duration=0.06", *overrides])
-    result = run_session(file, RunOptions(out=tmp_path))
+    result = run_session(file, options=RunOptions(out=tmp_path))
     assert result.fault is None
     return result
 
@@ -83,7 +83,7 @@ def test_every_source_corrects_alike_and_better_than_extrapolation(
 
 def test_shadow_computes_the_correction_and_leaves_the_outputs(tmp_path: Path) -> None:
     file = load_session(SESSION, ["session.duration=0.02"])
-    result = run_session(file, RunOptions(out=tmp_path, shadow=True))
+    result = run_session(file, options=RunOptions(out=tmp_path, shadow=True))
     log = load_log(result.folder)
     np.testing.assert_array_equal(log["mass1.s:corrected"], log["mass1.s"])
 
@@ -133,7 +133,7 @@ def test_identified_jacobians_with_dither_are_as_good_as_exact_ones(tmp_path: Pa
 )  # fmt: skip
 def test_what_does_not_fit_is_named(tmp_path: Path, overrides: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        run_session(load_session(SESSION, overrides), RunOptions(out=tmp_path))
+        run_session(load_session(SESSION, overrides), options=RunOptions(out=tmp_path))
 
 
 def test_a_remote_solver_is_probed_over_the_wire(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ correction = { method = "feedthrough" }
 """
         + CONNECTIONS
     )
-    result = run_session(load_session(session), RunOptions(out=tmp_path))
+    result = run_session(load_session(session), options=RunOptions(out=tmp_path))
     assert result.fault is None
     log = load_log(result.folder)
     force = 100.0 * (log["mass1.x"] - log["mass2.x"])  # with the displacement of the same time

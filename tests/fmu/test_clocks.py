@@ -262,7 +262,7 @@ to = "two.trigger"
 order = 0
 """
     )
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     log = hilrt.load_log(result.folder)
     assert sorted(set(np.round(log["two.caught"], 9))) == pytest.approx([0.0, 1.0], abs=1e-7)

@@ -101,7 +101,7 @@ def calls(monkeypatch):
 def run(folder, text):
     file = folder / "session.toml"
     file.write_text(text)
-    return hilrt.run_session(hilrt.load_session(file), RunOptions(out=folder))
+    return hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=folder))
 
 
 @needs_compiler

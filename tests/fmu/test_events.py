@@ -131,7 +131,7 @@ def test_the_impact_is_a_communication_point_of_the_session(tmp_path, hosted):
     path = mass(3, canGetAndSetFMUState="true", **EVENTS)
     file = tmp_path / "session.toml"
     file.write_text(session(path, hosted))
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     assert "event_inside_step" not in result.summary["flags"]
     log = hilrt.load_log(result.folder)
@@ -158,7 +158,7 @@ def test_with_several_rates_the_impact_is_flagged_and_check_says_so(tmp_path, ho
     assert (problem.level, problem.table, problem.key) == ("warning", "subsystems.other", "every")
     assert "events of ball inside a step do not become communication points" in str(problem)
     assert check_file(file, pace="realtime") == []  # there, no rate makes them one
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     assert "event_inside_step" in result.summary["flags"]
 

@@ -44,7 +44,7 @@ from = "mass.der(v)"
 to = "damper.v2"
 """
     )
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     log = hilrt.load_log(result.folder)
     # force = 0.5 (1 - force / 2)

@@ -71,7 +71,7 @@ def run(folder, *, path=None, record=True, **how):
     file = folder / "session.toml"
     file.write_text(SESSION.format(path=path or mass(2), **(DEFAULTS | how)))
     options = RunOptions(out=folder, record=record)
-    return hilrt.run_session(hilrt.load_session(file), options)
+    return hilrt.run_session(hilrt.load_session(file), options=options)
 
 
 def by_hand(steps):

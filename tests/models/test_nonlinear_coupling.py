@@ -96,7 +96,7 @@ def session_error(folder: Path, nonlinearity: float, order: int, corrected: bool
         f"master.extrapolation.order={order}",
     ]
     overrides += [] if corrected else ["bonds.coupling.correction.method=none"]
-    result = run_session(load_session(SESSION, overrides), RunOptions(out=folder))
+    result = run_session(load_session(SESSION, overrides), options=RunOptions(out=folder))
     if result.fault is not None:
         return float("inf")
     log = load_log(result.folder)

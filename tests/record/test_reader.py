@@ -1,5 +1,8 @@
 """Logs read back bit for bit, whole or cut anywhere."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 from hilrt.errors import RecordError
 from hilrt.record.messages import Attachment, Begin, RecordEnd, RecordEvent, Signal, Topic
-from hilrt.record.reader import load_log
+from hilrt.record.reader import LogChannel, load_log, make_log
 from hilrt.record.recording import Recording
 
 TOPICS = [
@@ -156,3 +159,52 @@ def test_file_of_another_kind_is_refused(tmp_path, content, message):
 def test_missing_log_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"session\.mcap: there is no log"):
         load_log(tmp_path)
+
+
+def test_a_table_of_pandas(whole, tmp_path):
+    pytest.importorskip("pandas")
+    content, rows = whole
+    path = tmp_path / "session.mcap"
+    path.write_bytes(content)
+    log = load_log(path)
+    frame = log.to_pandas()
+    assert list(frame.columns) == log.names
+    assert frame.index.name == "t"
+    assert frame.to_numpy().tobytes() == rows.tobytes()
+    assert np.array_equal(frame.index.to_numpy(), log.t)
+    assert frame.attrs["units"] == log.units
+    assert list(log.to_pandas(["b.v", "a.x"]).columns) == ["b.v", "a.x"]
+    with pytest.raises(KeyError, match=r"no signal 'a.y'; did you mean 'a.x'"):
+        log.to_pandas(["a.y"])
+
+
+def imported(times):
+    """A log whose signals have times of their own."""
+    return make_log(
+        Path("imported.mcap"),
+        [LogChannel(name, [Signal(name, "m")]) for name in times],
+        {name: np.array(stamps) for name, stamps in times.items()},
+        {name: [np.arange(len(stamps), dtype=float)[:, None]] for name, stamps in times.items()},
+        [],
+        {},
+    )
+
+
+def test_signals_of_different_times_in_a_table_of_pandas():
+    pytest.importorskip("pandas")
+    frame = imported({"a": [0, 2_000_000_000], "b": [1_000_000_000, 2_000_000_000]}).to_pandas()
+    assert frame.index.tolist() == [0.0, 1.0, 2.0]
+    assert frame["a"].tolist()[::2] == [0.0, 1.0]
+    assert frame["b"].tolist()[1:] == [0.0, 1.0]
+    assert frame.isna().to_numpy().sum() == 2
+    twice = imported({"a": [0, 1, 1], "b": [0, 2]})
+    with pytest.raises(RecordError, match="a has several values at one time"):
+        twice.to_pandas()
+    assert len(twice.to_pandas(["a"])) == 3
+    assert twice.to_pandas([]).empty
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(RecordError, match=r"install hilrt\[pandas\]"):
+        imported({"a": [0]}).to_pandas()

@@ -127,7 +127,7 @@ def run_two_mass(folder, alarm):
     path = folder / "two_mass.toml"
     path.write_text(f"{text}\n[[alarms]]\n{alarm}\n", encoding="utf-8")
     file = load_session(path, ["session.duration=0.5"])
-    return run_session(file, RunOptions(out=folder / "runs", record=False))
+    return run_session(file, options=RunOptions(out=folder / "runs", record=False))
 
 
 def test_an_alarm_ends_the_session_at_its_tick(tmp_path):

@@ -154,7 +154,7 @@ def session(folder, path, params, hosted):
 def assert_faulty(tmp_path, make, fault, message, hosted):
     file = session(tmp_path, make(), HELD | {"fault": fault}, hosted)
     began = time.monotonic()
-    result = hilrt.run_session(file, RunOptions(out=tmp_path / "runs"))
+    result = hilrt.run_session(file, options=RunOptions(out=tmp_path / "runs"))
     assert time.monotonic() - began < PATIENCE
     assert result.exit_status == 3
     assert "'broken'" in result.fault
@@ -173,7 +173,7 @@ def test_what_its_description_shows_is_refused(what, hosted, tmp_path):
     make, message = REFUSED[what]
     file = session(tmp_path, make(), HELD | {"fault": 0}, hosted)
     with pytest.raises(ConfigError, match=message) as caught:
-        hilrt.run_session(file, RunOptions(out=tmp_path / "runs"))
+        hilrt.run_session(file, options=RunOptions(out=tmp_path / "runs"))
     (problem,) = caught.value.problems
     assert problem.startswith("[subsystems.broken] ")
     assert not (tmp_path / "runs").exists()
@@ -190,7 +190,7 @@ def test_a_hosted_one_that_ends_its_simulation(meant, tmp_path):
     path, text = mass(3, flags=("-DLATE=0.045",)), "mass.fmu ended its simulation at t = 0.045 s"
     file = session(tmp_path, path, HELD | {"fault": 8}, hosted=True)
     file = override(file, {"subsystems.broken.when_ended": meant})
-    result = hilrt.run_session(file, RunOptions(out=tmp_path / "runs"))
+    result = hilrt.run_session(file, options=RunOptions(out=tmp_path / "runs"))
     assert result.exit_status == (0 if meant == "finish" else 3)
     assert result.fault == (None if meant == "finish" else f"subsystem 'broken': {text}")
     log = hilrt.load_log(result.folder)

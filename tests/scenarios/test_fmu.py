@@ -77,7 +77,7 @@ def run(folder, order, mass1, mass2, duration=0.1, force="force"):
     file = folder / "session.toml"
     text = SESSION.format(order=order, mass1=mass1, mass2=mass2, duration=duration, force=force)
     file.write_text(text)
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=folder / "runs"))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=folder / "runs"))
     assert not result.fault, result.fault
     return hilrt.load_log(result.folder)
 
@@ -163,7 +163,7 @@ def test_inputs_are_extrapolated_with_the_derivatives_that_an_fmu_tells(major, r
         '[subsystems.sum]\nadapter = "inprocess"\nmodel = "tests.scenarios.test_fmu:Area"\n'
         '[[connections]]\nfrom = "fall.x"\nto = "sum.u"\n'
     )
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     t = step * np.arange(n)
     # Each step begins with the right slope, -g t: no difference of samples has that.
@@ -183,7 +183,7 @@ def test_what_an_fmu_says_is_in_the_log_of_the_session(remote, tmp_path):
         '[session]\nname = "said"\nduration = 0.05\npace = "asap"\n[master]\nstep = 0.001\n'
         f"[subsystems.fmu]\n{fmu}\n"
     )
-    result = hilrt.run_session(hilrt.load_session(file), RunOptions(out=tmp_path))
+    result = hilrt.run_session(hilrt.load_session(file), options=RunOptions(out=tmp_path))
     assert not result.fault, result.fault
     said = [e for e in hilrt.load_log(result.folder).events if "step size is small" in e.text]
     assert said

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.peers.keys import make_keys
 from hilrt.session.run import RunOptions
@@ -29,28 +28,29 @@ model = "hilrt.models.two_mass:Mass2"
 
 
 @pytest.fixture
-def session(tmp_path):
+def run(tmp_path):
     def load(text):
         path = tmp_path / "keys.toml"
         path.write_text(text + CONNECTIONS, encoding="utf-8")
-        return load_session(path), RunOptions(out=tmp_path / "runs", record=False)
+        options = RunOptions(out=tmp_path / "runs", record=False)
+        return run_session(path, options=options)
 
     make_keys(tmp_path / "keys", ["mass1"])
     return load
 
 
-def test_with_its_key_the_solver_takes_part(session):
-    result = run_session(*session(SESSION))
+def test_with_its_key_the_solver_takes_part(run):
+    result = run(SESSION)
     assert (result.fault, result.exit_status) == (None, 0)
     assert result.summary["steps"] == 50
 
 
-def test_an_open_address_without_keys_is_refused(session):
+def test_an_open_address_without_keys_is_refused(run):
     with pytest.raises(ConfigError, match="can be reached by other machines"):
-        run_session(*session(SESSION.replace('keys = "keys"', "")))
+        run(SESSION.replace('keys = "keys"', ""))
 
 
-def test_an_open_address_on_request_is_reported_at_the_start(session, capfd):
-    result = run_session(*session(SESSION.replace('keys = "keys"', "insecure = true")))
+def test_an_open_address_on_request_is_reported_at_the_start(run, capfd):
+    result = run(SESSION.replace('keys = "keys"', "insecure = true"))
     assert result.exit_status == 0
     assert "anybody who reaches tcp://0.0.0.0:*" in capfd.readouterr().err

@@ -48,7 +48,7 @@ def test_a_bench_is_brought_up_matched_and_brought_down(tmp_path):
         "subsystems.engine.late.max_misses=2000",
     ]
     file = load_session(path, overrides)
-    result = run_session(file, RunOptions(out=tmp_path / "runs"))
+    result = run_session(file, options=RunOptions(out=tmp_path / "runs"))
     assert (result.fault, result.exit_status) == (None, 0), result.warnings
     assert not [w for w in result.warnings if "stop sequence" in w]
     told = [event.text for event in load_log(result.folder / "session.mcap").events]

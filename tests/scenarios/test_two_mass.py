@@ -64,7 +64,7 @@ def run(session: str, out: Path, *options: str) -> Path:
 def simulate(out: Path, overrides: Sequence[str]) -> Path:
     """The same without a command line and a report."""
     file = hilrt.load_session(CONFIGS / "two_mass.toml", overrides)
-    return hilrt.run_session(file, RunOptions(out=out)).folder
+    return hilrt.run_session(file, options=RunOptions(out=out)).folder
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ for name, changes in (
     file = load_session(
         Path("bench_configs") / f"{name}.toml", ["session.duration=0.05", *changes]
     )
-    assert run_session(file, RunOptions(out=Path(sys.argv[1]))).exit_status == 0
+    assert run_session(file, options=RunOptions(out=Path(sys.argv[1]))).exit_status == 0
 print(*[key for key, count in compiled().items() if count != before[key]])
 """
 

@@ -58,7 +58,7 @@ def test_signals_are_those_of_the_recorded_session(case: str, tmp_path: Path) ->
     config, overrides = CASES[case]
     result = hilrt.simulate(CONFIGS / config, overrides)
     file = override(hilrt.load_session(CONFIGS / config), overrides)
-    recorded = hilrt.run_session(file, RunOptions(out=tmp_path, pace="asap"))
+    recorded = hilrt.run_session(file, options=RunOptions(out=tmp_path, pace="asap"))
     assert (result.fault, result.exit_status) == (recorded.fault, recorded.exit_status) == (None, 0)
     assert_equal(result.log, recorded.log)
     assert result.verdict == recorded.verdict
@@ -98,7 +98,7 @@ def test_fmus_in_this_process(tmp_path: Path) -> None:
     path = tmp_path / "masses.toml"
     path.write_text(FMUS.format(path=mass(2)))
     result = hilrt.simulate(path)
-    recorded = hilrt.run_session(hilrt.load_session(path), RunOptions(out=tmp_path, pace="asap"))
+    recorded = hilrt.run_session(path, options=RunOptions(out=tmp_path, pace="asap"))
     assert_equal(result.log, recorded.log)
 
 

@@ -39,7 +39,8 @@ def summarise(session: str, *overrides: str) -> RunResult:
 
 
 def _run(session: str, overrides: tuple[str, ...], options: RunOptions) -> RunResult:
-    result = run_session(load_session(CONFIGS / f"{session}.toml", list(overrides)), options)
+    file = load_session(CONFIGS / f"{session}.toml", list(overrides))
+    result = run_session(file, options=options)
     if result.fault is not None:
         raise ConfigError(f"{session} with {', '.join(overrides)}: {result.fault}")
     return result

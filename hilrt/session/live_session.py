@@ -1,0 +1,206 @@
+"""A session that runs beside the program that started it: `LiveSession`, `AsyncLiveSession`.
+
+Whatever happens to the program, benches are brought to rest: at the end of the ``with`` block, by
+`stop`, and when the program's main thread ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from hilrt.errors import CommandRefused
+from hilrt.monitor.operator_commands import Action, Reply
+from hilrt.session.result import RunResult
+from hilrt.session.session_readings import SessionReadings
+
+#: How often a condition is looked at, s.
+LOOK_S = 0.01
+
+
+def _check(reply: Reply) -> None:
+    """Raise `CommandRefused`, with the reason, for a command that was not carried out."""
+    if not reply.ok:
+        raise CommandRefused(reply.text)
+
+
+class LiveSession(SessionReadings):
+    """A session that runs while the program goes on; its methods wait.
+
+    ::
+
+        with hilrt.LiveSession("bench.toml", {"session.duration": 60.0}) as session:
+            session.wait_until(lambda s: s["engine.speed"] > 100.0, timeout=20.0)
+            session.set("bonds.shaft.cap", 0.2)
+        print(session.wait().verdict)
+
+    `start` and the end of the ``with`` block start and stop it; see `SessionReadings` for its
+    parameters, and for what can be read. In real time the program had better wait than compute:
+    both share an interpreter.
+    """
+
+    def start(self) -> LiveSession:
+        """Start it, and wait for its first tick, or until it waits for `arm`.
+
+        Raises
+        ------
+        ConfigError
+            For an address or a folder that cannot be used.
+        SessionFault
+            If it ended before its first tick.
+        """
+        self._begin()
+        try:
+            self._ready.result()
+        except BaseException:  # Ctrl-C
+            self._abandon()
+            raise
+        self._check_start()
+        return self
+
+    def wait(self, timeout: float | None = None) -> RunResult:
+        """Wait for its end: benches at rest, log closed. TimeoutError after `timeout` [s]."""
+        return self._thread.ended.result(timeout)
+
+    def wait_until(
+        self, condition: Callable[[LiveSession], object], timeout: float | None = None
+    ) -> None:
+        """Wait for a condition on what can be read; it is looked at every 10 ms.
+
+        Raises
+        ------
+        SessionFault
+            If the session ends before it holds.
+        TimeoutError
+            After `timeout` [s].
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._held(condition):
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"the condition did not hold within {timeout:g} s")
+            time.sleep(LOOK_S)
+
+    def stop(self) -> RunResult:
+        """End it as an operator does, with benches at rest, and wait for that."""
+        if not self.ended:
+            self._ask("stop", refusable=True)
+        return self.wait()
+
+    def set(self, name: str, value: float) -> None:
+        """Change a number that ``[monitor.adjust]`` lists, within its bounds.
+
+        `CommandRefused` otherwise, as for all that is set.
+        """
+        self._ask("adjust", name, value)
+
+    def shadow(self, on: bool) -> None:
+        """Compute corrections and apply none, or apply them again."""
+        self._ask("shadow", value=float(on))
+
+    def mark(self, text: str) -> None:
+        """Write a note into the log."""
+        self._ask("mark", text)
+
+    def arm(self) -> None:
+        """Arm benches that wait for it."""
+        self._ask("arm")
+
+    def safe(self) -> None:
+        """End the ticks with benches at rest, and hold the session there until `stop`."""
+        self._ask("safe")
+
+    def _ask(
+        self, action: Action, text: str = "", value: float = 0.0, refusable: bool = False
+    ) -> None:
+        reply = self._command(action, text, value).result()
+        if not refusable:
+            _check(reply)
+
+    def __enter__(self) -> LiveSession:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(Exception) if error is not None else contextlib.nullcontext():
+            self.stop()
+
+
+class AsyncLiveSession(SessionReadings):
+    """As `LiveSession`, for programs with an event loop: ``async with``, and methods to await.
+
+    Only waiting is left to the caller's loop; the session has its own.
+    """
+
+    async def start(self) -> AsyncLiveSession:
+        """See `LiveSession.start`."""
+        self._begin()
+        try:
+            await asyncio.wrap_future(self._ready)
+        except BaseException:  # cancelled
+            self._abandon()
+            raise
+        self._check_start()
+        return self
+
+    async def wait(self) -> RunResult:
+        """See `LiveSession.wait`."""
+        return await asyncio.wrap_future(self._thread.ended)
+
+    async def wait_until(self, condition: Callable[[AsyncLiveSession], object]) -> None:
+        """See `LiveSession.wait_until`."""
+        while True:
+            if self._held(condition):
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def stop(self) -> RunResult:
+        """See `LiveSession.stop`."""
+        if not self.ended:
+            await self._ask("stop", refusable=True)
+        return await self.wait()
+
+    async def set(self, name: str, value: float) -> None:
+        """See `LiveSession.set`."""
+        await self._ask("adjust", name, value)
+
+    async def shadow(self, on: bool) -> None:
+        """See `LiveSession.shadow`."""
+        await self._ask("shadow", value=float(on))
+
+    async def mark(self, text: str) -> None:
+        """See `LiveSession.mark`."""
+        await self._ask("mark", text)
+
+    async def arm(self) -> None:
+        """See `LiveSession.arm`."""
+        await self._ask("arm")
+
+    async def safe(self) -> None:
+        """See `LiveSession.safe`."""
+        await self._ask("safe")
+
+    async def _ask(
+        self, action: Action, text: str = "", value: float = 0.0, refusable: bool = False
+    ) -> None:
+        reply = await asyncio.wrap_future(self._command(action, text, value))
+        if not refusable:
+            _check(reply)
+
+    async def __aenter__(self) -> AsyncLiveSession:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(Exception) if error is not None else contextlib.nullcontext():
+            await self.stop()

@@ -1,0 +1,118 @@
+"""An event loop in a thread of its own, for what must not stand in the way of the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Answer = TypeVar("Answer")
+
+#: How long another thread may compute before this one gets its turn, s. Python's own is 5 ms.
+SWITCH_INTERVAL_S = 1e-4
+
+
+class LoopThread(Generic[T]):
+    """Runs a coroutine to its end in a thread.
+
+    Parameters
+    ----------
+    work : callable
+        Makes the coroutine, in the thread.
+    punctual : bool
+        Other threads of the process give way to it after `SWITCH_INTERVAL_S`.
+
+    Attributes
+    ----------
+    ended : Future
+        The coroutine's result, or its exception.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], punctual: bool = False) -> None:
+        self._work, self._punctual = work, punctual
+        self.ended: Future[T] = Future()
+        self.ended.set_running_or_notify_cancel()  # waiters that are cancelled do not cancel it
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[T] | None = None
+        self._open = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="hilrt-session")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def call(self, function: Callable[[], Answer], otherwise: Answer) -> Future[Answer]:
+        """Call a function in the thread's loop, soon; `otherwise` is the answer where none runs."""
+        answer: Future[Answer] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def answered() -> None:
+            try:
+                answer.set_result(function())
+            except Exception as error:
+                answer.set_exception(error)
+
+        with self._open:
+            if self._loop is None:
+                answer.set_result(otherwise)
+            else:
+                self._loop.call_soon_threadsafe(answered)
+        return answer
+
+    def cancel(self) -> None:
+        """Cancel the coroutine."""
+        self.call(lambda: self._task is not None and self._task.cancel(), False)
+
+    def result(self) -> T:
+        """Wait for the end; a Ctrl-C cancels the coroutine, and is raised after its end."""
+        try:
+            return self.ended.result()
+        except KeyboardInterrupt:
+            self.cancel()
+            self._thread.join()
+            raise
+
+    def _run(self) -> None:
+        interval = sys.getswitchinterval()
+        if self._punctual:
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+        try:
+            self.ended.set_result(asyncio.run(self._main()))
+        except BaseException as error:
+            self.ended.set_exception(error)
+        finally:
+            if self._punctual:
+                sys.setswitchinterval(interval)
+
+    async def _main(self) -> T:
+        self._task = asyncio.ensure_future(self._work())
+        with self._open:
+            self._loop = asyncio.get_running_loop()
+        try:
+            return await self._task
+        finally:
+            with self._open:
+                self._loop = None
+            await asyncio.sleep(0)  # what was called until now is answered
+
+
+def run_in_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Result of a coroutine; in a thread where the caller's has a loop that runs."""
+    if not loop_runs():
+        return asyncio.run(work())
+    thread = LoopThread(work)
+    thread.start()
+    return thread.result()
+
+
+def loop_runs() -> bool:
+    """Whether an event loop runs in this thread, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
