@@ -5,7 +5,6 @@ Time figures share one range, so that zooming one zooms all.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from bokeh.plotting import figure
 
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
 from hilrt.analyze.log_analysis import bonds_of
+from hilrt.analyze.recorded_settings import recorded_settings
 from hilrt.record.decimate import Curve
 from hilrt.record.reader import LogEvent, LogStream
 from hilrt.wording import words
@@ -67,7 +67,7 @@ class Material:
             units={signal.name: signal.unit for signal in signals},
             topics={c.topic: [s.name for s in c.signals] for c in stream.channels.values()},
             bonds=bonds_of(stream),
-            connections=_connections(stream),
+            connections=connections_of(stream),
             gaps=[event for event in stream.events if event.cause in GAPS][:MAX_GAPS],
         )
 
@@ -92,13 +92,12 @@ class Material:
         return (float(low), float(high) if high > low else float(low) + 1.0)
 
 
-def _connections(stream: LogStream) -> list[tuple[str, str]]:
+def connections_of(stream: LogStream) -> list[tuple[str, str]]:
     """Output and input of each connection, from the session file that the log keeps."""
+    tables = recorded_settings(stream.metadata, stream.attachments).get("connections")
     try:
-        texts = [d.decode() for n, d in stream.attachments.items() if n.endswith(".toml")]
-        tables = [table for text in texts for table in tomllib.loads(text).get("connections", [])]
-        return [(table["from"], table["to"]) for table in tables]
-    except (ValueError, TypeError, KeyError):
+        return [(table["from"], table["to"]) for table in tables or []]
+    except (TypeError, KeyError):
         return []
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from hilrt.analyze.curves import read_curves
 from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.recorded_settings import recorded_settings
 from hilrt.analyze.report_accumulator import intervals, read_accumulated
 from hilrt.analyze.rows_summary import summarise_rows
 from hilrt.analyze.step_advice import Advice, advise
@@ -37,6 +38,8 @@ class LogAnalysis:
         ``summary.json`` where there is one, else the same figures from the rows.
     summarised : bool
         Whether there was one.
+    settings : dict
+        Tables of its session file, as they acted.
     advice : Advice or None
         Recommended step.
     """
@@ -47,6 +50,7 @@ class LogAnalysis:
     statistics: LogStatistics
     summary: dict[str, Any]
     summarised: bool
+    settings: dict[str, Any]
     advice: Advice | None
 
     def as_json(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ def analyse_log(path: str | Path) -> LogAnalysis:
     file = find_log(path)
     stream, curves, statistics = read_accumulated(file) or read_rows(file)
     summary = _summary(file, stream)
+    settings = recorded_settings(stream.metadata, stream.attachments)
     return LogAnalysis(
         file=file,
         stream=stream,
@@ -80,7 +85,8 @@ def analyse_log(path: str | Path) -> LogAnalysis:
         statistics=statistics,
         summary=summarise_rows(statistics, stream.metadata, stream.events) | summary,
         summarised=bool(summary),
-        advice=advise(statistics, stream.attachments, bonds_of(stream)),
+        settings=settings,
+        advice=advise(statistics, settings, bonds_of(stream)),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from hilrt.analyze.log_analysis import LogAnalysis, analyse_log
 from hilrt.analyze.signal_differences import SignalDifference, differences
 
 _NO_DEFAULT = "–"
+#: Topics with the values of ports.
+QUANTITIES = ("outputs", "corrected", "sent", "realised")
 
 
 @dataclass
@@ -26,7 +27,7 @@ class LogComparison:
     only_a, only_b : list of str
         Signals that one log alone has.
     settings : list of (key, a, b)
-        Keys of the session files with different values.
+        Keys of the session files with different values, overrides and a replay's changes applied.
     """
 
     a: LogAnalysis
@@ -78,24 +79,10 @@ def compare_logs(a: Path, b: Path) -> LogComparison:
 
 
 def _settings(a: LogAnalysis, b: LogAnalysis) -> Iterator[tuple[str, str, str]]:
-    left, right = flattened(_session_file(a)), flattened(_session_file(b))
-    for analysis, flat in ((a, left), (b, right)):
-        overrides = analysis.stream.metadata.get("overrides")
-        if overrides and overrides not in ("[]", "()"):
-            flat["--set"] = overrides
+    left, right = flattened(a.settings), flattened(b.settings)
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):
             yield key, str(left.get(key, _NO_DEFAULT)), str(right.get(key, _NO_DEFAULT))
-
-
-def _session_file(analysis: LogAnalysis) -> dict[str, Any]:
-    for name, data in analysis.stream.attachments.items():
-        if name.endswith(".toml"):
-            try:
-                return tomllib.loads(data.decode())
-            except (ValueError, UnicodeDecodeError):
-                continue
-    return {}
 
 
 def flattened(value: Any, path: str = "") -> dict[str, Any]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
-from hilrt.analyze.report_page import escape, render
+from hilrt.analyze.recorded_settings import changes_of
+from hilrt.analyze.report_page import escape, render, tables_html
 from hilrt.analyze.report_tables import all_tables, event_table
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
@@ -57,9 +58,13 @@ def write_report(
     page = render(
         _session(analysis.stream, analysis.summary),
         _head(analysis) + _advice(analysis.advice),
-        all_tables(analysis.summary, analysis.statistics, bonds_of(analysis.stream)),
-        drawings,
-        event_table(analysis.stream),
+        [
+            tables_html(
+                all_tables(analysis.summary, analysis.statistics, bonds_of(analysis.stream))
+            ),
+            *drawings,
+            f'<div class="events">{event_table(analysis.stream)}</div>',
+        ],
     )
     target = out or default_target(analysis.file)
     save(target, page)
@@ -104,16 +109,27 @@ def _head(analysis: LogAnalysis) -> str:
     if summary.get("state"):
         facts.append(f"ended {summary['state']}")
     facts += _machine(summary)
-    reasons = list(summary.get("reasons") or [])
+    reasons = [*(summary.get("reasons") or []), *notes_of(analysis)]
+    items = "".join(f"<li>{escape(reason)}</li>" for reason in dict.fromkeys(reasons))
+    return (
+        f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'
+        f'{escape(verdict)}</span></h1><p class="facts">{" · ".join(map(escape, facts))}</p>'
+        + (f'<ul class="reasons">{items}</ul>' if items else "")
+    )
+
+
+def notes_of(analysis: LogAnalysis) -> list[str]:
+    """What must be known of a log's figures: where they are from, and what is missing."""
+    stream, reasons = analysis.stream, []
     if "cut.of" in stream.metadata:
         reasons.append(
             f"A part of {stream.metadata['cut.of']}: {stream.metadata['cut.from_s']} s to "
             f"{stream.metadata['cut.to_s']} s; the numbers are of this part."
         )
     elif not analysis.summarised:
-        reasons.append(
-            "There is no summary: the session did not end in order. The numbers are from the rows."
-        )
+        lost = any(event.cause == "master_lost" for event in stream.events)
+        why = ": the session did not end in order" if lost or stream.damage else " in this log"
+        reasons.append(f"There is no summary{why}. Figures and verdict are from the rows.")
     if stream.damage:
         reasons.append(
             f"The log is not whole ({stream.damage}); what follows is its readable part."
@@ -127,12 +143,10 @@ def _head(analysis: LogAnalysis) -> str:
     frames = int(stream.metadata.get("frames_missing") or 0)
     if frames:
         reasons.append(f"{frames:,} CAN frames are missing in the log.")
-    items = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-    return (
-        f'<h1>{escape(_session(stream, summary))} <span class="verdict {escape(verdict)}">'
-        f'{escape(verdict)}</span></h1><p class="facts">{" · ".join(map(escape, facts))}</p>'
-        + (f'<ul class="reasons">{items}</ul>' if items else "")
-    )
+    if caveat := stream.metadata.get("what_if_caveat"):
+        changes = ", ".join(changes_of(stream.metadata, "what_if"))
+        reasons.append(f"Decisions made again with {changes}. {caveat}")
+    return reasons
 
 
 def _machine(summary: Mapping[str, Any]) -> list[str]:

@@ -56,35 +56,40 @@ def table(
     )
 
 
-def render(
-    title: str, head: str, tables: str, drawings: Sequence[Drawing], events: str = ""
-) -> str:
-    """The whole page; `head`, `tables` and `events` are HTML."""
+def tables_html(tables: Iterable[str]) -> str:
+    """Tables beside each other as far as there is room; empty where there is none."""
+    text = "".join(tables)
+    return f'<div class="tables">{text}</div>' if text else ""
+
+
+def render(title: str, head: str, parts: Sequence[str | Drawing]) -> str:
+    """The whole page: `head`, which is HTML, and below it HTML and figures in their order."""
     from bokeh.document import Document
     from bokeh.embed import components
     from bokeh.resources import Resources
 
+    drawings = [part for part in parts if not isinstance(part, str)]
     document = Document()
     with document.models.freeze():  # else every new root walks through all the models again
         for drawing in drawings:
             document.add_root(drawing.plot)
     script, divs = components([drawing.plot for drawing in drawings]) if drawings else ("", ())
-    figures = "".join(
-        f'<section class="figure"><h2>{escape(drawing.heading)}</h2>'
-        f"<p>{escape(drawing.note)}</p>{div}</section>"
-        for drawing, div in zip(drawings, divs, strict=True)
-    )
+    places = iter(divs)
+    body = "".join(part if isinstance(part, str) else _figure(part, next(places)) for part in parts)
     return _PAGE.format(
         title=escape(title),
         style=_STYLE,
         library=Resources(mode="inline", components=["bokeh"]).render_js(),
         head=head,
-        tables=tables,
-        figures=figures,
-        events=events,
+        body=body,
         script=script,
         theme=_THEME,
     )
+
+
+def _figure(drawing: Drawing, div: str) -> str:
+    heading, note = escape(drawing.heading), escape(drawing.note)
+    return f'<section class="figure"><h2>{heading}</h2><p>{note}</p>{div}</section>'
 
 
 _STYLE = """
@@ -159,9 +164,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <header>{head}</header>
-<div class="tables">{tables}</div>
-{figures}
-<div class="events">{events}</div>
+{body}
 {script}
 <script>{theme}</script>
 </body>

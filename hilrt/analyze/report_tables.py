@@ -20,7 +20,7 @@ _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
 def all_tables(
     summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
-) -> str:
+) -> list[str]:
     """Every table that has rows, in reading order."""
     parts = [
         _timing_table(summary),
@@ -29,7 +29,7 @@ def all_tables(
     ]
     parts += [_flag_table(summary), peer_table(summary), _worst_table(statistics.worst_steps())]
     parts += [_port_table(summary), _version_table(summary)]
-    return "".join(parts)
+    return parts
 
 
 def _timing_table(summary: Mapping[str, Any]) -> str:

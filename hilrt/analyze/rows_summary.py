@@ -183,6 +183,12 @@ def _ended(events: Iterable[LogEvent]) -> dict[str, Any]:
     return {"state": states[-1]} if states and states[-1] in ("STOPPED", "FAULT") else {}
 
 
+def fault_of(events: Iterable[LogEvent]) -> str | None:
+    """The fault that ended the session, if one did."""
+    changes = (_change(event) for event in events if event.level == "error")
+    return next((match[2] for match in changes if match), None)
+
+
 def _change(event: LogEvent) -> re.Match[str] | None:
     """A change of the session's state."""
     return _CHANGE.fullmatch(event.text) if event.source == "session" else None
@@ -192,12 +198,11 @@ def _verdict(found: Mapping[str, Any], events: Iterable[LogEvent]) -> dict[str, 
     """How far what was recorded can be trusted; nothing for a log that has no session's rows."""
     if "missed_ticks" not in found:
         return {}
-    faults = [match[2] for e in events if e.level == "error" and (match := _change(e))]
     totals = {
         cause: FlagTotal(flag["count"], flag["seconds"])
         for cause, flag in found["flags"].items()
         if cause in CAUSES
     }
-    fault = faults[0] if faults else None
-    judged = verdict(totals, found["time_s"], fault, found["missed_ticks"], found["steps"])
+    numbers = found["missed_ticks"], found["steps"]
+    judged = verdict(totals, found["time_s"], fault_of(events), *numbers)
     return {"verdict": judged.word, "reasons": judged.reasons}

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hilrt.record.decimate import Curve, Envelope
 from hilrt.record.reader import Block, LogStream
 from hilrt.solver import Floats
 
@@ -35,6 +37,8 @@ class SignalDifference:
         Time of the largest difference, s.
     parted : float or None
         First time at which they differ by more than `PARTED` of the largest magnitude so far, s.
+    curve : Curve or None
+        A − B, in few points.
     """
 
     name: str
@@ -46,6 +50,7 @@ class SignalDifference:
     largest: float = 0.0
     at: float = math.nan
     parted: float | None = None
+    curve: Curve | None = None
     _high: float = 0.0
 
     @property
@@ -104,18 +109,31 @@ class SignalDifference:
             self._high = float(high[-1])
 
 
-def differences(a: Path, b: Path) -> list[SignalDifference]:
+def differences(a: Path, b: Path, limit: int = 250) -> list[SignalDifference]:
     """Differences of the signals that both logs have, the largest relative ones first.
 
-    Times are session times; the logs are read in step, a second at a time.
+    Times are session times; the logs are read in step, a second at a time. A curve has at most
+    four times `limit` points.
     """
     found: dict[str, SignalDifference] = {}
+    envelopes: dict[str, tuple[list[str], Envelope]] = {}
     waiting: tuple[dict[str, list[Block]], dict[str, list[Block]]] = ({}, {})
     for side, block in _in_step(a, b):
         topic = block.channel.topic
         waiting[side].setdefault(topic, []).append(block)
         if topic in waiting[1 - side]:
-            _compare(waiting[0], waiting[1], topic, found)
+            pieces = _common(waiting[0], waiting[1], topic)
+            _compare(pieces, found)
+            if len(pieces.names) and len(pieces.times_ns):
+                names, envelope = envelopes.setdefault(
+                    topic, (pieces.names, Envelope(len(pieces.names), limit))
+                )
+                if names == pieces.names:
+                    with np.errstate(invalid="ignore"):
+                        envelope.add(pieces.times_ns, pieces.left - pieces.right)
+    for names, envelope in envelopes.values():
+        for column, name in enumerate(names):
+            found[name].curve = envelope.curve(column)
     return sorted(found.values(), key=lambda d: -d.relative)
 
 
@@ -132,26 +150,44 @@ def _in_step(a: Path, b: Path) -> Iterator[tuple[int, Block]]:
         heads[side] = next(streams[side], None)
 
 
-def _compare(
-    a: dict[str, list[Block]],
-    b: dict[str, list[Block]],
-    topic: str,
-    found: dict[str, SignalDifference],
-) -> None:
-    """Compare the rows of a topic that both logs have; rows of one alone wait."""
+class _Common(NamedTuple):
+    """Values at common times (n,) [ns] of the signals that both logs have, shape (n, signals)."""
+
+    names: list[str]
+    units: list[str]
+    times_ns: NDArray[np.int64]
+    left: Floats
+    right: Floats
+
+
+def _common(a: dict[str, list[Block]], b: dict[str, list[Block]], topic: str) -> _Common:
+    """Rows of a topic that both logs have; rows of one alone wait."""
     left, right = _joined(a.pop(topic)), _joined(b.pop(topic))
     until = min(int(left.times_ns[-1]), int(right.times_ns[-1]))
-    _, i, j = np.intersect1d(left.times_ns, right.times_ns, return_indices=True)
+    times, i, j = np.intersect1d(left.times_ns, right.times_ns, return_indices=True)
     columns = {s.name: k for k, s in enumerate(right.channel.signals)}
-    t = left.times_ns[i] / 1e9
-    for k, signal in enumerate(left.channel.signals):
-        if signal.name in columns and len(i):
-            pair = found.setdefault(signal.name, SignalDifference(signal.name, signal.unit))
-            pair.add(t, left.values[i, k], right.values[j, columns[signal.name]])
+    shared = [(k, s) for k, s in enumerate(left.channel.signals) if s.name in columns]
     for block, rest in ((left, a), (right, b)):
         keep = block.times_ns > until
         if keep.any():
             rest[topic] = [Block(block.channel, block.times_ns[keep], block.values[keep])]
+    return _Common(
+        [signal.name for _, signal in shared],
+        [signal.unit for _, signal in shared],
+        times,
+        left.values[i][:, [k for k, _ in shared]],
+        right.values[j][:, [columns[signal.name] for _, signal in shared]],
+    )
+
+
+def _compare(common: _Common, found: dict[str, SignalDifference]) -> None:
+    """Add the differences at common times."""
+    t = common.times_ns / 1e9
+    if not len(t):
+        return
+    for k, (name, unit) in enumerate(zip(common.names, common.units, strict=True)):
+        pair = found.setdefault(name, SignalDifference(name, unit))
+        pair.add(t, common.left[:, k], common.right[:, k])
 
 
 def _joined(blocks: list[Block]) -> Block:

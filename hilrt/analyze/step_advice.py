@@ -9,7 +9,6 @@ session at step h whose defect is a share s of the signal therefore keeps a shar
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +72,7 @@ class Advice:
 
 def advise(
     statistics: LogStatistics,
-    attachments: Mapping[str, bytes],
+    tables: Mapping[str, Any],
     bonds: Mapping[str, Mapping[str, str]],
 ) -> Advice | None:
     """Recommend a macro step; None where the log lacks the figures for it.
@@ -82,7 +81,7 @@ def advise(
     ----------
     statistics : LogStatistics
         Of the whole log.
-    attachments : mapping of str to bytes
+    tables : mapping
         Of the log: the session file has orders and thresholds.
     bonds : mapping of str to mapping
         Bond to the names of its ``effort`` and ``flow``.
@@ -94,7 +93,6 @@ def advise(
     # Skipped ticks make the intervals longer than the step: the defects are those of the interval.
     interval = statistics.duration_s / max(statistics.rows - 1, 1)
     used = interval if variable else steps.last
-    tables = _tables(attachments)
     above = min(
         _from_above(statistics, tables, bonds, interval), key=lambda b: b.step_s, default=None
     )
@@ -207,17 +205,6 @@ def _from_below(statistics: LogStatistics, tables: Mapping[str, Any]) -> Iterabl
 def _scaled(used: float, share: float, limit: float, order: int) -> float:
     factor = float((MARGIN * limit / share) ** (1.0 / (order + 1)))
     return used * min(max(factor, 1.0 / FURTHEST), FURTHEST)
-
-
-def _tables(attachments: Mapping[str, bytes]) -> dict[str, Any]:
-    """Session file of the log; empty where there is none."""
-    for name, data in attachments.items():
-        if name.endswith(".toml"):
-            try:
-                return tomllib.loads(data.decode())
-            except (ValueError, UnicodeDecodeError):
-                continue
-    return {}
 
 
 def _default_order(tables: Mapping[str, Any]) -> int:

@@ -202,7 +202,7 @@ def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]
     problems: list[str] = []
     for item in overrides:
         try:
-            _apply_override(raw, item)
+            apply_override(raw, item)
         except ConfigError as error:
             problems += error.problems
     tables = _build_session(raw, problems)
@@ -216,7 +216,8 @@ def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]
     )
 
 
-def _apply_override(raw: dict[str, Any], item: str) -> None:
+def apply_override(raw: dict[str, Any], item: str) -> None:
+    """Set ``table.key=value`` in the tables of a file; `ConfigError` if there is no such place."""
     key, equals, text = item.partition("=")
     *parents, last = key.split(".")
     if not equals or not parents:

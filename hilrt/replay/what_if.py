@@ -14,15 +14,18 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.report_accumulator import ReportAccumulator
+from hilrt.analyze.rows_summary import fault_of
 from hilrt.errors import ConfigError
-from hilrt.record.messages import Attachment, Begin, RecordEnd
+from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.reader import find_log
 from hilrt.record.recording import Recording
+from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import verdict
 from hilrt.replay.decisions import decisions, shared
@@ -169,10 +172,12 @@ def what_if(
     )
     tally = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
     log = None if out is None else _WhatIfLog(out, steps, numerics, changes)
+    missed = 0
     for chunk, made, values in walk.chunks(progress):
         if log is not None:
             log.write(chunk, made, values)
         tally.add(chunk, made, values)
+        missed += _missed(chunk, made, steps.columns)
     signals = tally.changes({signal.name: signal.unit for signal in steps.signals})
     return WhatIf(
         path=steps.stream.path,
@@ -186,7 +191,7 @@ def what_if(
         added=_without(walk.engine.names, steps.columns),
         gone=_without(list(steps.columns), walk.engine.names),
         flags=tally.flags(),
-        verdicts=(_recorded_verdict(steps), _verdict(walk)),
+        verdicts=(_recorded_verdict(steps), _verdict(walk, steps, missed)),
         gaps=walk.gaps,
         damage=steps.damage,
         written=None if log is None else log.finish(),
@@ -214,9 +219,18 @@ def _refuse_other_grid(before: Plan, plan: Plan) -> None:
         )
 
 
-def _verdict(walk: Walk) -> str:
+def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -> int:
+    """Ticks missed at the rows that were made again, those skipped included."""
+    marks = [columns[name] for name in ("master:overdue", "master:skipped") if name in columns]
+    return round(float(np.nansum(chunk.values[made][:, marks])))
+
+
+def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
+    """Verdict of the decisions made again; ticks that were missed and a fault stay as they were."""
     numerics = walk.engine.numerics
-    return verdict(flag_totals(numerics.checks, numerics.state), walk.end, None).word
+    fault = fault_of(event for event in steps.stream.events if event.t <= walk.end)
+    totals = flag_totals(numerics.checks, numerics.state)
+    return verdict(totals, walk.end, fault, missed, max(walk.made - 1, 0)).word
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:
@@ -317,6 +331,7 @@ class _WhatIfLog:
             raise ConfigError(f"--out {out}: holds a log already; choose another folder") from None
         except OSError as error:
             raise ConfigError(f"--out {out}: {error.strerror}; choose another folder") from None
+        self._stream = steps.stream
         mine = signal_names(numerics)
         decided = set(decisions(mine))
         copied = [name for name in mine if name not in decided and name in steps.columns]
@@ -333,6 +348,12 @@ class _WhatIfLog:
         self._recording.flush()
 
     def finish(self) -> Path:
-        """Close it."""
+        """Close it, with the recorded events; those of flags belong to the recorded decisions."""
+        for event in self._stream.events:
+            if event.cause not in CAUSES and event.source != "recorder":
+                t_ns = round(event.t * 1e9)
+                level = cast("Level", event.level)
+                told = RecordEvent(t_ns, level, event.cause, event.source, event.text)
+                self._recording.event(told)
         self._recording.finish(RecordEnd(b"", self._recording.rows, 0))
         return self._recording.path

@@ -1,3 +1,5 @@
+import tomllib
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_defect_scales_with_the_step_to_the_order_plus_one(
     order: int, share: float, longest: float
 ) -> None:
     file = FILE.replace(b"ORDER", str(order).encode())
-    advice = advise(session(share), {"session.toml": file}, {})
+    advice = advise(session(share), tomllib.loads(file.decode()), {})
     assert advice is not None
     assert advice.above is not None
     assert advice.above.step_s == pytest.approx(longest)
@@ -46,11 +48,11 @@ def test_defect_scales_with_the_step_to_the_order_plus_one(
 
 def test_time_bounds_the_step_from_below() -> None:
     file = FILE.replace(b"ORDER", b"0")
-    advice = advise(session(0.1, late_us=100.0), {"s.toml": file}, {})
+    advice = advise(session(0.1, late_us=100.0), tomllib.loads(file.decode()), {})
     assert advice is not None
     assert advice.below is not None
     assert advice.below.step_s == pytest.approx(0.5e-3, rel=0.02)
-    slow = advise(session(0.1, late_us=10.0, solver_us=4000.0), {"s.toml": file}, {})
+    slow = advise(session(0.1, late_us=10.0, solver_us=4000.0), tomllib.loads(file.decode()), {})
     assert slow is not None
     assert slow.recommended_s is None
     assert "a computes" in slow.text

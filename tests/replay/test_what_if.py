@@ -1,11 +1,15 @@
 """What other settings would have decided, against what was decided."""
 
+import html
 import json
+import re
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hilrt.analyze.comparison_page import write_comparison
+from hilrt.analyze.log_comparison import compare_logs
 from hilrt.cli.main import app
 from hilrt.errors import ConfigError
 from hilrt.record.reader import load_log
@@ -89,6 +93,29 @@ def test_the_recomputed_decisions_are_a_log_of_their_own(path, tmp_path):
     assert json.loads(after.metadata["what_if"]) == [f"{CAP}=0.01"]
     with pytest.raises(ConfigError, match="holds a log already"):
         what_if(path, [f"{CAP}=0.02"], out=tmp_path / "new")
+
+
+def test_a_comparison_says_what_was_set_and_what_came_of_it(path, tmp_path):
+    change = f"{CAP}=0.01"
+    recomputed = what_if(path, [change], out=tmp_path / "b")
+    found = compare_logs(path, recomputed.written)
+    assert found.settings == [(CAP, "1.0", "0.01")]
+    verdicts = [log.summary["verdict"] for log in (found.a, found.b)]
+    assert (verdicts[1], verdicts[0] in ("good", "degraded")) == (recomputed.verdicts[1], True)
+    page = write_comparison(path, recomputed.written, tmp_path / "c.html").read_text()
+    body = page[page.index("<header>") :]
+    assert "unknown" not in body[: body.index("What was set differently")]
+    assert CAVEAT in html.unescape(body)
+    headings = re.findall(r"<h2>(.*?)</h2>", body)
+    assert "The outputs are equal, but other signals differ" in body
+    assert headings[1].endswith(":sent")
+    assert headings[0] == "What was set differently"
+    assert headings[2] == f"{headings[1]}: A − B"  # a plot of both, and one of the difference
+    tables = headings.index(next(h for h in headings if h.startswith("Signals that differ")))
+    assert 2 < tables < len(headings) - 1
+    assert not re.search(r"slowest.ticks", body)
+    cells = re.findall(r"<tr>(.*?)</tr>", body)
+    assert not [row for row in cells if "differs" in row and "<td>–</td>" in row]
 
 
 @pytest.mark.parametrize(
