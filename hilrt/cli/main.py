@@ -170,32 +170,37 @@ def _pace(text: str) -> str | float:
 
 
 def _finish(result: RunResult, report: bool, quiet: bool) -> None:
-    """Report page and closing table, after everything has stopped."""
+    """Report page and closing table, after everything has stopped; verdict and fault last."""
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    if result.summary and report:
+        _write_report(result, quiet)
+    if result.summary and not quiet:
+        from rich.console import Console
+
+        from hilrt.monitor.closing_table import closing_table, closing_verdict
+
+        console = Console()
+        console.print(closing_table(result.summary))
+        console.print(f"files in {result.folder}", highlight=False)
+        console.print(closing_verdict(result.summary))
+        sys.stdout.flush()
     if result.fault:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
-    if not result.summary:
-        return
-    if report:
-        try:
-            from hilrt.analyze.report import write_report
 
-            write_report(result.folder)
-        except (ImportError, HilrtError) as error:
-            typer.echo(f"no report: {error}", err=True)
-        except OSError as error:
-            typer.echo(f"no report: {error}", err=True)
-            result.end_with(ExitStatus.LESS)
-    if quiet:
-        return
-    from rich.console import Console
 
-    from hilrt.monitor.closing_table import closing_table
+def _write_report(result: RunResult, quiet: bool) -> None:
+    if not quiet:
+        typer.echo("writing the report")  # which takes seconds
+    try:
+        from hilrt.analyze.report import write_report
 
-    console = Console()
-    console.print(closing_table(result.summary))
-    console.print(f"files in {result.folder}", highlight=False)
+        write_report(result.folder)
+    except (ImportError, HilrtError) as error:
+        typer.echo(f"no report: {error}", err=True)
+    except OSError as error:
+        typer.echo(f"no report: {error}", err=True)
+        result.end_with(ExitStatus.LESS)
 
 
 def main(command: Callable[[], Any] = app) -> None:

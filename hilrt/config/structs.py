@@ -334,6 +334,8 @@ class MonitorTable(Table):
     page: str = "127.0.0.1:5006"
     #: Where Foxglove and Lichtblick may connect; left out: nowhere.
     foxglove: str | None = None
+    #: Outputs that views show, in their order; left out: the first ones, those of benches first.
+    values: list[str] = []
     #: Messages per second of the decimated signals.
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
     #: What a token opens; empty: nothing, all views are read-only.

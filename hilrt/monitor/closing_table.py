@@ -1,4 +1,4 @@
-"""The table on the terminal at the end of a session, from `summary.json`."""
+"""What stands on the terminal at the end of a session, from `summary.json`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 
 
 def closing_table(summary: Mapping[str, Any]) -> RenderableType:
-    """The table for the terminal; parts that the summary lacks are left out.
+    """The tables for the terminal; those that the summary lacks are left out.
 
     Parameters
     ----------
     summary : mapping
         Contents of ``summary.json``; ``files`` may list what was written.
     """
-    parts: list[RenderableType] = [_verdict(summary), _steps(summary)]
+    parts: list[RenderableType] = [_steps(summary)]
     for part in (_ledger(summary), _answers(summary), _flag_times(summary), _losses(summary)):
         if part is not None:
             parts.append(part)
@@ -41,7 +41,8 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _verdict(summary: Mapping[str, Any]) -> Text:
+def closing_verdict(summary: Mapping[str, Any]) -> Text:
+    """The verdict with its reasons, which stands below the tables."""
     verdict = str(summary.get("verdict", "unknown"))
     text = Text.assemble(
         (f"{summary.get('session', '')}: ", "bold"), (verdict, f"bold {COLOURS.get(verdict, '')}")

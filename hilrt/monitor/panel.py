@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
@@ -13,13 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.monitor.closing_table import COLOURS
+from hilrt.monitor.short_names import short_names
 from hilrt.monitor.sparkline import LENGTH, Traces
 from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
-#: Newest events, and lines of flags, that are shown at most.
-MAX_EVENTS, MAX_FLAG_LINES = 5, 4
+#: Newest events, and lines of flags and of the message, that are shown at most.
+MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES = 5, 4, 2
+#: Events that are shown before all values are, and lines of values that are shown before these.
+KEPT_EVENTS, KEPT_LINES = 3, 6
+#: Columns between the halves of the panel, between those of a table, and width of a value.
+GAP, COLUMN_GAP, VALUE_WIDTH = 3, 2, 8
 #: Lines of a panel without a limit, and of its frame.
 UNLIMITED, FRAME = 100, 2
 
@@ -36,19 +42,16 @@ def live_view(
     """The panel that is redrawn while a session runs.
 
     `line` stands below everything; `traces` are plotted beside the values. Where `height` lines are
-    not enough, values are left out first; `events` are shown where there is room. After `silent_s`
-    [s] without a status the panel says that it is old.
+    not enough, values are left out first, then `events`. After `silent_s` [s] without a status the
+    panel says that it is old.
     """
-    body = Table.grid(padding=(0, 3), expand=True)
-    body.add_column(ratio=1)
-    body.add_column()
-    body.add_row(_values(status, traces), Group(_bonds(status), Text(), _peers(status)))
     foot: list[RenderableType] = [_Cut(_flags(status.flags), MAX_FLAG_LINES)]
     if status.message:
-        foot.append(Text(status.message, style="bold", no_wrap=True, overflow="ellipsis"))
+        foot.append(_Cut(Text(message_of(status), style="bold"), MAX_MESSAGE_LINES))
     if line:
         foot += [Text(line, style="dim", no_wrap=True, overflow="ellipsis")]
     head = Group(_progress(status), _timing(status), Text())
+    body = _Body(status, traces)
     fitted = _Fitted(head, body, list(events), Group(*foot), height - FRAME)
     title = Text.assemble((status.session, "bold"), "  ", _state(status, silent_s))
     return Panel(fitted, title=title, title_align="left", box=box.ROUNDED)
@@ -75,6 +78,29 @@ class _Cut:
             yield Segment.line()
 
 
+class _Body:
+    """Values beside bonds and peers, with names shortened to the width that there is."""
+
+    def __init__(self, status: Status, traces: Traces | None) -> None:
+        self._status, self._traces = status, traces
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        status, width = self._status, options.max_width
+        own = width // 7  # for the names on the right
+        right = Group(_bonds(status, own), Text(), _peers(status, own))
+        others = Measurement.get(console, options, right).maximum + GAP
+        units = max((len(status.units.get(name, "")) for name in status.values), default=0)
+        columns = [VALUE_WIDTH, max(units, len("unit"))]
+        columns += [] if self._traces is None else [LENGTH]
+        room = width - others - sum(columns) - COLUMN_GAP * len(columns)
+        left = _values(status, self._traces, room)
+        body = Table.grid(padding=(0, GAP), expand=True)
+        body.add_column(ratio=1)
+        body.add_column()
+        body.add_row(left, right)
+        yield body
+
+
 class _Fitted:
     """Head and foot whole, and the part between them cut to the room that is left."""
 
@@ -93,32 +119,44 @@ class _Fitted:
         used = [len(console.render_lines(part, options)) for part in self._parts]
         head, body, foot = self._parts
         room = self._height - used[0] - used[2] - 1
+        kept = max(room - used[1] - 1, min(KEPT_EVENTS, (room - KEPT_LINES) // 2))
+        lines = max(0, min(MAX_EVENTS, len(self._events), kept))
+        if lines:  # and an empty line
+            room -= lines + 1
         yield head
         yield _Cut(body, room)
-        spare = min(MAX_EVENTS, room - used[1] - 1)  # and an empty line
         yield Text()
-        if spare > 0 and self._events:
-            for event in self._events[-spare:]:
+        if lines:
+            for event in self._events[-lines:]:
                 yield Text(event, style="dim", no_wrap=True, overflow="ellipsis")
             yield Text()
         yield foot
+
+
+def message_of(status: Status) -> str:
+    """What a session says, and for how long it has waited for that."""
+    waited = f" ({status.waited_s:.0f} s)" if status.waited_s >= 1.0 else ""
+    return f"{status.message}{waited}"
 
 
 def plain_line(status: Status, silent_s: float = 0.0) -> str:
     """The same in one line."""
     share = f" ({100 * status.t / status.duration:.0f} %)" if status.duration > 0 else ""
     word = state_word(status, silent_s)
-    parts = [f"{status.session}: {word}", f"{status.t:.1f} of {status.duration:g} s{share}"]
+    parts = [f"{status.session}: {word}"]
+    if status.values:  # there has been a tick
+        parts.append(f"{status.t:.1f} of {status.duration:g} s{share}")
     if status.rate_hz > 0:
         parts.append(f"{number(status.rate_hz)} Hz")
     if status.lateness_us is not None:
         parts.append(f"late p99 {status.lateness_us.p99:.0f} µs")
         parts.append(f"missed {status.missed} of {status.tick}")
-    parts.append(f"flags: {flag_words(status.flags) or 'none'}")
+    if status.values:
+        parts.append(f"flags: {flag_words(status.flags) or 'none'}")
     if status.verdict:
         parts.append(f"so far {status.verdict}")
     if status.message:
-        parts.append(status.message)
+        parts.append(message_of(status))
     return " | ".join(parts)
 
 
@@ -177,38 +215,42 @@ def _timing(status: Status) -> Text:
     return text
 
 
-def _values(status: Status, traces: Traces | None) -> Table:
+def _values(status: Status, traces: Traces | None, width: int) -> Table:
     table = _table("signal")
-    table.add_column("value", justify="right", min_width=8, no_wrap=True)
+    table.add_column("value", justify="right", min_width=VALUE_WIDTH, no_wrap=True)
     table.add_column("unit", style="dim", no_wrap=True)
     if traces is not None:
         table.add_column("", style="cyan", min_width=LENGTH, no_wrap=True)
-    for name, value in list(status.values.items())[:MAX_VALUES]:
+    shown = dict(list(status.values.items())[:MAX_VALUES])
+    names = short_names(shown, width)
+    for name, value in shown.items():
         plot = [traces.plot(name)] if traces is not None else []
-        table.add_row(name, number(value), status.units.get(name, ""), *plot)
+        table.add_row(names[name], number(value), status.units.get(name, ""), *plot)
     return table
 
 
-def _bonds(status: Status) -> Table:
+def _bonds(status: Status, width: int) -> Table:
     table = _table("bond", ("W", "residual J", "removed J"), 8)
+    names = short_names(status.bonds, width)
     for name, bond in status.bonds.items():
         energies = (bond.power_w, bond.residual_energy_j, bond.corrected_energy_j)
-        table.add_row(name, *map(number, energies))
+        table.add_row(names[name], *map(number, energies))
     return table
 
 
-def _peers(status: Status) -> Table:
+def _peers(status: Status, width: int) -> Table:
     table = _table("peer", ("late", "lost", "dropped", "age ms"), 6)
+    names = short_names(status.peers, width)
     for name, peer in status.peers.items():
         counts = (f"{count:,}" for count in (peer.late, peer.lost, peer.dropped))
-        table.add_row(name, *counts, number(peer.age_ms, 3))
+        table.add_row(names[name], *counts, number(peer.age_ms, 3))
     return table
 
 
 def _table(names: str, figures: Sequence[str] = (), width: int = 0) -> Table:
     """A column for names, and some for figures of at least `width` characters."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column(names)
+    table.add_column(names, no_wrap=True)
     for heading in figures:
         table.add_column(heading, justify="right", min_width=width)
     return table

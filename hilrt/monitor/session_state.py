@@ -14,6 +14,7 @@ class SessionState(StrEnum):
     ARMED = "ARMED"
     RUNNING = "RUNNING"
     DEGRADED = "DEGRADED"
+    STOPPING = "STOPPING"
     SAFE = "SAFE"
     STOPPED = "STOPPED"
     FAULT = "FAULT"

@@ -39,6 +39,10 @@ ALIVE_S = 0.5
 MAX_EVENTS = 5
 
 
+#: States in which the session waits for nothing.
+NO_WAIT = ("RUNNING", "DEGRADED", "STOPPED", "FAULT")
+
+
 class Exchanged(Protocol):
     """The exchange, as far as views are concerned: each subsystem's link and its row."""
 
@@ -86,10 +90,12 @@ class StatusPublisher:
         self.session, self.run = session, run
         self.duration = duration
         self._adjustable = tuple(adjustable)
-        self.state = "CONFIGURED"
+        self.state, self._message = "CONFIGURED", ""
+        #: Outputs in the order in which views show them, as numbers; without it, the network's.
+        self.order: Sequence[int] | None = None
         self._next_ns = 0
+        self._since_ns: int | None = None  # the last announcement that began a wait
         self._looked_ns = self._looked_steps = 0
-        self._announced: Status | None = None
         self._newest: Status | None = None
         self._lateness = Recent()
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
@@ -98,17 +104,15 @@ class StatusPublisher:
         """Show an event with the next status."""
         self._events.append(text)
 
-    def announce(self, state: str, message: str = "") -> None:
-        """Publish a change of the session's state at once."""
-        self.state = state
-        known = self._newest or Status(
-            session=self.session, state=state, run=self.run, duration=self.duration
-        )
-        self._announced = msgspec.structs.replace(
-            known, state=state, message=message, events=list(self._events)
-        )
-        if self.telemetry is not None:
-            self.telemetry.publish(self._announced)
+    def announce(self, state: str, message: str = "", *, still: bool = False) -> None:
+        """Publish a change of the session's state, or of what it waits for, at once.
+
+        With `still` it is the same wait, of which less is left.
+        """
+        self.state, self._message = state, message
+        if not still or self._since_ns is None:
+            self._since_ns = monotonic_ns()
+        self.repeat()
 
     async def keep_alive(self) -> None:
         """Repeat the announcement until cancelled, while no loop runs."""
@@ -119,8 +123,21 @@ class StatusPublisher:
 
     def repeat(self) -> None:
         """Repeat the last announcement, so that watchers do not take the session as ended."""
-        if self.telemetry is not None and self._announced is not None:
-            self.telemetry.publish(self._announced)
+        if self.telemetry is None or self._since_ns is None:
+            return
+        known = self._newest or Status(
+            session=self.session, state=self.state, run=self.run, duration=self.duration
+        )
+        waited_s = 0.0 if self.state in NO_WAIT else (monotonic_ns() - self._since_ns) * 1e-9
+        self.telemetry.publish(
+            msgspec.structs.replace(
+                known,
+                state=self.state,
+                message=self._message,
+                waited_s=waited_s,
+                events=list(self._events),
+            )
+        )
 
     def update(self, master: Stepped, at_once: bool = False) -> None:
         """Publish if it is time, or `at_once`."""
@@ -135,8 +152,7 @@ class StatusPublisher:
 
     def _cause(self) -> str:
         """The reason why the session is degraded."""
-        announced = self._announced
-        return announced.message if announced is not None and self.state == "DEGRADED" else ""
+        return self._message if self.state == "DEGRADED" else ""
 
     def _rate(self, steps: int, now_ns: int) -> float:
         """Macro steps per second of wall time since the last look, 1/s; 0 at the first."""
@@ -161,7 +177,7 @@ class StatusPublisher:
             missed=progress.missed,
             rate_hz=rate_hz,
             lateness_us=None if lateness is None else Percentiles(*lateness),
-            values=dict(zip(outputs.names, state.outputs["y"].tolist(), strict=True)),
+            values=self._values(outputs.names, state.outputs["y"].tolist()),
             units=dict(zip(outputs.names, outputs.units, strict=True)),
             flags=[RaisedFlag(*flag) for flag in active_flags(numerics.checks, state)],
             bonds={
@@ -177,7 +193,7 @@ class StatusPublisher:
                 link.name: PeerStatus(
                     int(exchange.channels["late"][s]),
                     link.lost,
-                    float(exchange.age[s]) * 1e3,
+                    max(float(exchange.age[s]), 0.0) * 1e3,  # a sample may be ahead of the tick
                     link.dropped,
                 )
                 for s, link in enumerate(exchange.links)
@@ -191,3 +207,7 @@ class StatusPublisher:
                 what: master.changes.present_number(state, what) for what in self._adjustable
             },
         )
+
+    def _values(self, names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+        order = range(len(names)) if self.order is None else self.order
+        return {names[i]: values[i] for i in order}

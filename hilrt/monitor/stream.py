@@ -77,7 +77,8 @@ class Head(msgspec.Struct, kw_only=True):
     `epoch_ns` is the wall clock (ns since 1970, UTC) at session time 0, `duration` in s, `rate` the
     messages per second on topic ``signals``; `control` are the commands that a token opens,
     `adjustable` what ``adjust`` may set with its bounds, and `commands` the port where they are
-    taken (0: nowhere). `run` tells this run of the session from every other.
+    taken (0: nowhere). `values` are the outputs, or patterns of them, that the session file wants
+    shown. `run` tells this run of the session from every other.
     """
 
     session: str
@@ -91,6 +92,7 @@ class Head(msgspec.Struct, kw_only=True):
     control: list[str] = []
     adjustable: dict[str, tuple[float, float]] = {}
     commands: int = 0
+    values: list[str] = []
     format: int = FORMAT
 
 

@@ -57,7 +57,8 @@ class Status(msgspec.Struct, kw_only=True):
     `shadow`: corrections are computed and not applied. Without `values` it announces a state before
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
     the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
-    those that are up now. `adjustable`: what operators may change, as it is now.
+    those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
+    where it waits for nothing. `adjustable`: what operators may change, as it is now.
     """
 
     session: str
@@ -77,6 +78,7 @@ class Status(msgspec.Struct, kw_only=True):
     verdict: str = ""
     reasons: list[str] = []
     message: str = ""
+    waited_s: float = 0.0
     shadow: bool = False
     events: list[str] = []
     adjustable: dict[str, float] = {}
@@ -101,7 +103,9 @@ def merged(before: Status | None, now: Status) -> Status:
     """An announcement changes the state and the message of what was shown before."""
     if before is None or now.values or now.run != before.run:
         return now
-    return msgspec.structs.replace(before, state=now.state, message=now.message, events=now.events)
+    return msgspec.structs.replace(
+        before, state=now.state, message=now.message, waited_s=now.waited_s, events=now.events
+    )
 
 
 class Telemetry:

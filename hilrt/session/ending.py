@@ -88,6 +88,9 @@ class Ending:
         numerics, exchange = assembled
         end, fault, result = ended.end, ended.fault, self._result
         stops = numerics.state.session[0].alarm_level == STOP
+        if end is End.FINISHED and self._benches.armed:
+            names = ", ".join(link.name for link in self._benches.armed)
+            self._events.go(SessionState.STOPPING, f"bringing {names} to rest")
         if end is End.FINISHED or (end is End.ALARMED and stops):
             unwanted = master.stopping
             result.warnings += await self._benches.run_stop_sequence(assembled, unwanted)

@@ -163,6 +163,7 @@ class Monitoring:
                 duration=tables.session.duration,
                 rate=table.rate,
                 topology=session_graph(tables),
+                values=list(table.values),
                 control=list(table.control),
                 adjustable={n: (bounds.min, bounds.max) for n, bounds in table.adjust.items()},
             ),

@@ -12,6 +12,7 @@ import time
 from hilrt import code_cache
 from hilrt.exchange.exchange import load_channels
 from hilrt.master import Master
+from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
 from hilrt.reliability.alarms import refuse_alarms
@@ -48,10 +49,14 @@ async def run_connected(parts: SessionParts) -> None:
     """Initialize the subsystems, bring benches up, tick, and bring benches down."""
     tables, links = parts.tables, parts.links
     parts.result.warnings += code_cache.problems
+    parts.publisher.announce(str(parts.events.state), "initializing the subsystems")
     initialized = await initialize(links, tables)
     parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
     assembled = await assemble(links, tables, initialized, parts.options.shadow)
     numerics = assembled.numerics
+    outputs = numerics.network.outputs
+    of_benches = [links[owner].physical for owner in outputs.owner]
+    parts.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
     refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
     feed = await _open_log(parts, numerics, initialized)
     timing = parts.timing
@@ -78,6 +83,7 @@ async def _open_log(
         parts.recorder,
         real_time=parts.real_time,
     )
+    parts.publisher.announce(str(parts.events.state), "waiting for the recorder")
     await log.wait_for_recorder(parts.processes.children)
     return log.feed
 

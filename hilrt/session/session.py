@@ -20,7 +20,6 @@ from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.fmu.unpacked import remove_abandoned_folders
-from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
@@ -32,6 +31,10 @@ from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
 from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
+
+NUMERICS = "the numerics (a first start compiles them)"
+#: What a session waits for is named, up to so many; the others are counted.
+MAX_NAMED = 6
 
 
 class SessionRun:
@@ -154,9 +157,25 @@ class SessionRun:
         their clocks are compared again afterwards, by a master that answers at once.
         """
         parts = self._parts
-        parts.publisher.announce(str(parts.events.state), "preparing the numerics")
         limit = parts.tables.master.connect_timeout + 1.0
-        await _all([asyncio.to_thread(_load_numerics), _within(limit, parts.links)])
+        waits = {link.name: link.open() for link in parts.links}
+        waits[NUMERICS] = asyncio.to_thread(_load_numerics)
+        left = list(waits)
+
+        def tell() -> None:
+            more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
+            said = f"waiting for {', '.join(left[-MAX_NAMED:])}{more}"
+            parts.publisher.announce(str(parts.events.state), said, still=True)
+
+        async def noted(name: str, awaitable: Awaitable[None]) -> None:
+            async with asyncio.timeout(None if name == NUMERICS else limit):
+                await awaitable
+            left.remove(name)
+            if left:
+                tell()
+
+        tell()
+        await _all([noted(name, awaitable) for name, awaitable in waits.items()])
         parts.hub.protocol.compare_clocks_again()
         parts.duration = min([parts.duration, *(link.ends for link in parts.links)])
 
@@ -217,12 +236,6 @@ def _load_numerics() -> None:
         from hilrt.session.running import load_numerics
 
         load_numerics()
-
-
-async def _within(limit: float, links: Iterable[Link]) -> None:
-    """Open all links within `limit` [s]."""
-    async with asyncio.timeout(limit):
-        await _all(link.open() for link in links)
 
 
 async def _all(awaitables: Iterable[Awaitable[None]]) -> None:

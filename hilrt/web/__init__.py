@@ -4,5 +4,5 @@ It is a process of its own that reads the telemetry stream like any other subscr
 extra ``hilrt[web]``. Read in this order: `server` with `hosts` (which requests are served),
 `shared_session` and `signal_history` (what all clients share), `page` (one client: models and
 updates, sent by `changed_models`), `panels` (lamp, state, bonds, peers, events as HTML), `graph`,
-`plots`, `operator_controls`, `metrics`.
+`plots`, `operator_controls` with `typed`, `metrics`.
 """

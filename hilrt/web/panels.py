@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hilrt.monitor.display_order import shown_values
+from hilrt.monitor.panel import message_of
 from hilrt.monitor.stream import Happening, Head
 from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
 from hilrt.monitor.terminal import flag_words
@@ -47,7 +49,7 @@ class Lamp(NamedTuple):
 
 
 #: States in which there is a verdict.
-WITH_VERDICT = ("RUNNING", "DEGRADED", "STOPPED")
+WITH_VERDICT = ("RUNNING", "DEGRADED", "STOPPING", "STOPPED")
 
 
 def lamp(viewer: Viewer) -> Lamp:
@@ -64,7 +66,7 @@ def lamp(viewer: Viewer) -> Lamp:
     if status.state in ("FAULT", "SAFE"):
         return Lamp("unreliable", status.state, [status.message])
     if status.state not in WITH_VERDICT or not status.verdict:
-        return Lamp("nothing", status.state, [on_page(status.message, viewer.head)])
+        return Lamp("nothing", status.state, [on_page(message_of(status), viewer.head)])
     reasons = [reason_text(reason) for reason in status.reasons]
     if len(reasons) > MAX_REASONS:
         more = len(reasons) - MAX_REASONS + 1
@@ -136,7 +138,7 @@ def state_html(viewer: Viewer) -> str:
         )
     if status.rate_hz > 0:
         timing = f"{number(status.rate_hz)} Hz · {timing}"
-    message = text(on_page(status.message, viewer.head))
+    message = text(on_page(message_of(status), viewer.head))
     shadow = ' <span class="badge">SHADOW: no correction acts</span>' if status.shadow else ""
     return (
         f'<div class="state"><span class="name">{text(status.session)}</span>'
@@ -148,14 +150,17 @@ def state_html(viewer: Viewer) -> str:
 
 
 def values_html(viewer: Viewer, limit: int = 8) -> str:
-    """The first outputs as large numbers."""
+    """The outputs that the session file names, or the first ones, as large numbers."""
     status = viewer.status
     if status is None or not status.values:
         return ""
+    chosen = viewer.head.values if viewer.head is not None else []
+    shown = list(shown_values(status.values, chosen).items())
+    shown = shown if chosen else shown[:limit]
     cells = "".join(
         f'<div class="value"><span class="soft">{text(name)}</span><b>{number(value)}</b>'
         f'<span class="soft">{text(status.units.get(name, ""))}</span></div>'
-        for name, value in list(status.values.items())[:limit]
+        for name, value in shown
     )
     return f'<div class="values">{cells}</div>'
 

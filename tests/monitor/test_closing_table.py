@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from hilrt.monitor.closing_table import closing_table
+from hilrt.monitor.closing_table import closing_table, closing_verdict
 
 
 def text_of(renderable):
@@ -45,8 +45,6 @@ SUMMARY = {
 def test_closing_table_sums_up():
     text = text_of(closing_table(SUMMARY))
     for part in (
-        "engine-in-the-loop: degraded",
-        "late samples on 1.2 % of the steps",
         "30,000 over 30.00 s",
         "123 (0.41 %)",
         "62.0 median, 180 p99, 400 p99.9",
@@ -58,6 +56,11 @@ def test_closing_table_sums_up():
         assert part in text
     assert "step minimum" not in text
     assert "step size" not in text
+
+
+def test_verdict_with_its_reasons():
+    said = "engine-in-the-loop: degraded\n  late samples on 1.2 % of the steps\n"
+    assert text_of(closing_verdict(SUMMARY)) == said
 
 
 def test_closing_table_of_a_variable_step_in_virtual_time():
@@ -76,4 +79,5 @@ def test_closing_table_tells_of_what_could_not_be_used_where_there_is_any():
 
 
 def test_closing_table_of_almost_nothing():
-    assert "unknown" in text_of(closing_table({}))
+    assert "steps" in text_of(closing_table({}))
+    assert "unknown" in text_of(closing_verdict({}))

@@ -5,8 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 
+from hilrt.errors import ConfigError
 from hilrt.master import Master
 from hilrt.monitor import status
+from hilrt.monitor.display_order import display_order
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
@@ -136,6 +138,66 @@ def test_announcement_is_repeated_until_the_next(master):
     publisher.repeat()
     told = publisher.telemetry.statuses
     assert [(one.state, one.message) for one in told] == 2 * [("CONNECTED", "waiting for engine")]
+
+
+def test_a_wait_is_told_with_its_time(master):
+    clock, publisher = master.pace.clock, master.publisher
+    publisher.announce("CONNECTING", "waiting for engine, vehicle")
+    clock.advance(2000 * MS)
+    publisher.announce("CONNECTING", "waiting for engine", still=True)
+    clock.advance(1000 * MS)
+    publisher.repeat()
+    publisher.announce("INITIALIZED", "press Enter")
+    clock.advance(500 * MS)
+    publisher.repeat()
+    publisher.announce("RUNNING", "first tick")
+    clock.advance(500 * MS)
+    publisher.repeat()
+    waits = [one.waited_s for one in publisher.telemetry.statuses]
+    assert waits == pytest.approx([0.0, 2.0, 3.0, 0.0, 0.5, 0.0, 0.0])
+
+
+async def test_an_end_that_takes_time_keeps_the_last_numbers(master):
+    """A view that is opened then must not see a session at its beginning."""
+    publisher = master.publisher
+    publisher.announce("RUNNING", "first tick")
+    await master.run(90 * MS, EPOCH)
+    publisher.announce("STOPPING", "bringing engine to rest")
+    publisher.repeat()
+    told = publisher.telemetry.statuses[-1]
+    assert (told.state, told.t) == ("STOPPING", master.progress.t_ns * 1e-9)
+    assert told.values
+
+
+async def test_values_are_in_the_order_of_display(master):
+    master.publisher.order = [0]
+    master.exchange.channels["age"] = -0.002
+    await master.run(10 * MS, EPOCH)
+    told = master.publisher.telemetry.statuses[-1]
+    assert list(told.values) == ["a.y"]
+    assert [peer.age_ms >= 0.0 for peer in told.peers.values()] == [True]
+
+
+NAMES = ["model.x", "bench.torque", "model.v[0]", "model.v[1]", "bench.speed"]
+BENCH = [False, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "order"),
+    [
+        ([], [1, 4, 0, 2, 3]),
+        (["model.v"], [2, 3, 1, 4, 0]),
+        (["bench.speed", "bench.*"], [4, 1, 0, 2, 3]),
+        (["model.v[1]"], [3, 1, 4, 0, 2]),
+    ],
+)
+def test_benches_are_shown_first_or_what_is_chosen(chosen, order):
+    assert display_order(NAMES, BENCH, chosen) == order
+
+
+def test_a_value_that_there_is_not_is_refused():
+    with pytest.raises(ConfigError, match=r"\[monitor\] values = 'bench.speeed': is no output"):
+        display_order(NAMES, BENCH, ["bench.speeed"])
 
 
 async def test_session_whose_loop_does_not_run_says_that_it_is_there(master, monkeypatch):

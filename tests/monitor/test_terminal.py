@@ -139,6 +139,42 @@ def test_newest_events_are_shown_where_there_is_room():
     assert [f"event {i}" in text for i in range(9)] == 4 * [False] + 5 * [True]
 
 
+def test_events_are_shown_at_80_by_24_beside_many_values():
+    many = {f"engine.signal{i}": float(i) for i in range(12)}
+    status = msgspec.structs.replace(RUNNING, values=many, message="because")
+    events = [f"{i}.0 s  event {i}" for i in range(5)]
+    lines = text_of(live_view(status, HELP, height=23, events=events), width=80).splitlines()
+    assert len(lines) <= 23
+    text = "\n".join(lines)
+    assert [f"event {i}" in text for i in range(5)] == 2 * [False] + 3 * [True]
+    for part in ("engine.signal5", "sample late", "because", HELP):
+        assert part in text
+
+
+def test_long_names_stay_different_in_80_columns():
+    names = [f"engine_test_bench.cylinder_{i}.exhaust_gas_temperature" for i in (1, 2, 3)]
+    bench = "engine_test_bench_in_the_cellar"
+    status = msgspec.structs.replace(
+        RUNNING,
+        values=dict.fromkeys(names, 1.0),
+        units=dict.fromkeys(names, "degC"),
+        peers={f"{bench}_{i}": PeerStatus() for i in (1, 2)},
+    )
+    lines = text_of(live_view(status), width=80).splitlines()
+    assert max(map(len, lines)) == 80
+    shown = [line.split()[1] for line in lines if "degC" in line]
+    assert len(set(shown)) == 3
+    assert all(name.endswith("perature") for name in shown)
+    assert len({part for line in lines for part in line.split() if "llar_" in part}) == 2
+
+
+def test_what_is_waited_for_is_shown_with_the_seconds():
+    status = Status(session="s", state="CONNECTING", message="waiting for engine", waited_s=7.4)
+    assert plain_line(status) == "s: CONNECTING | waiting for engine (7 s)"
+    assert "waiting for engine (7 s)" in text_of(live_view(status))
+    assert plain_line(msgspec.structs.replace(status, waited_s=0.3)).endswith("for engine")
+
+
 def test_shadow_and_silence_stand_with_the_state():
     status = msgspec.structs.replace(RUNNING, shadow=True)
     for text in (text_of(live_view(status)), plain_line(status)):

@@ -121,7 +121,10 @@ async def bring_down(session, end=End.FINISHED):
 async def test_a_stop_sequence_then_the_safe_profile(ending):
     bench = Bench()
     session = ending(bench, steps=[Step(ramp={"bench.demand": 10.0})])
+    states = []
+    bench.on_look = lambda: states.append(str(session.events.state))
     assert await bring_down(session) is None
+    assert set(states) == {"STOPPING"}  # it does not run while the bench is brought to rest
     assert bench.told[-2:] == [("arm", 10.0), ("stop", "session finished")]
     assert (session.events.state, session.result.exit_status) == (SessionState.STOPPED, 0)
 

@@ -130,6 +130,21 @@ def test_state_tells_time_and_timing(look):
         assert part in html
 
 
+def test_values_are_those_that_the_session_names(look):
+    many = {f"engine.y{i}": float(i) for i in range(12)}
+    status = changed(values=many)
+    assert panels.values_html(look(status)).count('class="value"') == 8
+    chosen = msgspec.structs.replace(HEAD, values=["engine.y1*"])
+    html = panels.values_html(look(status, head=chosen))
+    assert re.findall(r"engine\.y\d+", html) == ["engine.y1", "engine.y10", "engine.y11"]
+
+
+def test_a_wait_is_shown_with_the_seconds(look):
+    waiting = Status(session="s", state="CONNECTING", message="waiting for engine", waited_s=7.4)
+    assert panels.lamp(look(waiting)).reasons == ["waiting for engine (7 s)"]
+    assert "waiting for engine (7 s)" in panels.state_html(look(waiting))
+
+
 def test_ledger_bars_are_to_scale():
     html = panels.bonds_html(RUNNING)
     widths = [float(w) for w in re.findall(r"width:([\d.]+)%", html)]
