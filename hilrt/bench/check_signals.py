@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cantools.database.can import Message
+
 from hilrt.can.codec import bits, fits, selectors
 from hilrt.can.database import SignalRef, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
@@ -84,8 +86,13 @@ def check_frames(
     """
     sent = {ref.message.name for ref in driven}
     refs = [*driven, *received]
-    messages = {ref.message.name: ref.message for ref in refs}
-    problems = []
+    messages = {ref.carrier.name: ref.carrier for ref in refs}
+    problems = [
+        f"{table}: message {ref.message.name} would be sent in container {ref.container.name};"
+        " messages in containers are received only, choose one with a frame of its own"
+        for ref in driven
+        if ref.container is not None
+    ]
     for name, message in sorted(messages.items()):
         text = f"{table}: message {name} has {message.length} bytes"
         if message.length > CLASSIC_BYTES and is_j1939(message) and not message.is_fd:
@@ -103,21 +110,27 @@ def check_frames(
                 f"{text}; a frame of CAN FD carries {FD_BYTES}; correct the database, or leave"
                 " the message out"
             )
-        elif message.length > CLASSIC_BYTES and not message.is_fd:
+        elif message.length > CLASSIC_BYTES and not _is_fd(message):
             problems.append(
                 f"{text} and the database does not call it CAN FD, which would carry it; a frame"
                 f" without CAN FD carries {CLASSIC_BYTES}; correct the database"
             )
-    fd = sorted(name for name, message in messages.items() if message.is_fd)
+    fd = sorted(name for name, message in messages.items() if _is_fd(message))
     if fd and not bus.get("fd"):
         problems.append(f"{table} bus: {', '.join(fd)} is of CAN FD; add fd = true to the bus")
     return problems + _check_multiplexers(table, refs)
 
 
+def _is_fd(message: Message) -> bool:
+    """Whether its frames are of CAN FD; of containers databases do not say it."""
+    return bool(message.is_fd or (message.is_container and message.length > CLASSIC_BYTES))
+
+
 def _check_multiplexers(table: str, refs: Sequence[SignalRef]) -> list[str]:
     """No frame carries what is selected by a multiplexer that lies beyond its message."""
     problems = []
-    for message, signal, _ in refs:
+    for ref in refs:
+        message, signal = ref.message, ref.signal
         for switch, _ in selectors(message, signal):
             if not fits(message, message.get_signal_by_name(switch)):
                 problems.append(

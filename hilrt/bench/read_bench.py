@@ -64,9 +64,9 @@ class Bench:
 
     @property
     def received(self) -> list[Message]:
-        """Messages that the bench sends, as far as they are used."""
+        """Messages that the bench sends, as far as they are used: those that have a frame."""
         refs = [*self.outputs.values(), *([self.state] if self.state else [])]
-        return list({ref.message.name: ref.message for ref in refs}.values())
+        return list({ref.carrier.name: ref.carrier for ref in refs}.values())
 
     @property
     def driven(self) -> list[Message]:

@@ -11,6 +11,7 @@ from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
 from hilrt.can.codec import multiplexers
+from hilrt.can.container import with_contained
 from hilrt.can.id_table import can_id_of, indistinct, same_group
 from hilrt.can.read_database import read_database
 from hilrt.config.from_toml import nearest
@@ -24,11 +25,18 @@ class SignalRef(NamedTuple):
     """A signal with the message that carries it.
 
     `rivals` are the other J1939 messages of its parameter group: frames that could be taken for it.
+    `container` is the message whose frames contain its own (AUTOSAR), if it is such a one.
     """
 
     message: Message
     signal: Signal
     rivals: tuple[Message, ...] = ()
+    container: Message | None = None
+
+    @property
+    def carrier(self) -> Message:
+        """The message that has a frame: its own, or its container."""
+        return self.container or self.message
 
     @property
     def unit(self) -> str:
@@ -56,7 +64,7 @@ def load_database(path: Path, label: str) -> Database:
     """
     file, bus = database_file(path)
     database = read_database(file, label)
-    for message in database.messages:
+    for message, _ in with_contained(database.messages):
         _mark_multiplexers(message)
     if bus is None:
         return database
@@ -92,32 +100,53 @@ def find_signal(database: Database, ref: str, label: str) -> SignalRef:
     message_name, dot, signal_name = ref.partition(".")
     if not dot:
         raise ConfigError(f"{label} = {ref!r}: write it as Message.Signal")
-    messages = {message.name: message for message in database.messages}
-    message = messages.get(message_name)
-    if message is None:
-        raise ConfigError(
-            f"{label} = {ref!r}: the database has no message {message_name!r}"
-            f"{nearest(message_name, messages)}"
-        )
-    if message.is_container:
-        raise ConfigError(
-            f"{label} = {ref!r}: message {message_name} contains others, which are not taken out "
-            "of it; choose a signal of a message with a frame of its own"
-        )
+    if any(message.is_container and message.name == message_name for message in database.messages):
+        inner, _, signal_name = signal_name.partition(".")
+        message_name = f"{message_name}.{inner}"
+    message, container = _find_message(database, message_name, f"{label} = {ref!r}")
     signals = {signal.name: signal for signal in message.signals}
     if signal_name not in signals:
         raise ConfigError(
             f"{label} = {ref!r}: message {message_name} has no signal {signal_name!r}"
             f"{nearest(signal_name, signals)}"
         )
-    for problem in _unusable(database.messages, message, signals[signal_name]):
+    others = database.messages if container is None else [message]
+    for problem in _unusable(others, message, signals[signal_name]):
         raise ConfigError(f"{label} = {ref!r}: {problem}; correct the database")
     rivals = [
         other
         for other in database.messages
         if other is not message and same_group(message, other) and _on_one_bus(message, other)
     ]
-    return SignalRef(message, signals[signal_name], tuple(rivals))
+    return SignalRef(message, signals[signal_name], tuple(rivals), container)
+
+
+def _find_message(database: Database, name: str, label: str) -> tuple[Message, Message | None]:
+    """Message of a name, and its container: ``Message``, or ``Container.Message``.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, or if several containers have one.
+    """
+    own = {message.name: message for message in database.messages if not message.is_container}
+    if name in own:
+        return own[name], None
+    inner = [pair for pair in with_contained(database.messages) if pair[1] is not None]
+    found = [(m, box) for m, box in inner if box and name in (m.name, f"{box.name}.{m.name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        boxes = " or ".join(f"{box.name}.{m.name}" for m, box in found)
+        raise ConfigError(f"{label}: several containers have a message {name}; write {boxes}")
+    for box in database.messages:
+        if box.is_container and box.name == name.partition(".")[0]:
+            inside = ", ".join(message.name for message in box.contained_messages or ())
+            raise ConfigError(
+                f"{label}: message {box.name} contains others; choose one of {inside}"
+            )
+    known = [*own, *(message.name for message, _ in inner)]
+    raise ConfigError(f"{label}: the database has no message {name!r}{nearest(name, known)}")
 
 
 def _unusable(messages: Sequence[Message], message: Message, signal: Signal) -> list[str]:
@@ -169,7 +198,7 @@ def check_distinct(
     source : callable, optional
         The one source address that a message is taken from.
     """
-    messages = list({id(ref.message): ref.message for ref in refs}.values())
+    messages = list({id(ref.carrier): ref.carrier for ref in refs}.values())
     rivals = [other for ref in refs for other in ref.rivals]
     problems = []
     for message, others in indistinct(messages, rivals, source):

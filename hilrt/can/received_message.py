@@ -38,9 +38,13 @@ class ReceivedMessage:
         Age at which it counts as silent, s; longer if the database says that it comes more rarely.
     options : MessageOptions
         What is particular about it.
+    container : Message, optional
+        The one that contains it.
 
     Attributes
     ----------
+    identifier : str
+        Of the frames that carry it.
     outputs : list of (int, str)
         Index of each output that it carries, and the signal.
     indices : list of int
@@ -55,9 +59,16 @@ class ReceivedMessage:
     """
 
     def __init__(
-        self, message: Message, alive: str, timeout: float, options: MessageOptions
+        self,
+        message: Message,
+        alive: str,
+        timeout: float,
+        options: MessageOptions,
+        container: Message | None = None,
     ) -> None:
         self.message = message
+        self.container = container
+        self.identifier = f"0x{(container or message).frame_id:X}"
         self.outputs: list[tuple[int, str]] = []
         self.indices: list[int] = []
         self.state: str | None = None

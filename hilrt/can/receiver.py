@@ -14,6 +14,7 @@ from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.message_options import MessageOptions
 from hilrt.can.message_stats import REASONS, MessageStats
+from hilrt.can.received_container import ReceivedContainer
 from hilrt.can.received_message import ReceivedMessage
 from hilrt.can.reception_time import ReceptionTimes
 
@@ -75,16 +76,17 @@ class Receiver:
         self._times = ReceptionTimes(system_clock)
         self._unknown = 0
         particular = options or {}
-        entries: dict[str, ReceivedMessage] = {}
+        entries: dict[int, ReceivedMessage] = {}
         refs = [*outputs.values(), *([state] if state else [])]
         for ref in refs:
             message = ref.message
             given = particular.get(message.name) or MessageOptions()
-            entries.setdefault(message.name, ReceivedMessage(message, alive, timeout, given))
+            entry = ReceivedMessage(message, alive, timeout, given, ref.container)
+            entries.setdefault(id(message), entry)
         for i, ref in enumerate(outputs.values()):
-            entries[ref.message.name].outputs.append((i, ref.signal.name))
+            entries[id(ref.message)].outputs.append((i, ref.signal.name))
         if state is not None:
-            entries[state.message.name].state = state.signal.name
+            entries[id(state.message)].state = state.signal.name
         self._entries = list(entries.values())
         for entry in self._entries:
             entry.compile()
@@ -92,8 +94,12 @@ class Receiver:
         self._forms = [(entry, form) for entry in self._entries for form in entry.forms()]
         self._look_at_ns = 0
         self._missed, self._missed_text = 0.0, ""
+        self._containers = _containers(self._entries)
+        carriers: list[tuple[Message, ReceivedMessage | ReceivedContainer]] = [
+            (entry.message, entry) for entry in self._entries if entry.container is None
+        ]
         self._table = IdTable(
-            ((entry.message, entry) for entry in self._entries),
+            [*carriers, *self._containers],
             lambda message: (particular.get(message.name) or MessageOptions()).source,
             [rival for ref in refs for rival in ref.rivals],
         )
@@ -123,6 +129,7 @@ class Receiver:
         counted = {"frames": self.frames, "unknown": self._unknown}
         for reason in REASONS:
             counted[reason] = sum(getattr(entry.stats, reason) for entry in self._entries)
+        counted["decode_errors"] += sum(box.malformed for _, box in self._containers)
         counted["incomplete"] = 0 if self._groups is None else self._groups.incomplete
         return counted
 
@@ -152,8 +159,11 @@ class Receiver:
                 self._unknown += 1
         return new
 
-    def _take(self, entry: ReceivedMessage, data: bytes, t: int) -> bool:
-        """Take what came of a message at `t` [ns]; whether any output is new."""
+    def _take(self, entry: ReceivedMessage | ReceivedContainer, data: bytes, t: int) -> bool:
+        """Take what came of a message, or of several in a container; whether any output is new."""
+        if isinstance(entry, ReceivedContainer):
+            new = [self._take(inner, part, t) for inner, part in entry.parts(data)]
+            return any(new)
         values = entry.take(data, t)
         if values is None:
             return False
@@ -193,7 +203,7 @@ class Receiver:
             if not entry.heard.at:
                 came = f": {entry.stats.text()}" if entry.stats.frames else ""
                 came = came or self._doubtful(entry.message)
-                found.append(f"{entry.message.name} (0x{entry.message.frame_id:X}){came}")
+                found.append(f"{entry.message.name} ({entry.identifier}){came}")
         return found
 
     def _doubtful(self, message: Message) -> str:
@@ -214,8 +224,7 @@ class Receiver:
             came = self._state_ns if form.output is None else self.t_valid_ns[form.output]
             if entry.heard.at and not came:
                 signals = ", ".join(form.signals)
-                identifier = f"0x{entry.message.frame_id:X}"
-                found.append(f"{form.name} ({identifier}), which carries {signals}")
+                found.append(f"{form.name} ({entry.identifier}), which carries {signals}")
         return found
 
     def report(self) -> str:
@@ -271,3 +280,13 @@ class Receiver:
             if worst < math.inf:
                 age = 1e-6 * worst * missed.timeout_ns
                 self._missed_text = f"no new frame of {missed.name} for {age:.0f} ms"
+
+
+def _containers(entries: Sequence[ReceivedMessage]) -> list[tuple[Message, ReceivedContainer]]:
+    """The containers that are listened to, each with its messages in use."""
+    boxes = {id(entry.container): entry.container for entry in entries}
+    return [
+        (box, ReceivedContainer(box, [entry for entry in entries if entry.container is box]))
+        for box in boxes.values()
+        if box is not None
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
+from hilrt.can.container import with_contained
 from hilrt.logs.bus_databases import BusDatabase, LoadedDatabases
 from hilrt.logs.columns import columns_of
 from hilrt.logs.message_topics import NO_DATA, MessageTopics, TopicDecoders, message_topic
@@ -52,10 +53,10 @@ class Decoded(Source):
         seen = MessageTopics(self._databases)
         for frame in self.frames():
             if not frame.flags & NO_DATA:
-                seen.find(frame)
+                seen.parts(frame)
         taken = {known.topic.name for known in seen.found}
         topics: list[Topic] = []
-        for message in self._databases.messages:
+        for message, _ in with_contained(self._databases.messages):
             mine = [known.topic for known in seen.found if known.message is message]
             if not mine and message.name not in taken:
                 taken.add(message.name)
@@ -82,12 +83,10 @@ class Decoded(Source):
             if t_ns // WINDOW_NS != window:
                 yield from rows.take()
                 window = t_ns // WINDOW_NS
-            found = known.find(frame)
-            if found is None or not found.topic.signals:
-                continue
-            values = decoders.decode(found.message, frame.data)
-            if values is not None:
-                rows.add(found.topic, t_ns, values)
+            for found, data in known.parts(frame):
+                values = decoders.decode(found.message, data) if found.topic.signals else None
+                if values is not None:
+                    rows.add(found.topic, t_ns, values)
         yield from rows.take()
         self.unknown_frames = known.unknown
         self.notes += known.notes() + decoders.notes()

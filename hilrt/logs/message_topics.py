@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from hilrt.can.container import unpack
 from hilrt.can.frame import EXTENDED, Frame
 from hilrt.can.frame_decoder import FrameDecoder, distinct_names
-from hilrt.can.id_table import IdTable, without_priority
+from hilrt.can.id_table import IdTable, is_j1939, without_priority
+from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.tools.database_faults import reason
 from hilrt.logs.bus_databases import LoadedDatabases
+from hilrt.logs.groups_in_log import GroupsInLog
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal, Topic
 
@@ -55,8 +58,44 @@ class MessageTopics:
         self._by_sender: dict[tuple[str, int, int], MessageTopic] = {}
         self._first_bus: dict[str, str] = {}
         self._unknown_ids: dict[str, None] = {}
+        self._groups = GroupsInLog()
+        self._with_groups: set[str] = set()  # buses with J1939 messages, by their database
+        self._damaged: Counter[str] = Counter()
+        self._unknown_headers: Counter[str] = Counter()
         self._without_database: Counter[str] = Counter()
         self._ambiguous: Counter[tuple[str, ...]] = Counter()
+
+    def parts(self, frame: LoggedFrame) -> list[tuple[MessageTopic, bytes]]:
+        """Messages that a data frame carries or completes, with their bytes.
+
+        One, most often; those of a container; a J1939 group of several frames with its last one.
+        """
+        parts = self._parts(frame)
+        if GroupsInLog.concerns(frame) and frame.bus in self._with_groups:
+            group = self._groups.take(frame)
+            if group is not None:
+                parts += self._parts(group)
+        return parts
+
+    def _parts(self, frame: LoggedFrame) -> list[tuple[MessageTopic, bytes]]:
+        found = self.find(frame)
+        if found is None:
+            return []
+        if not found.message.is_container:
+            return [(found, frame.data)]
+        try:
+            inner = unpack(found.message, frame.data)
+        except ValueError:
+            self._damaged[found.message.name] += 1
+            return []
+        parts = []
+        for message, data in inner:
+            if isinstance(message, int):
+                self._unknown_headers[found.message.name] += 1
+            else:
+                topic = self._topic(message, frame.bus, frame.identifier)
+                parts.append((topic, data))
+        return parts
 
     def find(self, frame: LoggedFrame) -> MessageTopic | None:
         """Topic of a data frame; None for one that is no message of the databases."""
@@ -76,7 +115,9 @@ class MessageTopics:
         message = None if table is None else table.find(can_id)
         if message is None:
             return None
-        identifier = Frame(can_id, b"").identifier
+        return self._topic(message, bus, Frame(can_id, b"").identifier)
+
+    def _topic(self, message: Message, bus: str, identifier: int) -> MessageTopic:
         sender = without_priority(message, identifier)
         known = self._by_sender.get((bus, id(message), sender))
         if known is None:
@@ -97,6 +138,8 @@ class MessageTopics:
             messages = self._databases.on_bus(bus)
             entries = ((m, m) for m in messages or ())
             self._tables[bus] = None if messages is None else IdTable(entries)
+            if any(map(is_j1939, messages or ())):
+                self._with_groups.add(bus)
         return self._tables[bus]
 
     def _count(self, bus: str, can_id: int) -> None:
@@ -106,7 +149,7 @@ class MessageTopics:
         elif names := tuple(message.name for message in table.candidates(can_id)):
             if len(names) > 1:
                 self._ambiguous[names] += 1
-        else:
+        elif not GroupAssembler.concerns(can_id):
             self.unknown += 1
             self._unknown_ids.setdefault(Frame(can_id, b"").text)
 
@@ -121,6 +164,15 @@ class MessageTopics:
             f"{count:,} frames that may be message {' or '.join(names)}: the database does not "
             "tell them apart by their identifiers, they stay frames"
             for names, count in self._ambiguous.items()
+        ]
+        notes += self._groups.notes()
+        notes += [
+            f"{count:,} frames of container {name} whose messages go beyond them"
+            for name, count in self._damaged.items()
+        ]
+        notes += [
+            f"{count:,} messages in container {name} that the database does not know"
+            for name, count in self._unknown_headers.items()
         ]
         if 2 * self.unknown > self.frames:
             told = list(self._unknown_ids)

@@ -15,6 +15,7 @@ from hilrt.config.from_toml import build
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import PortsError
+from tests.can.container_database import container_arxml
 
 DBC = """VERSION ""
 BU_: Bench Gateway
@@ -307,3 +308,23 @@ def test_a_message_of_an_input_that_is_misspelt_is_not_called_unused(tmp_path: P
     with pytest.raises(PortsError, match="did you mean 'Modes'") as caught:
         read(tmp_path, change)
     assert len(caught.value.problems) == 1
+
+
+def test_messages_in_containers_are_measured_and_not_sent(tmp_path: Path) -> None:
+    container_arxml(tmp_path)
+    listening = {
+        "database": "container.arxml",
+        "bus.fd": True,
+        "enable": None,
+        "safe_profile": {},
+        "inputs": {},
+        "outputs": {"torque": "Fast.Torque", "temp": "Box.Slow.Temp"},
+    }
+    bench = read(tmp_path, listening)
+    assert [message.name for message in bench.received] == ["Box"]
+    assert list(bench.outputs) == ["torque", "temp"]
+    with pytest.raises(ConfigError, match=r"bus: Box is of CAN FD; add fd = true"):
+        read(tmp_path, {**listening, "bus.fd": False})
+    pedal = {**TABLE["inputs"]["pedal"], "signal": "Slow.Temp"}
+    with pytest.raises(ConfigError, match=r"Slow would be sent in container Box; .* received only"):
+        read(tmp_path, {**listening, "inputs": {"pedal": pedal}, "outputs": {"t": "Fast.Torque"}})

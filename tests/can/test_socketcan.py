@@ -32,6 +32,14 @@ pytestmark = pytest.mark.skipif(not VCAN.exists(), reason="no vcan0; see make te
 
 TABLE = {"interface": "socketcan", "channel": "vcan0"}
 DBC = 'VERSION ""\nBU_: B\nBO_ 256 Fast: 8 B\nBO_ 2147484160 Slow: 8 B\n'
+GROUP_DBC = """VERSION ""
+BU_: B
+BO_ 2566841088 EC1: 39 B
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "StandardCAN";
+BA_ "VFrameFormat" BO_ 2566841088 3;
+"""
+GROUPS = cantools.database.load_string(GROUP_DBC, "dbc").messages
 MESSAGES = cantools.database.load_string(DBC, "dbc").messages
 
 
@@ -104,6 +112,25 @@ def test_the_kernel_drops_what_is_not_listened_to(vcan: None) -> None:
     assert bus.drain() == []
     bus.close()
     other.close()
+
+
+def test_the_kernel_lets_through_groups_of_several_frames(vcan: None) -> None:
+    bus, other = open_bus(TABLE, GROUPS, "t"), open_bus(TABLE, [], "t")
+    wanted = [EXTENDED | can_id for can_id in (0x1CECFF05, 0x1CEBFF05, 0x18ECFE07, 0x18FEE305)]
+    for can_id in [EXTENDED | 0x18EE0005, *wanted[:3], EXTENDED | 0x18FEE405, wanted[3]]:
+        other.send(Frame(can_id, bytes(8)))
+    assert [f.can_id for f in drain(bus, 4)] == wanted
+    assert bus.drain() == []
+    bus.close()
+    other.close()
+
+
+def test_an_interface_without_a_controller_is_not_restarted(vcan: None) -> None:
+    bus = open_bus(TABLE, [], "t")
+    with pytest.raises(OSError, match=r".+") as caught:
+        bus.restart()
+    assert caught.value.errno in (errno.EOPNOTSUPP, errno.EPERM)
+    bus.close()
 
 
 def test_a_burst_is_not_lost(pair: tuple[CanBus, CanBus]) -> None:
@@ -208,7 +235,8 @@ def test_a_disturbed_bus_is_seen(stranger: socket.socket) -> None:
     for _ in range(20):
         put(stranger, ERROR | BUS_ERROR)
     watch.errors(0, error_frames(bus, 20))
-    (change,) = watch.update(0, bus.down)
+    told, change = watch.update(0, bus.down)
+    assert told.text == "error frame: error on the bus"
     assert (change.cause, change.raised) == ("bus_errors", True)
     assert watch.counters["error_frames"] == 20
     bus.close()

@@ -22,6 +22,13 @@ def test_the_shipped_session_has_no_warnings() -> None:
     assert found("warning") == []
 
 
+def test_a_recovery_from_bus_off_where_there_is_no_controller() -> None:
+    (line,) = found("warning", f"{ENGINE}.bus_off_recovery.delay=2.0")
+    assert "bus_off_recovery] delay = 2.0: has no effect on bus.interface = 'udp_multicast'" in line
+    (line,) = found("error", f"{ENGINE}.bus_off_recovery.attempts=0")
+    assert "attempts" in line
+
+
 SPEED, PEDAL = f"{ENGINE}.inputs.speed_demand", f"{ENGINE}.inputs.pedal"
 STEP_TIMEOUT = f"{ENGINE}.safe_profile.step_timeout"
 

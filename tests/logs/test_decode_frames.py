@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from hilrt import load_log
+from hilrt.can.database import load_database
 from hilrt.errors import ConfigError
 from hilrt.logs.bus_databases import BusDatabase, bus_databases
 from hilrt.logs.contents import read_contents
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import Imported, import_file
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
+from tests.can.container_database import CONTAINER, container_arxml
 from tests.logs.made import EPOCH_NS, frame_log
 
 WIDE = 1 << 31
@@ -216,4 +218,70 @@ def test_a_multiplexer_value_without_a_form_costs_only_its_form(tmp_path: Path) 
         "1 frames of message Pages that are shorter than its database says",
         "1 frames of message Pages with a multiplexer value that its database does not know; "
         "signals that do not depend on it are kept",
+    ]
+
+
+# ---- what takes several frames, and what shares one ----------------------------------------------
+
+EC1 = """VERSION ""
+BU_: A
+BO_ 2566841088 EC1: 39 A
+ SG_ IdleSpeed : 0|16@1+ (0.125,0) [0|8031.875] "rpm" A
+ SG_ Last : 304|8@1+ (1,0) [0|250] "" A
+BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";
+BA_DEF_DEF_ "VFrameFormat" "StandardCAN";
+BA_ "VFrameFormat" BO_ 2566841088 3;
+"""
+
+
+def broadcast(body: bytes, bus: str, start_ns: int) -> list[LoggedFrame]:
+    """A broadcast of group 0xFEE3 by node 0x21, a packet every 60 ms."""
+    head = bytes([32, len(body), 0, 6, 0xFF, 0xE3, 0xFE, 0])
+    packets = [bytes([k + 1]) + body[7 * k : 7 * k + 7].ljust(7, b"\xff") for k in range(6)]
+    sent = [(0x1CECFF21, head), *((0x1CEBFF21, packet) for packet in packets)]
+    return [
+        LoggedFrame(start_ns + 60_000_000 * k, bus, identifier, int(FrameFlag.EXTENDED), 8, data)
+        for k, (identifier, data) in enumerate(sent)
+    ]
+
+
+def test_groups_of_several_frames_on_two_buses_at_once(tmp_path: Path) -> None:
+    (tmp_path / "ec1.dbc").write_text(EC1)
+    first, second = (
+        (n * 8).to_bytes(2, "little") + bytes(36) + bytes([n % 251]) for n in (650, 700)
+    )
+    start = EPOCH_NS // 1000 * 1000
+    one, other = broadcast(first, "0", start), broadcast(second, "1", start + 1_000_000)
+    lost = broadcast(first, "0", start + 10**9)
+    frames = sorted([*one, *other, *lost[:3], *lost[4:]], key=lambda f: f.time_ns)
+    done, values = imported(tmp_path, frames, BusDatabase(tmp_path / "ec1.dbc"))
+    assert values == {
+        "EC1.IdleSpeed": [650.0], "EC1.Last": [148.0],
+        "EC1@1.IdleSpeed": [700.0], "EC1@1.Last": [198.0],
+    }  # fmt: skip
+    assert load_log(tmp_path / "log.mcap").time("EC1.IdleSpeed").tolist() == [0.36]
+    assert done.notes == ["1 J1939 groups of several frames of which some are missing"]
+    assert (done.frames, done.unknown_frames) == (20, 0)
+
+
+def test_messages_of_a_container(tmp_path: Path) -> None:
+    path = container_arxml(tmp_path)
+    (box,) = load_database(path, "t").messages
+    contents = [
+        box.encode([("Slow", {"Temp": 90, "Enabled": 1}), ("Fast", {"Torque": 300, "Alive": 1})]),
+        box.encode([("Fast", {"Torque": 301, "Alive": 2}), (0x777777, b"xyz")]),
+        b"\x0a\x0b\x0c\x09\x01",  # beyond the frame
+    ]
+    frames = [
+        LoggedFrame(EPOCH_NS + k, "0", CONTAINER, int(FrameFlag.FD), len(data), data)
+        for k, data in enumerate(contents)
+    ]
+    done, values = imported(tmp_path, frames, BusDatabase(path))
+    assert values == {
+        "Fast.Torque": [300.0, 301.0], "Fast.Alive": [1.0, 2.0],
+        "Slow.Temp": [90.0], "Slow.Enabled": [1.0],
+    }  # fmt: skip
+    assert done.notes == [
+        "1 frames of container Box whose messages go beyond them",
+        "1 messages in container Box that the database does not know",
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from cantools.database.can import Message, Signal
 
 from hilrt.can.codec import codec
+from hilrt.can.container import unpack
 from hilrt.can.frame import ERROR, EXTENDED, Frame
 from hilrt.can.id_table import IdTable, is_j1939
 from hilrt.can.j1939_transport import GroupAssembler
@@ -79,6 +80,12 @@ class _Decoder:
         self.alive = names.index(alive) if counted else None
         self.modulus = 1 << message.get_signal_by_name(alive).length if counted else 1
 
+    def read(self, data: bytes) -> tuple[dict[str, str], int, int | None]:
+        """Signals of a frame as text, how many of them are bad, and the counter."""
+        values = self.decode(data)
+        texts, bad = self.texts(values)
+        return texts, bad, self.count(values)
+
     def texts(self, values: Iterable[float | None]) -> tuple[dict[str, str], int]:
         """Values with their units, and how many of them are bad."""
         found, bad = {}, 0
@@ -113,6 +120,31 @@ def _text(signal: Signal, value: float) -> str:
     return str(choice) if choice is not None else f"{value:.6g}{unit}"
 
 
+class _ContainerDecoder:
+    """The messages in a container as text, their signals as ``Message.Signal``."""
+
+    def __init__(self, container: Message, alive: str) -> None:
+        self.name = container.name
+        self.problem = ""
+        self._container = container
+        inside = container.contained_messages or ()
+        self._decoders = {id(message): _Decoder(message, alive) for message in inside}
+
+    def read(self, data: bytes) -> tuple[dict[str, str], int, None]:
+        """As `_Decoder.read`; of messages that are not known or not decodable their bytes."""
+        found: dict[str, str] = {}
+        bad = 0
+        for message, part in unpack(self._container, data):
+            decoder = None if isinstance(message, int) else self._decoders[id(message)]
+            if decoder is None or decoder.problem:
+                found[decoder.name if decoder else f"0x{message:06X}"] = f"[{part.hex()}]"
+                continue
+            values, worse, _ = decoder.read(part)
+            found |= {f"{decoder.name}.{name}": text for name, text in values.items()}
+            bad += worse
+        return found, bad, None
+
+
 class BusWatcher:
     """Rows of everything that has been seen.
 
@@ -136,7 +168,10 @@ class BusWatcher:
     def __init__(self, messages: Iterable[Message] = (), alive: str = "Alive") -> None:
         self.rows: dict[int, Row] = {}
         self.error_frames = self.undecodable = 0
-        made = [(m, _Decoder(m, alive)) for m in messages if not m.is_container]
+        made: list[tuple[Message, _Decoder | _ContainerDecoder]] = [
+            (m, _ContainerDecoder(m, alive) if m.is_container else _Decoder(m, alive))
+            for m in messages
+        ]
         self.problems = [
             f"message {decoder.name} cannot be decoded, it is shown as bytes: {decoder.problem}; "
             "correct the database"
@@ -185,12 +220,10 @@ class BusWatcher:
             self._decode(row, decoder, frame)
         return row
 
-    def _decode(self, row: Row, decoder: _Decoder, frame: Frame) -> None:
+    def _decode(self, row: Row, decoder: _Decoder | _ContainerDecoder, frame: Frame) -> None:
         row.values = {}  # not those of an older frame beside this one's bytes
         try:
-            values = decoder.decode(frame.data)
-            row.values, bad = decoder.texts(values)
-            count = decoder.count(values)
+            row.values, bad, count = decoder.read(frame.data)
         except Exception:  # one frame, whatever is wrong with it, must not end the view
             self.undecodable += 1
             row.stats.decode_errors += 1
@@ -200,7 +233,7 @@ class BusWatcher:
         row.bad_values += bad
         if count is None:
             return
-        if row.counter is not None:
+        if row.counter is not None and isinstance(decoder, _Decoder):
             ahead = (count - row.counter) % decoder.modulus
             row.stats.repeated += ahead == 0
             row.stats.lost += max(0, ahead - 1)

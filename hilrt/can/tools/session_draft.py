@@ -181,7 +181,11 @@ def _unfit(message: Message, sent: bool = False) -> str:
     """Why a message as a whole cannot be used; empty if it can."""
     if message.is_container:
         inner = ", ".join(each.name for each in message.contained_messages)
-        return f"it contains other messages, which are not taken out of it: {inner}"
+        return (
+            f"it contains other messages ({inner}): they are received only"
+            if sent
+            else f"it contains other messages ({inner}): outputs name those, as Message.Signal"
+        )
     if not message.signals:
         return "it has no signals"
     if message.length > CLASSIC_BYTES and is_j1939(message):

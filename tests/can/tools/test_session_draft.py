@@ -215,9 +215,8 @@ def test_container_is_named_with_what_it_contains(
     whole = Database([*base.messages, box])
     monkeypatch.setattr("hilrt.can.tools.session_draft.load_database", lambda *_: whole)
     text = generate(tmp_path / "rig.arxml", None, BUS, tmp_path)
-    assert "# Box (0x300): it contains other messages, which are not taken out of it: " in text
-    assert "Inner, Other\n" in text
-    with pytest.raises(ConfigError, match="Box contains others, which are not taken out of it"):
+    assert "# Box (0x300): it contains other messages (Inner, Other): outputs name those, " in text
+    with pytest.raises(ConfigError, match="Box contains others; choose one of Inner, Other"):
         find_signal(whole, "Box.Torque", "outputs.torque")
 
 
