@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import re
 import sys
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cantools
 from cantools.database.can import Database
 
+from hilrt.can.identifier_faults import identifier_faults
 from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.errors import ConfigError
 
@@ -18,6 +19,7 @@ from hilrt.errors import ConfigError
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
 #: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
 _WINDOWS = (".dbc", ".sym")
+_FORMATS = ("arxml", "dbc", "kcd", "sym", "cdd")
 
 
 def read_database(path: Path, label: str) -> Database:
@@ -29,21 +31,30 @@ def read_database(path: Path, label: str) -> Database:
         If it cannot be read, with file, reason and remedy.
     """
     try:
-        encoding = _encoding(path)
-        database = cantools.database.load_file(path, encoding=encoding, strict=False)
+        text = path.read_text(encoding=_encoding(path), errors="replace")
     except OSError as error:
         raise ConfigError(
             f"{label}: {path} cannot be read: {error.strerror}; "
             "give the database's path, relative to the session file"
         ) from None
+    faults = identifier_faults(text, path.suffix)
+    try:
+        database = _load(text, path.suffix, faults)
     except Exception as error:  # the parsers of the formats raise all kinds
-        saved = _readable_part(path)
+        saved = _readable_part(text, path)
         if saved is not None:
             return saved
-        raise ConfigError(_refusal(path, label, error)) from None
+        raise ConfigError(_refusal(path, label, error, faults)) from None
     if not isinstance(database, Database):
         raise ConfigError(f"{label}: {path} is a diagnostics database; give one of CAN messages")
     return database
+
+
+def _load(text: str, suffix: str, faults: list[str]) -> Any:
+    if faults:
+        raise ValueError(", ".join(faults))
+    kind = suffix[1:].lower()
+    return cantools.database.load_string(text, kind if kind in _FORMATS else None, strict=False)
 
 
 def _encoding(path: Path) -> str:
@@ -64,26 +75,26 @@ def _encoding(path: Path) -> str:
     return "utf-8-sig"
 
 
-def _refusal(path: Path, label: str, error: Exception) -> str:
+def _refusal(path: Path, label: str, error: Exception, faults: list[str]) -> list[str]:
+    if faults:
+        return [f"{label}: {path}: {fault}; correct it in the database" for fault in faults]
     kinds = ("e_arxml", "e_dbc", "e_kcd", "e_sym", "e_cdd")
     causes = [cause for kind in kinds if (cause := getattr(error, kind, None)) is not None]
     cause = causes[0] if len(causes) == 1 else error
     reason = " ".join(str(cause).split()) or type(cause).__name__
-    if "frame id" in reason.lower():
-        return f"{label}: {path}: {reason}; correct the message's identifier"
-    return (
+    if "frame id" in reason:  # of a format whose text was not looked at
+        return [f"{label}: {path}: {reason.rstrip('.')}; correct it in the database"]
+    return [
         f"{label}: {path} is not a CAN database: {reason}; "
         "open it in an editor for databases and export it again"
-    )
+    ]
 
 
-def _readable_part(path: Path) -> Database | None:
+def _readable_part(text: str, path: Path) -> Database | None:
     """What can be read of a broken DBC file; what cannot goes to standard error."""
     if path.suffix.lower() != ".dbc":
         return None
-    text = path.read_text(encoding=_encoding(path), errors="replace")
-    load = partial(cantools.database.load_string, database_format="dbc", strict=False)
-    saved = load_tolerantly(text, load)  # type: ignore[arg-type]
+    saved = load_tolerantly(text, lambda part: _load(part, ".dbc", identifier_faults(part, ".dbc")))
     if saved is None:
         return None
     for problem in saved[1]:

@@ -30,7 +30,9 @@ _START = re.compile(
     r"SG_MUL_VAL_)(?=[ \t:])",
     re.MULTILINE,
 )
-_ABOUT = re.compile(r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(\d+)')
+_ABOUT = re.compile(
+    r'(?:CM_\s+(?:BO_|SG_)|BA_\s+"[^"]*"\s+(?:BO_|SG_)|[A-Z_]+)\s+(-?\d[0-9A-Za-z]*)'
+)
 #: Of the part that was tried, not of the file.
 _PLACE = re.compile(r" at line \d+, column \d+")
 #: Without these a signal would mean something else.
@@ -110,7 +112,7 @@ def _definitions(
     search: _Search, frame: list[_Statement], statements: Sequence[_Statement]
 ) -> list[_Statement]:
     """Statements about no message: those that define something, then those that use it."""
-    whole = [s for s in statements if s.keyword not in _FRAME and s.message is None]
+    whole = [s for s in statements if s.keyword not in (*_FRAME, "BO_") and s.message is None]
     uses = [s for s in whole if s.keyword in _USES]
     defined = search.keep([s for s in whole if s.keyword not in _USES], lambda some: frame)
     head = [*frame, *defined]
@@ -179,7 +181,10 @@ class _Search:
                     raise _TooBroken from None
                 reason = str(getattr(error, "e_dbc", None) or error)
                 reason = _PLACE.sub("", " ".join(reason.split()))
-                self.left_out.append(f"{some[0].name}: {reason}")
+                place = some[0].name
+                line, _, what = place.partition(": ")
+                told = line if reason.startswith(f"{what} ") else place
+                self.left_out.append(f"{told}: {reason}")
                 return []
         half = len(some) // 2
         return [*self._part(some[:half], needed), *self._part(some[half:], needed)]

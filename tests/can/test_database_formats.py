@@ -13,6 +13,7 @@ from hilrt.bench.read_bench import read_bench
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal, load_database
 from hilrt.can.frame import Frame
+from hilrt.can.identifier_faults import identifier_faults
 from hilrt.can.receiver import Receiver
 from hilrt.config.from_toml import build
 from hilrt.config.units import conversion
@@ -106,3 +107,73 @@ def test_overlapping_signals_are_read_each_for_itself(tmp_path: Path) -> None:
     message = find_signal(database, "Fast.Torque", "t").message
     values = codec(message, ["Speed", "Torque"]).decode(bytes([0, 1, 2, 0, 0, 0, 0, 0]))
     assert values == pytest.approx((25.6, 51.3))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "fault"),
+    [
+        ("kcd", '<Message id="0x900" name="Odd">', "0x900, which does not fit into 11 bits"),
+        ("kcd", '<Message id="zz" name="Odd">', "'zz', which is no number"),
+        ("sym", "{SEND}\n\n[Odd]\nID=900h\nLen=8\n", "0x900, which does not fit into 11 bits"),
+        ("sym", "{SEND}\n\n[Odd]\nType=Extended\nID=zzh\n", "'zz', which is no number"),
+        ("dbc", "BO_ 0x100 Odd: 8 Bench\n", "'0x100', which is no number"),
+    ],
+)
+def test_a_bad_identifier_is_named_with_its_message(
+    suffix: str, text: str, fault: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"odd.{suffix}"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_database(path, "t")
+    assert caught.value.problems == [
+        f"t: {path}: message Odd has the identifier {fault}; correct it in the database"
+    ]
+
+
+def test_identifiers_of_29_bits_are_good_wherever_the_file_says_so(tmp_path: Path) -> None:
+    entries = ("[A]\nID=1000h\nType=Extended", "[B]\nType=Extended\nID=2000h", "[C]\nID=00003000h")
+    text = "{SEND}\n\n" + "\nLen=8\n\n".join(entries)
+    assert identifier_faults(text, ".sym") == []
+    assert identifier_faults(text.replace("Extended", "Standard"), ".sym") != []
+
+
+def test_an_entry_for_half_a_billion_messages_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "odd.sym"
+    path.write_text("{SEND}\n\n[Odd]\nType=Extended\nID=00000000h-1FFFFFFFh\n")
+    with pytest.raises(ConfigError, match="message Odd stands for 536,870,912 identifiers"):
+        load_database(path, "t")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252"])
+def test_text_of_a_dbc_file_is_read_in_the_encoding_that_it_has(
+    encoding: str, tmp_path: Path
+) -> None:
+    text = """VERSION ""
+BU_: A
+BO_ 256 Temps: 2 A
+ SG_ Oil : 0|8@1+ (1,-40) [0|0] "°C" A
+CM_ SG_ 256 Oil "Öltemperatur, größer als üblich";
+"""
+    path = tmp_path / "temps.dbc"
+    path.write_bytes(text.encode(encoding))
+    signal = load_database(path, "t").messages[0].signals[0]
+    assert (signal.unit, signal.comment) == ("°C", "Öltemperatur, größer als üblich")
+    path.write_bytes(text.replace("8@1", "8@9").encode(encoding) + text.encode(encoding)[25:])
+    assert load_database(path, "t").messages[0].signals[0].unit == "°C"  # what is left of it
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "utf-16"])
+def test_text_of_an_xml_file_is_read_in_the_encoding_that_it_declares(
+    encoding: str, tmp_path: Path
+) -> None:
+    text = f"""<?xml version="1.0" encoding="{encoding}"?>
+<NetworkDefinition xmlns="http://kayak.2codeornot2code.org/1.0"><Document/>
+<Bus name="Motor"><Message id="0x100" name="Temps" length="8">
+<Signal name="Oil" offset="0"><Notes>Öl</Notes><Value unit="°C"/></Signal>
+</Message></Bus></NetworkDefinition>
+"""
+    path = tmp_path / "temps.kcd"
+    path.write_bytes(text.encode(encoding))
+    signal = load_database(path, "t").messages[0].signals[0]
+    assert (signal.unit, signal.comment) == ("°C", "Öl")

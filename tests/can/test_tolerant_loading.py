@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cantools.database.can import Database
 
 from hilrt.can.database import find_signal, load_database
-from hilrt.can.tolerant_loading import MAX_LEFT_OUT
+from hilrt.can.tolerant_loading import MAX_LEFT_OUT, load_tolerantly
 from hilrt.errors import ConfigError
 
 GOOD = """VERSION ""
@@ -62,3 +63,51 @@ def test_what_can_be_read_is_loaded_and_the_rest_is_named(
 def test_files_with_too_little_sense_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"other\.dbc is not a CAN database"):
         load_database(written(tmp_path, text), "t")
+
+
+def test_a_message_with_a_bad_identifier_is_named_and_the_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = GOOD + "".join(
+        f'BO_ {number} {name}: 8 Bench\n SG_ S : 0|8@1+ (1,0) [0|0] "" Gateway\n'
+        f'CM_ BO_ {number} "about {name}";\n'
+        for name, number in (("Wide", 2304), ("Wider", 4294967296), ("Below", -1))
+    )
+    names = [message.name for message in load_database(written(tmp_path, text), "t").messages]
+    assert names == ["Fast", "Slow"]
+    told = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        "message Wide has the identifier 0x900, which does not fit into 11 bits",
+        "message Wider has the identifier 4294967296, which does not fit into 32 bits",
+        "message Below has the identifier -1, which does not fit into 32 bits",
+    ]
+
+
+def test_statements_about_messages_that_are_not_there_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A database that was cut down keeps the tables of values of messages that went."""
+    text = GOOD + 'VAL_ 999 Gone 0 "off" ;\n' * (MAX_LEFT_OUT + 1)
+    assert len(load_database(written(tmp_path, text), "t").messages) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "21 statements about messages that it does not have; the first is line 11" in line
+
+
+def test_a_large_file_is_refused_without_being_read_many_times() -> None:
+    """Some bad statements among thousands once took as many readings of all that is before them."""
+    lines = [
+        f'BO_ {i + 1} M{i}: 8 Bench\n SG_ S : 0|8@{7 if i % 90 == 1 else 1}+ (1,0) [0|0] "" Bench\n'
+        for i in range(2000)
+    ]
+    text = 'VERSION ""\nBU_: Bench\n' + "".join(lines)
+    read = 0
+
+    def load(part: str) -> Database:
+        nonlocal read
+        read += len(part)
+        if "@7" in part:
+            raise ValueError("bad")
+        return Database()
+
+    assert load_tolerantly(text, load) is None
+    assert read < 2 * len(text)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.cli import main as cli
+from hilrt.record.logged_frame import LoggedFrame
 from tests.logs.made import frame_log, session_log, some_frames
 
 
@@ -58,6 +59,24 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (code, out) == (0, f"101 messages in {tmp_path / 'p.mcap'}\n")
     code, out, _ = call(capsys, "log", "merge", back, log, "--out", tmp_path / "m.mcap")
     assert code == 0
+
+
+def test_an_import_with_a_database_for_each_bus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signal = ' SG_ Speed : 0|8@1+ (1,0) [0|0] "" A\n'
+    for name in ("One", "Two"):
+        text = f'VERSION ""\nBU_: A\nBO_ 256 {name}: 1 A\n{signal}'
+        (tmp_path / f"{name}.dbc").write_text(text)
+    sent = [(256, "0"), (256, "1"), (256, "1"), (300, "1")]
+    frames = [LoggedFrame(1000 * i, bus, k, 0, 1, b"\x05") for i, (k, bus) in enumerate(sent)]
+    log = frame_log(tmp_path / "raw.mcap", frames)
+    databases = [f"--database={i}={tmp_path / name}.dbc" for i, name in enumerate(("One", "Two"))]
+    code, out, _ = call(capsys, "import", log, "--out", tmp_path / "new.mcap", *databases)
+    assert code == 0
+    assert out.startswith("3 rows of 2 signals and 4 CAN frames (1 unknown to the database) in ")
+    code, out, _ = call(capsys, "log", "cat", log, *databases)
+    assert out.splitlines()[0] == "time [s],One.Speed,Two.Speed"
 
 
 @pytest.mark.parametrize(
