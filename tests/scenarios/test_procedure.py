@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from hilrt import load_log
-from hilrt.config.session_file import load_session
+from hilrt.session.live_session import LiveSession
 from hilrt.session.run import RunOptions
-from hilrt.session.session import run_session
 from tests.scenarios.sessions import free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -38,17 +37,20 @@ def test_a_bench_is_brought_up_matched_and_brought_down(tmp_path):
     path = tmp_path / "session.toml"
     path.write_text(text + STEPS, encoding="utf-8")
     # What is tested are states and sequences: a busy machine may miss ticks.
-    overrides = [
-        "session.duration=0.3",
-        f"subsystems.engine.bus.port={free_port()}",
-        "subsystems.engine.master_timeout=1.5",
-        "subsystems.engine.idle_timeout=20.0",
-        "subsystems.engine.bench_timeout=0.5",
-        "subsystems.vehicle.late.max_misses=2000",
-        "subsystems.engine.late.max_misses=2000",
-    ]
-    file = load_session(path, overrides)
-    result = run_session(file, options=RunOptions(out=tmp_path / "runs"))
+    overrides = {
+        "session.duration": 0.3,
+        "session.arm": "manual",
+        "subsystems.engine.bus.port": free_port(),
+        "subsystems.engine.master_timeout": 1.5,
+        "subsystems.engine.idle_timeout": 20.0,
+        "subsystems.engine.bench_timeout": 0.5,
+        "subsystems.vehicle.late.max_misses": 2000,
+        "subsystems.engine.late.max_misses": 2000,
+    }
+    with LiveSession(path, overrides, options=RunOptions(out=tmp_path / "runs")) as session:
+        assert (session.waits_for_arming, session.state) == (True, "INITIALIZED")
+        session.arm()
+        result = session.wait()
     assert (result.fault, result.exit_status) == (None, 0), result.warnings
     assert not [w for w in result.warnings if "stop sequence" in w]
     told = [event.text for event in load_log(result.folder / "session.mcap").events]
