@@ -110,8 +110,8 @@ def check(
 
     problems = check_file(session, overrides or [], None if pace is None else _pace(pace))
     for problem in problems:
-        place = f"{session}:{problem.at}: " if problem.at else ""
-        typer.echo(f"{place}{problem}", err=problem.level == "error")
+        place = f"{session}:{problem.at}" if problem.at else f"{session}"
+        typer.echo(f"{place}: {problem.level}: {problem}", err=problem.level == "error")
     errors = sum(problem.level == "error" for problem in problems)
     if errors:
         fail(f"{session}: {errors} error{'s' if errors > 1 else ''}")

@@ -155,7 +155,7 @@ def _narrowed(
     except ValueError as error:
         raise ConfigError(
             f"[subsystems.{subsystem}.inputs] {error}, the session file's and the subsystem's own "
-            "bounds taken together; change min or max"
+            "bounds taken together; change start, min or max"
         ) from None
 
 
@@ -166,6 +166,8 @@ def narrow(port: Port, options: InputOptions | None) -> Port:
     low = port.min if options.min is None else max(port.min, options.min)
     high = port.max if options.max is None else min(port.max, options.max)
     start = port.start if options.start is None else options.start
+    if options.start is not None and low <= high and not low <= start <= high:
+        raise ValueError(f"port {port.name!r}: start {start:g} lies outside {low:g} to {high:g}")
     return Port(
         name=port.name,
         unit=port.unit,

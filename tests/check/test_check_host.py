@@ -83,7 +83,7 @@ def test_the_command_knows_the_pace_and_says_the_line(tmp_path):
         tmp_path, 'step_control.method = "pi"', '[[connections]]\nfrom = "a.x"\nto = "b.x"'
     )
     done = CliRunner().invoke(app, ["check", str(path)])
-    assert f"{path}:26: [connections 4: a.x -> b.x] to = 'b.x': " in done.output
+    assert f"{path}:26: error: [connections 4: a.x -> b.x] to = 'b.x': " in done.output
     assert "wall clock" not in done.output
     done = CliRunner().invoke(app, ["check", str(path), "--pace", "realtime"])
     assert (
