@@ -18,7 +18,7 @@ class BusOffRecovery(Table):
     """
 
     #: How long it stays off the bus before each restart, s.
-    delay: Positive = 1.0
+    delay: Positive = 0.1
     #: Restarts in a session; after them it stays off.
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 3
 

@@ -138,7 +138,7 @@ def stats(
             watcher.take(frames, time.time_ns())
         errors = opened.errors
     seconds = time.monotonic() - begun
-    total = sum(row.stats.frames for row in watcher.rows.values())
+    total = watcher.frames
     console = Console()
     console.width = max(console.width, 110)  # a pipe counts as 80 columns wide, too few
     console.print(stats_table(watcher))

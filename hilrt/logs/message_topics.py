@@ -70,6 +70,7 @@ class MessageTopics:
 
         One, most often; those of a container; a J1939 group of several frames with its last one.
         """
+        self.frames += 1
         parts = self._parts(frame)
         if GroupsInLog.concerns(frame) and frame.bus in self._with_groups:
             group = self._groups.take(frame)
@@ -99,7 +100,6 @@ class MessageTopics:
 
     def find(self, frame: LoggedFrame) -> MessageTopic | None:
         """Topic of a data frame; None for one that is no message of the databases."""
-        self.frames += 1
         can_id = frame.identifier | (EXTENDED if frame.flags & FrameFlag.EXTENDED else 0)
         key = frame.bus, can_id
         try:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import select
+import uuid
+
 import can
 import pytest
 
+from hilrt.can.bus import open_bus
 from hilrt.can.bus_faults import BusWatch
 from hilrt.can.controller_state import controller_off
 from hilrt.can.error_frames import error_text
@@ -46,6 +50,21 @@ def test_interfaces_with_a_layout_of_their_own_are_not_misread() -> None:
     watch = BusWatch()
     watch.errors(0, [stuff])
     assert [change.text for change in watch.update(0, False)] == ["error frame: stuff error"]
+
+
+def test_error_frames_come_from_a_bus_beside_good_ones() -> None:
+    channel = {"interface": "virtual", "channel": uuid.uuid4().hex}
+    bus, other = open_bus(channel, [], "t"), can.Bus(**channel)
+    other.send(message(0x88, bytes([0, 0, 0x84, 0, 0, 0, 0, 0])))
+    other.send(can.Message(arbitration_id=0x100, is_extended_id=False, data=b"x"))
+    frames: list[Frame] = []
+    while len(frames) < 2:
+        select.select([bus.fileno()], [], [])
+        frames += bus.drain()
+    bus.close()
+    other.shutdown()
+    assert error_text(frames[0]) == "stuff error while sending"
+    assert frames[1].can_id == 0x100
 
 
 class Driver:

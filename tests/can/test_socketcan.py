@@ -24,6 +24,7 @@ from hilrt.can.bus import CanBus, open_bus
 from hilrt.can.bus_faults import BusWatch
 from hilrt.can.error_frames import BUS_ERROR, BUS_OFF, CONTROLLER, RESTARTED
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.receiver import Receiver
 from tests.can.small_database import REFS, STATE
 
@@ -123,6 +124,35 @@ def test_the_kernel_lets_through_groups_of_several_frames(vcan: None) -> None:
     assert bus.drain() == []
     bus.close()
     other.close()
+
+
+def test_groups_of_the_kernels_own_j1939_stack(vcan: None) -> None:
+    """Broadcast, and to a node that the kernel is too: it asks for the packets and acknowledges."""
+    if subprocess.run(["modprobe", "can_j1939"], timeout=60, check=False).returncode:
+        pytest.skip("no J1939 in this kernel")
+    bus, assembler = open_bus(TABLE, GROUPS, "t"), GroupAssembler()
+    noise = random.Random(3)
+    sent = [(0xFEE3, 0xFF, noise.randbytes(39)), (0xEF00, 0x30, noise.randbytes(500))]
+    with j1939_node(0x21) as node, j1939_node(0x30) as peer:
+        peer.settimeout(30.0)
+        groups = []
+        for group, to, body in sent:
+            node.sendto(body, ("vcan0", socket.J1939_NO_NAME, group, to))
+            while not groups or groups[-1].data != body:
+                assert select.select([bus.fileno()], [], [], 30.0)[0]
+                taken = [assembler.take(f.can_id, f.data, f.t_ns) for f in bus.drain()]
+                groups += [one for one in taken if one is not None]
+            assert peer.recv(2000) == body
+    assert [group.can_id & 0x03FFFFFF for group in groups] == [0x00FEE321, 0x00EF3021]
+    assert (assembler.complete, assembler.incomplete) == (2, 0)
+    bus.close()
+
+
+def j1939_node(address: int) -> socket.socket:
+    made = socket.socket(socket.AF_CAN, socket.SOCK_DGRAM, socket.CAN_J1939)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    made.bind(("vcan0", socket.J1939_NO_NAME, socket.J1939_NO_PGN, address))
+    return made
 
 
 def test_an_interface_without_a_controller_is_not_restarted(vcan: None) -> None:

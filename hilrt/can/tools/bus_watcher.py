@@ -159,7 +159,8 @@ class BusWatcher:
     ----------
     rows : dict of int to Row
         By `Frame.can_id`, in the order of the identifiers' first appearance.
-    error_frames, undecodable : int
+    frames, error_frames, undecodable : int
+        Frames are those on the wire: a J1939 group of several frames is no further one.
     problems : list of str
         A line for each message of the database that cannot be decoded; its frames are shown as
         bytes.
@@ -167,7 +168,7 @@ class BusWatcher:
 
     def __init__(self, messages: Iterable[Message] = (), alive: str = "Alive") -> None:
         self.rows: dict[int, Row] = {}
-        self.error_frames = self.undecodable = 0
+        self.frames = self.error_frames = self.undecodable = 0
         made: list[tuple[Message, _Decoder | _ContainerDecoder]] = [
             (m, _ContainerDecoder(m, alive) if m.is_container else _Decoder(m, alive))
             for m in messages
@@ -195,6 +196,7 @@ class BusWatcher:
             if frame.can_id & ERROR:
                 self.error_frames += 1
                 continue
+            self.frames += 1
             overhead = _OVERHEAD_BITS_EXTENDED if frame.can_id & EXTENDED else _OVERHEAD_BITS
             bits = _STUFFING * (overhead + 8 * len(frame.data))
             self._add(frame, now_ns).bits += bits

@@ -79,6 +79,7 @@ BA_ "VFrameFormat" BO_ 2566841088 3;
     row = watcher.rows[group.can_id]
     assert (row.name, row.values, row.bits) == ("EC1", {"IdleSpeed": "650 rpm"}, 0.0)
     assert watcher.rows[packets[0].can_id].stats.frames == 6
+    assert watcher.frames == 7
 
 
 def test_load_is_about_what_the_wire_carries() -> None:
