@@ -177,6 +177,14 @@ def _check_time(tables: Session, findings: Findings) -> None:
             f"is above maximum = {control.maximum:g}",
             "exchange them",
         )
+    elif control.initial is not None and not control.minimum <= control.initial <= control.maximum:
+        findings.error(
+            "master.step_control",
+            "initial",
+            control.initial,
+            f"lies outside minimum = {control.minimum:g} to maximum = {control.maximum:g}",
+            "move it between them",
+        )
 
 
 def _check_pacing(master: MasterTable, findings: Findings) -> None:
@@ -315,11 +323,6 @@ def _check_limits(
     port: Port, entry: InputOptions, table: str, physical: bool, findings: Findings
 ) -> None:
     """Bounds of one input, the session file's over the subsystem's own."""
-    for key in ("min", "max", "safe", "start"):
-        value = getattr(entry, key)
-        if value is not None and math.isnan(value):  # NaN would mean no bound
-            findings.error(table, key, value, "is not a number", "correct it, or leave it out")
-            return
     low = port.min if entry.min is None else max(port.min, entry.min)
     high = port.max if entry.max is None else min(port.max, entry.max)
     rate = port.max_rate if entry.max_rate is None else min(port.max_rate, entry.max_rate)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from hilrt.check.check_topology import Place, Topology
 from hilrt.config import units
 from hilrt.config.problems import Findings
@@ -21,7 +19,7 @@ def check_alarms(topology: Topology, findings: Findings) -> None:
             findings.error(
                 table, "signal", alarm.signal, "has no limit", "give min, max or max_rate"
             )
-        _check_numbers(alarm.min, alarm.max, table, findings)
+        check_order(alarm.min, alarm.max, table, findings)
         if alarm.action in ("stop", "safe") and not topology.physical:
             findings.info(table, f'action = "{alarm.action}" ends the session: there is no bench')
 
@@ -42,7 +40,7 @@ def check_procedures(topology: Topology, findings: Findings) -> None:
                 findings.error(table, "", None, "does nothing", "give ramp, or wait, or both")
             else:
                 _check_unused(step, table, findings)
-            _check_numbers(step.min, step.max, table, findings)
+            check_order(step.min, step.max, table, findings)
             _check_hold(step, table, findings)
     for i, match in enumerate(tables.match):
         table = f"match.{i}"
@@ -51,8 +49,6 @@ def check_procedures(topology: Topology, findings: Findings) -> None:
         if isinstance(match.to, str):
             target = topology.find(match.to, "output", table, "to", findings)
             _check_units(match, target, measured, table, findings)
-        elif not math.isfinite(match.to):
-            findings.error(table, "to", match.to, "is not a finite number", "correct it")
 
 
 def _check_units(
@@ -115,21 +111,6 @@ def _check_set_point(
             f"lies outside {place.port.min:g} to {place.port.max:g}",
             "move it inside the bounds",
         )
-
-
-def _check_numbers(low: float | None, high: float | None, table: str, findings: Findings) -> None:
-    """Finite limits, in order."""
-    wrong = [
-        (key, value)
-        for key, value in (("min", low), ("max", high))
-        if value is not None and not math.isfinite(value)
-    ]
-    for key, value in wrong:
-        findings.error(
-            table, key, value, "is not a finite number", "give a number, or leave it out"
-        )
-    if not wrong:
-        check_order(low, high, table, findings)
 
 
 def check_order(low: float | None, high: float | None, table: str, findings: Findings) -> None:

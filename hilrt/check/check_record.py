@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 from hilrt.check.check_topology import Topology
@@ -51,10 +50,6 @@ def _check_limits(trigger: TriggerTable, table: str, findings: Findings) -> None
     limits = [key for key in ("above", "below") if getattr(trigger, key) is not None]
     if trigger.signal is not None and not limits:
         findings.error(table, "signal", trigger.signal, "has no limit", "give above or below")
-    for key in limits:
-        value = getattr(trigger, key)
-        if not math.isfinite(value):
-            findings.error(table, key, value, "is not a finite number", "correct it")
     if trigger.signal is None and limits:
         key = limits[0]
         message = "belongs to a signal, and there is none"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import graphlib
-import math
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -108,9 +107,6 @@ def check_connections(topology: Topology, findings: Findings) -> None:
                 "remove one, or say it with one gain",
             )
         seen.setdefault(ends, i)
-        for key, value in (("gain", connection.gain), ("offset", connection.offset)):
-            if not math.isfinite(value):
-                findings.error(table, key, value, "is not a finite number", "correct it")
         if connection.gain == 0.0:
             findings.warn(table, "gain", 0.0, "the connection carries nothing", "remove it")
         if source and target and source.port and target.port:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 import re
 import sys
 import tomllib
@@ -150,12 +151,23 @@ def _value(
             return [item for item in items if item is not None]
         if get_origin(hint) not in (dict, list) and isinstance(value, dict):
             return build_partly(inner, value, path, problems, stand_ins)
+    key = path.rpartition(".")[2]
     try:
-        return msgspec.convert(value, hint)
+        built = msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
-        key = path.rpartition(".")[2]
         problems.append(f"{label} {key} = {value!r}: {_reason(error, hint, value)}")
         return None
+    if Any not in get_args(hint) and not _is_finite(value):
+        problems.append(f"{label} {key} = {value!r}: is not finite; give a number, or leave it out")
+        return None
+    return built
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether all numbers of a value are finite: TOML knows nan and inf."""
+    if isinstance(value, (list, dict)):
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _name(cls: type[msgspec.Struct], entry: Any, position: int) -> str:

@@ -119,15 +119,25 @@ class Channel:
         return n
 
     def _take_measured(self, sample: Sample, t_arrived: float, given: StepInputWriter) -> None:
-        """Enter a bench's sample, which is valid when it arrived if it says nothing else."""
+        """Enter a bench's sample, which is valid when it arrived if it says nothing else.
+
+        What is said to be valid later than that shows how far the bench's clock is off: polynomials
+        through values of the future would go astray.
+        """
         table, s = self._table, self.s
-        given.take(s, sample, t_arrived)
-        newest = t_arrived
+        newest, ahead = t_arrived, 0.0
         if sample.t_valid is not None and len(sample.t_valid):
             newest = float(np.fmax.reduce(sample.t_valid, initial=float(table.newest[s])))
+            ahead = newest - t_arrived
+            if ahead > 0.0:
+                np.minimum(sample.t_valid, t_arrived, out=sample.t_valid)
+                newest = t_arrived
+        given.take(s, sample, t_arrived)
         table.newest[s], table.compute_us[s] = newest, sample.compute_us
         if self.remote is not None:
-            given.clock_error(s, self.remote.peer.clock.uncertainty)
+            given.clock_error(s, max(self.remote.peer.clock.uncertainty, ahead))
+        elif ahead > 0.0:
+            given.clock_error(s, ahead)
 
     def first_event(self) -> float:
         """Session time of the first discontinuity that the arrivals tell of, s; else infinite.

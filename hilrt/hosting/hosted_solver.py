@@ -20,6 +20,8 @@ from hilrt.hosting.describe_error import describe
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 _FLOAT64 = np.dtype(np.float64)
+#: Times are compared to within this, s.
+_NS = 1e-9
 
 log = logging.getLogger("hilrt.solver")
 
@@ -68,7 +70,7 @@ class HostedSolver:
             raise SolverError(f"initialize at t = {t0:g} s: {error}") from error
         except Exception as error:
             raise self._failure("initialize", t0, error) from error
-        return self._checked(sample, "initialize", t0)
+        return self._checked(sample, "initialize", t0, t0)
 
     def advance(self, t: float, h: float, coefficients: Floats) -> Sample:
         """Integrate over ``[t, t + h]`` [s]; `coefficients` has the shape (order + 1, n_inputs).
@@ -87,7 +89,7 @@ class HostedSolver:
         except Exception as error:
             raise self._failure("advance", t, error) from error
         compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
-        sample = self._checked(sample, "advance", t)
+        sample = self._checked(sample, "advance", t, t + h)
         if not sample.compute_us:
             sample.compute_us = compute_us
         return sample
@@ -117,6 +119,8 @@ class HostedSolver:
         shape = (order + 1, self.n_outputs, self.n_inputs)
         if gamma is not None and np.shape(gamma) != shape:
             raise SolverError(f"jacobian returned the shape {np.shape(gamma)}; it needs {shape}")
+        if gamma is not None and not np.isfinite(gamma).all():
+            raise SolverError("jacobian returned values that are not finite")
         return None if gamma is None else _array(gamma)
 
     def response(self, t: float, h: float, u: Floats, direction: Floats) -> Floats | None:
@@ -155,8 +159,11 @@ class HostedSolver:
         log.error("%s.%s raised at t = %g s", name, what, t, exc_info=error)
         return SolverError(f"{what} at t = {t:g} s raised {describe(error, type(self.solver))}")
 
-    def _checked(self, sample: Sample, what: str, t: float) -> Sample:
-        """The sample with float64 arrays of the right shapes and a finite `y`."""
+    def _checked(self, sample: Sample, what: str, t: float, end: float) -> Sample:
+        """The sample with float64 arrays of the right shapes and finite outputs, none after `end`.
+
+        `t` is where the step began, s.
+        """
         if not isinstance(sample, Sample):
             returned = type(sample).__name__
             raise self._unusable(what, t, f"returned {returned}; return hilrt.Sample(y=...)")
@@ -165,8 +172,7 @@ class HostedSolver:
             y = _array(sample.y)
             if y.shape != self._y_shape:
                 raise ValueError(f"has the shape {y.shape}, its outputs need ({n},)")
-            # The sum of a few numbers is finite if they are, and found without numpy's machinery.
-            if not math.isfinite(sum(y.tolist())) and not np.isfinite(y).all():
+            if not _all_finite(y):
                 raise ValueError(f"is not finite: {self._not_finite(y)}")
             sample.y = y
             if sample.dy is not None:
@@ -174,6 +180,14 @@ class HostedSolver:
                 sample.dy = _array(sample.dy)
                 if sample.dy.ndim != 2 or sample.dy.shape[1] != n:
                     raise ValueError(f"has the shape {sample.dy.shape}, it needs (n, {n})")
+            if sample.t_valid is not None:
+                name = "t_valid"
+                sample.t_valid = _array(sample.t_valid)
+                if sample.t_valid.shape != self._y_shape:
+                    raise ValueError(f"has the shape {sample.t_valid.shape}, it needs ({n},)")
+                if (sample.t_valid > end + _NS).any():
+                    newest = float(np.nanmax(sample.t_valid))
+                    raise ValueError(f"is {newest:g} s: after the end of the step at {end:g} s")
             if sample.event_t is not None:
                 name = "event_t"
                 sample.event_t = float(sample.event_t)
@@ -187,6 +201,8 @@ class HostedSolver:
                 sample.y_mid = _array(sample.y_mid)
                 if sample.y_mid.shape != self._y_shape:
                     raise ValueError(f"has the shape {sample.y_mid.shape}, it needs ({n},)")
+                if not _all_finite(sample.y_mid):
+                    raise ValueError(f"is not finite: {self._not_finite(sample.y_mid)}")
         except (TypeError, ValueError) as error:
             raise self._unusable(what, t, f"{name} {error}") from None
         return sample
@@ -197,6 +213,14 @@ class HostedSolver:
     def _not_finite(self, y: Floats) -> str:
         names = [name for port in self.outputs for name in port.channels()]
         return ", ".join(f"{names[i]} = {y[i]}" for i in np.flatnonzero(~np.isfinite(y))[:5])
+
+
+def _all_finite(values: Floats) -> bool:
+    """Whether all values are finite.
+
+    The sum of a few numbers is finite if they are, and found without numpy's machinery.
+    """
+    return math.isfinite(sum(values.tolist())) or bool(np.isfinite(values).all())
 
 
 def _array(values: Any) -> Floats:

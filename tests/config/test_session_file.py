@@ -139,6 +139,11 @@ def test_unknown_keys_name_the_nearest(tmp_path, old, new, expected):
         ("duration = 10", 'duration = "long"', "[session] duration = 'long': expected number"),
         ("duration = 10", "duration = -1", "[session] duration = -1: expected number > 0.0"),
         ("duration = 10", "duration = nan", "[session] duration = nan: expected number > 0.0"),
+        (
+            "[[connections]]",
+            '[subsystems.two.jacobian]\nsource = "given"\nD = [[nan]]\n[[connections]]',
+            "[subsystems.two.jacobian] D = [[nan]]: is not finite; give a number, or leave it out",
+        ),
         ("order = 1", "order = 9", "[master.extrapolation] order = 9: expected whole number <= 5"),
         ("order = 1", "order = 1.5", "[master.extrapolation] order = 1.5: expected whole number"),
         ('pace = "asap"', 'pace = "asp"', "did you mean 'asap'? (or a number)"),

@@ -227,6 +227,17 @@ def test_a_bench_gets_its_inputs_at_every_tick_whatever_is_asked():
     assert [sent[0] for sent in bench.sent] == [0, 1, 2]
 
 
+def test_a_value_from_the_future_shows_how_far_the_clock_is_off():
+    bench = Scripted("bench", n_outputs=2, physical=True)
+    exchange = make_exchange(bench)
+    turn(exchange, 0)
+    bench.answers(1.0, 2.0, t=0.9e-3, t_valid=np.array([0.5, np.nan]))
+    turn(exchange, 1)
+    assert exchange.given.outputs["t_valid"].tolist() == [0.9e-3, 0.0]
+    assert exchange.given.outputs["fresh"].tolist() == [1, 0]
+    assert exchange.given.subsystems["clock_error"][0] == pytest.approx(0.4991)
+
+
 def test_a_solver_that_never_catches_up_is_lost():
     link = Scripted()
     exchange = make_exchange(link, catch_up=[True], max_misses=3)
