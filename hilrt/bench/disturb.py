@@ -15,7 +15,6 @@ defence that failed once can be tried again. A scenario is a TOML file::
 from __future__ import annotations
 
 import heapq
-import math
 import random
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -148,11 +147,6 @@ def _problems(event: ScenarioEvent, sends: Mapping[str, Iterable[str]]) -> list[
     keys, remedy = _NEEDED.get(event.kind, ((), ""))
     if keys and not any(getattr(event, key) for key in keys):
         problems.append(f"{keys[0]}: is missing or 0; {remedy}")
-    problems += [
-        f"{key} = {number}: is no finite number; correct the value"
-        for key in ("at", "delay", "jitter", "value")
-        if (number := getattr(event, key)) is not None and not math.isfinite(number)
-    ]
     return problems
 
 

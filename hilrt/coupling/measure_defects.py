@@ -74,8 +74,13 @@ def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
     for i in range(len(state.outputs)):
         out = state.outputs[i]
         covered = given.subsystems[plan.outputs[i].subsystem].covered
-        order = min(out.order, out.degree)
-        expected = value_before(out, order, 0.5 * covered)
+        middle = 0.5 * covered
+        if plan.session[0].derivatives:
+            order = known_derivatives(given.outputs[i], out.order)
+            expected = taylor_before(given.outputs[i], out.y, order, middle)
+        else:
+            order = min(out.order, out.degree)
+            expected = value_before(out, order, middle)
         out.defect = output_defect(given.outputs[i].y_mid, expected, order) if known else math.nan
         if math.isfinite(out.defect):
             add_to_totals(out, out.defect, elapsed)
@@ -91,6 +96,24 @@ def value_before(out: Table, degree: int, before: float) -> float:
     for j in range(degree, 0, -1):
         above = (out.differences[j] + above) * -(out.nodes[j - 1] + before)
     return float(out.differences[0] + above)
+
+
+@compiled
+def known_derivatives(sample: Table, order: int) -> int:
+    """How many derivatives of an output are known in a row, at most `order`."""
+    known = 0
+    while known < order and math.isfinite(sample.dy[known]):
+        known += 1
+    return known
+
+
+@compiled
+def taylor_before(sample: Table, y: float, degree: int, before: float) -> float:
+    """Value of the Taylor polynomial of `y` and its derivatives, `before` [s] ahead of now."""
+    above = 0.0
+    for m in range(degree, 0, -1):
+        above = (sample.dy[m - 1] + above) * (-before / m)
+    return y + above
 
 
 @compiled

@@ -149,7 +149,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
             r"\[\[events\]\] 2 .* value: is missing or 0; give the standard deviation",
         ),
         (event("offset", signals='["State"]'), "value: is missing or 0; give what is added"),
-        (event("noise", signals='["State"]', value="inf"), "value = inf: is no finite number"),
+        (event("noise", signals='["State"]', value="inf"), "value = inf: is not finite"),
         (event("latency"), r"\(latency at 0.02 s\) delay: is missing or 0; give how long"),
         (event("loss", signals='["State"]'), "signals: has no effect with the kind 'loss'"),
         (event("stuck", signals='["State"]', share=0.5), "share: has no effect"),

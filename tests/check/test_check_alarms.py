@@ -39,7 +39,7 @@ def errors(tmp_path: Path) -> Errors:
     ],
 )
 def test_alarms(errors: Errors, entry: str, text: str) -> None:
-    (line,) = errors("alarms", f'signal="engine.torque", {entry}')
+    line, *_ = errors("alarms", f'signal="engine.torque", {entry}')
     assert line.startswith(f"[alarms 1: engine.torque] {text}")
 
 
@@ -55,7 +55,7 @@ def test_alarms(errors: Errors, entry: str, text: str) -> None:
     ],
 )
 def test_steps(errors: Errors, kind: str, entry: str, text: str) -> None:
-    (line,) = errors(kind, entry)
+    line, *_ = errors(kind, entry)
     assert line.startswith(f"[{kind} 1] {text}")
 
 

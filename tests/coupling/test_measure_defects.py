@@ -85,6 +85,29 @@ def test_the_middle_is_expected_on_the_outputs_polynomial(numerics, order):
     assert np.isnan(state.outputs["defect"][1:]).all()
 
 
+@pytest.mark.parametrize("order", range(4))
+@pytest.mark.parametrize("known", range(4))
+def test_where_derivatives_extrapolate_the_middle_is_expected_on_their_polynomial(order, known):
+    ports = Ports((Port("u"),), (Port("y"),))
+    master = {"step": 0.5, "extrapolation": {"order": order, "source": "taylor"}}
+    connections = [{"from": "a.y", "to": "b.u"}, {"from": "b.y", "to": "a.u"}]
+    numerics = make_numerics({"a": ports, "b": ports}, master=master, connections=connections)
+    state, cut = numerics.state, numerics.given
+    y = Polynomial([0.3, -1.0, 2.0, 4.0])
+    state.outputs["y"] = state.outputs["differences"][:, 0] = y.coef[0]
+    state.outputs["degree"] = 3
+    state.outputs["differences"][:, 1:] = 7.0  # older samples do not matter
+    cut.outputs["dy"][:, :known] = taylor(y)[1 : known + 1]
+    cut.session["has_middle"], cut.session["elapsed"], cut.subsystems["covered"] = 1, 0.5, 0.5
+    cut.outputs["y_mid"] = y(-0.25)
+    measure_defects(numerics.plan, state, cut)
+    degree = min(order, known)
+    missed = abs(y(-0.25) - Polynomial(y.coef[: degree + 1])(-0.25))
+    np.testing.assert_allclose(
+        state.outputs["defect"], missed * 2.0 ** (degree + 1) / np.sqrt(2.0 * degree + 3.0)
+    )
+
+
 def test_totals_are_integrals_and_maxima_of_what_is_known():
     ports = Ports((Port("u"),), tuple(Port(f"y{i}") for i in range(3)))
     numerics = make_numerics({"s": ports}, master={"step": 1.0, "extrapolation": {"order": 0}})

@@ -333,7 +333,7 @@ def test_a_bench_is_late_when_it_has_been_silent():
     late = []
     for tick in range(1, 7):
         if tick == 2:
-            bench.answers(1.0, t_valid=np.array([0.0014]))
+            bench.answers(1.0, t=0.0014, t_valid=np.array([0.0014]))
         late.append(bool(turn(exchange, tick).subsystems["late"][0]))
     assert late == [False, False, False, True, True, True]  # 2.5 ms after 1.4 ms
     assert (
@@ -355,8 +355,8 @@ def test_signals_of_a_bench_have_times_of_their_own():
     bench = Scripted("bench", n_outputs=3, physical=True)
     exchange = make_exchange(bench)
     turn(exchange, 0)
-    bench.answers(1.0, 2.0, 9.0, t_valid=np.array([0.0004, 0.0002, np.nan]))
-    bench.answers(3.0, 9.0, 9.0, t_valid=np.array([0.0009, np.nan, np.nan]))
+    bench.answers(1.0, 2.0, 9.0, t=0.001, t_valid=np.array([0.0004, 0.0002, np.nan]))
+    bench.answers(3.0, 9.0, 9.0, t=0.001, t_valid=np.array([0.0009, np.nan, np.nan]))
     given = turn(exchange, 1)
     assert given.outputs["fresh"].tolist() == [True, True, False]
     np.testing.assert_array_equal(
