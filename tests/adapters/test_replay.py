@@ -311,7 +311,7 @@ async def test_remote_error_and_extended_frames_are_no_samples(tmp_path: Path) -
         ({"log": "none.log"}, "[subsystems.pedal] log: "),
         ({"log": "log.dbc"}, "the suffix says no known format"),
         ({"log": "wrong.mf4"}, "is not an MDF file"),
-        ({"log": "broken.log"}, "is not a log that python-can reads"),
+        ({"log": "broken.log"}, "is no candump log"),
         ({"log": "empty.log"}, "contains no frames"),
         ({"database": "none.dbc"}, "[subsystems.pedal] database: "),
         ({"outputs": {"a": "Fast.Spede"}}, "no signal 'Spede'; did you mean 'Speed'"),
@@ -326,7 +326,7 @@ async def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, Any], me
     write(tmp_path)
     (tmp_path / "empty.log").write_text("")
     (tmp_path / "wrong.mf4").write_text("no mdf")
-    (tmp_path / "broken.log").write_text("(1.0) can0 100#00\nnonsense here and there\n")
+    (tmp_path / "broken.log").write_text("nonsense here and there\n")
     with pytest.raises(ConfigError) as caught:
         await opened(tmp_path, **changes)
     assert message in str(caught.value)
@@ -413,7 +413,7 @@ def test_ports_and_files(tmp_path: Path) -> None:
         ("none.log", "there is no such file"),
         ("log.dbc", "the suffix says no known format"),
         ("empty.log", "contains no frames"),
-        ("broken.log", "is not a log that python-can reads"),
+        ("broken.log", "is no candump log"),
         ("broken.db", "is not a log that python-can reads"),
         ("broken.mf4", "is not an MDF file"),
         ("broken.mcap", "is not an MCAP file"),
