@@ -275,6 +275,9 @@ def play(
         )
     if not json_:
         typer.echo(f"{len(tape.packed):,} frames, {tape.duration_s:.3f} s")
+        if tape.left_out:
+            why = "error frames, and frames whose data were not recorded, cannot be sent"
+            typer.echo(f"left out: {tape.left_out:,} frames: {why}", err=True)
     done = playback.play_on_bus(tape, arguments, speed=speed, passes=passes, priority=priority)
     if json_:
         typer.echo(json.dumps(done.as_json(), indent=1))

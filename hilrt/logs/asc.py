@@ -205,6 +205,8 @@ class AscWriter:
     def write(self, frame: LoggedFrame) -> str:
         """Write a frame; what of it the format cannot hold, empty if it holds it."""
         at, flags, left_out = microseconds(frame.time_ns), frame.flags, ""
+        if not frame.whole:
+            return NOT_RECORDED
         if self._start_us is None:
             self._start_us = at // 1000 * 1000
             self._head(self._start_us)
@@ -218,8 +220,6 @@ class AscWriter:
                 left_out = "contents of error frames"
         elif flags & FrameFlag.FD:
             text = self._fd_text(frame, channel)
-        elif not flags & FrameFlag.REMOTE and len(frame.data) < min(frame.dlc, CLASSIC_BYTES):
-            return NOT_RECORDED
         else:
             kind = "r" if flags & FrameFlag.REMOTE else "d"
             data = frame.data.hex(" ").upper()

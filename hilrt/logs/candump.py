@@ -88,7 +88,8 @@ class CandumpWriter:
     def write(self, frame: LoggedFrame) -> str:
         """Write a frame; what of it the format cannot hold, empty if it holds it."""
         flags, data = frame.flags, frame.data.hex().upper()
-        length = len(frame.data)
+        if not frame.whole:
+            return NOT_RECORDED
         if flags & FrameFlag.ERROR:
             text = f"{_ERROR | frame.identifier:08X}#{data}"
         else:
@@ -100,8 +101,6 @@ class CandumpWriter:
                 bits = _BIT_RATE_SWITCH if flags & FrameFlag.BIT_RATE_SWITCH else 0
                 bits |= _ERROR_STATE if flags & FrameFlag.ERROR_STATE else 0
                 text += f"#{bits:X}{data}"
-            elif length < min(frame.dlc, CLASSIC_BYTES):
-                return NOT_RECORDED
             else:
                 text += data
             if frame.dlc > CLASSIC_BYTES and not flags & FrameFlag.FD:

@@ -8,18 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hilrt.can import can
-from hilrt.can.frame import CLASSIC_BYTES
 from hilrt.logs.bus_numbers import BusNumbers
 from hilrt.logs.exported import Exported
 from hilrt.logs.frame_text import EARLIER, NOT_RECORDED, FrameWriter, microseconds
 from hilrt.logs.source import Source
 from hilrt.logs.source_can import to_message
-from hilrt.record.logged_frame import FrameFlag, LoggedFrame
+from hilrt.record.logged_frame import LoggedFrame
 
 #: BLF has no date before 1990; times before are written as they are, s since 1970.
 _FIRST_DATE_S = 631_152_000
-#: Flags that a data frame without CAN FD may have.
-_CLASSIC = FrameFlag.EXTENDED | FrameFlag.SENT
 
 
 def export_can(
@@ -63,7 +60,7 @@ class _BlfWriter:
 
     def write(self, frame: LoggedFrame) -> str:
         at, left_out = microseconds(frame.time_ns), ""
-        if not frame.flags & ~_CLASSIC and len(frame.data) < min(frame.dlc, CLASSIC_BYTES):
+        if not frame.whole:
             return NOT_RECORDED
         if self._start_us is None:
             dated = at >= _FIRST_DATE_S * 1_000_000

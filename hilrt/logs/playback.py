@@ -38,7 +38,7 @@ class Tape:
     times_ns : array of int64
         Since the first frame of the log, ns.
     left_out : int
-        Error frames, which cannot be sent, and frames that were not chosen.
+        Chosen frames that cannot be sent: error frames, and those whose data were not recorded.
     """
 
     times_ns: array.array[int]
@@ -132,9 +132,11 @@ def load_tape(
             at = frame.time_ns - first
             name = buses.setdefault(frame.bus, frame.bus)  # one string for all
             wanted = (not identifiers or frame.identifier in identifiers) and bus in (None, name)
-            if not wanted or frame.flags & FrameFlag.ERROR:
+            if not wanted or not low <= at <= high:
+                continue
+            if frame.flags & FrameFlag.ERROR or not frame.whole:
                 left_out += 1
-            elif low <= at <= high:
+            else:
                 found.append((at, logged_frame.encode(frame), name))
     finally:
         source.close()

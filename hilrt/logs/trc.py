@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from hilrt.can.frame import CLASSIC_BYTES
 from hilrt.logs.frame_text import (
     EARLIER,
     NOT_RECORDED,
@@ -121,7 +120,7 @@ class TrcWriter:
         """Write a frame; what of it the format cannot hold, empty if it holds it."""
         if frame.flags & FrameFlag.ERROR:
             return "error frames"
-        if not frame.flags & _KIND and len(frame.data) < min(frame.dlc, CLASSIC_BYTES):
+        if not frame.whole:
             return NOT_RECORDED
         at, left_out = microseconds(frame.time_ns), ""
         if self._start_us is None:

@@ -22,6 +22,8 @@ TOPIC = "/can/"
 #: Bus of a frame that came without a name.
 UNNAMED = "bus"
 
+#: Bytes of a frame without CAN FD.
+CLASSIC_BYTES = 8
 #: CDR header, id, flags, dlc, alignment, number of bytes.
 _HEAD = struct.Struct("<4sIBB2xI")
 _CDR = b"\x00\x01\x00\x00"
@@ -48,6 +50,14 @@ class LoggedFrame(NamedTuple):
     flags: int
     dlc: int
     data: bytes
+
+    @property
+    def whole(self) -> bool:
+        """Whether all data that it announces were recorded; some tools log identifiers alone."""
+        if self.flags & (FrameFlag.ERROR | FrameFlag.REMOTE):
+            return True
+        announced = self.dlc if self.flags & FrameFlag.FD else min(self.dlc, CLASSIC_BYTES)
+        return len(self.data) >= announced
 
 
 def encode(frame: LoggedFrame) -> bytes:
