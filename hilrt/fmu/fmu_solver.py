@@ -185,7 +185,7 @@ class FmuSolver(Solver):
         instance = self._instance if self._running else self._ready()
         assert instance is not None
         if instance.ended is not None:
-            return self._last_sample(instance)
+            return self._last_sample(instance, t)
         if self._plain and len(u.coefficients) == 1:
             return self._hold(instance, t, h, u)
         steps = self._substeps if self._variable else self._steps(h)
@@ -205,7 +205,7 @@ class FmuSolver(Solver):
                 instance.set_input_derivatives(derive(now))
             events += instance.step(now, dt, at)
             if instance.ended is not None:
-                return self._last_sample(instance)
+                return self._last_sample(instance, t, events)
             if reads_inside:
                 inside += instance.inside
             if self._half_steps and 2 * (i + 1) == steps:
@@ -227,19 +227,27 @@ class FmuSolver(Solver):
         instance.write(held)
         events = instance.step(t + self._offset, h, lambda _t: held)
         if instance.ended is not None:
-            return self._last_sample(instance)
+            return self._last_sample(instance, t, events)
         self._time, self._last = t + h, u
         sample = Sample(instance.read())
         if events:
             sample.event_t = events[0] - self._offset
         return sample
 
-    def _last_sample(self, instance: Instance) -> Sample:
-        """Outputs of an FMU that has ended its simulation by itself."""
+    def _last_sample(self, instance: Instance, t: float, events: Sequence[float] = ()) -> Sample:
+        """Outputs of an FMU that has ended its simulation in a step from `t` [s] on.
+
+        Its end is an event like those inside the step before it, `events` [s].
+        """
         assert instance.ended is not None
         at = instance.ended - self._offset
         ended = f"{self.fmu.path.name} ended its simulation at t = {at:.9g} s"
-        return Sample(instance.read(), ended=ended)
+        sample = Sample(instance.read(), ended=ended)
+        if events:
+            sample.event_t = events[0] - self._offset
+        elif self.tells_events and at > t:
+            sample.event_t = at
+        return sample
 
     def _inputs_at(self, u: InputPolynomial) -> Any:
         """Inputs as a function of FMU time; those that are not continuous are held."""

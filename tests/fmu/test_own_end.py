@@ -18,6 +18,7 @@ STEP = 2e-3
 ENDS = 8
 PARAMS = {"x2": 0.0, "v2": 0.0, "F": 0.0, "v": 100.0, "fault": ENDS}
 EVENTS = {"hasEventMode": "true", "mightReturnEarlyFromDoStep": "true"}
+RESTORES = EVENTS | {"canGetAndSetFMUState": "true"}
 HOW = {
     "FMI 2": lambda: mass(2, flags=(f"-DLATE={END}",)),
     "FMI 3": lambda: mass(3, flags=(f"-DLATE={END}",)),
@@ -61,6 +62,15 @@ fmu = "{path}"
 params = {{ x2 = 0.0, v2 = 0.0, F = 0.0, v = 100.0, fault = {fault} }}
 when_ended = "{meant}"
 """
+
+
+@pytest.mark.parametrize("flags", [(), ("-DENDS_IN_EVENT",)])
+def test_where_steps_can_be_made_again_the_session_ends_at_that_very_time(flags, tmp_path):
+    file, path = tmp_path / "session.toml", mass(3, flags=(f"-DLATE={END}", *flags), **RESTORES)
+    file.write_text(SESSION.format(step=STEP, path=path, fault=ENDS, meant="finish"))
+    result = hilrt.simulate(load_session(file))
+    assert result.fault is None
+    assert result.log.t.tolist() == pytest.approx([0.0, 0.002, 0.004, 0.006, 0.008, END])
 
 
 @pytest.mark.parametrize("meant", ["finish", "fault"])
