@@ -122,7 +122,7 @@ def check(
     check_alarms(topology, findings)
     check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
-    check_monitor(tables, findings)
+    check_monitor(topology, findings)
     check_record(topology, findings)
     check_mu(topology, findings)
     made = {name: cls for name, cls in classes.items() if ports[name] is not None}

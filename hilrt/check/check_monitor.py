@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from importlib.util import find_spec
 
+from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.structs import MonitorTable, Session
+from hilrt.config.structs import MonitorTable
 from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
 
@@ -14,10 +15,15 @@ from hilrt.peers.addresses import is_number, is_port
 #: correction.
 RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tracking")
 BOND_KEYS = ("cap", "cap_abs")
+WILDCARDS = set("*?")
 
 
-def check_monitor(tables: Session, findings: Findings) -> None:
+def check_monitor(topology: Topology, findings: Findings) -> None:
     """What is wrong with ``[monitor]``."""
+    tables = topology.tables
+    for name in tables.monitor.values:
+        if not WILDCARDS & set(name.partition("[")[0]):  # patterns are looked at when it runs
+            topology.find(name.partition("[")[0], "output", "monitor", "values", findings)
     check_addresses(tables.monitor, findings)
     _check_foxglove(tables.monitor.foxglove, findings)
     for action in tables.monitor.control:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from hilrt.monitor import stream
+from hilrt.monitor.flag_spans import change_of
 from hilrt.monitor.stream import Full, Happening, Head, SessionGraph, Signals
 from hilrt.record.decimate import IntervalExtremes
 from hilrt.record.messages import BATCH, ROWS, Begin, RecordEvent, decode
@@ -86,10 +87,20 @@ class Broadcast:
             for event in self._events:
                 self._send(stream.EVENT, event)
 
-    def acknowledge(self, number: int, who: str) -> None:
-        """Note the operator that has acknowledged an event, and send the event again."""
+    def acknowledge(self, number: int, who: str, everything: bool = False) -> None:
+        """Note the operator that has acknowledged an event, and send the event again.
+
+        Of a flag, its changes before are acknowledged with it; all events before, with
+        `everything`.
+        """
+        chosen = next((event for event in self._events if event.number == number), None)
+        flag = None
+        if chosen is not None and change_of(chosen) is not None:
+            flag = (chosen.cause, chosen.source)
         for event in self._events:
-            if event.number == number:
+            same = flag == (event.cause, event.source) and change_of(event) is not None
+            before = event.number < number and (everything or same)
+            if event.number == number or (before and not event.acknowledged):
                 event.acknowledged = who
                 self._send(stream.EVENT, event)
 

@@ -29,6 +29,8 @@ TOKEN_VARIABLE = "HILRT_TOKEN"
 #: Longest name, whose rest is cut, and longest text; a longer note is refused.
 MAX_WHO, MAX_TEXT = 60, 500
 MAX_FRAME = 4096
+#: Text of an ``acknowledge`` that is for all events up to its number.
+ALL_BEFORE = "and all before it"
 #: Commands handled in one turn of the event loop: what a flood may cost a tick.
 COMMANDS_AT_ONCE = 4
 QUEUE_LENGTH = 32
@@ -48,7 +50,8 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
     action : str
         ``arm``, ``safe`` (benches to their safe profile, session kept), ``stop``, ``shadow``
         (`value` 1: apply no correction, 0: apply them), ``mark`` (note `text`), ``acknowledge``
-        (event number `value`), ``adjust`` (`text` names what, `value` is the new one).
+        (event number `value` and, of a flag, its changes before; with `text` `ALL_BEFORE` all
+        events before), ``adjust`` (`text` names what, `value` is the new one).
     who : str
         Name of the operator, for the log.
     key : str

@@ -20,6 +20,7 @@ import zmq
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
 from hilrt.monitor.operator_commands import (
+    ALL_BEFORE,
     MAX_FRAME,
     TO_REST,
     OperatorCommand,
@@ -234,7 +235,8 @@ class Relay:
         if command is None or not envelope:
             return
         if command.action == "acknowledge" and msgspec.msgpack.decode(frame, type=Reply).ok:
-            self.broadcast.acknowledge(int(command.value), command.who)
+            everything = command.text == ALL_BEFORE
+            self.broadcast.acknowledge(int(command.value), command.who, everything)
         self._commands.send_multipart([*envelope, frame], zmq.NOBLOCK)
 
     def _answer(self, frames: list[bytes], reply: Reply) -> None:

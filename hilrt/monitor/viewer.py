@@ -14,6 +14,7 @@ import msgspec
 import zmq
 
 from hilrt.monitor import stream
+from hilrt.monitor.flag_spans import FlagSpans, change_of
 from hilrt.monitor.operator_commands import CommandClient
 from hilrt.monitor.stream import Full, Happening, Head, Signals
 from hilrt.monitor.telemetry import RaisedFlag, Status, decode, merged
@@ -45,6 +46,8 @@ class Viewer:
         Newest status, with the state's last announcement merged in.
     events : dict
         Newest events by number.
+    flag_spans : FlagSpans
+        How often each flag was up, and for how long.
     missed : int
         Messages that were dropped because this viewer did not take them in time.
     heard_at : float
@@ -70,6 +73,7 @@ class Viewer:
         self.head: Head | None = None
         self.status: Status | None = None
         self.events: OrderedDict[int, Happening] = OrderedDict()
+        self.flag_spans = FlagSpans()
         self.run = ""
         self.missed = 0
         self.received = 0
@@ -192,6 +196,7 @@ class Viewer:
         if self.run:
             self.head, self.status = None, None
             self.events.clear()
+            self.flag_spans.clear()
             self._flags.clear()
             self._numbers.clear()
         self.run = run
@@ -219,13 +224,16 @@ class Viewer:
         self.events[event.number] = event
         while len(self.events) > MAX_EVENTS:
             self.events.popitem(last=False)
+        if not known:
+            self.flag_spans.take(event)
         if not known and self.on_event is not None:
             self.on_event(event)
         newest = self.status.t if self.status is not None else 0.0
-        if known or event.t <= newest:
+        raised = change_of(event)
+        if known or event.t <= newest or raised is None:
             return
         flag = RaisedFlag(event.cause, event.source)
-        if event.text.startswith(f"{event.cause} raised:"):
+        if raised:
             self._flags[flag] = event.t
-        elif event.text.startswith(f"{event.cause} cleared:"):
+        else:
             self._flags.pop(flag, None)

@@ -14,7 +14,14 @@ from bokeh.models.widgets.buttons import Button
 from bokeh.models.widgets.inputs import PasswordInput, Select, TextInput
 from bokeh.models.widgets.markups import Div
 
-from hilrt.monitor.operator_commands import MAX_TEXT, MAX_WHO, Action, OperatorCommand, Reply
+from hilrt.monitor.operator_commands import (
+    ALL_BEFORE,
+    MAX_TEXT,
+    MAX_WHO,
+    Action,
+    OperatorCommand,
+    Reply,
+)
 from hilrt.monitor.stream import Head
 from hilrt.web.changed_models import change
 from hilrt.web.panels import text
@@ -201,6 +208,10 @@ class OperatorControls:
             return
         self._waiting, self._asked_for, self._asked_at = list(events), len(events), 0.0
         self._acknowledge_next()
+
+    def acknowledge_all(self, number: int) -> None:
+        """Acknowledge an event and all before it, by one command."""
+        self._send("acknowledge", number, ALL_BEFORE, self.answered)
 
     def _acknowledge_next(self) -> None:
         if not self._waiting:

@@ -31,7 +31,7 @@ from bokeh.resources import Resources
 from bokeh.server.views.static_handler import StaticHandler
 from jinja2 import Template
 
-from hilrt.web import panels
+from hilrt.web import event_rows, panels
 from hilrt.web.changed_models import change
 from hilrt.web.graph import graph_svg
 from hilrt.web.operator_controls import OperatorControls, make_button
@@ -190,7 +190,7 @@ class Page:
         self.figures.children = self.plots.figures
 
     def _events(self) -> Any:
-        self.event_source = ColumnDataSource(panels.columns([]))
+        self.event_source = ColumnDataSource(event_rows.columns([]))
         self._views = [AllIndices(), AllIndices()]
         self.event_source.tags = list(self._views)  # which keeps both in the document
         titles = {"number": "#", "t": "t, s", "level": "level", "text": "what",
@@ -300,17 +300,17 @@ class Page:
             self.plots.resume()
 
     def _show_events(self) -> None:
-        rows = panels.event_rows(self.viewer, self.alarms_only.active)
+        rows = event_rows.event_rows(self.viewer, self.alarms_only.active)
         if self._shown.get("events") != rows:
             self._shown["events"] = rows
-            chosen = {self.event_source.data["number"][i] for i in self._selected()}
-            self.event_source.data = panels.columns(rows)
+            chosen = {self.event_source.data["key"][i] for i in self._selected()}
+            self.event_source.data = event_rows.columns(rows)
             # The table reads its rows again only when its view changes, not for other values. Two
             # views take turns: browsers never release a new one.
             self._views.reverse()
             self.table.view.filter = self._views[0]
             self.event_source.selected.indices = [
-                i for i, entry in enumerate(rows) if entry.number in chosen
+                i for i, entry in enumerate(rows) if entry.key in chosen
             ]
 
     def _selected(self) -> list[int]:
@@ -319,9 +319,13 @@ class Page:
 
     def _acknowledge(self) -> None:
         data = self.event_source.data
-        chosen = [(int(data["number"][i]), str(data["text"][i])) for i in self._selected()]
+        chosen = {int(data["number"][i]): str(data["text"][i]) for i in self._selected()}
         self.event_source.selected.indices = []
-        self.control.acknowledge(chosen)
+        newest = max(chosen, default=0)
+        if len(chosen) > 1 and all(n in chosen for n in data["number"] if n <= newest):
+            self.control.acknowledge_all(newest)  # also what no longer has a row
+        else:
+            self.control.acknowledge(list(chosen.items()))
 
     def _release(self) -> None:
         self.control.released = True

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hilrt.monitor.display_order import shown_values
 from hilrt.monitor.panel import message_of
-from hilrt.monitor.stream import Happening, Head
+from hilrt.monitor.stream import Head
 from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
-from hilrt.wording import event_text, number, reason_text, words
+from hilrt.wording import number, reason_text
 
 SHAPES = {"good": "●", "degraded": "▲", "unreliable": "■", "nothing": "✕"}
 LEVELS = ("good", "degraded", "unreliable")
@@ -235,53 +235,3 @@ def _peer(name: str, peer: PeerStatus, late: bool, head: Head | None, ticks: int
         f"<td>{number(peer.age_ms, 3)}</td><td>{peer.late:,}{share}</td><td>{peer.lost:,}</td>"
         f"<td>{peer.dropped:,}</td><td>{in_force}</td></tr>"
     )
-
-
-# -- events --------------------------------------------------------------------------------------
-
-LEVEL_MARKS = {"warning": "▲", "error": "■", "fatal": "■"}
-
-
-class EventRow(NamedTuple):
-    """An event as the page's table shows it."""
-
-    number: int
-    t: str
-    level: str
-    text: str
-    acknowledged: str
-
-
-def event_rows(viewer: Viewer, alarms_only: bool, limit: int = 200) -> list[EventRow]:
-    """Newest first; with `alarms_only` what is more than information and not acknowledged."""
-    found: list[EventRow] = []
-    for event in reversed(viewer.events.values()):
-        mark = LEVEL_MARKS.get(event.level, "")
-        if alarms_only and (not mark or event.acknowledged):
-            continue
-        found.append(
-            EventRow(
-                event.number,
-                f"{event.t:.3f}",
-                f"{mark} {event.level}".strip(),
-                on_page(in_words(event), viewer.head),
-                event.acknowledged,
-            )
-        )
-        if len(found) == limit:
-            break
-    return found
-
-
-def in_words(event: Happening) -> str:
-    """An event with its place, in one line."""
-    cause, said = event.cause, event.text
-    if said.startswith(f"{cause} "):  # of a flag the text holds the place
-        return words(cause) + said.removeprefix(cause)
-    return event_text(event.source, said)
-
-
-def columns(rows: Iterable[EventRow]) -> dict[str, list[object]]:
-    """Rows as columns by name."""
-    table = list(rows)
-    return {key: [getattr(row, key) for row in table] for key in EventRow._fields}

@@ -15,6 +15,7 @@ from bokeh.plotting import figure
 
 from hilrt.monitor.viewer import Viewer
 from hilrt.solver import Floats
+from hilrt.web.changed_models import change
 from hilrt.web.signal_history import FULL_SAMPLES, Ring, SignalHistory
 
 #: Colours of Okabe and Ito (2008) without yellow and black, the light ones darkened to a contrast
@@ -31,6 +32,9 @@ LEFT_BORDER = 78
 LEGEND_COLUMNS, LEGEND_ROW = 2, 22
 #: How far back a line goes, in lengths of the time axis, and points that it may have in any case.
 KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
+#: An axis of values spans at least this share of the largest: what is flat must look flat, and its
+#: labels must differ in digits that can be read.
+MIN_SPAN = 0.02
 TIMING_SIGNAL = "master:lateness"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
@@ -67,6 +71,7 @@ class PlotLine:
         self.name, self.history, self.full = name, history, full
         self.source = ColumnDataSource({"t": [], "last": [], "low": [], "high": []})
         self.sent = -1
+        self.largest = 0.0
 
     def update(self, window: float, until: float = math.inf) -> None:
         """Send new samples; at first the whole window up to a session time [s]."""
@@ -76,6 +81,10 @@ class PlotLine:
             return
         first = self.sent < 0 or new > FULL_SAMPLES
         data = self._data(FULL_SAMPLES if first else new)
+        sizes = np.abs(np.concatenate([data["low"], data["high"]]))
+        self.largest = float(
+            np.max(sizes, initial=0.0 if first else self.largest, where=sizes < math.inf)
+        )
         self.sent = ring.total
         if not len(data["t"]):
             return
@@ -122,6 +131,7 @@ class Plots:
         self._cursor = Span(dimension="height", line_dash="dashed")
         self.figures: list[Any] = []
         self.lines: list[PlotLine] = []
+        self._groups: list[list[PlotLine]] = []  # of each figure
         self._wanted: list[str] = []
 
     def choose(self, names: list[str]) -> list[Any]:
@@ -133,7 +143,11 @@ class Plots:
         groups: dict[str, list[str]] = {}
         for name in known:
             groups.setdefault(units.get(name, ""), []).append(name)
-        self.figures = [self._figure(unit, group) for unit, group in groups.items()]
+        self.figures, self._groups = [], []
+        for unit, group in groups.items():
+            first = len(self.lines)
+            self.figures.append(self._figure(unit, group))
+            self._groups.append(self.lines[first:])
         if self.figures:
             self.figures[-1].xaxis.axis_label = "session time, s"
         self.paint(self.colour)
@@ -179,6 +193,7 @@ class Plots:
             tools=["xpan", "xwheel_zoom", "box_zoom", "ywheel_zoom", "reset", "save", hover],
             active_drag="xpan",
             active_scroll="xwheel_zoom",
+            y_range=DataRange1d(min_interval=1.0),
             y_axis_label=unit or "–",
             output_backend="webgl" if self.full else "canvas",
         )
@@ -226,10 +241,17 @@ class Plots:
             return
         for line in self.lines:
             line.update(self.window)
+        self._fit_axes()
         newest = self._history.t.newest(1)
         if len(newest):
             end = max(float(newest[0, 0]), self.window)
             self.x_range.update(start=end - self.window, end=end)
+
+    def _fit_axes(self) -> None:
+        """Keep the axes of flat signals from showing the last digits of their numbers."""
+        for plot, lines in zip(self.figures, self._groups, strict=True):
+            largest = max(line.largest for line in lines)
+            change(plot.y_range, min_interval=MIN_SPAN * nice_above(largest) if largest else 1.0)
 
     def show_window(self, seconds: float) -> None:
         """Follow with a time axis of another length."""
@@ -272,6 +294,11 @@ class Timing:
         data = self.source.data = histogram(late)
         filled = data["right"][data["top"] > 0]
         self.plot.x_range.end = max(TIMING_END_US, filled[-1] if len(filled) else 0.0)
+
+
+def nice_above(value: float) -> float:
+    """The power of two above a positive number: it changes seldom while the number grows."""
+    return 2.0 ** math.ceil(math.log2(value))
 
 
 def histogram(values: Floats) -> dict[str, Floats]:

@@ -82,3 +82,15 @@ def test_matches(errors: Errors, entry: str, text: str) -> None:
 )
 def test_what_can(errors: Errors, kind: str, entry: str) -> None:
     assert errors(kind, entry) == []
+
+
+def test_values_that_views_show_are_outputs(tmp_path: Path) -> None:
+    values = ["engine.torque", "engine.*", "vehicle.engine_speed[0]", "engine.torqe", "no.x"]
+    problems = check_file(
+        CONFIGS / "engine_in_the_loop.toml", [f"monitor.values={values!r}".replace("'", '"')]
+    )
+    found = [str(problem) for problem in problems if problem.level == "error"]
+    assert [line.split(":")[0] for line in found] == [
+        "[monitor] values = 'engine.torqe'",
+        "[monitor] values = 'no.x'",
+    ]

@@ -163,6 +163,20 @@ def test_late_subscriber_gets_the_events_and_acknowledgements(broadcast):
     assert (event.t, event.acknowledged, event.number) == (1.0, "Ada", 1)
 
 
+def test_a_flag_is_acknowledged_with_its_changes_before_and_everything_on_request(broadcast):
+    for i, (place, change) in enumerate(
+        [("a", "raised"), ("b", "raised"), ("a", "cleared"), ("a", "raised"), ("b", "cleared")]
+    ):
+        event = RecordEvent(i, "warning", "sample_late", place, f"sample_late {change}: {place}")
+        broadcast.take([encode(event)])
+    broadcast.outbox.clear()
+    broadcast.acknowledge(3, "Ada")
+    assert [e.number for e in sent(broadcast, stream.EVENT)] == [1, 3]
+    broadcast.acknowledge(4, "Eve", everything=True)
+    told = sent(broadcast, stream.EVENT)
+    assert [(e.number, e.acknowledged) for e in told] == [(2, "Eve"), (4, "Eve")]
+
+
 @pytest.mark.parametrize("frames", [[], [b"junk"], [ROWS], [ROWS, b"", b"", b""]])
 def test_nonsense_is_ignored(broadcast, frames):
     broadcast.take(frames)

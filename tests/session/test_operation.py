@@ -186,7 +186,7 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
 )
 def test_check_names_what_cannot_be(table, words):
     findings = Findings()
-    check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
+    check_monitor(SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[])), findings)
     (problem,) = findings.problems
     assert words in str(problem)
 
@@ -202,5 +202,5 @@ def test_check_names_what_cannot_be(table, words):
 )
 def test_check_takes_addresses_that_can_be(table):
     findings = Findings()
-    check_monitor(SimpleNamespace(monitor=table, bonds=[]), findings)
+    check_monitor(SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[])), findings)
     assert findings.problems == []

@@ -80,14 +80,16 @@ class StillViewer(Viewer):
         self.sent = []
 
     def event(self, number, level="warning", cause="sample_late", text="bang", acknowledged=""):
-        self.events[number] = Happening(
-            number=number,
-            t=number * 1.0,
-            level=level,
-            cause=cause,
-            source="vehicle",
-            text=text,
-            acknowledged=acknowledged,
+        self._take_event(
+            Happening(
+                number=number,
+                t=number * 1.0,
+                level=level,
+                cause=cause,
+                source="vehicle",
+                text=text,
+                acknowledged=acknowledged,
+            )
         )
 
     def take(self, wait_ms=0):
