@@ -105,6 +105,10 @@ class InputPolynomial:
             constant: Floats = c[0].copy()
             return constant
         dt = t - self.t0
+        if last == 1:  # as below, without the loop: first order is the usual one
+            line: Floats = c[1] * dt
+            line += c[0]
+            return line
         value: Floats = c[last] * (dt / last)
         for j in range(last - 1, 0, -1):
             value = (c[j] + value) * (dt / j)

@@ -6,8 +6,9 @@ word of its table's memory, which is seen as floats and as integers at once.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -79,17 +80,20 @@ class Gather:
     tables : mapping of str to table
         By the names `TABLES`. They stay where they are in memory.
     row : ndarray, shape (columns,)
+
+    Attributes
+    ----------
+    fill : callable
+        Writes every column.
     """
 
     def __init__(self, columns: Sequence[Column], tables: Mapping[str, Table], row: Floats) -> None:
         if len(columns) != len(row):
             raise ValueError(f"a row of {len(row)} values for {len(columns)} columns")
-        self._arguments = (index_of(columns, range(len(columns)), tables), *words_of(tables), row)
-        self._gather = entry_point(gather, *self._arguments)
-
-    def fill(self) -> None:
-        """Write every column."""
-        self._gather(*self._arguments)
+        arguments = (index_of(columns, range(len(columns)), tables), *words_of(tables), row)
+        self.fill: Callable[[], None] = functools.partial(
+            entry_point(gather, *arguments), *arguments
+        )
 
 
 class Scatter:

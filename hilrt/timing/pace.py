@@ -205,6 +205,8 @@ class AsFastAsPossible(Pace):
         What happens at each point before its samples are taken, in this order.
     """
 
+    now_ns = staticmethod(monotonic_ns)
+
     def __init__(
         self,
         samples: Samples,
@@ -222,10 +224,6 @@ class AsFastAsPossible(Pace):
 
     def begin(self, epoch_ns: int, end_ns: int) -> None:
         """See `Pace.begin`: nothing depends on it."""
-
-    def now_ns(self) -> int:
-        """See `Pace.now_ns`."""
-        return monotonic_ns()
 
     async def reach(self, point: CommunicationPoint, stopping: Stopping) -> CommunicationPoint:
         """Wait for the solvers, and do what is to be done between two steps."""

@@ -126,7 +126,8 @@ class Timeline:
         if longest or self.rested_ns > marks.target_ns:
             longest += 1
         self.skipped, self._passed = self._passed, 0
-        self.newest[len(STAGES) :] = missed, self.skipped, longest
+        newest = self.newest
+        newest[-3], newest[-2], newest[-1] = missed, self.skipped, longest
         if missed:
             self.causes[LONGEST[longest]] += 1
         if self.skipped:
