@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from pathlib import Path
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _LINK = struct.Struct("=BxHiII")  # family, type, index, flags, change
@@ -17,8 +18,20 @@ _NEW_LINK, _ANSWER = 16, 2
 _REQUEST_WITH_ANSWER = 0x01 | 0x04
 _LINK_INFO, _INFO_KIND, _INFO_DATA, _CAN_RESTART = 18, 1, 2, 7
 _NETLINK_ROUTE = 0
+#: Bit of CAP_NET_ADMIN.
+_NET_ADMIN = 12
 #: The kernel answers at once; a loop must not hang on it, s.
 _PATIENCE_S = 0.05
+
+
+def may_restart(status: Path = Path("/proc/self/status")) -> bool:
+    """Whether this process has the capability, as Linux says in `status`; True elsewhere."""
+    try:
+        lines = status.read_text().splitlines()
+    except OSError:
+        return True
+    effective = [line.split()[1] for line in lines if line.startswith("CapEff:")]
+    return not effective or bool(int(effective[0], 16) >> _NET_ADMIN & 1)
 
 
 def restart_message(index: int) -> bytes:

@@ -73,11 +73,21 @@ def _check_recovery(name: str, options: Any, findings: Findings) -> None:
     """Whether there is a controller that could be restarted after bus-off."""
     recovery = getattr(options, "bus_off_recovery", None)
     interface = getattr(options, "bus", {}).get("interface")
-    if recovery is not None and interface in WITHOUT_CONTROLLER:
+    if recovery is None:
+        return
+    from hilrt.can.socketcan_restart import may_restart
+
+    place = f"subsystems.{name}.bus_off_recovery", "delay", recovery.delay
+    if interface == "socketcan" and not may_restart():
         findings.warn(
-            f"subsystems.{name}.bus_off_recovery",
-            "delay",
-            recovery.delay,
+            *place,
+            "cannot be kept here: only a process with the capability CAP_NET_ADMIN may restart a "
+            "CAN controller",
+            "give it to the gateway's user on the host of the session, or the interface restart-ms",
+        )
+    if interface in WITHOUT_CONTROLLER:
+        findings.warn(
+            *place,
             f"has no effect on bus.interface = {interface!r}, which has no controller",
             "keep it for the real bus, or leave it out",
         )

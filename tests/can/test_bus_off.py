@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
 from hilrt.can.bus_off import BusOffRecovery, RestartSchedule
-from hilrt.can.socketcan_restart import restart_controller, restart_message
+from hilrt.can.socketcan_restart import may_restart, restart_controller, restart_message
 
 S = 1_000_000_000
 
@@ -45,6 +46,14 @@ def test_the_message_is_the_one_that_ip_sends() -> None:
     )
     if sys.byteorder == "little":
         assert restart_message(42) == bytes.fromhex(sent)
+
+
+@pytest.mark.parametrize(("mask", "may"), [("1000", True), ("1fff", True), ("efff", False)])
+def test_the_capability_that_a_restart_needs(tmp_path: Path, mask: str, may: bool) -> None:
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tpython\nCapPrm:\t0\nCapEff:\t00000000{mask:0>8}\n")
+    assert may_restart(status) is may
+    assert may_restart(tmp_path / "none")  # not Linux: the system will say
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="netlink is Linux's")

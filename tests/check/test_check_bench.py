@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hilrt.can import socketcan_restart
 from hilrt.check.check import check_file
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
@@ -22,9 +23,15 @@ def test_the_shipped_session_has_no_warnings() -> None:
     assert found("warning") == []
 
 
-def test_a_recovery_from_bus_off_where_there_is_no_controller() -> None:
+def test_a_recovery_from_bus_off_that_would_not_take_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     (line,) = found("warning", f"{ENGINE}.bus_off_recovery.delay=2.0")
     assert "bus_off_recovery] delay = 2.0: has no effect on bus.interface = 'udp_multicast'" in line
+    monkeypatch.setattr(socketcan_restart, "may_restart", lambda: False)
+    real = [f"{ENGINE}.bus_off_recovery.delay=2.0", f"{ENGINE}.bus.interface=socketcan"]
+    (line,) = [line for line in found("warning", *real) if "bus_off_recovery" in line]
+    assert "only a process with the capability CAP_NET_ADMIN" in line
     (line,) = found("error", f"{ENGINE}.bus_off_recovery.attempts=0")
     assert "attempts" in line
 
