@@ -16,6 +16,7 @@ from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
 from hilrt.can.bus_keys import doubtful_keys
+from hilrt.can.database import database_file
 from hilrt.can.host_interface import interface_down, missing_interface
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
@@ -112,7 +113,7 @@ class GatewayLink(RemoteLink):
 
     def files(self) -> list[Path]:
         """The CAN database."""
-        return [self.folder / self.bench_options.database]
+        return [database_file(self.folder / self.bench_options.database)[0]]
 
     def check_ports(self, inputs: tuple[Port, ...], outputs: tuple[Port, ...]) -> None:
         """The announced ports must be those of the session file."""

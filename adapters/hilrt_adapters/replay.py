@@ -11,21 +11,21 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from hilrt.can.database import SignalRef, check_distinct, find_signal, load_database
+from hilrt.can.database import (
+    SignalRef,
+    check_distinct,
+    database_file,
+    find_signal,
+    load_database,
+)
 from hilrt.config.structs import NonNegative, SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.link import Arrival, Link, PortsError
 from hilrt.record.messages import Signal
 from hilrt.solver import Floats, Port, Ports, Sample
-from hilrt_adapters.recorded_tracks import (
-    RecordedTracks,
-    Track,
-    check_frames,
-    find_signals,
-    read_recording,
-    read_signals,
-)
+from hilrt_adapters.recorded_frames import check_frames, read_recording
+from hilrt_adapters.recorded_tracks import RecordedTracks, Track, find_signals, read_signals
 
 
 class ReplayOptions(SubsystemOptions, kw_only=True):
@@ -35,6 +35,9 @@ class ReplayOptions(SubsystemOptions, kw_only=True):
     log: str
     #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.
     database: str | None = None
+    #: With a database: the bus of the log whose frames are read; default: the only one that has
+    #: the messages.
+    bus: str | None = None
     #: Output ports: ``name = "signal of the log"``, with a database ``name = "Message.Signal"``.
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     #: Time in the log at session time 0, from the log's first frame or row, s.
@@ -81,7 +84,9 @@ class ReplayLink(Link):
 
     def files(self) -> list[Path]:
         """The database; the log itself may be large and stays where it is."""
-        return [_locate(self.folder, self.options.database)] if self.options.database else []
+        if not self.options.database:
+            return []
+        return [database_file(_locate(self.folder, self.options.database))[0]]
 
     async def open(self) -> None:
         """Read and decode the whole log; afterwards nothing touches a file."""
@@ -93,7 +98,7 @@ class ReplayLink(Link):
         log, label = _locate(self.folder, options.log), f"{table} log"
         refs = {name: ref for name, ref in outputs.items() if isinstance(ref, SignalRef)}
         if options.database:
-            recording = await asyncio.to_thread(read_recording, log, refs, label)
+            recording = await asyncio.to_thread(read_recording, log, refs, label, options.bus)
         else:
             recording = await asyncio.to_thread(read_signals, log, options.outputs, label)
         if options.start >= recording.duration:
@@ -165,6 +170,10 @@ def _find_outputs(name: str, options: ReplayOptions, folder: Path, problems: lis
     if not options.outputs:
         what = "Message.Signal" if options.database else "signal of the log"
         problems.append(f'{table} outputs: is empty; add NAME = "{what}"')
+    if options.bus is not None and not options.database:
+        problems.append(
+            f"{table} bus = {options.bus!r}: is for frames; add a database, or leave it"
+        )
     signals: Found = dict.fromkeys(options.outputs)
     try:
         if options.database:
@@ -207,4 +216,5 @@ def _ports(signals: Found) -> Ports:
 def _locate(folder: Path, name: str) -> Path:
     """Path relative to the session file or, as typed after ``--set``, to the current folder."""
     path = folder / name
-    return Path(name).resolve() if not path.exists() and Path(name).exists() else path
+    there = database_file(Path(name))[0].exists() and not database_file(path)[0].exists()
+    return Path(name).resolve() if there else path

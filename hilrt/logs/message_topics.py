@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hilrt.can.container import unpack
 from hilrt.can.frame import EXTENDED, Frame
@@ -11,7 +12,6 @@ from hilrt.can.frame_decoder import FrameDecoder, distinct_names
 from hilrt.can.id_table import IdTable, is_j1939, without_priority
 from hilrt.can.j1939_transport import GroupAssembler
 from hilrt.can.tools.database_faults import reason
-from hilrt.logs.bus_databases import LoadedDatabases
 from hilrt.logs.groups_in_log import GroupsInLog
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal, Topic
@@ -26,10 +26,24 @@ NO_DATA = FrameFlag.ERROR | FrameFlag.REMOTE
 
 
 class MessageTopic(NamedTuple):
-    """A message of one sender on one bus."""
+    """A message of one sender on one bus, with the identifier that came first."""
 
     message: Message
     topic: Topic
+    bus: str
+    identifier: int
+
+
+class BusMessages(Protocol):
+    """Which messages frames on a bus may be; see `LoadedDatabases`."""
+
+    def on_bus(self, bus: str) -> list[Message] | None:
+        """Messages, None without a database."""
+        ...
+
+    def lost(self, buses: Collection[str]) -> list[str]:
+        """Lines about buses that the log does not have."""
+        ...
 
 
 class MessageTopics:
@@ -40,7 +54,7 @@ class MessageTopics:
 
     Parameters
     ----------
-    databases : LoadedDatabases
+    databases : BusMessages
 
     Attributes
     ----------
@@ -49,7 +63,7 @@ class MessageTopics:
         Data frames, and those of them whose identifiers the databases do not know.
     """
 
-    def __init__(self, databases: LoadedDatabases) -> None:
+    def __init__(self, databases: BusMessages) -> None:
         self.found: list[MessageTopic] = []
         self.frames = self.unknown = 0
         self._databases = databases
@@ -122,7 +136,8 @@ class MessageTopics:
         known = self._by_sender.get((bus, id(message), sender))
         if known is None:
             suffix = self._suffix(message.name, bus, identifier)
-            known = MessageTopic(message, message_topic(message, identifier, suffix))
+            topic = message_topic(message, identifier, suffix)
+            known = MessageTopic(message, topic, bus, identifier)
             self._by_sender[bus, id(message), sender] = known
             self.found.append(known)
         return known

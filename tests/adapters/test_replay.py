@@ -21,6 +21,7 @@ from hilrt.link import PortsError
 from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_writer import LogWriter
+from hilrt.record.logged_frame import LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 from hilrt.session.run import RunOptions
@@ -28,6 +29,7 @@ from hilrt.session.session import run_session
 from hilrt.solver import Sample
 from hilrt_adapters.recorded_tracks import Track
 from hilrt_adapters.replay import ReplayLink, ReplayOptions
+from tests.logs.made import frame_log
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NOTHING = np.zeros((1, 0))
@@ -339,6 +341,17 @@ async def test_signal_that_no_frame_is_long_enough_for(tmp_path: Path) -> None:
         await opened(tmp_path, {"late": "Fast.Late"})
 
 
+async def test_what_cannot_be_read_of_a_log_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    with (tmp_path / "log.log").open("a") as file:
+        file.write("nonsense here and there\n")
+    await opened(tmp_path)
+    told = capsys.readouterr().err
+    assert told.startswith("[subsystems.pedal] log: log.log is read without 1 line")
+
+
 async def test_several_j1939_senders_must_be_told_apart(tmp_path: Path) -> None:
     truck = 'VERSION ""\nBU_: A\nBO_ 2364540158 EEC1: 8 A\n SG_ N : 0|8@1+ (1,0) [0|1] "" A\n'
     truck += 'BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","J1939PG";\n'
@@ -385,6 +398,41 @@ async def test_another_message_of_the_j1939_group_and_what_is_not_available_are_
     assert made.recording is not None
     np.testing.assert_array_equal(made.recording.tracks["n"].values, [10.0, 12.0])
     np.testing.assert_array_equal(made.recording.tracks["n"].times, [0.0, 3.0])
+
+
+async def test_a_message_on_several_buses_needs_the_bus(tmp_path: Path) -> None:
+    write(tmp_path)
+    frames = [
+        LoggedFrame(1000 * i, bus, 256, 0, 8, bytes([speed, *bytes(7)]))
+        for i, (bus, speed) in enumerate([("0", 10), ("1", 20), ("0", 30)])
+    ]
+    frame_log(tmp_path / "two.mcap", frames)
+    with pytest.raises(ConfigError, match=r"on several buses \('0', '1'\); choose one with bus"):
+        await opened(tmp_path, {"n": "Fast.Speed"}, log="two.mcap")
+    made = await opened(tmp_path, {"n": "Fast.Speed"}, log="two.mcap", bus="0")
+    assert made.recording is not None
+    np.testing.assert_array_equal(made.recording.tracks["n"].values, [5.0, 15.0])
+    with pytest.raises(ConfigError, match="no frames on bus '2'"):
+        await opened(tmp_path, {"n": "Fast.Speed"}, log="two.mcap", bus="2")
+
+
+async def test_the_part_of_a_database_for_one_bus(tmp_path: Path) -> None:
+    """Also where the log calls its buses as the file does."""
+    kcd = """<NetworkDefinition xmlns="http://kayak.2codeornot2code.org/1.0"><Document/>
+<Bus name="Motor"><Message id="0x100" name="Engine" length="8">
+<Signal name="Speed" offset="0" length="8"/></Message></Bus>
+<Bus name="Comfort"><Message id="0x100" name="Door" length="8">
+<Signal name="Open" offset="0" length="8"/></Message></Bus></NetworkDefinition>
+"""
+    (tmp_path / "car.kcd").write_text(kcd)
+    sent = [("Motor", 10), ("Comfort", 20)]
+    frames = [LoggedFrame(i, bus, 256, 0, 8, bytes([v] * 8)) for i, (bus, v) in enumerate(sent)]
+    frame_log(tmp_path / "log.mcap", frames)
+    for database in ("car.kcd", "car.kcd:Comfort"):
+        made = await opened(tmp_path, {"n": "Door.Open"}, log="log.mcap", database=database)
+        assert made.recording is not None
+        np.testing.assert_array_equal(made.recording.tracks["n"].values, [20.0])
+        assert made.files() == [tmp_path / "car.kcd"]
 
 
 def test_j1939_messages_that_no_frame_tells_apart_are_both_named(tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""Frames of a recorded log as arrays over time: the signals of chosen messages."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hilrt.can.database import SignalRef
+from hilrt.can.frame_decoder import FrameDecoder
+from hilrt.can.id_table import without_priority
+from hilrt.config.from_toml import nearest
+from hilrt.errors import ConfigError, RecordError
+from hilrt.logs.message_topics import NO_DATA, MessageTopics
+from hilrt.logs.open_source import open_source
+from hilrt.logs.source import Source
+from hilrt.record.logged_frame import LoggedFrame
+from hilrt_adapters.recorded_tracks import RecordedTracks, Track
+
+if TYPE_CHECKING:
+    from cantools.database.can import Message
+
+#: Frames by which a log is judged before it is read.
+FIRST_FRAMES = 10
+
+
+def check_frames(path: Path, label: str) -> list[str]:
+    """Problems of a log of frames that show in its first ones; the rest of it is not read."""
+    try:
+        source = open_source(path, label)
+        try:
+            first = list(itertools.islice(source.frames(), FIRST_FRAMES))
+        finally:
+            source.close()
+    except ConfigError as error:
+        return error.problems
+    except (RecordError, ValueError) as error:
+        return [f"{label}: {error}"]
+    return [] if first else [_no_frames(path, label)]
+
+
+def _no_frames(path: Path, label: str) -> str:
+    return f"{label}: {path} contains no frames; record it again"
+
+
+def read_recording(
+    path: Path, signals: Mapping[str, SignalRef], label: str, bus: str | None = None
+) -> RecordedTracks:
+    """Read the frames of a log in any format that `open_source` knows, and decode signals.
+
+    What cannot be read of the log is told on standard error.
+
+    Parameters
+    ----------
+    path : Path
+        The log; its suffix says the format.
+    signals : mapping of str to SignalRef
+        Output names and signals. Messages of a J1939 database are matched by parameter group if no
+        frame has exactly the database's identifier.
+    label : str
+        Table and key that name the log, for messages.
+    bus : str, optional
+        The bus of the log that is read; default: all.
+
+    Raises
+    ------
+    ConfigError
+        If the log cannot be read, or does not contain a signal, or contains it more than once.
+    """
+    reading = _Reading(signals)
+    source = open_source(path, label)
+    try:
+        reading.take(_data_frames(source), bus)
+    except (RecordError, ValueError) as error:
+        raise ConfigError(f"{label}: {error}") from None
+    finally:
+        source.close()
+    for note in source.notes:
+        print(f"{label}: {path.name} is read without {note}", file=sys.stderr)
+    if not reading.buses:
+        raise ConfigError(_no_frames(path, label))
+    if bus is not None and bus not in reading.buses:
+        raise ConfigError(
+            f"{label}: {path} has no frames on bus {bus!r}{nearest(bus, reading.buses)}"
+        )
+    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in signals}
+    truncated = failures = count = 0
+    empty: list[str] = []
+    for message, senders in reading.messages:
+        frames = _choose(message, senders, path, label)
+        count += len(frames)
+        wanted = {o: ref.signal.name for o, ref in signals.items() if ref.message is message}
+        decoder = FrameDecoder(message, list(wanted.values()))
+        for time_ns, data in frames:
+            values = decoder.decode(data)
+            for output, value in zip(wanted, values or (), strict=False):
+                if not math.isnan(value):  # not in every frame, or marked as not available
+                    samples[output].append(((time_ns - reading.first) / 1e9, value))
+        truncated += decoder.counts.truncated
+        failures += decoder.counts.failures + decoder.counts.formless
+        told = "".join(f"; {text}" for text in decoder.counts.texts(message.name))
+        empty += [
+            f"{label}: none of the {len(frames)} frames of message {message.name} in {path} "
+            f"carries a value of signal {signal!r} of output {output!r}{told}; "
+            "check that database and log belong together"
+            for output, signal in wanted.items()
+            if not samples[output]
+        ]
+    if empty:
+        raise ConfigError(empty)
+    tracks = {output: _track(pairs) for output, pairs in samples.items()}
+    duration = (reading.last - reading.first) / 1e9
+    return RecordedTracks(tracks, duration, count, truncated, failures)
+
+
+@dataclass
+class _Sender:
+    """Who sends a message: a bus, and for J1939 an address.
+
+    `identifier` is the first one as it came; `frames` are times [ns] and data.
+    """
+
+    bus: str
+    identifier: int
+    frames: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class _Reading:
+    """What has been read of the messages of some signals, apart by their senders."""
+
+    def __init__(self, signals: Mapping[str, SignalRef]) -> None:
+        refs = list(signals.values())
+        self.messages = [
+            (message, list[_Sender]())
+            for message in {id(ref.message): ref.message for ref in refs}.values()
+        ]
+        self.first, self.last = 1 << 62, -(1 << 62)
+        self.buses: set[str] = set()
+        carriers = [message for ref in refs for message in (ref.carrier, *ref.rivals)]
+        self._known = MessageTopics(_OnEveryBus(carriers))
+
+    def take(self, frames: Iterable[LoggedFrame], bus: str | None) -> None:
+        """Take the data frames of a log, of one bus or of all."""
+        wanted = {id(message): senders for message, senders in self.messages}
+        by_topic: dict[str, _Sender] = {}
+        for frame in frames:
+            self.first, self.last = min(self.first, frame.time_ns), max(self.last, frame.time_ns)
+            self.buses.add(frame.bus)
+            if bus is not None and frame.bus != bus:
+                continue
+            for found, data in self._known.parts(frame):
+                senders = wanted.get(id(found.message))
+                if senders is None:
+                    continue
+                sender = by_topic.get(found.topic.name)
+                if sender is None:
+                    sender = by_topic[found.topic.name] = _Sender(found.bus, found.identifier)
+                    senders.append(sender)
+                sender.frames.append((frame.time_ns, data))
+
+
+class _OnEveryBus:
+    """The messages that were asked for, and those that they could be taken for."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = list({id(message): message for message in messages}.values())
+
+    def on_bus(self, bus: str) -> list[Message]:
+        return self._messages
+
+    def lost(self, buses: Collection[str]) -> list[str]:
+        return []
+
+
+def _data_frames(source: Source) -> Iterable[LoggedFrame]:
+    return (frame for frame in source.frames() if not frame.flags & NO_DATA)
+
+
+def _choose(
+    message: Message, senders: list[_Sender], path: Path, label: str
+) -> list[tuple[int, bytes]]:
+    """Frames of one sender: that of the database's identifier, or the only one there is.
+
+    Of several buses that of the database's name, if the log calls one so.
+    """
+    if not senders:
+        raise ConfigError(
+            f"{label}: {path} contains no frames of message {message.name} "
+            f"(0x{message.frame_id:X}); check that database and log belong together"
+        )
+    named = [sender for sender in senders if sender.bus == message.bus_name] or senders
+    exact = without_priority(message, message.frame_id)
+    own = [s for s in named if without_priority(message, s.identifier) == exact] or named
+    if len(own) == 1:
+        return own[0].frames
+    buses = sorted({sender.bus for sender in own})
+    if len(buses) > 1:
+        raise ConfigError(
+            f"{label}: {path} contains message {message.name} on several buses "
+            f"({', '.join(map(repr, buses))}); choose one with bus = {buses[0]!r}"
+        )
+    told = ", ".join(f"0x{identifier:X}" for identifier in sorted(s.identifier for s in own))
+    raise ConfigError(
+        f"{label}: {path} contains message {message.name} from several senders ({told}); "
+        "write the identifier of one of them into the database"
+    )
+
+
+def _track(pairs: list[tuple[float, float]]) -> Track:
+    array = np.array(pairs, dtype=np.float64)
+    array = array[np.argsort(array[:, 0], kind="stable")]  # logs of several channels may be mixed
+    return Track(np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1]))
