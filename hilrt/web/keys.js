@@ -43,6 +43,11 @@ function fitTable() {  // it was made before it had a width: all columns had shr
 addEventListener("resize", fitTable);
 fitTable();
 
+const narrow = matchMedia("(max-width: 900px)");  // what is looked at comes first there
+const fold = () => { document.getElementById("control").open = !narrow.matches; };
+narrow.addEventListener("change", fold);
+fold();
+
 function enterTable(grid) {  // arrows and space need a cell to begin with
   if (!grid.getActiveCell() && grid.getDataLength()) grid.setActiveCell(0, 0);
 }

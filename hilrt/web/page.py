@@ -171,6 +171,7 @@ class Page:
         self.figures = column(sizing_mode="stretch_width", name="figures")
         self.figures.on_change("tags", lambda attr, old, new: self._paint(new))
         tools = row(self.pause, self.full, windows, sizing_mode="stretch_width")
+        tools.styles = {"flex-wrap": "wrap"}
         return column(self.choice, tools, self.figures, sizing_mode="stretch_width", name="plots")
 
     def _prepare_figures(self) -> None:
@@ -225,7 +226,8 @@ class Page:
         acknowledge = make_button(
             "Acknowledge selected", "acknowledge", self._acknowledge, sheets=[self.sheet]
         )
-        tools = row(self.alarms_only, acknowledge)
+        tools = row(self.alarms_only, acknowledge, sizing_mode="stretch_width")
+        tools.styles = {"flex-wrap": "wrap"}
         return column(tools, self.table, sizing_mode="stretch_width", name="events")
 
     # -- what changes -----------------------------------------------------------------------------
