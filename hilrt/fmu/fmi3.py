@@ -267,8 +267,8 @@ class Instance3(Instance):
             elif status:
                 self.check("fmi3DoStep", status)
             reached = self._last.value if self._early.value else end
-            if self._ends.value:
-                self.ended = self._now = reached
+            if self._ends.value:  # at the last successful time, whether it says early or not
+                self.ended = self._now = min(max(self._last.value, t), end)
                 return events
             self._now = end if end - reached <= near else reached
             is_event = self._event.value and self.event_mode

@@ -407,7 +407,13 @@ int fmi3DoStep(void *c, double t, double h, bool no_set, bool *event, bool *ends
 #ifdef ENDS_IN_EVENT
     *ends = false;
 #endif
-    if (status == -1) { *early = true, *event = !*ends; return OK; }
+    if (status == -1) {
+        *early = true, *event = !*ends;
+#ifdef ENDS_AS_IF_IN_TIME
+        *early = false;
+#endif
+        return OK;
+    }
     return status;
 }
 int fmi3GetFMUState(void *c, void **state) {

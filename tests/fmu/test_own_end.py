@@ -22,6 +22,7 @@ RESTORES = EVENTS | {"canGetAndSetFMUState": "true"}
 HOW = {
     "FMI 2": lambda: mass(2, flags=(f"-DLATE={END}",)),
     "FMI 3": lambda: mass(3, flags=(f"-DLATE={END}",)),
+    "not said to be early": lambda: mass(3, flags=(f"-DLATE={END}", "-DENDS_AS_IF_IN_TIME")),
     "in event mode": lambda: mass(3, flags=(f"-DLATE={END}", "-DENDS_IN_EVENT"), **EVENTS),
 }
 
