@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilrt.record.decimate import Curve, Envelope
 from hilrt.record.reader import Block, LogChannel, LogStream
+from hilrt.solver import Floats
 
 #: Rows of a topic that are taken together: a numpy call costs more than a hundred values.
 ROWS_AT_ONCE = 4096
@@ -43,6 +45,12 @@ class Envelopes:
             for column, signal in enumerate(channel.signals):
                 found[signal.name] = envelope.curve(column)
         return found
+
+
+def for_plot(y: Floats) -> NDArray[np.float32]:
+    """Values in half the bytes; those beyond the range of single precision stand at its end."""
+    largest = float(np.finfo(np.float32).max)
+    return np.clip(y, -largest, largest).astype(np.float32)
 
 
 def joined(blocks: Iterable[Block]) -> Iterator[Block]:

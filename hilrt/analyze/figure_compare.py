@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 
+from hilrt.analyze.curves import for_plot
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, time_figure
 from hilrt.analyze.figures import connections_of
 from hilrt.analyze.log_comparison import QUANTITIES, LogComparison
@@ -121,7 +121,7 @@ def _difference(shared: Range1d, unit: str, curve: Curve) -> object:
 
 
 def _source(curve: Curve) -> ColumnDataSource:
-    return ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
+    return ColumnDataSource({"t": curve.t, "y": for_plot(curve.y)})
 
 
 def _hover() -> HoverTool:

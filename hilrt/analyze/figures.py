@@ -14,6 +14,7 @@ from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 
+from hilrt.analyze.curves import for_plot
 from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
 from hilrt.analyze.log_analysis import bonds_of
 from hilrt.analyze.recorded_settings import recorded_settings
@@ -132,7 +133,7 @@ def _lines(
     plot = time_figure(shared, material.units.get(names[0], ""))
     for i, (name, colour) in enumerate(zip(names[:MAX_LINES], COLOURS, strict=False)):
         curve = material.broken(name)
-        source = ColumnDataSource({"t": curve.t, "y": curve.y.astype(np.float32)})
+        source = ColumnDataSource({"t": curve.t, "y": for_plot(curve.y)})
         label = literal((labels or {}).get(name, name))
         broad = overlaid and i == 0 and len(names) > 1
         plot.line(

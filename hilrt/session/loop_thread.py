@@ -13,8 +13,8 @@ T = TypeVar("T")
 Answer = TypeVar("Answer")
 
 #: How long another thread may compute before this one gets its turn, s. Python's own is 5 ms.
-#: Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy processors: 1018
-#: and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of 12.
+#: Measured at 1 kHz for 3 s beside a program that computes all the time, on two busy processors:
+#: 1018 and 748 steps instead of 528 and 435, lateness 4.4 and 6.8 ms (p99) instead of 12.
 SWITCH_INTERVAL_S = 1e-4
 
 

@@ -61,7 +61,7 @@ class Result:
         """Take a verdict that is no better than `fail_on` for a lack."""
         worse = VERDICTS[VERDICTS.index(fail_on) :] if fail_on else ()
         if self.verdict in worse:
-            self.lack([f"the verdict is {self.verdict}, and it was to be better than {fail_on}"])
+            self.lack([f"the verdict is {self.verdict}, which fails the run as was asked for"])
 
     @property
     def verdict(self) -> str:

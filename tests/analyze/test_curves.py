@@ -24,3 +24,11 @@ def test_rows_of_one_time_stay_together_when_blocks_are_joined(monkeypatch):
         assert len(a.times_ns) <= 36
     np.testing.assert_array_equal(np.concatenate([b.times_ns for b in found[::2]]), times)
     np.testing.assert_array_equal(np.concatenate([b.values[:, 0] for b in found[1::2]]), times)
+
+
+def test_values_of_any_size_can_be_plotted():
+    plotted = curves.for_plot(np.array([1e60, -1e60, 1.5, np.nan]))
+    assert plotted.dtype == np.float32
+    assert np.isfinite(plotted[:2]).all()
+    assert plotted[2] == 1.5
+    assert np.isnan(plotted[3])
