@@ -59,7 +59,7 @@ def draw_worst(steps: Sequence[WorstStep]) -> list[Drawing]:
     plot.legend.margin = 0
     plot.add_layout(plot.legend[0], "above")
     note = "From the tick to the last input on the wire. Pointing at a bar tells the subsystems."
-    return [Drawing("Ten worst steps", note, plot)]
+    return [Drawing("The ten worst ticks: what they were spent on", note, plot)]
 
 
 def _peers(step: WorstStep) -> str:

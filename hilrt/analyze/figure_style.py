@@ -64,7 +64,8 @@ def plain(plot: Any) -> None:
 
 def legend_above(plot: Any) -> None:
     """Legend in a row over the curves; pointing at an entry hides its curve."""
-    plot.yaxis[0].formatter.power_limit_high = 7
+    if hasattr(plot.yaxis[0].formatter, "power_limit_high"):  # a logarithmic axis has none
+        plot.yaxis[0].formatter.power_limit_high = 7
     plot.legend.click_policy = "hide"
     plot.legend.location = "top_left"
     plot.legend.orientation = "horizontal"

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from bokeh.models import ColumnDataSource, HoverTool, Range1d
 from bokeh.models.annotations import BoxAnnotation
-from bokeh.plotting import figure
 
 from hilrt.analyze.curves import for_plot
-from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, plain, time_figure
+from hilrt.analyze.figure_style import COLOURS, Drawing, legend_above, literal, time_figure
 from hilrt.analyze.log_analysis import bonds_of
 from hilrt.analyze.recorded_settings import recorded_settings
 from hilrt.record.decimate import Curve
@@ -102,18 +101,22 @@ def connections_of(stream: LogStream) -> list[tuple[str, str]]:
         return []
 
 
-def draw_all(material: Material, summary: Mapping[str, Any]) -> list[Drawing]:
-    """All figures for which the log has data, in reading order."""
+def time_range(material: Material) -> Range1d:
+    """Session time of all figures, with no scrolling far past the ends."""
     start, end = material.span()
-    # No scrolling far past the ends.
     air = 0.02 * (end - start)
-    shared = Range1d(start=start, end=end, bounds=(start - air, end + air))
+    return Range1d(start=start, end=end, bounds=(start - air, end + air))
+
+
+def draw_all(material: Material, shared: Range1d, timing: Sequence[Drawing]) -> list[Drawing]:
+    """All figures for which the log has data, in reading order; those of the timing are given."""
     drawings = _demanded(material, shared)
     for bond, ports in material.bonds.items():
         drawings += _bond(material, shared, bond, ports)
     drawings += _flags(material, shared)
-    drawings += _timing(material, shared, summary)
     drawings += _defects(material, shared)
+    drawings += _steps(material, shared)
+    drawings += timing
     drawings += _rest(material, shared, MAX_FIGURES - len(drawings))
     return drawings
 
@@ -197,7 +200,7 @@ def _bond(
         names = material.present([*signals, *sent, *corrected, *realised])
         if names:
             plot = _lines(material, shared, names, labels, overlaid=True)
-            drawings.append(Drawing(f"Bond {bond}: {role}", "", plot))
+            drawings.append(Drawing(f"Bond {bond}: {role}, as measured and as sent", "", plot))
     for quantities, heading, note in _BOND_FIGURES:
         names = material.present(f"{bond}:{quantity}" for quantity in quantities)
         if names:
@@ -246,7 +249,7 @@ def _flags(material: Material, shared: Range1d) -> list[Drawing]:
     for cause in raised:
         left, right = zip(*bars[cause], strict=True)
         plot.hbar([cause] * len(left), 0.5, right=right, left=left, color=FLAG_COLOUR)
-    return [Drawing("Flags over time", "Causes that were never up are left out.", plot)]
+    return [Drawing("Flags: when each cause was up", "Causes that never were are left out.", plot)]
 
 
 def up_times(curve: Curve) -> list[tuple[float, float]]:
@@ -263,50 +266,18 @@ def up_times(curve: Curve) -> list[tuple[float, float]]:
     return list(zip(curve.t[starts].tolist(), curve.t[ends].tolist(), strict=True))
 
 
-def _timing(material: Material, shared: Range1d, summary: Mapping[str, Any]) -> list[Drawing]:
+def _steps(material: Material, shared: Range1d) -> list[Drawing]:
+    """Step and order where they change."""
     drawings = []
-    histogram = summary.get("lateness_histogram") or {}
-    if summary.get("lateness_us") and histogram.get("counts"):
-        plot = _histogram(histogram["edges_us"], histogram["counts"])
-        note = "From the tick to the last input on the wire; both scales are logarithmic."
-        drawings.append(Drawing("Lateness", note, plot))
     timing = material.present(material.topics.get("timing", []))
     if "master:step" in timing and np.ptp(material.curves["master:step"].y) > 0.0:
         plot = _lines(material, shared, ["master:step"])
-        drawings.append(Drawing("Step size", "", plot))
+        drawings.append(Drawing("Length of the macro step", "", plot))
     if "master:order" in timing:
         plot = _lines(material, shared, ["master:order"])
         drawings.append(Drawing("Order of extrapolation", "Highest of all connections.", plot))
-    others = [n for n in timing if material.units[n] in ("us", "µs")]
-    if others and summary.get("lateness_us"):
-        plot = _lines(material, shared, others)
-        drawings.append(Drawing("Timing", "Largest value of each interval is kept.", plot))
     material.drawn.update(timing)
     return drawings
-
-
-def _histogram(edges: Sequence[float], counts: Sequence[int]) -> Any:
-    left, right = np.array(edges[:-1], float), np.array(edges[1:], float)
-    left = np.where(left > 0.0, left, right / 2.0)  # the axis is logarithmic
-    filled = np.flatnonzero(np.array(counts))
-    first, last = (filled[0], filled[-1] + 1) if len(filled) else (0, len(counts))
-    plot = figure(
-        height=230,
-        sizing_mode="stretch_width",
-        x_axis_label="µs",
-        y_axis_label="ticks",
-        x_axis_type="log",
-        y_axis_type="log",
-        y_range=Range1d(start=0.5, end=2.0 * max([1, *counts])),
-        tools="pan,box_zoom,reset,save",
-        active_scroll=None,
-    )
-    plain(plot)
-    shown = slice(first, last)
-    top = np.maximum(np.array(counts, float)[shown], 0.5)
-    ends = np.where(np.isfinite(right[shown]), right[shown], left[shown] * 1.1)
-    plot.quad(left=left[shown], right=ends, bottom=0.5, top=top, color=COLOURS[0], line_width=0)
-    return plot
 
 
 def _defects(material: Material, shared: Range1d) -> list[Drawing]:
@@ -314,9 +285,13 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
     names = material.present(material.topics.get("defects", []))
     for unit, group in _by_unit(material, names).items():
         labels = {name: name.partition(":")[0] for name in group}
-        note = "What a receiver was told against what its source then delivered."
+        note = (
+            "RMS over each step. Inputs: what was sent against what its source then delivered; "
+            "outputs: inside the step against their polynomial."
+        )
         plot = _lines(material, shared, group, labels)
-        drawings.append(Drawing(f"Defects in {unit or '1'}", note, plot))
+        heading = f"Coupling defects of inputs and outputs, in {unit or '1'}"
+        drawings.append(Drawing(heading, note, plot))
     return drawings
 
 
@@ -332,7 +307,7 @@ def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
             if len(drawings) < room:
                 labels = {name: words(name.partition(".")[2]) for name in group}
                 plot = _lines(material, shared, group, labels)
-                drawings.append(Drawing(f"{subsystem} in {unit or '1'}", "", plot))
+                drawings.append(Drawing(f"Outputs of {subsystem}, in {unit or '1'}", "", plot))
     return drawings
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hilrt.analyze.can_traffic import CanTraffic, read_traffic
 from hilrt.analyze.curves import read_curves
 from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.recorded_settings import recorded_settings
@@ -53,7 +54,25 @@ class LogAnalysis:
     settings: dict[str, Any]
     advice: Advice | None
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def deadline_us(self) -> float | None:
+        """How late inputs may be in real time, µs; None where the log does not say."""
+        master, pace = self.settings.get("master") or {}, self.stream.metadata.get("pace", "")
+        try:
+            factor = 1.0 if pace == "realtime" else float(pace)
+            return (
+                float(master.get("dispatch_deadline", 0.2)) * float(master["step"]) / factor * 1e6
+            )
+        except (ValueError, TypeError, KeyError, ZeroDivisionError):
+            return None
+
+    def can_traffic(self) -> CanTraffic | None:
+        """The CAN frames of the log, which are read for it; None where there are none."""
+        span_ns = (self.statistics.start_ns, self.statistics.end_ns)
+        metadata, attachments = self.stream.metadata, self.stream.attachments
+        return read_traffic(self.file, metadata, self.settings, attachments, span_ns)
+
+    def as_json(self, traffic: CanTraffic | None = None) -> dict[str, Any]:
         """The numbers of the page, for scripts."""
         return {
             "log": self.file.name,
@@ -63,6 +82,7 @@ class LogAnalysis:
             "summarised": self.summarised,
             "step_advice": None if self.advice is None else self.advice.as_json(),
             "worst_steps": [vars(step) for step in self.statistics.worst_steps()],
+            "can": None if traffic is None else [m.as_json() for m in traffic.messages],
         }
 
 

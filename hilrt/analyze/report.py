@@ -15,8 +15,9 @@ from typing import Any
 
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
 from hilrt.analyze.recorded_settings import changes_of
+from hilrt.analyze.report_can import can_table
 from hilrt.analyze.report_page import escape, render, tables_html
-from hilrt.analyze.report_tables import all_tables, event_table
+from hilrt.analyze.report_tables import event_table, long_tables, short_tables
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME as LOG_NAME
@@ -48,28 +49,33 @@ def write_report(
         If the log cannot be read or the page cannot be written, or bokeh is missing.
     """
     try:
-        from hilrt.analyze.figure_steps import draw_worst
-        from hilrt.analyze.figures import Material, draw_all
+        from hilrt.analyze.report_figures import draw_report
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
     analysis = analyse_log(run_dir)
-    drawings = draw_all(Material.gather(analysis.stream, analysis.curves), analysis.summary)
-    drawings += draw_worst(analysis.statistics.worst_steps())
+    summary, statistics = analysis.summary, analysis.statistics
+    traffic = analysis.can_traffic()
+    drawings = draw_report(analysis, traffic)
     page = render(
-        _session(analysis.stream, analysis.summary),
+        _session(analysis.stream, summary),
         _head(analysis) + _advice(analysis.advice),
         [
-            tables_html(
-                all_tables(analysis.summary, analysis.statistics, bonds_of(analysis.stream))
-            ),
-            *drawings,
+            tables_html(short_tables(summary, statistics, bonds_of(analysis.stream))),
             f'<div class="events">{event_table(analysis.stream)}</div>',
+            *drawings,
+            tables_html(
+                [
+                    can_table(traffic) if traffic is not None else "",
+                    *long_tables(summary, statistics),
+                ]
+            ),
         ],
     )
     target = out or default_target(analysis.file)
     save(target, page)
     if json_:
-        text = json.dumps(analysis.as_json(), indent=1, ensure_ascii=False, default=str)
+        numbers = analysis.as_json(traffic)
+        text = json.dumps(numbers, indent=1, ensure_ascii=False, default=str)
         save(target.with_suffix(".json"), text)
     if png:
         from hilrt.analyze.report_png import write_pictures

@@ -10,7 +10,15 @@ from hilrt.analyze.log_statistics import LogStatistics
 from hilrt.analyze.report_page import table
 from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.record.reader import LogStream
-from hilrt.wording import PEER_TIMES, missed_ticks, number, processors, stolen, words
+from hilrt.wording import (
+    MISSED_BECAUSE,
+    PEER_TIMES,
+    missed_ticks,
+    number,
+    processors,
+    stolen,
+    words,
+)
 
 MAX_EVENTS = 200
 #: Counts of each subsystem, by their headings; the last only where there are any.
@@ -18,18 +26,18 @@ _PEER_COUNTS = {"late": "late", "lost": "lost", "rejoined": "came back", "droppe
 _LEDGER = ("residual", "tracking", "corrected", "uncorrected")
 
 
-def all_tables(
+def short_tables(
     summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Every table that has rows, in reading order."""
-    parts = [
-        _timing_table(summary),
-        _step_table(summary),
-        _ledger_table(summary, statistics, bonds),
-    ]
-    parts += [_flag_table(summary), peer_table(summary), _worst_table(statistics.worst_steps())]
-    parts += [_port_table(summary), _version_table(summary)]
-    return parts
+    """What a session came to, in reading order; without rows a table is left out."""
+    parts = [_flag_table(summary), peer_table(summary), _ledger_table(summary, statistics, bonds)]
+    return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
+
+
+def long_tables(summary: Mapping[str, Any], statistics: LogStatistics) -> list[str]:
+    """What has a row for every port, subsystem or tick."""
+    parts = [_port_table(summary), _worst_table(statistics.worst_steps())]
+    return [*parts, _peer_times(summary), _version_table(summary)]
 
 
 def _timing_table(summary: Mapping[str, Any]) -> str:
@@ -49,7 +57,17 @@ def _timing_table(summary: Mapping[str, Any]) -> str:
     if learning.get("skipped"):
         note += f"; turns of the identification: {learning['turns']:,}, and "
         note += f"{learning['skipped']:,} left out for lack of time"
-    return table("Timing", ["", "median", "p99", "p99.9", "max"], rows, note=note)
+    heading = "How late inputs were, and how long a tick took"
+    return table(heading, ["", "median", "p99", "p99.9", "max"], rows, note=note)
+
+
+def _missed_table(summary: Mapping[str, Any]) -> str:
+    causes = summary.get("missed_because") or {}
+    rows = [
+        [MISSED_BECAUSE.get(cause, words(cause)), f"{count:,}"]
+        for cause, count in sorted(causes.items(), key=lambda item: -item[1])
+    ]
+    return table("Why ticks were missed", ["", "ticks"], rows)
 
 
 def _step_table(summary: Mapping[str, Any]) -> str:
@@ -57,7 +75,9 @@ def _step_table(summary: Mapping[str, Any]) -> str:
     rows = [["size, s", *(number(size.get(k)) for k in ("first", "min", "mean", "max"))]]
     if order:
         rows.append(["order", "–", *(number(order.get(k), 3) for k in ("min", "mean", "max"))])
-    return table("Steps", ["", "first", "min", "mean", "max"], rows if size else [])
+    return table(
+        "Macro steps: length and order", ["", "first", "min", "mean", "max"], rows if size else []
+    )
 
 
 def _ledger_table(
@@ -73,7 +93,11 @@ def _ledger_table(
         rows.append([name, *energies, *cells])
     columns = ["bond", "exchange", "tracking", "removed", "left"]
     columns += ["correction / effort", "at cap"]
-    return table("Energy ledger, J", columns, rows)
+    note = (
+        "Exchange: made by the coupling (negative: lost). Tracking: by a bench that did not "
+        "follow its demand. Removed: by the correction. Left: what the correction still owes."
+    )
+    return table("Energy at the power bonds, J", columns, rows, note=note)
 
 
 def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float | None:
@@ -94,7 +118,7 @@ def _flag_table(summary: Mapping[str, Any]) -> str:
         for cause, flag in sorted(flags.items(), key=lambda item: -(item[1].get("seconds") or 0))
         if flag.get("count")
     ]
-    return table("Flags", ["cause", "times", "seconds"], rows)
+    return table("Flags: how often and how long they were up", ["cause", "times", "seconds"], rows)
 
 
 def peer_table(summary: Mapping[str, Any]) -> str:
@@ -107,7 +131,8 @@ def peer_table(summary: Mapping[str, Any]) -> str:
         [name, *("–" if peer.get(key) is None else f"{peer[key]:,}" for key in counts)]
         for name, peer in peers.items()
     ]
-    return table("Subsystems", ["", *counts.values()], rows) + _peer_times(summary)
+    heading = "Subsystems: ticks without their sample, messages lost"
+    return table(heading, ["", *counts.values()], rows)
 
 
 def _peer_times(summary: Mapping[str, Any]) -> str:
@@ -123,7 +148,8 @@ def _peer_times(summary: Mapping[str, Any]) -> str:
         if peer.get(key)
     ]
     columns = ["", "", "median", "p99", "p99.9", "p99.99", "max"]
-    return table("Answers of subsystems, µs", columns, rows, text=(1,))
+    heading = "How long subsystems took to answer, µs"
+    return table(heading, columns, rows, text=(1,))
 
 
 def _worst_table(steps: Sequence[WorstStep]) -> str:
@@ -148,7 +174,7 @@ def _worst_table(steps: Sequence[WorstStep]) -> str:
         )
     what = "latest on the wire" if key == "master:lateness" else "longest computing"
     columns = ["t in s", "lateness, µs", "woke late by", "computing, µs", "late", "flags up"]
-    return table(f"Ten worst steps: {what}", columns, rows, text=(4, 5))
+    return table(f"The ten worst ticks: {what}", columns, rows, text=(4, 5))
 
 
 def _port_table(summary: Mapping[str, Any]) -> str:
@@ -160,7 +186,7 @@ def _port_table(summary: Mapping[str, Any]) -> str:
             cells += [number(defect.get("rms"), 3), number(defect.get("max"), 3)]
         rows.append([name, *cells, number(port.get("last"))])
     columns = ["port", "connection defect, rms", "max", "output defect, rms", "max", "last value"]
-    return table("Ports", columns, rows)
+    return table("Ports: coupling defects, and the last value", columns, rows)
 
 
 def _version_table(summary: Mapping[str, Any]) -> str:

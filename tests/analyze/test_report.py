@@ -178,20 +178,21 @@ def test_page_shows_what_an_engineer_keeps(page):
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     for heading in (
         "Speed of vehicle: demanded and driven",
-        "Bond shaft: effort",
-        "Bond shaft: flow",
+        "Bond shaft: effort, as measured and as sent",
+        "Bond shaft: flow, as measured and as sent",
         "Bond shaft: power residual",
         "Bond shaft: energy ledger",
-        "Flags over time",
-        "Lateness",
-        "Energy ledger, J",
+        "Flags: when each cause was up",
+        "How late the inputs were: all ticks",
+        "Energy at the power bonds, J",
         "Events",
     ):
         assert heading in headings
+    assert headings.index("Events") < headings.index("Ports: coupling defects, and the last value")
     assert 'class="verdict degraded"' in page
     assert "-2,346" in page  # the tracking energy, as a person writes it
     assert "1,000 rows are missing" in page
-    assert "Step size" not in headings  # it was fixed
+    assert "Length of the macro step" not in headings  # it was fixed
 
 
 def test_bond_shows_output_and_what_was_sent(page):
@@ -285,7 +286,11 @@ def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
     target = write_report(log, json_=True)
     assert target == tmp_path / "alone.html"
     page = target.read_text(encoding="utf-8")
-    for heading in ("Ten worst steps: latest on the wire", "Lateness", "Energy ledger, J"):
+    for heading in (
+        "The ten worst ticks: latest on the wire",
+        "How late the inputs were: all ticks",
+        "Energy at the power bonds, J",
+    ):
         assert heading in page
     assert "A part of session.mcap" in page
     numbers = json.loads((tmp_path / "alone.json").read_text())
@@ -295,19 +300,23 @@ def test_log_alone_gives_the_numbers_that_the_summary_has(tmp_path):
 
 def test_pictures_of_every_kind_of_figure(tmp_path):
     pytest.importorskip("matplotlib")
-    from hilrt.analyze.figure_steps import draw_worst
-    from hilrt.analyze.figures import Material, draw_all
+    from hilrt.analyze.report_figures import draw_report
     from hilrt.analyze.report_png import write_pictures
 
     analysis = analyse_log(synthetic_run(tmp_path / "run", 500))
-    drawings = draw_all(Material.gather(analysis.stream, analysis.curves), analysis.summary)
-    chosen = [d for d in drawings if d.heading in ("Bond shaft: flow", "Lateness")]
-    chosen += draw_worst(analysis.statistics.worst_steps())
+    drawings = {drawing.heading: drawing for drawing in draw_report(analysis, None)}
+    chosen = [
+        drawings["Bond shaft: flow, as measured and as sent"],
+        drawings["How late the inputs were: all ticks"],
+        drawings["How late the inputs were, over time"],
+        drawings["The ten worst ticks: what they were spent on"],
+    ]
     pictures = write_pictures(chosen, tmp_path / "pictures")
     assert [p.name for p in pictures] == [
-        "01_bond_shaft_flow.png",
-        "02_lateness.png",
-        "03_ten_worst_steps.png",
+        "01_bond_shaft_flow_as_measured_and_as_sent.png",
+        "02_how_late_the_inputs_were_all_ticks.png",
+        "03_how_late_the_inputs_were_over_time.png",
+        "04_the_ten_worst_ticks_what_they_were_spent_on.png",
     ]
     assert all(picture.read_bytes()[:4] == b"\x89PNG" for picture in pictures)
 
