@@ -161,8 +161,9 @@ class JacobianOptions(Table):
     #: Steps after which a sample has lost most of its weight.
     memory: Positive | None = None
     #: Solver or probe, as fast as possible: macro steps between two tests of the Jacobian's
-    #: prediction; where it fails, the Jacobian is renewed. 0: never.
-    refresh: Annotated[int, msgspec.Meta(ge=0)] = 0
+    #: prediction; where it fails, the Jacobian is renewed. 0: never; "always": in every step,
+    #: without a test.
+    refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: Excitation of the inputs, relative to their running scale.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
 

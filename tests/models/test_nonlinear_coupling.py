@@ -15,6 +15,7 @@ from hilrt.models.two_mass_chain import two_mass_chain
 from hilrt.record.reader import load_log
 from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
+from hilrt.session.simulate import simulate
 from hilrt.solver import Floats, InputPolynomial
 
 SESSION = Path(__file__).parents[2] / "bench_configs" / "nonlinear_coupling.toml"
@@ -124,3 +125,20 @@ def test_the_higher_the_order_the_earlier_the_nonlinearity_is_too_much(tmp_path:
     # at 1.25 second order is unstable where zeroth is not, and the corrector stabilises it
     assert session_error(tmp_path, 1.25, 2, corrected=False) > 1e6
     assert session_error(tmp_path, 1.25, 2, corrected=True) < 0.6
+
+
+def test_a_stiff_input_does_not_hide_that_the_jacobian_of_another_is_stale() -> None:
+    # At this amplitude the damper moves the force by far less than the spring does.
+    small = {
+        "subsystems.mass1.params.x0": [0.01, 0.0],
+        "subsystems.mass2.params.s": 0.006,
+        "subsystems.mass2.params.nonlinearity": 1.25,
+    }
+    tested, always = (
+        simulate(SESSION, {**small, "subsystems.mass2.jacobian.refresh": refresh}).log
+        for refresh in (1, "always")
+    )
+    for name in ("mass1.s", "mass1.v", "mass2.force"):
+        signal = always[f"{name}:corrected"]
+        difference = np.sqrt(np.mean((tested[f"{name}:corrected"] - signal) ** 2))
+        assert difference < 2e-3 * np.sqrt(np.mean(signal**2))
