@@ -113,7 +113,8 @@ def while_late(policy: str, ticks: int, order: int) -> tuple[float, float]:
     """
     s = Learning(policy, lambda tick: ticks if tick == LATE_FROM else 0, order)
     seen = s.run((LATE_FROM + ticks + 3) * H, lambda s: (s.state.outputs["y"].copy(), s.motion()))
-    assert s.exchange.channels["late"].tolist() == [0, ticks]
+    # The sample that ends it is that of the tick it was late for: one more is without its own.
+    assert s.exchange.channels["late"].tolist() == [0, ticks + 1]
     exact, errors = seen[LATE_FROM + 1][1], []
     for y, _ in seen[LATE_FROM + 1 : LATE_FROM + 1 + ticks]:
         errors.append(abs(y[2] - (CHAIN[1].C @ exact[2:] + CHAIN[1].D @ exact[:2])[0]))

@@ -340,7 +340,7 @@ def assert_fault(run: Run, *words: str) -> None:
     assert run.wait() == 3, run.stderr
     assert "Traceback" not in run.stderr
     for word in words:
-        assert word in run.stderr
+        assert word in run.stderr, run.stderr
     log = hilrt.load_log(run.folder)
     assert not log.truncated
     faults = [event.text for event in log.events if event.level == "error"]

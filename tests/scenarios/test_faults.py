@@ -194,7 +194,7 @@ def test_recorder_is_killed(tmp_path: Path) -> None:
         run.until_running()
         time.sleep(A_WHILE)
         os.kill(run.children()["hilrt.session.recorder_process"], signal.SIGKILL)
-        assert run.wait() == 0, run.stderr
+        assert run.wait() == 5, run.stderr  # finished, with less than was asked for
         assert "recorder" in run.stderr
         assert "SIGKILL" in run.stderr
         assert "Traceback" not in run.stderr
