@@ -312,7 +312,7 @@ async def test_how_well_its_clock_is_known_is_given_with_its_samples(scripted: S
     exchange.cut(0, 0, 0)
     link.peer.clock = ClockOffset()
     for seq, bound in enumerate((np.nan, 200e-6)):
-        scripted.measure(seq)
+        scripted.measure(seq, t_valid_ns=[scripted.hub.epoch_ns] * 2)
         await until(lambda: arrived(exchange))
         np.testing.assert_allclose(numerics.given.subsystems["clock_error"], [bound])
         link.peer.clock.add(0, 5_000, 400_000)
