@@ -20,13 +20,27 @@ def made(major, options=None, params=None, types=False, **flags):
     return FmuSolver(mass(major, types=types, **flags), params=params, **(options or {}))
 
 
+class Calls:
+    """What the library of an FMU is asked to do; it can be read after the FMU is gone, too."""
+
+    def __init__(self, solver):
+        self._library = solver._instance.fmi.dll
+        self._library.recorded.restype = ctypes.c_char_p
+
+    def seen(self):
+        """The calls since the last `forget`."""
+        return self._library.recorded().decode().split()
+
+    def forget(self):
+        self._library.forget()
+
+
 def trace(solver):
     """The calls that the FMU has seen."""
-    lib = solver._instance.fmi.dll
-    lib.recorded.restype = ctypes.c_char_p
-    calls = lib.recorded().decode().split()
-    lib.forget()
-    return [name for name, _ in itertools.groupby(calls)]  # one call per type counts once
+    calls = Calls(solver)
+    seen = calls.seen()
+    calls.forget()
+    return [name for name, _ in itertools.groupby(seen)]  # one call per type counts once
 
 
 def compare(solver, model, n, order, steps=6):

@@ -1,7 +1,6 @@
 """FMUs that are broken: each is told apart, with what to do about it, and nothing hangs."""
 
 import contextlib
-import ctypes
 import logging
 import zipfile
 
@@ -19,6 +18,7 @@ from hilrt.hosting.log_relay import LogRelay
 from hilrt.hosting.solver_process import serve
 from hilrt.peers import wire
 from tests.fmu.build import clocked, description, mass, needs_compiler
+from tests.fmu.driving import Calls
 from tests.fmu.test_clocks import EVERY
 from tests.hosting.test_solver_process import FakePeer
 
@@ -214,11 +214,10 @@ def test_no_terminate_after_an_error_and_nothing_after_a_fatal_status(fault, cal
     solver = hosted(2, {"fault": fault})
     with pytest.raises(SolverError):
         step(solver)
-    library = solver.solver._instance.fmi.dll
-    library.recorded.restype = ctypes.c_char_p
-    library.forget()
+    seen = Calls(solver.solver)
+    seen.forget()
     solver.stop("failed")
-    assert library.recorded().decode().split() == calls
+    assert seen.seen() == calls
 
 
 @needs_compiler
