@@ -380,7 +380,8 @@ def view_in_a_terminal(address, *options, rows=24, columns=80, **environment):
     ours, theirs = pty.openpty()
     resize(theirs, rows, columns)
     environment = {**os.environ, "TERM": "xterm-256color", **environment}
-    environment.pop("NO_COLOR", None)
+    for name in ("NO_COLOR", "COLUMNS", "LINES"):  # the last two would stand for the real size
+        environment.pop(name, None)
     process = subprocess.Popen(
         [*command(address), *options], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     )

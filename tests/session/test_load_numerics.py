@@ -46,7 +46,7 @@ def test_after_loading_nothing_is_left_to_compile(tmp_path):
         [sys.executable, "-c", LOOK, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         cwd=Path(__file__).parents[2],
     )
