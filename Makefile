@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 DURATION ?= 30
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -11,7 +12,7 @@ demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh
