@@ -18,7 +18,7 @@ from lxml import etree
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
 from hilrt.fmu.clocks import FmuClock, read_clocks
-from hilrt.fmu.variables import unusable_variables
+from hilrt.fmu.variables import bad_starts, unusable_variables
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Fmu:
         FMI 3: its clocks.
     notes : list of str
         Errors of the description that do not keep the FMU from being used.
-    unusable : dict of str
-        Variables that cannot be used, by name, and why.
+    unusable, bad_starts : dict of str
+        Variables that cannot be used, and those with a start value that cannot, by name, and why.
     """
 
     path: Path
@@ -56,6 +56,7 @@ class Fmu:
     clocks: tuple[FmuClock, ...] = ()
     notes: list[str] = field(default_factory=list)
     unusable: dict[str, str] = field(default_factory=dict)
+    bad_starts: dict[str, str] = field(default_factory=dict)
 
     @property
     def interface(self) -> Any:
@@ -194,6 +195,7 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
         clocks,
         notes,
         unusable_variables(model.modelVariables),
+        bad_starts(model.modelVariables),
     )
 
 

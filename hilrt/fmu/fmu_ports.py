@@ -90,11 +90,12 @@ def no_numbers(fmu: Fmu) -> dict[str, str]:
 
 
 def _unusable(fmu: Fmu, variables: Sequence[Any]) -> list[str]:
+    faults = fmu.bad_starts | fmu.unusable
     return [
-        f"fmu = {str(fmu.path)!r}: its variable {name!r} cannot be used: {fmu.unusable[name]}; "
-        "export it again"
+        f"fmu = {str(fmu.path)!r}: its variable {name!r} cannot be used: {faults[name]}; export it "
+        "again"
         for name in dict.fromkeys(variable.name for variable in variables)
-        if name in fmu.unusable
+        if name in faults
     ]
 
 
@@ -106,11 +107,12 @@ def _remarks(fmu: Fmu, params: Mapping[str, Any]) -> list[str]:
         for v in fmu.named("input")
         if v.type not in NUMERIC and v.type != "Clock" and v.name not in params
     ]
-    unused = [f"{name}: variable {key!r}: {text}" for key, text in fmu.unusable.items()]
+    faults = fmu.bad_starts | fmu.unusable
+    unused = [f"{name}: variable {key!r}: {text}" for key, text in faults.items()]
     wrong = [
         f"{name}: {v.causality} {v.name!r}: {text}; the FMU may refuse it"
         for v in (*fmu.named("input"), *fmu.named("parameter"))
-        if v.name not in params and v.name not in fmu.unusable
+        if v.name not in params and v.name not in faults
         if (text := start_outside(fmu.major, v))
     ]
     for some in (unused, wrong):

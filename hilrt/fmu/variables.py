@@ -103,9 +103,10 @@ def starts_of(variable: Any) -> list[float]:
 
 
 def _boolean(word: str) -> float:
-    if word not in _BOOLEANS:
+    value = _BOOLEANS.get(word.lower())  # some tools write True
+    if value is None:
         raise ValueError(f"{word!r} is neither true nor false")
-    return _BOOLEANS[word]
+    return value
 
 
 # -- values that a user gives ----------------------------------------------------------------------
@@ -170,7 +171,7 @@ def _item(variable: Any, value: Any) -> Any:
 
 
 def unusable_variables(variables: Sequence[Any]) -> dict[str, str]:
-    """Variables that cannot be used, by name, and why: described twice, or with no numbers.
+    """Variables that cannot be used, by name, and why: of one name, or of unreadable bounds.
 
     Parameters
     ----------
@@ -197,14 +198,24 @@ def _unreadable(variable: Any) -> str:
     for item in getattr(variable.declaredType, "items", None) or ():
         if not _is_number(item.value):
             return f"its item {item.name!r} has the number {item.value!r}"
+    return ""
+
+
+def bad_starts(variables: Sequence[Any]) -> dict[str, str]:
+    """Variables whose own start value is none of their type, by name; another one can be set."""
+    return {
+        variable.name: f"its start = {variable.start!r} is no value of the type {variable.type}"
+        for variable in variables
+        if variable.type in NUMERIC and variable.start is not None and not _is_start(variable)
+    }
+
+
+def _is_start(variable: Any) -> bool:
     try:
         starts = starts_of(variable)
-        fits = variable.type in CONTINUOUS or all(start.is_integer() for start in starts)
     except ValueError:
-        fits = False
-    if not fits:
-        return f"its start = {variable.start!r} is no value of the type {variable.type}"
-    return ""
+        return False
+    return variable.type in CONTINUOUS or all(start.is_integer() for start in starts)
 
 
 def _is_number(text: Any) -> bool:
