@@ -94,7 +94,7 @@ def run(
         out=out, folder=folder, shadow=shadow, view=not quiet, web=web, fail_on=_fail_on(fail_on)
     )
     result = run_session(file, options=options)
-    _finish(result, file.tables.record.report, quiet)
+    _finish(result, file.tables.record.report, quiet, file.tables.monitor.page if web else "")
     raise typer.Exit(result.exit_status)
 
 
@@ -169,11 +169,20 @@ def _pace(text: str) -> str | float:
     return factor
 
 
-def _finish(result: RunResult, report: bool, quiet: bool) -> None:
-    """Report page and closing table, after everything has stopped; verdict and fault last."""
+def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
+    """Report page and closing table, after everything has stopped; verdict and fault last.
+
+    `page` is the address at which the session's page was; empty for none.
+    """
     for warning in result.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    if result.summary and report:
+    report = report and bool(result.summary)
+    if page:
+        from hilrt.web.last_words import LastWords, how_it_ended
+
+        with LastWords(page, how_it_ended(result.summary, result.fault)) as words:
+            words.report = _write_report(result, quiet) if report else None
+    elif report:
         _write_report(result, quiet)
     if result.summary and not quiet:
         from rich.console import Console
@@ -189,18 +198,20 @@ def _finish(result: RunResult, report: bool, quiet: bool) -> None:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
 
 
-def _write_report(result: RunResult, quiet: bool) -> None:
+def _write_report(result: RunResult, quiet: bool) -> Path | None:
+    """Write the report; None where that cannot be done."""
     if not quiet:
         typer.echo("writing the report")  # which takes seconds
     try:
         from hilrt.analyze.report import write_report
 
-        write_report(result.folder)
+        return write_report(result.folder)
     except (ImportError, HilrtError) as error:
         typer.echo(f"no report: {error}", err=True)
     except OSError as error:
         typer.echo(f"no report: {error}", err=True)
         result.end_with(ExitStatus.LESS)
+    return None
 
 
 def main(command: Callable[[], Any] = app) -> None:

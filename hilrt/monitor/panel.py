@@ -16,7 +16,7 @@ from rich.text import Text
 from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.short_names import short_names
 from hilrt.monitor.sparkline import LENGTH, Traces
-from hilrt.monitor.telemetry import RaisedFlag, Status
+from hilrt.monitor.telemetry import RaisedFlag, Status, message_of
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
@@ -131,12 +131,6 @@ class _Fitted:
                 yield Text(event, style="dim", no_wrap=True, overflow="ellipsis")
             yield Text()
         yield foot
-
-
-def message_of(status: Status) -> str:
-    """What a session says, and for how long it has waited for that."""
-    waited = f" ({status.waited_s:.0f} s)" if status.waited_s >= 1.0 else ""
-    return f"{status.message}{waited}"
 
 
 def plain_line(status: Status, silent_s: float = 0.0) -> str:

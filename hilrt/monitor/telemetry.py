@@ -108,6 +108,12 @@ def merged(before: Status | None, now: Status) -> Status:
     )
 
 
+def message_of(status: Status) -> str:
+    """What a session says, and for how long it has waited for that."""
+    waited = f" ({status.waited_s:.0f} s)" if status.waited_s >= 1.0 else ""
+    return f"{status.message}{waited}"
+
+
 class Telemetry:
     """Publishes the status of a session.
 

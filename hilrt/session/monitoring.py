@@ -15,13 +15,13 @@ from hilrt.config.structs import Session as SessionTables
 from hilrt.errors import ConfigError
 from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
+from hilrt.monitor.own_ports import bind_page, close, refuse_taken
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.stream import Head, session_graph
 from hilrt.monitor.telemetry import Telemetry
 from hilrt.session.local_addresses import LocalAddresses
 from hilrt.session.operation import Operator
-from hilrt.session.own_ports import bind_page, close, refuse_taken
 from hilrt.session.run import RunOptions
 from hilrt.session.spawn import SINGLE_THREAD, Children, Inherited
 

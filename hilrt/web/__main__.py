@@ -1,14 +1,46 @@
-"""``python -m hilrt.web``: what `hilrt run --web` starts."""
+"""``python -m hilrt.web``: what `hilrt run --web` starts.
 
+A plain page answers at once, on the sockets that the session hands on, while Bokeh is loaded.
+"""
+
+import socket
 import sys
+from collections.abc import Callable
 
-try:
-    from hilrt.web.server import main
-except ModuleNotFoundError as error:
-    if str(error.name).startswith("hilrt"):
-        raise
-    sys.stderr.write(f"page: needs {error.name}; install hilrt[web]\n")
-    sys.exit(1)
+from hilrt.peers.addresses import parse_address
+from hilrt.web.arguments import parse
+
+
+def wait_for_the_page() -> Callable[[], None]:
+    """Answer on the page's sockets; returns what ends that."""
+    options = parse()
+    if not options.sockets:
+        return lambda: None
+    from hilrt.web.waiting_page import WaitingPage
+
+    sockets = [socket.socket(fileno=number) for number in options.sockets]
+    waiting = WaitingPage(sockets, *parse_address(options.page), options.connect)
+
+    def take_over() -> None:
+        waiting.stop()
+        for one in sockets:
+            one.detach()  # the page's server uses them under their numbers
+
+    return take_over
+
+
+def main() -> int:
+    """Serve the plain page, then the page itself; exit status 1 where what it needs is missing."""
+    take_over = wait_for_the_page()
+    try:
+        from hilrt.web.server import main as serve
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("hilrt"):
+            raise
+        sys.stderr.write(f"page: needs {error.name}; install hilrt[web]\n")
+        return 1
+    return serve(take_over=take_over)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from bokeh.server.tornado import BokehTornado
@@ -11,26 +10,7 @@ from bokeh.settings import settings
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
-from hilrt.peers.addresses import LOOPBACK, is_number
-
-LOCAL = (LOOPBACK, "localhost", "[::1]")
-#: Addresses that stand for every network that this machine is in.
-EVERYWHERE = ("0.0.0.0", "::")
-
-
-def url(host: str, port: int) -> str:
-    """Address for a browser."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def own_names(host: str, port: int) -> set[str]:
-    """Names, with the port, under which a page that is bound to `host` is served."""
-    names = set(LOCAL)
-    if host in EVERYWHERE:
-        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    else:
-        names.add(f"[{host}]" if ":" in host else host.lower())
-    return {f"{name}:{port}" for name in names}
+from hilrt.web.own_names import EVERYWHERE, is_own, own_names, url
 
 
 class Refused(RequestHandler):
@@ -72,9 +52,6 @@ class OwnHostOnly(BokehTornado):
         return self.get_handler_delegate(request, Refused)
 
     def _is_known(self, asked: str) -> bool:
-        if asked in self._names:
-            return True
-        name = asked.partition("]")[0] if asked.startswith("[") else asked.split(":")[0]
-        if self._any_number and is_number(name):  # a numeric address cannot be rebound
+        if is_own(asked, self._names, self._any_number):
             return True
         return check_allowlist(asked, settings.allowed_ws_origin())

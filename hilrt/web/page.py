@@ -97,7 +97,7 @@ class Page:
         self._follow_client()
         document.add_periodic_callback(self.update_if_seen, UPDATE_MS)
         document.on_session_destroyed(lambda context: self._release())
-        lost = CustomJS(code="document.body.classList.add('lost')")
+        lost = CustomJS(code="connectionLost()")
         document.js_on_event(ConnectionLost, lost)
         document.add_timeout_callback(self._prepare_figures, PREPARE_MS)
         document.on_event(DocumentReady, lambda event: self.draw_figures())
@@ -138,8 +138,9 @@ class Page:
         areas = [self._plot_area(), self.timing_area, self._events(), self.control.area]
         self.document.title = "hilrt"
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
-        style, keys = ((FOLDER / name).read_text("utf-8") for name in ("page.css", "keys.js"))
-        self.document.template_variables.update(style=style, scripts=SCRIPTS, keys=keys)
+        code = "".join((FOLDER / name).read_text("utf-8") for name in ("keys.js", "connection.js"))
+        style = (FOLDER / "page.css").read_text("utf-8")
+        self.document.template_variables.update(style=style, scripts=SCRIPTS, code=code)
         return [*self.parts.values(), *areas]
 
     def _div(self, name: str) -> Div:
@@ -237,6 +238,7 @@ class Page:
         self._turn += 1
         self._follow_head()
         self._show("lamp", panels.lamp_html(self.viewer))
+        change(self.parts["lamp"], tags=[panels.end_in_words(self.viewer)])
         self._show("state", panels.state_html(self.viewer))
         self.plots.update()
         self.control.update()

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hilrt.monitor.display_order import shown_values
-from hilrt.monitor.panel import message_of
 from hilrt.monitor.stream import Head
-from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status
+from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status, message_of
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import number, reason_text
@@ -72,6 +71,16 @@ def lamp(viewer: Viewer) -> Lamp:
         more = len(reasons) - MAX_REASONS + 1
         reasons = [*reasons[: MAX_REASONS - 1], f"and {more} more reasons"]
     return Lamp(status.verdict, status.verdict.upper(), reasons)
+
+
+def end_in_words(viewer: Viewer) -> str:
+    """How the session has ended; empty while it has not."""
+    status = viewer.status
+    if status is None or not viewer.ended:
+        return ""
+    if status.state == "FAULT":
+        return f"ended: fault, {status.message}"
+    return f"ended: {status.state.lower()}" + (f", {status.verdict}" if status.verdict else "")
 
 
 def present(viewer: Viewer) -> Lamp | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import zmq
 from bokeh.application import Application
@@ -21,9 +20,11 @@ from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
 from hilrt.monitor.viewer import Viewer
-from hilrt.peers.addresses import LOOPBACK, is_loopback, parse_address
-from hilrt.web.hosts import OwnHostOnly, url
+from hilrt.peers.addresses import is_loopback, parse_address
+from hilrt.web.arguments import parse
+from hilrt.web.hosts import OwnHostOnly
 from hilrt.web.metrics import SessionCollector
+from hilrt.web.own_names import url
 from hilrt.web.page import Page
 from hilrt.web.shared_session import POLL_MS, SharedSession
 
@@ -82,14 +83,12 @@ def make_server(
     return server
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; exit status 2 for an address that cannot be used."""
-    parser = argparse.ArgumentParser(prog="hilrt monitor", description="Serves the web page.")
-    parser.add_argument("--connect", required=True, help="address of the telemetry stream")
-    parser.add_argument("--commands", default="", help="address for the operators' commands")
-    parser.add_argument("--page", default=f"{LOOPBACK}:5006", help="[ADDRESS:]PORT of the page")
-    parser.add_argument("--sockets", type=int, nargs="*", default=[], help="of the page, bound")
-    options = parser.parse_args(arguments)
+def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lambda: None) -> int:
+    """Serve until SIGTERM or SIGINT; exit status 2 for an address that cannot be used.
+
+    `take_over` is called before the page's sockets are used.
+    """
+    options = parse(arguments)
     try:
         host, port = parse_address(options.page)
     except ValueError as error:
@@ -101,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
+        take_over()
         sockets = [socket.socket(fileno=number) for number in options.sockets]
         for one in sockets:
             one.setblocking(False)

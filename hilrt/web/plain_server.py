@@ -1,0 +1,87 @@
+"""A small HTTP server for the time before and after the page's own. Standard library only.
+
+Bokeh takes a second to load, and ends with the session: what asks before is told what is waited
+for, and what asks afterwards how the session ended.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import NamedTuple
+
+from hilrt.web.own_names import EVERYWHERE, is_own, is_proxy, own_names
+
+#: How long a request may take to arrive, and how soon the server ends when it is told to, s.
+REQUEST_S, END_S = 1.0, 0.02
+
+
+class Answer(NamedTuple):
+    """What is answered: the content and its type."""
+
+    content: bytes
+    kind: str = "text/html; charset=utf-8"
+
+
+class PlainServer:
+    """Answers GET requests on sockets that listen, in threads, until it is stopped.
+
+    Requests under a name that is not this machine's are refused, as the page refuses them.
+
+    Parameters
+    ----------
+    sockets : sequence of socket.socket
+        They stay open when the server stops.
+    host, port
+        Where they are bound.
+    answer : callable
+        Gets the path, returns an `Answer`, or None for 404. Called from the threads.
+    """
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        host: str,
+        port: int,
+        answer: Callable[[str], Answer | None],
+    ) -> None:
+        names, everywhere = own_names(host, port), host in EVERYWHERE
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = REQUEST_S
+
+            def do_GET(self) -> None:
+                asked = self.headers.get("Host", "")
+                known = is_own(asked, names, everywhere) or is_proxy(asked)
+                found = answer(self.path) if known else None
+                self.send_response(200 if found else 404 if known else 403)
+                content, kind = found or Answer(b"", "text/plain")
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """No lines on stderr."""
+
+        self._servers = [_serve(one, Handler) for one in sockets]
+
+    def stop(self) -> None:
+        """Answer no more; requests that arrive wait for the sockets' next server."""
+        for server, thread in self._servers:
+            server.shutdown()
+            thread.join()
+
+
+def _serve(
+    listening: socket.socket, handler: type[BaseHTTPRequestHandler]
+) -> tuple[HTTPServer, threading.Thread]:
+    server = HTTPServer(listening.getsockname()[:2], handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listening
+    thread = threading.Thread(target=server.serve_forever, args=(END_S,), daemon=True)
+    thread.start()
+    return server, thread

@@ -1,0 +1,128 @@
+"""What answers at the page's address before the page has loaded, and after its session."""
+
+import http.client
+import json
+import socket
+import threading
+
+import pytest
+import zmq
+
+from hilrt.monitor.own_ports import bind_page, close
+from hilrt.monitor.telemetry import Status, encode
+from hilrt.web import last_words
+from hilrt.web.last_words import LastWords, how_it_ended
+from hilrt.web.own_names import PROXY_VARIABLE
+from hilrt.web.waiting_page import STATUS, WaitingPage
+from tests.scenarios.sessions import until
+
+
+def get(port, path, host=None):
+    """Status and body of a request, under the name `host`."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
+    try:
+        connection.request("GET", path, headers={"Host": host} if host else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
+    context = zmq.Context()
+    telemetry = context.socket(zmq.PUB)
+    source = telemetry.bind_to_random_port("tcp://127.0.0.1")
+    sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
+    page = WaitingPage(sockets, "127.0.0.1", unused_tcp_port, f"tcp://127.0.0.1:{source}")
+    status = Status(session="<s>", state="CONNECTING", message="waiting for engine", waited_s=3.2)
+    try:
+        assert "the session starts" in get(unused_tcp_port, "/")[1]
+
+        def told():
+            telemetry.send_multipart([STATUS, encode(status)])
+            return "waiting for engine (3 s)" in get(unused_tcp_port, "/")[1]
+
+        until(told, "the status")
+        assert "&lt;s&gt;: CONNECTING" in get(unused_tcp_port, "/")[1]
+        assert get(unused_tcp_port, "/ended.json")[0] == 404  # which makes an old page load anew
+        assert get(unused_tcp_port, "/", host=f"evil.example:{unused_tcp_port}")[0] == 403
+    finally:
+        page.stop()
+        context.destroy(linger=0)
+    assert sockets[0].fileno() >= 0  # the page's server goes on with it
+    close(sockets)
+
+
+def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
+    report = tmp_path / "report.html"
+    report.write_text("<p>the report</p>")
+    ended, words = threading.Event(), LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped")
+
+    def speak():
+        with words:
+            ended.wait()
+            words.report = report
+
+    thread = threading.Thread(target=speak)
+    thread.start()
+
+    def ask():
+        return json.loads(get(unused_tcp_port, "/ended.json?page=a")[1])
+
+    until(lambda: words._server is not None, "an answer")
+    assert ask() == {"text": "ended: stopped", "report": False, "over": False}
+    assert get(unused_tcp_port, "/report.html?page=a")[0] == 404
+    ended.set()
+    until(lambda: ask()["report"], "the report")
+    assert thread.is_alive()  # until the page has it
+    assert get(unused_tcp_port, "/report.html?page=a") == (200, "<p>the report</p>")
+    thread.join()
+    with socket.create_server(("127.0.0.1", unused_tcp_port)):
+        pass
+
+
+def test_a_page_is_told_that_there_is_no_report(unused_tcp_port):
+    words = LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: fault, gone")
+    with words:
+        words._ended("a")
+        assert words._awaited()
+        words._ready = True
+        assert json.loads(words._ended("a"))["over"]
+        assert not words._awaited()
+
+
+def test_nobody_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
+    monkeypatch.setattr(last_words, "QUIET_S", 0.0)
+    with LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
+        pass
+
+
+def test_the_next_session_at_the_address_speaks_for_itself(unused_tcp_port):
+    with (
+        socket.create_server(("127.0.0.1", unused_tcp_port)),
+        LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped") as words,
+    ):
+        assert words._server is None
+
+
+def test_names_of_a_proxy_are_answered(unused_tcp_port, monkeypatch):
+    monkeypatch.setattr(last_words, "QUIET_S", 0.0)
+    monkeypatch.setenv(PROXY_VARIABLE, "bench.example.org,other.example")
+    with LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
+        found = [
+            get(unused_tcp_port, "/report.html", host=host)[0]
+            for host in ("bench.example.org", "evil.example", f"localhost:{unused_tcp_port}")
+        ]
+    assert found == [404, 403, 404]
+
+
+@pytest.mark.parametrize(
+    ("summary", "fault", "said"),
+    [
+        ({"verdict": "good"}, None, "ended: stopped, good"),
+        ({}, None, "ended: stopped"),
+        ({"verdict": "unreliable"}, "engine is gone", "ended: fault, engine is gone"),
+    ],
+)
+def test_end_in_words(summary, fault, said):
+    assert how_it_ended(summary, fault) == said
