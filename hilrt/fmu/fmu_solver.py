@@ -134,6 +134,8 @@ class FmuSolver(Solver):
             if start is None or variable.type == "Clock":
                 continue
             try:
+                if variable.type == "Boolean" and start not in (0.0, 1.0):
+                    raise ValueError("give 0 or 1")
                 typed(self.fmu.major, variable, start)
             except (ValueError, OverflowError) as error:
                 wrong[name] = f"does not fit its type {variable.type}: {error}"

@@ -163,7 +163,8 @@ def _item(variable: Any, value: Any) -> Any:
         return items[value]
     if items and value not in items.values():
         known = ", ".join(f"{number} ({name})" for name, number in items.items())
-        raise ValueError(f"there is no item {value!r}; there are {known}")
+        number = f"{value:g}" if isinstance(value, float) else repr(value)
+        raise ValueError(f"there is no item {number}; there are {known}")
     return value
 
 

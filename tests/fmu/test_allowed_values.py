@@ -56,10 +56,10 @@ def found(tmp_path, path, table="", hosted=False, more=""):
             {"mode": 9},
             "[subsystems.a.inputs.mode] start = 9.0: does not fit its type Enumeration: ",
         ),
-        ({"mode": 5}, "there is no item 5.0; there are 1 (off), 2 (eco), 7 (sport)"),
+        ({"mode": 5}, "there is no item 5; there are 1 (off), 2 (eco), 7 (sport)"),
         ({"gear": 2**31}, "give a whole number from -2147483648 to 2147483647"),
         ({"gear": 2.5}, "give a whole number"),
-        ({"on": 0.5}, "give true or false"),
+        ({"on": 0.5}, "give 0 or 1"),
         ({}, None),
     ],
 )
