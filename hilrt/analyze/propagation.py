@@ -327,7 +327,7 @@ def left_out(net: Network, tables: Session, subsystems: list[SubsystemModel]) ->
     bounded = [
         name
         for name, *bounds in zip(
-            net.inputs.names, net.u_min, net.u_max, net.u_rate, net.u_jerk, strict=True
+            net.inputs.names, net.u_min, net.u_max, net.max_rate, net.max_jerk, strict=True
         )
         if np.isfinite(bounds).any()
     ]

@@ -33,7 +33,7 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
         subsystem = state.subsystems[at.subsystem]
         if not subsystem.dispatch:
             continue
-        if math.isfinite(at.jerk):
+        if math.isfinite(at.max_jerk):
             u.limited = limit_jerk(u, at, coefficients, subsystem.h, t)
         else:
             end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
@@ -63,7 +63,7 @@ def limit_rate(
     bool
         Whether it was limited.
     """
-    c, last, rate = u.polynomial, u.last, at.rate
+    c, last, rate = u.polynomial, u.last, at.max_rate
     end = end if math.isfinite(end) else last
     reach = rate * elapsed if math.isfinite(rate) else math.inf
     before = c[0]
@@ -125,7 +125,7 @@ def limit_jerk(u: Table, at: Table, coefficients: int, h: float, t: float) -> bo
         u.approach_asked,
         elapsed,
         middle - u.approach_t,
-        Bounds(at.low, at.high, at.rate, at.jerk),
+        Bounds(at.low, at.high, at.max_rate, at.max_jerk),
     )
     c[0] = start
     limited = limit_rate(u, at, coefficients, h, elapsed, end)
@@ -139,7 +139,7 @@ def limit_jerk(u: Table, at: Table, coefficients: int, h: float, t: float) -> bo
     for m in range(1, coefficients):
         moves = moves or c[m] != 0.0
     if limited or moves:
-        bent = limit_bend(c, at, coefficients, h, came, 0.5 * at.jerk * (elapsed + h))
+        bent = limit_bend(c, at, coefficients, h, came, 0.5 * at.max_jerk * (elapsed + h))
         limited = limited or bent
     return bool(limited)
 
@@ -155,7 +155,7 @@ def limit_bend(
     for m in range(2, coefficients):
         bend += abs(c[m]) * factor
         factor *= h / (m - 1)
-    if bend <= at.jerk and abs(c[1] - came) <= change:
+    if bend <= at.max_jerk and abs(c[1] - came) <= change:
         return False
     slope = min(max(c[1], came - change), came + change)
     if h > 0.0:

@@ -84,7 +84,7 @@ def alarm_rows(network: Network, alarms: list[Alarm]) -> AlarmNames:
         row.output, row.delay = output, alarm.delay
         row.low = -math.inf if alarm.min is None else alarm.min
         row.high = math.inf if alarm.max is None else alarm.max
-        row.rate = math.inf if alarm.max_rate is None else alarm.max_rate
+        row.max_rate = math.inf if alarm.max_rate is None else alarm.max_rate
         row.level = ACTIONS.index(alarm.action)
     names = [describe(alarm, network.outputs.names[output]) for alarm, output in watched]
     return AlarmNames(names, limits)

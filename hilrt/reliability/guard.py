@@ -56,7 +56,7 @@ def is_outside(limits: Table, alarm: Table, value: float, t_valid: float, spacin
     elapsed = t_valid - alarm.previous_t
     if elapsed < spacing:
         return outside or alarm.since < math.inf
-    if limits.rate < math.inf and abs(value - alarm.previous) > limits.rate * elapsed:
+    if limits.max_rate < math.inf and abs(value - alarm.previous) > limits.max_rate * elapsed:
         outside = True
     if math.isfinite(value):
         alarm.previous, alarm.previous_t = value, t_valid

@@ -124,7 +124,7 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     inputs["constant"] = np.where(network.connected, network.offset, network.u_start)
     inputs["lead"] = platform.lead[network.inputs.owner]
     inputs["low"], inputs["high"] = network.u_min, network.u_max
-    inputs["rate"], inputs["jerk"] = network.u_rate, network.u_jerk
+    inputs["max_rate"], inputs["max_jerk"] = network.max_rate, network.max_jerk
 
 
 def _fill_connections(plan: Plan, network: Network) -> None:

@@ -38,8 +38,8 @@ class Network:
     u_start: Floats
     u_min: Floats
     u_max: Floats
-    u_rate: Floats
-    u_jerk: Floats
+    max_rate: Floats
+    max_jerk: Floats
     connected: Bools
     feedthrough: Bools  #: (ny, nu): the output depends directly on that input
 
@@ -133,8 +133,8 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
         u_start=np.array([p.start for p in flat], dtype=np.float64),
         u_min=np.array([p.min for p in flat], dtype=np.float64),
         u_max=np.array([p.max for p in flat], dtype=np.float64),
-        u_rate=np.array([p.max_rate for p in flat], dtype=np.float64),
-        u_jerk=np.array([p.max_jerk for p in flat], dtype=np.float64),
+        max_rate=np.array([p.max_rate for p in flat], dtype=np.float64),
+        max_jerk=np.array([p.max_jerk for p in flat], dtype=np.float64),
         connected=connected,
         feedthrough=_feedthrough(outputs, inputs),
     )

@@ -89,8 +89,8 @@ INPUTS: Final = np.dtype(
         ("lead", "f8"),  # actuation delay, compensated by sending what is wanted then, s
         ("low", "f8"),
         ("high", "f8"),
-        ("rate", "f8"),  # unit/s
-        ("jerk", "f8"),  # unit/s^2
+        ("max_rate", "f8"),  # unit/s
+        ("max_jerk", "f8"),  # unit/s^2
         ("free", "i8"),  # has a connection whose order is controlled
         ("atol", "f8"),
     ]
@@ -152,7 +152,7 @@ ALARMS: Final = np.dtype(
         ("output", "i8"),
         ("low", "f8"),
         ("high", "f8"),
-        ("rate", "f8"),  # unit/s
+        ("max_rate", "f8"),  # unit/s
         ("delay", "f8"),  # s
         ("level", "i8"),  # of the action
     ]

@@ -24,7 +24,7 @@ class Input:
 
     def __init__(self, rate: float, jerk: float, low: float = -1e9, high: float = 1e9):
         self.record, self.at = table(state.INPUTS, 1)[0], table(plan.INPUTS, 1)[0]
-        self.at.low, self.at.high, self.at.rate, self.at.jerk = low, high, rate, jerk
+        self.at.low, self.at.high, self.at.max_rate, self.at.max_jerk = low, high, rate, jerk
         self.t = 0.0
         self.times, self.sent, self.limited = [0.0], [], []
 

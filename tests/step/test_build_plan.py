@@ -51,8 +51,8 @@ def test_benches_space_their_samples_and_act_after_their_delay():
 def test_bounds_of_the_session_file_narrow_those_of_the_port():
     free = {"a": Ports((Port("u"),), ()), "b": Ports((), (Port("y"),))}
     narrowed = {"a": {"inputs": {"u": {"max_rate": 1.0}}}, "b": {}}
-    assert make_numerics(free).plan.inputs["rate"][0] == np.inf
-    assert make_numerics(free, subsystems=narrowed).plan.inputs["rate"][0] == 1.0
+    assert make_numerics(free).plan.inputs["max_rate"][0] == np.inf
+    assert make_numerics(free, subsystems=narrowed).plan.inputs["max_rate"][0] == 1.0
 
 
 def test_outputs_that_go_nowhere_are_not_coupled():

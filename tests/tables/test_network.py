@@ -260,6 +260,6 @@ def test_the_session_file_narrows_what_a_port_allows():
         subsystems={"a": {"inputs": {"u": {"max": 30.0, "max_rate": 10.0, "start": 20.0}}}},
     )
     np.testing.assert_array_equal(network.u_max, [30.0, 30.0])
-    np.testing.assert_array_equal(network.u_rate, [10.0, 10.0])
-    np.testing.assert_array_equal(network.u_jerk, [1e3, 1e3])
+    np.testing.assert_array_equal(network.max_rate, [10.0, 10.0])
+    np.testing.assert_array_equal(network.max_jerk, [1e3, 1e3])
     np.testing.assert_array_equal(network.u_start, [20.0, 20.0])
