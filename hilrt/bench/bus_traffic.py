@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,11 @@ from hilrt.record.frame_feed import FrameFeed
 REVIVE_EVERY_NS = NS // 2
 #: The controller is asked for its state that often, ns.
 ASK_EVERY_NS = NS // 10
+_RESTART_REMEDIES = {
+    errno.EPERM: "the gateway needs the capability CAP_NET_ADMIN, or the interface restart-ms",
+    errno.EOPNOTSUPP: "its driver has no restart: set the interface down and up again",
+    errno.EBUSY: "it is not bus-off any more, or restarts by itself (restart-ms)",
+}
 #: Different send errors that are told apart in events.
 MAX_ERROR_KINDS = 8
 
@@ -152,12 +158,9 @@ class BusTraffic:
             self._restarting = not self.bus.restart()
         except OSError as error:
             self._restarting = False
-            self._event(
-                "error",
-                "can_bus_off_recovery",
-                f"the controller cannot be restarted: {error}; the gateway needs the capability "
-                "CAP_NET_ADMIN for it, or give the interface restart-ms",
-            )
+            remedy = _RESTART_REMEDIES.get(error.errno or 0, "restart it by hand")
+            text = f"the controller cannot be restarted: {error}; {remedy}"
+            self._event("error", "can_bus_off_recovery", text)
             return
         if begins:
             text = f"the controller is restarted after bus-off, attempt {schedule.text()}"

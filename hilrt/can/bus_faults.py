@@ -16,11 +16,13 @@ from hilrt.can.error_frames import (
     BUS_ERROR,
     BUS_OFF,
     CONTROLLER,
+    COUNTERS,
     NO_ACKNOWLEDGE,
     OVERFLOW,
     PASSIVE,
     PROTOCOL,
     RESTARTED,
+    WARNING,
     error_text,
 )
 from hilrt.can.frame import ERROR, Frame
@@ -33,6 +35,8 @@ DISTURBED = 20
 WINDOW_NS = 1_000_000_000
 #: For so long nothing may leave before that counts as a fault, ns.
 BLOCKED_NS = 50_000_000
+#: Bits of error frames that tell of a state, and not of an error on the bus.
+_STATES = ERROR | CONTROLLER | BUS_OFF | RESTARTED | COUNTERS
 _OFF_TEXT = (
     "the controller has left the bus after too many errors (bus-off); check bit rate, termination "
     "and cable. It is restarted by hand (ip link set CHANNEL type can restart), by restart-ms, or "
@@ -114,7 +118,8 @@ class BusWatch:
                 self._changes.append(Change("overflow", True, text))
             if kind & (PROTOCOL | BUS_ERROR | NO_ACKNOWLEDGE):
                 self._errors.append(now)
-            if kind & ~(ERROR | CONTROLLER | BUS_OFF | RESTARTED):  # those are told for themselves
+            # Other states of the controller are faults that are told for themselves.
+            if kind & ~_STATES or (kind & CONTROLLER and detail & WARNING):
                 self._tell(now, frame)
 
     def _tell(self, now: int, frame: Frame) -> None:

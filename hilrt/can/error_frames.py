@@ -19,6 +19,8 @@ NO_ACKNOWLEDGE = 0x020
 BUS_OFF = 0x040
 BUS_ERROR = 0x080
 RESTARTED = 0x100
+#: Not a class of errors: data bytes 6 and 7 are the error counters, of sending and receiving.
+COUNTERS = 0x200
 # Details of the controller, in data byte 1.
 OVERFLOW = 0x03
 WARNING = 0x0C
@@ -77,4 +79,7 @@ def error_text(frame: Frame) -> str:
         kinds = [text for bit, text in _PROTOCOL_KINDS.items() if data[2] & bit]
         way = " while sending" if data[2] & _SENDING else ""
         parts.append((", ".join(kinds) or "protocol error") + way)
-    return "; ".join(parts) or "error on the bus"
+    text = "; ".join(parts) or "error on the bus"
+    if frame.can_id & COUNTERS:
+        text += f" (error counters: {data[6]} sending, {data[7]} receiving)"
+    return text

@@ -76,6 +76,13 @@ def test_error_frames_are_told_once_a_second() -> None:
     assert watch.active == set()
 
 
+def test_states_of_the_controller_are_told_once_each() -> None:
+    """Frames as the kernel makes them, with the error counters (class 0x200) beside the state."""
+    watch = BusWatch()
+    watch.errors(0, [error(0x204, 0x04), error(0x204, 0x10), error(0x240)])
+    assert told(watch) == [("error_frames", True), ("error_passive", True), ("bus_off", True)]
+
+
 def test_what_the_controller_says_of_itself() -> None:
     watch = BusWatch()
     watch.controller(None)

@@ -13,8 +13,9 @@ import shutil
 import socket
 import struct
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cantools
@@ -31,6 +32,8 @@ from tests.can.small_database import REFS, STATE
 VCAN = Path("/sys/class/net/vcan0")
 pytestmark = pytest.mark.skipif(not VCAN.exists(), reason="no vcan0; see make test-socketcan")
 
+#: Line discipline of serial CAN adapters (linux/tty.h).
+N_SLCAN = 17
 TABLE = {"interface": "socketcan", "channel": "vcan0"}
 DBC = 'VERSION ""\nBU_: B\nBO_ 256 Fast: 8 B\nBO_ 2147484160 Slow: 8 B\n'
 GROUP_DBC = """VERSION ""
@@ -302,3 +305,70 @@ def test_a_full_transmit_buffer(pair: tuple[CanBus, CanBus], slow_line: None) ->
     ]
     # The kernel shows the others on this machine what waits, but not what it did not take.
     assert [f.data for f in drain(other, 4)] == [b"\0", b"\1", b"\2", b"y"]
+
+
+# ---- a controller that has states ----------------------------------------------------------------
+
+
+@pytest.fixture
+def controller() -> Iterator[tuple[str, Callable[[bytes], None]]]:
+    """An interface of the kernel's slcan, and what its adapter says on the serial line."""
+    import fcntl
+    import pty
+    import termios
+    import tty
+
+    if subprocess.run(["modprobe", "slcan"], timeout=60, check=False).returncode:
+        pytest.skip("no slcan in this kernel")
+    before = set(os.listdir("/sys/class/net"))
+    adapter, line = pty.openpty()
+    tty.setraw(line)
+    fcntl.ioctl(line, termios.TIOCSETD, struct.pack("i", N_SLCAN))
+    (name,) = set(os.listdir("/sys/class/net")) - before
+    ip("set", name, "type", "can", "bitrate", "500000")
+    over = threading.Event()
+
+    def obey() -> None:
+        while not over.is_set():  # commands are taken, and not answered
+            if select.select([adapter], [], [], 0.05)[0]:
+                os.read(adapter, 4096)
+
+    thread = threading.Thread(target=obey)
+    thread.start()
+    ip("set", name, "up")
+
+    def says(text: bytes) -> None:
+        os.write(adapter, text + b"\r")
+
+    yield name, says
+    ip("set", name, "down")
+    over.set()
+    thread.join()
+    os.close(line)
+    os.close(adapter)
+
+
+def test_what_the_kernel_says_of_a_controller(
+    controller: tuple[str, Callable[[bytes], None]],
+) -> None:
+    """Errors, error-passive, bus-off: frames that the kernel's driver makes, not this test."""
+    name, says = controller
+    bus, watch = open_bus({"interface": "socketcan", "channel": name}, MESSAGES, "t"), BusWatch()
+    told = []
+    for k, text in enumerate([b"e1s", b"e1a", b"e1o", b"sw100000", b"sp130000", b"sb255255"]):
+        says(text)
+        watch.errors(k * 2 * 10**9, drain(bus, 1))
+        told += watch.update(k * 2 * 10**9, bus.down)
+    assert [change.text.partition(" (")[0] for change in told[:5]] == [
+        "error frame: stuff error",
+        "error frame: no acknowledgement; protocol error",
+        "the controller's buffer overflowed; frames are lost",
+        "error frame: buffer overflow; protocol error",
+        "error frame: warning level of errors",
+    ]
+    assert "error counters: 0 sending, 100 receiving" in told[4].text
+    assert [change.cause for change in told[5:]] == ["error_passive", "bus_off"]
+    with pytest.raises(OSError, match=r".+") as caught:  # this driver cannot restart
+        bus.restart()
+    assert caught.value.errno == errno.EOPNOTSUPP
+    bus.close()
