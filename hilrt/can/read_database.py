@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import logging
 import re
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ from hilrt.errors import ConfigError
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
 #: Files of these formats are written by tools of Windows, some of them in UTF-8 today.
 _WINDOWS = (".dbc", ".sym")
+# It warns of identifiers that several messages have, also on different buses. Which of them a frame
+# is, or that nothing says so, is told where frames are decoded.
+logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
 _FORMATS = ("arxml", "dbc", "kcd", "sym", "cdd")
 
 

@@ -52,7 +52,9 @@ class LoadedDatabases:
     def __init__(self, databases: Sequence[BusDatabase]) -> None:
         from hilrt.can.database import database_file, load_database
 
-        self._loaded = [(bus, load_database(path, str(path)).messages) for path, bus in databases]
+        self._loaded = [
+            (bus, load_database(path, "--database").messages) for path, bus in databases
+        ]
         self.files = list(dict.fromkeys(database_file(path)[0] for path, _ in databases))
         self.messages = [message for _, messages in self._loaded for message in messages]
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 #: Unknown identifiers that a note names.
 TOLD = 5
 #: Frames that are no data of a message.
-NO_DATA = FrameFlag.ERROR | FrameFlag.REMOTE
+NO_DATA = int(FrameFlag.ERROR | FrameFlag.REMOTE)
+_EXTENDED = int(FrameFlag.EXTENDED)  # a number: enumerations cost more than the rest of the line
 
 
 class MessageTopic(NamedTuple):
@@ -114,7 +115,7 @@ class MessageTopics:
 
     def find(self, frame: LoggedFrame) -> MessageTopic | None:
         """Topic of a data frame; None for one that is no message of the databases."""
-        can_id = frame.identifier | (EXTENDED if frame.flags & FrameFlag.EXTENDED else 0)
+        can_id = frame.identifier | (EXTENDED if frame.flags & _EXTENDED else 0)
         key = frame.bus, can_id
         try:
             found = self._by_frame[key]

@@ -151,7 +151,9 @@ KCD = """<NetworkDefinition xmlns="http://kayak.2codeornot2code.org/1.0"><Docume
 """
 
 
-def test_a_file_with_several_buses_names_the_messages_of_the_bus(tmp_path: Path) -> None:
+def test_a_file_with_several_buses_names_the_messages_of_the_bus(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "car.kcd"
     path.write_text(KCD)
     both = frames_of((0x100, 8, "Motor"), (0x100, 9, "Comfort"), (0x101, 7, "Comfort"))
@@ -170,6 +172,7 @@ def test_a_file_with_several_buses_names_the_messages_of_the_bus(tmp_path: Path)
     assert values == {"Door.Open": [8.0, 9.0], "Engine.Warm": [7.0]}
     with pytest.raises(ConfigError, match=r"describes no bus 'Moto'; did you mean 'Motor'"):
         imported(tmp_path, other, *bus_databases([f"{path}:Moto"]))
+    assert not caplog.records  # the same identifier on two buses is no reason to warn
 
 
 def test_frames_that_the_database_does_not_know_are_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
 from hilrt.can.database import find_signal, representable
-from hilrt.can.id_table import can_id_of
+from hilrt.can.id_table import can_id_of, indistinct, is_j1939
 from hilrt.config.from_toml import TO_CHOOSE
 from hilrt.errors import ConfigError
 
@@ -36,6 +36,10 @@ class PortLines:
             for signal in message.signals
         }
         self._taken: dict[str, set[str]] = {"input": set(), "output": set()}
+        self._doubtful = {
+            message: ", ".join(other.name for other in others)
+            for message, others in indistinct(filter(is_j1939, base.messages), ())
+        }
 
     def outputs(self, message: Message) -> list[Signal]:
         """Signals that can be measured, without those that only protect the message."""
@@ -82,6 +86,9 @@ class PortLines:
         if not message.cycle_time and message.signals:
             hint = "s without a frame; the database tells no cycle time: several of them"
             lines.append(f"{off}{table}.timeout = {CHOOSE}  # {hint}")
+        if message in self._doubtful:
+            hint = f"address of the sender: nothing else tells it from {self._doubtful[message]}"
+            lines.append(f"{off}{table}.source = {CHOOSE}  # {_plain(hint)}")
         ports = self.outputs(message)
         if any(signal.multiplexer_signal for signal in ports) and not why:
             wait = "multiplexed: the session does not begin before each of these has come"
@@ -104,6 +111,9 @@ class PortLines:
         lines = ["", remark(title(message))]
         if message.cycle_time:
             lines.append(f'# {table}.send = "cyclic"  # left out: with every set-point')
+        if message in self._doubtful:
+            doubt = f"correct the database: no frame tells it from {self._doubtful[message]}"
+            lines.append(remark(doubt))
         driven = self.inputs(message)
         guards: set[str] = set()
         for signal in message.signals:

@@ -22,7 +22,14 @@ ROOT = Path(__file__).parents[3]
 DATABASE = ROOT / "bench_configs" / "engine_bench.dbc"
 BUS: dict[str, object] = {"interface": "udp_multicast", "channel": "239.74.163.9"}
 #: What a person might choose.
-CHOSEN = {"max_rate": "100.0", "timeout": "1.0", "method": '"sum"', "safe": "0.0", "start": "0.0"}
+CHOSEN = {
+    "source": "7",
+    "max_rate": "100.0",
+    "timeout": "1.0",
+    "method": '"sum"',
+    "safe": "0.0",
+    "start": "0.0",
+}
 
 HEADER = 'VERSION ""\nNS_ :\nBS_:\nBU_: Rig Tester PLC\n'
 COMMAND = """BO_ 256 Cmd: 8 Tester
@@ -228,6 +235,22 @@ def test_messages_that_cannot_be_told_apart(tmp_path: Path) -> None:
 
 
 # ---- signals -----------------------------------------------------------------------------------
+
+
+def test_a_message_that_no_frame_tells_from_another_needs_its_sender(tmp_path: Path) -> None:
+    """0x18EF0001 and 0x0CEF0001 differ in their priority alone."""
+    fast, plc = 0x98EF0001, 0x8CEF0001
+    content = HEADER + COMMAND + FAST.replace("512", str(fast)) + PLC.replace("768", str(plc))
+    content += frame_formats({fast: 3, plc: 3})
+    (tmp_path / "rig.dbc").write_text(content)
+    text = generate(tmp_path / "rig.dbc", "Tester", BUS, tmp_path, bench=["Rig"])
+    assert "messages.Fast.source = " in text
+    assert "nothing else tells it from Plc" in text
+    path = tmp_path / "session.toml"
+    path.write_text(text)
+    assert any("message Fast (0x18EF0001) or Plc (0xCEF0001)" in line for line in errors(path))
+    path.write_text(fill(text))
+    assert errors(path) == []
 
 
 def test_no_signal_is_dropped(tmp_path: Path) -> None:
