@@ -27,7 +27,7 @@ from hilrt.session.assembly import (
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.parts import SessionParts
 from hilrt.session.session_log import SessionLog
-from hilrt.session.summary import RunFacts, build_summary
+from hilrt.session.summary import RunFacts, build_summary, without_derivatives
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
@@ -133,6 +133,7 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         fault=fault,
         dropped_rows=feed.dropped,
     )
+    parts.result.warnings += without_derivatives(numerics)
     parts.result.summary = build_summary(numerics, exchange, master.progress, facts)
 
 

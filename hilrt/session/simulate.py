@@ -22,7 +22,7 @@ from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.result import Result
-from hilrt.session.summary import RunFacts, build_summary
+from hilrt.session.summary import RunFacts, build_summary, without_derivatives
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -140,6 +140,7 @@ async def _run(
         result.fail(fault)
         events.go(SessionState.FAULT, fault, level="error")
     facts = RunFacts(tables.session.name, str(events.state), wall_s, False, fault)
+    result.warnings += without_derivatives(numerics)
     result.summary = build_summary(numerics, exchange, master.progress, facts)
     if record:
         result.log = memory.log(file.path, {"session": tables.session.name})

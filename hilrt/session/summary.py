@@ -53,6 +53,23 @@ class RunFacts(NamedTuple):
     processor_share: Mapping[str, float] = MappingProxyType({})
 
 
+def without_derivatives(numerics: Numerics) -> list[str]:
+    """A warning where inputs are extrapolated by derivatives that their sources never gave."""
+    plan = numerics.plan
+    if not plan.session["derivatives"][0]:
+        return []
+    rising = plan.connections["taylor"] * plan.connections["order"] > 0
+    sources = np.unique(plan.connections["source"][rising])
+    missing = sources[np.isnan(numerics.given.outputs["dy"][sources, 0])]
+    names = ", ".join(numerics.network.outputs.names[i] for i in missing)
+    if not names:
+        return []
+    return [
+        f"no derivatives came of {names}: what they feed was held, order 0, though the session "
+        'extrapolates with source = "taylor"'
+    ]
+
+
 def build_summary(
     numerics: Numerics, exchange: Exchange, progress: Progress, run: RunFacts
 ) -> dict[str, Any]:

@@ -236,3 +236,10 @@ def test_an_alarm_ends_in_the_result(tmp_path: Path) -> None:
     result = hilrt.simulate(path, {"session.duration": 0.5})
     assert result.exit_status == 3
     assert (result.fault or "").startswith("alarm: mass1.x above 0.5")
+
+
+def test_derivatives_that_never_came_are_said() -> None:
+    taylor = {"master.extrapolation": {"order": 1, "source": "taylor"}, "session.duration": 0.1}
+    (warning,) = hilrt.simulate(TWO_MASS, taylor).warnings
+    assert warning.startswith("no derivatives came of mass1.")
+    assert hilrt.simulate(TWO_MASS, {**taylor, "master.extrapolation.order": 0}).warnings == []
