@@ -170,6 +170,11 @@ class BusTraffic:
         if not self._restarting and not self.bus.system_clock:
             self.receiver.start_clock_anew()
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether nothing that is sent reaches the bench."""
+        return not self._watch.active.isdisjoint(("bus_off", "interface_down"))
+
     def policy(self, change: Change) -> str:
         """What the session file says is to be done about a fault: safe, warn or ignore."""
         policy: str = getattr(self._bench.options.bus_faults, change.cause)

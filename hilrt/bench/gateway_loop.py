@@ -19,7 +19,7 @@ from zmq.backend import zmq_poll
 
 from hilrt.bench.bus_traffic import BusTraffic
 from hilrt.bench.guard_states import DRIVING, NS, SILENT, BenchView, GuardState
-from hilrt.bench.guardian import Guardian
+from hilrt.bench.guardian import WITHDRAW_SENDS, Guardian
 from hilrt.bench.master_dialogue import MasterDialogue
 from hilrt.bench.read_bench import Bench
 from hilrt.can.bus import CanBus
@@ -93,6 +93,7 @@ class Gateway:
         self._ending = False
         self._cycled_at = self._collected_at = clock()
         self._house_at = 0
+        self._end_unheard = False  # the safe profile ended while nothing reached the bench
         self._stalls = 0
 
     def run(self) -> int:
@@ -183,6 +184,7 @@ class Gateway:
         u = guardian.step(now, self.traffic.view(now))
         if guardian.state in SILENT:
             if before is GuardState.WITHDRAWING:
+                self._end_unheard = self.traffic.cut_off
                 self.traffic.send(sender.last(guardian.sent))
             return
         if u is not None and guardian.state is GuardState.WITHDRAWING:
@@ -227,6 +229,20 @@ class Gateway:
                 self.guardian.secure(now, cause, change.text)
             else:
                 self.dialogue.event("warning" if change.raised else "info", cause, change.text)
+        if self._end_unheard and not self.traffic.cut_off:
+            self._end_unheard = False
+            self._withdraw_again()
+
+    def _withdraw_again(self) -> None:
+        """Send what the bench could not hear: the enable withdrawn, at the safe values."""
+        guardian, traffic = self.guardian, self.traffic
+        if guardian.state is not GuardState.SECURED:
+            return
+        for _ in range(WITHDRAW_SENDS):
+            traffic.send(traffic.sender.frames(guardian.sent, enable=False))
+        traffic.send(traffic.sender.last(guardian.sent))
+        text = "the bus is back: the enable request is withdrawn once more, at the safe values"
+        self.dialogue.event("info", "withdrawn_again", text)
 
     def secure_blind(self, reason: str) -> int:
         """Bring the bench down on knowledge of the demands alone, then end with status 70."""

@@ -729,6 +729,27 @@ def test_a_controller_is_restarted_as_the_session_file_says(bench: Bench) -> Non
     assert second.endswith("attempt 2 of 2; if it leaves the bus again, it stays off")
 
 
+def test_a_safe_profile_that_ended_off_the_bus_is_withdrawn_once_more(bench: Bench) -> None:
+    rig = Rig(bench)
+    rig.arm()
+    leave_the_bus(rig)
+    rig.cycles(3000)
+    assert rig.gateway.guardian.state is GuardState.SECURED
+    before = len(rig.bus.frames)
+    rig.cycles(100)
+    assert len(rig.bus.frames) == before  # nothing reaches it anyway
+    rig.bus.publishes = True  # frames are heard: the controller is back
+    rig.cycles(100)
+    sent = rig.bus.frames[before:]
+    demands = [values for name, values in sent if name == "DynoDemand"]
+    assert len(demands) >= 10
+    assert all(values["Enable"] == 0 for values in demands)
+    assert {values["Speed"] for values in demands} == {0.0}
+    assert [e.cause for e in rig.peer.all(wire.Event)][-1] == "withdrawn_again"
+    rig.cycles(100)
+    assert len(rig.bus.frames) == before + len(sent)
+
+
 def test_a_restart_that_is_refused_is_said_with_a_remedy(bench: Bench) -> None:
     bench.options.bus_off_recovery = BusOffRecovery(delay=0.05, attempts=1)
     rig = Rig(bench)
