@@ -7,6 +7,8 @@ from hilrt.config.port_patterns import names_channel
 from hilrt.config.problems import Findings
 
 STEP, ORDER = "master.step_control", "master.order_control"
+#: Of the first step; the session would take that many times its steps.
+_SHORTEST = 0.01
 
 
 def check_control(topology: Topology, findings: Findings) -> None:
@@ -29,6 +31,23 @@ def _check_step(topology: Topology, findings: Findings) -> None:
     if step.method == "ecco" and not topology.tables.bonds:
         findings.error(
             STEP, "method", step.method, "watches power bonds; there are none", "add [[bonds]]"
+        )
+    _check_crawl(topology, findings)
+
+
+def _check_crawl(topology: Topology, findings: Findings) -> None:
+    """The energy of a step, given back in a shorter one, is a larger jump, which is a defect."""
+    master = topology.tables.master
+    step, base = master.step_control, master.step_control.initial or master.step
+    corrected = [b.name for b in topology.tables.bonds if b.correction.method == "energy"]
+    if step.method == "pi" and corrected and step.minimum < _SHORTEST * base:
+        findings.warn(
+            STEP,
+            "minimum",
+            step.minimum,
+            f"lets the step shrink without end: the energy correction of {', '.join(corrected)} "
+            "jumps the more, the shorter the next step is, and PI control then shortens that",
+            f'give minimum = {_SHORTEST * base:g} or more, or take method = "ecco"',
         )
 
 

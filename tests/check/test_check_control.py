@@ -152,3 +152,12 @@ def test_prediction_needs_a_model_that_is_identified() -> None:
         (line,) = found(subsystems={"a": subsystem, "b": {}}, bonds=bonds)
         assert "[subsystems.a.late] policy = 'predict'" in line
         assert "there is none" in line
+
+
+def test_pi_control_beside_an_energy_correction_needs_a_minimum() -> None:
+    energy = {**BOND, "correction": {"method": "energy"}}
+    (line,) = found("warning", step_control={"method": "pi"}, bonds=[energy])
+    assert "minimum = 1e-09: lets the step shrink without end: the energy correction of sh" in line
+    assert "give minimum = 1e-05 or more" in line
+    held = {"method": "pi", "minimum": 1e-5}
+    assert found("warning", step_control=held, bonds=[energy]) == []
