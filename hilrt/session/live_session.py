@@ -63,6 +63,7 @@ class LiveSession(SessionReadings):
 
     def wait(self, timeout: float | None = None) -> RunResult:
         """Wait for its end: benches at rest, log closed. TimeoutError after `timeout` [s]."""
+        self._must_have_begun()
         return self._thread.ended.result(timeout)
 
     def wait_until(
@@ -151,6 +152,7 @@ class AsyncLiveSession(SessionReadings):
 
     async def wait(self) -> RunResult:
         """See `LiveSession.wait`."""
+        self._must_have_begun()
         return await asyncio.wrap_future(self._thread.ended)
 
     async def wait_until(self, condition: Callable[[AsyncLiveSession], object]) -> None:

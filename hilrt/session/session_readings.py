@@ -69,6 +69,7 @@ class SessionReadings:
         self._ready: Future[None] = Future()
         self._ready.set_running_or_notify_cancel()
         self._thread = LoopThread(self._work, punctual=True)
+        self._begun = False
 
     @property
     def state(self) -> SessionState:
@@ -165,7 +166,10 @@ class SessionReadings:
             self._ready.set_result(None)
 
     def _begin(self) -> None:
-        """Start the thread; `_ready` is set at the first tick, for arming, or at the end."""
+        """Start the thread, once; `_ready` is set at the first tick, for arming, or at the end."""
+        if self._begun:
+            return
+        self._begun = True
 
         def over(_: Future[RunResult]) -> None:
             if not self._ready.done():
@@ -194,8 +198,14 @@ class SessionReadings:
 
         return self._thread.call(carry_out, _NOT_RUNNING)
 
+    def _must_have_begun(self) -> None:
+        """`CommandRefused` for what would wait for ever."""
+        if not self._begun:
+            raise CommandRefused("the session has not been started; use `with`, or call start")
+
     def _held(self, condition: Callable[[Any], object]) -> bool:
         """Whether the condition holds; `SessionFault` if the session has ended without."""
+        self._must_have_begun()
         ended = self.ended
         if condition(self):
             return True

@@ -107,8 +107,11 @@ def test_one_that_is_over_can_still_be_read(options):
         _ = session.folder
     with pytest.raises(CommandRefused, match="does not run"):
         session.mark("early")
-    session.start()
-    result = session.wait()
+    for waits in (session.wait, session.stop, lambda: session.wait_until(lambda s: s.t > 1.0)):
+        with pytest.raises(CommandRefused, match=r"has not been started; use `with`"):
+            waits()
+    with session.start():  # which may be called again
+        result = session.wait()
     assert session.stop() is result
     assert (result.exit_status, session.t) == (0, 0.01)
     assert session["mass1.force"] == result.summary["ports"]["mass1.force"]["last"]
