@@ -229,6 +229,14 @@ def _check_power(bond: Bond, effort: Port, flow: Port, table: str, findings: Fin
                 f"{effort.unit!r} of the effort times {flow.unit!r} of the flow is not a power",
                 "bond a pair such as N*m and rad/s, N and m/s, V and A, Pa and m^3/s",
             )
+        elif bond.correction.method != "none" and units.is_flow(effort.unit):
+            findings.warn(
+                table,
+                "effort",
+                bond.effort,
+                f"is a flow by its unit {effort.unit!r}; corrections act on the effort",
+                "exchange the two, unless that is meant",
+            )
     except ConfigError as error:
         findings.error(table, "", None, str(error), "")
 

@@ -45,6 +45,8 @@ _WATTS = (
     {"N*m", "rad/s"},
     {"Nm", "rad/s"},
 )
+_EFFORTS = ("N", "N*m", "Nm")  #: the most usual, told without pint
+_FLOWS = ("m/s", "rad/s", "A", "m^3/s")
 _ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
 
 
@@ -116,6 +118,19 @@ def is_power(unit_a: str, unit_b: str) -> bool:
     keys = a.dimension.keys() | b.dimension.keys()
     product = {key: a.dimension.get(key, 0) + b.dimension.get(key, 0) for key in keys}
     return {key: n for key, n in product.items() if n} == _read("W").dimension
+
+
+def is_flow(unit: str) -> bool:
+    """Whether a unit measures a flow by the usual names: a speed, a current, a volume per time."""
+    if unit in (UNSTATED, *_EFFORTS):
+        return False
+    return any(_measures(unit, flow) for flow in _FLOWS)
+
+
+@functools.cache
+def _measures(unit: str, other: str) -> bool:
+    """Whether the two have one dimension."""
+    return unit == other or _read(unit).dimension == _read(other).dimension
 
 
 def _is_watt(unit_a: str, unit_b: str) -> bool:
