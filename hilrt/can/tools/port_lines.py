@@ -6,13 +6,14 @@ import json
 import math
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from cantools.database.can import Database, Message, Signal
 from cantools.database.utils import start_bit
 
+from hilrt.can.container import with_contained
 from hilrt.can.database import find_signal, representable
 from hilrt.can.id_table import can_id_of, indistinct, is_j1939
 from hilrt.config.from_toml import TO_CHOOSE
@@ -30,11 +31,15 @@ class PortLines:
     """Lines about messages and their signals, each port with a name of its own."""
 
     def __init__(self, base: Database) -> None:
+        self._boxes = {
+            message: box for message, box in with_contained(base.messages) if box is not None
+        }
         self._defects = {
             (message, signal.name): _defect(rivals, message, signal)
-            for message, rivals in _rivals(base.messages)
+            for message, rivals in [*_rivals(base.messages), *_contained(self._boxes)]
             for signal in message.signals
         }
+        self._names = Counter(message.name for message in [*base.messages, *self._boxes])
         self._taken: dict[str, set[str]] = {"input": set(), "output": set()}
         self._doubtful = {
             message: ", ".join(other.name for other in others)
@@ -75,12 +80,14 @@ class PortLines:
                 return like.ratio()
 
             message, state = max(states, key=likeness)
-            found.append(f"{message.name}.{state.name}")
+            found.append(f"{self._reference(message)}.{state.name}")
         return found
 
     def measured(self, message: Message, why: str = "") -> list[str]:
         """A message of the bench; `why` tells the reason not to listen to it: all is a comment."""
-        lines = ["", remark(title(message) + (f": {why}" if why else ""))]
+        box = self._boxes.get(message)
+        called = title(message) if box is None else f"{message.name} in {title(box)}"
+        lines = ["", remark(called + (f": {why}" if why else ""))]
         off = "# " if why else ""
         table = f"messages.{toml_key(message.name)}"
         if not message.cycle_time and message.signals:
@@ -98,7 +105,7 @@ class PortLines:
             if signal not in ports:
                 notes.append(self._defects[message, signal.name] or _why_no_output(signal))
             mark = off if signal in ports else "# "
-            ref = toml_string(f"{message.name}.{signal.name}")
+            ref = toml_string(f"{self._reference(message)}.{signal.name}")
             lines.append(
                 f"{mark}outputs.{self._name(message, signal, 'output')} = {ref}{_notes(notes)}"
             )
@@ -158,6 +165,12 @@ class PortLines:
             '# realised = "…"  # the output that measures what the bench made of it',
         ]
 
+    def _reference(self, message: Message) -> str:
+        """A message as ports name it: with its container where the name alone is not enough."""
+        box = self._boxes.get(message)
+        one = box is None or self._names[message.name] == 1
+        return message.name if one or box is None else f"{box.name}.{message.name}"
+
     def _name(self, message: Message, signal: Signal, kind: str) -> str:
         """A port's name: the signal's, with the message's where that is taken, and a number."""
         taken = self._taken[kind]
@@ -187,6 +200,12 @@ def _rivals(messages: Sequence[Message]) -> Iterator[tuple[Message, Database]]:
     for message in messages:
         rivals = dict.fromkeys([*like[message.name], *like[can_id_of(message)]])
         yield message, Database(list(rivals), strict=False)
+
+
+def _contained(boxes: Mapping[Message, Message]) -> Iterator[tuple[Message, Database]]:
+    """Every message in a container, in a database with that alone."""
+    for message, box in boxes.items():
+        yield message, Database([box], strict=False)
 
 
 def _defect(rivals: Database, message: Message, signal: Signal) -> str:

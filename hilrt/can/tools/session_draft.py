@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cantools.database.can import Message
 
+from hilrt.can.container import with_contained
 from hilrt.can.database import load_database
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939
@@ -47,6 +48,8 @@ def generate(
     """
     base = load_database(database, "--database")
     roles = _assign(base.messages, node, bench, send, database.name)
+    boxes = [message for message in roles.received if message.is_container]
+    roles = roles._replace(received=[message for message, _ in with_contained(roles.received)])
     ports = PortLines(base)
     timed = any(message.cycle_time for message in roles.received)
     measured = [m for m in roles.received if not _left_out(m, timed) and ports.outputs(m)]
@@ -59,7 +62,7 @@ def generate(
     enable = ports.enable(sent, measured)
     lines = [
         *_head(database, roles),
-        *_bench(database, bus, folder, [*sent, *measured]),
+        *_bench(database, bus, folder, [*sent, *measured, *boxes]),
         *_timeouts(measured),
         *_enable(enable),
         "",
@@ -108,7 +111,7 @@ def _bench(
         path = Path(os.path.relpath(database, folder))
     except ValueError:  # on another drive
         path = database.resolve()
-    if any(message.is_fd for message in used):
+    if any(message.is_fd or message.is_container for message in used):
         bus = {**bus, "fd": True}
     entries = ", ".join(f"{toml_key(key)} = {toml_string(value)}" for key, value in bus.items())
     return [
@@ -188,6 +191,8 @@ def _unfit(message: Message, sent: bool = False) -> str:
         )
     if not message.signals:
         return "it has no signals"
+    if message.header_id is not None:
+        return ""  # it lies in a container, which has a frame for it
     if message.length > CLASSIC_BYTES and is_j1939(message):
         if sent:
             return "it takes several frames of a transport protocol, which are received only"

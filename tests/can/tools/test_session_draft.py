@@ -17,6 +17,7 @@ from hilrt.can.tools.session_draft import CHOOSE, choices, generate
 from hilrt.check.check import check_file
 from hilrt.cli.can_commands import can_app
 from hilrt.errors import ConfigError
+from tests.can.container_database import container_arxml
 
 ROOT = Path(__file__).parents[3]
 DATABASE = ROOT / "bench_configs" / "engine_bench.dbc"
@@ -213,16 +214,30 @@ def test_message_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert "# Endless (0x204): it is longer than a frame of CAN FD, 64 bytes" in text
 
 
-def test_container_is_named_with_what_it_contains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_a_container_are_measured_each_for_itself(tmp_path: Path) -> None:
+    text = generate(container_arxml(tmp_path), None, BUS, tmp_path)
+    (tmp_path / "session.toml").write_text(text.replace(CHOOSE, "1.0"))
+    (bench,) = tomllib.loads(text)["subsystems"].values()
+    assert bench["outputs"] == {
+        "torque": "Fast.Torque",
+        "temp": "Slow.Temp",
+        "enabled": "Slow.Enabled",
+    }
+    assert bench["bus"]["fd"] is True
+    assert list(bench["messages"]) == ["Fast", "Slow"]
+    assert "# Fast in Box (0x66)" in text
+    problems = check_file(tmp_path / "session.toml")
+    assert [str(problem) for problem in problems if problem.level == "error"] == []
+
+
+def test_a_container_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = cantools.database.load_string(HEADER + COMMAND + FAST, "dbc")
     inner = [Message(0, name, 8, [], header_id=n) for n, name in enumerate(("Inner", "Other"), 1)]
-    box = Message(0x300, "Box", 64, [], inner, senders=["Rig"], is_fd=True)
+    box = Message(0x300, "Box", 64, [], inner, senders=["Tester"], is_fd=True)
     whole = Database([*base.messages, box])
     monkeypatch.setattr("hilrt.can.tools.session_draft.load_database", lambda *_: whole)
-    text = generate(tmp_path / "rig.arxml", None, BUS, tmp_path)
-    assert "# Box (0x300): it contains other messages (Inner, Other): outputs name those, " in text
+    text = generate(tmp_path / "rig.arxml", "Tester", BUS, tmp_path)
+    assert "# Box (0x300) is not sent: it contains other messages (Inner, Other): they are" in text
     with pytest.raises(ConfigError, match="Box contains others; choose one of Inner, Other"):
         find_signal(whole, "Box.Torque", "outputs.torque")
 
