@@ -23,7 +23,16 @@ _WINDOWS = (".dbc", ".sym")
 # It warns of identifiers that several messages have, also on different buses. Which of them a frame
 # is, or that nothing says so, is told where frames are decoded.
 logging.getLogger("cantools.database.can.database").setLevel(logging.ERROR)
-_FORMATS = ("arxml", "dbc", "kcd", "sym", "cdd")
+#: What a file of a format has somewhere, in the order in which files of other suffixes are tried.
+_WORDS = {
+    "arxml": "<AUTOSAR",
+    "dbc": "BO_ ",
+    "kcd": "NetworkDefinition",
+    "sym": "FormatVersion",
+    "cdd": "<CANDELA",
+}
+#: Characters of a file from which on it must have that word.
+_LARGE = 100_000
 
 
 def read_database(path: Path, label: str) -> Database:
@@ -57,8 +66,20 @@ def read_database(path: Path, label: str) -> Database:
 def _load(text: str, suffix: str, faults: list[str]) -> Any:
     if faults:
         raise ValueError(", ".join(faults))
+    return cantools.database.load_string(text, _kind(text, suffix), strict=False)
+
+
+def _kind(text: str, suffix: str) -> str:
+    """Format of a file by its suffix, else by a word that each has.
+
+    Without such a word it is no database: the parsers take seconds to say so of a large file.
+    """
     kind = suffix[1:].lower()
-    return cantools.database.load_string(text, kind if kind in _FORMATS else None, strict=False)
+    if kind not in _WORDS:
+        kind = next((kind for kind, word in _WORDS.items() if word in text), "")
+    if not kind or (len(text) > _LARGE and _WORDS[kind] not in text):
+        raise ValueError("it has nothing of DBC, ARXML, KCD or SYM files")
+    return kind
 
 
 def _encoding(path: Path) -> str:

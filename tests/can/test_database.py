@@ -33,6 +33,16 @@ def test_databases_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     bad.write_text("this is no database")
     with pytest.raises(ConfigError, match=r"bad\.dbc is not a CAN database: .*export it again"):
         load_database(bad, "t")
+    large = tmp_path / "drive.dbc"  # a log: it would take seconds to parse
+    large.write_text("(1672772651.866910) can0 260#000000000000006A\n" * 3000)
+    with pytest.raises(ConfigError, match=r"drive\.dbc is not a CAN database: it has nothing of"):
+        load_database(large, "t")
+    text = tmp_path / "database.txt"
+    text.write_text(DBC)
+    assert load_database(text, "t").messages
+    text.write_text("this is no database")
+    with pytest.raises(ConfigError, match=r"database\.txt is not a CAN database: it has nothing"):
+        load_database(text, "t")
     good = tmp_path / "good.dbc"
     good.write_text(DBC)
     assert {m.name for m in load_database(good, "t").messages} >= {"Fast", "Slow"}
