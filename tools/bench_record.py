@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 import hilrt
-from hilrt.record.reader import LogStream, find_log
+from hilrt.record.find_log import find_log
+from hilrt.record.reader import LogStream
 from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
 
 PROCESSORS = 2

@@ -170,7 +170,7 @@ class _Bus:
         self.messages: dict[tuple[int, int], MessageTraffic] = {}
 
 
-class _Reader:
+class _TrafficCounter:
     """Counts frames.
 
     Parameters
@@ -275,7 +275,7 @@ def read_traffic(
             whole = False
             break
         if reader is None:
-            reader = _Reader(settings, attachments, *span_ns)
+            reader = _TrafficCounter(settings, attachments, *span_ns)
         reader.take(frame, frame.time_ns - epoch_ns)
     if reader is None:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.log_analysis import LogAnalysis
-from hilrt.analyze.log_comparison import LogComparison, compare_logs, flattened
+from hilrt.analyze.log_comparison import LogComparison, flattened
 from hilrt.analyze.report import notes_of, save
 from hilrt.analyze.report_page import escape, render, table, tables_html
 from hilrt.analyze.signal_differences import PARTED, SignalDifference
@@ -26,13 +26,12 @@ _NO_FIGURES = ("host.", "versions.", "lateness_histogram", "slowest_ticks")
 _TIMES = ("compute us", "lateness us", "timeline us", "wall s", "missed ticks")
 
 
-def write_comparison(a: Path, b: Path, out: Path, *, png: bool = False) -> Path:
+def write_comparison(found: LogComparison, out: Path, *, png: bool = False) -> Path:
     """Write the page about two logs, and its numbers as JSON beside it."""
     try:
         from hilrt.analyze.figure_compare import draw_differences
     except ImportError:
         raise RecordError("the comparison needs bokeh; install hilrt[report]") from None
-    found = compare_logs(a, b)
     first, others = draw_differences(found)
     settings = [_settings(found)]
     page = render("comparison", _head(found), [*settings, *first, _tables(found), *others])

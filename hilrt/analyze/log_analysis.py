@@ -20,8 +20,9 @@ from hilrt.analyze.rows_summary import summarise_rows
 from hilrt.analyze.step_advice import Advice, advise
 from hilrt.errors import RecordError
 from hilrt.record.decimate import Curve
+from hilrt.record.find_log import find_log
 from hilrt.record.messages import FILE_NAME as LOG_NAME
-from hilrt.record.reader import LogStream, find_log
+from hilrt.record.reader import LogStream
 
 
 @dataclass

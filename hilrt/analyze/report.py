@@ -48,11 +48,17 @@ def write_report(
     RecordError
         If the log cannot be read or the page cannot be written, or bokeh is missing.
     """
+    return write_page(analyse_log(run_dir), out, png=png, json_=json_)
+
+
+def write_page(
+    analysis: LogAnalysis, out: Path | None = None, *, png: bool = False, json_: bool = False
+) -> Path:
+    """As `write_report`, of a log that has been read."""
     try:
         from hilrt.analyze.report_figures import draw_report
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
-    analysis = analyse_log(run_dir)
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
     drawings = draw_report(analysis, traffic)

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +21,23 @@ log_app = typer.Typer(
     callback=single_thread,
 )
 
-LogPath = Annotated[Path, typer.Argument(help="session.mcap, or the run's folder", metavar="LOG")]
+LogPath = Annotated[
+    list[Path],
+    typer.Argument(
+        help="session.mcap, or the run's folder; of several (runs/NAME-*) the newest", metavar="LOG"
+    ),
+]
+OneLog = Annotated[
+    Path,
+    typer.Argument(
+        help="session.mcap, or the run's folder; of several (runs/NAME-*) the newest", metavar="LOG"
+    ),
+]
 AnyFile = Annotated[Path, typer.Argument(help="a log, or any file that can be imported")]
+AnyFiles = Annotated[
+    list[Path],
+    typer.Argument(help="a log, or any file that can be imported; of several the newest"),
+]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Out = Annotated[Path, typer.Option(help="new log")]
 Force = Annotated[bool, typer.Option("--force", help="replace an existing file")]
@@ -47,11 +62,29 @@ def bad_input() -> Iterator[None]:
         raise ConfigError(str(error)) from None
 
 
-def locate(path: Path) -> Path:
-    """The file, or the log in a run's folder."""
-    from hilrt.record.reader import find_log
+def locate(paths: Path | Sequence[Path]) -> Path:
+    """The file, or the log in a run's folder; of several the newest, which is said."""
+    from hilrt.record.find_log import find_log, newest_log
 
-    return find_log(path)
+    given = [paths] if isinstance(paths, Path) else list(paths)
+    found = find_log(given[0]) if len(given) == 1 else newest_log(given)
+    if len(given) > 1 or (found != given[0] and found.parent != given[0]):
+        typer.echo(f"newest: {found}", err=True)
+    return found
+
+
+def locate_before(path: Path, others: list[str]) -> tuple[Path, list[str]]:
+    """The log, and the names behind it: a pattern that the shell expands gives several paths."""
+    from hilrt.record.find_log import log_at
+
+    paths = list(itertools.takewhile(lambda name: log_at(Path(name)).is_file(), others))
+    return locate([path, *map(Path, paths)]), others[len(paths) :]
+
+
+def say_damage(path: Path, damage: str) -> None:
+    """Say that a log is not whole, if it is not."""
+    if damage:
+        _notes([f"{path}: is not whole: {damage}; what is before that is used"])
 
 
 @log_app.command()
@@ -71,7 +104,7 @@ def info(log: LogPath, json_: Json = False) -> None:
 
 @log_app.command()
 def ls(
-    log: LogPath,
+    log: OneLog,
     signals: Annotated[list[str] | None, typer.Argument(help="names; * and ? match")] = None,
     json_: Json = False,
 ) -> None:
@@ -80,11 +113,13 @@ def ls(
     from hilrt.logs.show import as_json, list_lines
 
     with bad_input():
-        contents = read_contents(locate(log))
+        file, names = locate_before(log, signals or [])
+        contents = read_contents(file)
+    say_damage(file, contents.damage)
     if json_:
         typer.echo(json.dumps(as_json(contents)["topics"], indent=1, ensure_ascii=False))
         return
-    for line in list_lines(contents, signals or []):
+    for line in list_lines(contents, names):
         typer.echo(line)
 
 
@@ -109,16 +144,18 @@ def cat(
     low = -(1 << 62) if start is None else round(start * 1e9)
     high = 1 << 62 if end is None else round(end * 1e9)
     with bad_input():
-        path = locate(log)
+        path, names = locate_before(log, signals or [])
         if events:
-            show.cat_events(path, sys.stdout, read_contents(path), (low, high))
+            contents = read_contents(path)
+            show.cat_events(path, sys.stdout, contents, (low, high))
+            say_damage(path, contents.damage)
             return
         source = open_source(path, databases=bus_databases(database or []))
         try:
             if frames:
                 show.cat_frames(source, sys.stdout, (low, high))
             else:
-                show.cat(source, sys.stdout, signals or [], (low, high), step=every, limit=head)
+                show.cat(source, sys.stdout, names, (low, high), step=every, limit=head)
         finally:
             source.close()
     _notes(source.notes)
@@ -189,7 +226,7 @@ def repair(
 
 
 def export(
-    log: AnyFile,
+    log: AnyFiles,
     to: Annotated[str, typer.Option(help="mf4, csv, parquet, blf, asc, trc or log (candump)")],
     out: Annotated[Path | None, typer.Option(help="new file; default: beside the log")] = None,
     signal: Annotated[
@@ -243,7 +280,10 @@ def import_(
 
 
 def play(
-    log: Annotated[Path, typer.Argument(help="log of ours, MF4, BLF, ASC, TRC, candump log")],
+    log: Annotated[
+        list[Path],
+        typer.Argument(help="log of ours, MF4, BLF, ASC, TRC, candump log; of several the newest"),
+    ],
     bus: Annotated[str, typer.Option(help="interface=…,channel=…")],
     start: From = None,
     end: Until = None,
@@ -274,6 +314,7 @@ def play(
             path, start_s=start, end_s=end, identifiers=identifiers, bus=recorded_bus
         )
     if not json_:
+        _notes(tape.notes)
         typer.echo(f"{len(tape.packed):,} frames, {tape.duration_s:.3f} s")
         if tape.left_out:
             why = "error frames, and frames whose data were not recorded, cannot be sent"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hilrt.cli.log_commands import From, Json, LogPath, Until, bad_input, play
+from hilrt.cli.log_commands import From, Json, LogPath, Until, bad_input, locate, play
 from hilrt.errors import ConfigError
 
 #: Exit status when a step comes out otherwise than recorded.
@@ -47,7 +47,9 @@ def replay(
         play(log, bus, start=from_, end=until, priority=priority, json_=json_)
         return
     if changes:
-        _what_if(log, changes, from_ or 0.0, until, out, json_)
+        with bad_input():
+            file = locate(log)
+        _what_if(file, changes, from_ or 0.0, until, out, json_)
         return
     if out is not None:
         raise ConfigError("--out: goes with --set; a plain replay writes nothing")
@@ -55,7 +57,7 @@ def replay(
     from hilrt.replay.replay_text import as_json, describe
 
     with bad_input():
-        outcome = run(log, start=from_ or 0.0, until=until, tolerance=tolerance)
+        outcome = run(locate(log), start=from_ or 0.0, until=until, tolerance=tolerance)
     if json_:
         typer.echo(json.dumps(as_json(outcome), indent=1))
     else:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from hilrt.cli.log_commands import Json, LogPath, bad_input, locate
+from hilrt.cli.log_commands import Json, LogPath, bad_input, locate, say_damage
+from hilrt.errors import ConfigError
 
 Png = Annotated[bool, typer.Option("--png", help="every figure as a picture too")]
 
@@ -21,21 +22,26 @@ def report(
 ) -> None:
     """Write the page about a session from its log alone; --json prints its numbers instead."""
     from hilrt.analyze.log_analysis import analyse_log
-    from hilrt.analyze.report import write_report
+    from hilrt.analyze.report import write_page
 
     with bad_input():
-        file = locate(log)
+        analysis = analyse_log(locate(log))
+        say_damage(analysis.file, analysis.stream.damage)
         if json_:
-            analysis = analyse_log(file)
-            typer.echo(json.dumps(analysis.as_json(), indent=1, ensure_ascii=False, default=str))
+            numbers = analysis.as_json(analysis.can_traffic())
+            typer.echo(json.dumps(numbers, indent=1, ensure_ascii=False, default=str))
             return
-        target = write_report(file, out, png=png, json_=True)
+        target = write_page(analysis, out, png=png, json_=True)
     typer.echo(f"page in {target}, numbers in {target.with_suffix('.json')}")
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(help="log, or the run's folder", metavar="A")],
-    b: Annotated[Path, typer.Argument(help="log, or the run's folder", metavar="B")],
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="two logs, or runs' folders; a pattern in quotes is the newest", metavar="A B"
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="page")] = Path("comparison.html"),
     png: Png = False,
     json_: Json = False,
@@ -44,11 +50,17 @@ def compare(
     from hilrt.analyze.comparison_page import write_comparison
     from hilrt.analyze.log_comparison import compare_logs
 
+    if len(logs) != 2:
+        raise ConfigError(
+            f"compare: needs two logs, not {len(logs)}; a pattern in quotes ('runs/NAME-*') is the "
+            "newest that it names"
+        )
     with bad_input():
-        files = locate(a), locate(b)
+        found = compare_logs(*(locate(path) for path in logs))
+        for analysis in (found.a, found.b):
+            say_damage(analysis.file, analysis.stream.damage)
         if json_:
-            found = compare_logs(*files)
             typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False, default=str))
             return
-        target = write_comparison(*files, out, png=png)
+        target = write_comparison(found, out, png=png)
     typer.echo(f"page in {target}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import array
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,15 @@ class Tape:
         Since the first frame of the log, ns.
     left_out : int
         Chosen frames that cannot be sent: error frames, and those whose data were not recorded.
+    notes : list of str
+        What must be said of the log.
     """
 
     times_ns: array.array[int]
     packed: list[bytes]
     buses: list[str]
     left_out: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def frame(self, index: int) -> LoggedFrame:
         """One frame; its time is that since the first frame of the log."""
@@ -145,7 +148,8 @@ def load_tape(
         raise ConfigError(f"{path}: has no CAN frames to play{what}")
     found.sort(key=lambda item: item[0])  # stable: frames of one time keep their order
     times = array.array("q", (at for at, _, _ in found))
-    return Tape(times, [data for _, data, _ in found], [name for _, _, name in found], left_out)
+    packed, names = [data for _, data, _ in found], [name for _, _, name in found]
+    return Tape(times, packed, names, left_out, list(source.notes))
 
 
 async def play(

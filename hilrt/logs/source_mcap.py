@@ -39,7 +39,7 @@ class McapSource(Source):
             if kept is not None:
                 yield kept
         if stream.damage:
-            self.notes.append(f"the log is not whole: {stream.damage}")
+            self._note_damage(stream.damage)
         self._note_epoch(stream.metadata)
 
     def _note_epoch(self, metadata: Mapping[str, str]) -> None:
@@ -48,7 +48,15 @@ class McapSource(Source):
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames on all buses."""
-        return LogFile(self.path).frames()
+        log = LogFile(self.path)
+        yield from log.frames()
+        if log.damage:
+            self._note_damage(log.damage)
+
+    def _note_damage(self, damage: str) -> None:
+        note = f"its end: the log is not whole: {damage}"
+        if note not in self.notes:
+            self.notes.append(note)
 
     def attachments(self) -> list[Attachment]:
         """Session file, databases, summary, …"""

@@ -4,5 +4,5 @@ Read in this order. From the master: `messages`, `feed` with `recorder_feed` and
 stands in a row is `hilrt.step_log`). From gateways: `frame_batch`, `frame_feed`. The recorder:
 `recorder` (the loop), `recording` (one log), `gate` (recording around triggers), `frame_intake`,
 `logged_frame`, `session_clock`, `clock_watch`. The file: `mcap_writer`, `cdr`, `log_entry`,
-`record_file`, `chunk`, `reader` with `to_pandas`, `decimate`, `repair`.
+`record_file`, `chunk`, `find_log`, `reader` with `to_pandas`, `decimate`, `repair`.
 """

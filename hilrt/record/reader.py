@@ -6,6 +6,7 @@ A log that was cut off (power, kill -9, full disk) is read as far as it is whole
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
 from hilrt.record.chunk import Run, find_messages, gather, record_type
-from hilrt.record.messages import EVENTS, FILE_NAME, LEVELS, Signal
+from hilrt.record.find_log import find_log
+from hilrt.record.messages import EVENTS, LEVELS, Signal
 from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
 from hilrt.solver import Floats
 
@@ -179,12 +181,14 @@ def load_log(path: str | Path) -> Log:
     Parameters
     ----------
     path : str or Path
-        ``session.mcap``, or the run's folder.
+        ``session.mcap``, or the run's folder; of several that a pattern names, such as
+        ``runs/NAME-*``, the newest.
 
     Raises
     ------
     RecordError
-        If there is no log, it cannot be read, or it is none of ours.
+        If there is no log, it cannot be read, or it is none of ours. One that was cut off is read
+        as far as it is whole; that is a warning in Python's log, and in `Log.truncated`.
     """
     stream = LogStream(find_log(path))
     times: dict[str, list[NDArray[np.int64]]] = {}
@@ -201,6 +205,10 @@ def load_log(path: str | Path) -> Log:
         stream.metadata,
     )
     log.attachments, log.truncated = stream.attachments, stream.damage
+    if log.truncated:
+        logging.getLogger(__name__).warning(
+            "%s: is not whole: %s; what is before that has been read", log.path, log.truncated
+        )
     return log
 
 
@@ -244,15 +252,6 @@ def make_log(
         _times=times,
         _values=values,
     )
-
-
-def find_log(path: str | Path) -> Path:
-    """The log in a run's folder, or the file itself."""
-    path = Path(path)
-    file = path / FILE_NAME if path.is_dir() else path
-    if not file.is_file():
-        raise RecordError(f"{file}: there is no log; give a run's folder or its {FILE_NAME}")
-    return file
 
 
 class LogStream(RecordFile):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hilrt.errors import RecordError
-from hilrt.record.reader import find_log
+from hilrt.record.find_log import find_log
 from hilrt.replay.decisions import (
     ELSEWHERE,
     DecisionComparison,

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.analyze.rows_summary import fault_of
 from hilrt.errors import ConfigError
+from hilrt.record.find_log import find_log
 from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEvent
-from hilrt.record.reader import find_log
 from hilrt.record.recording import Recording
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.flags import flag_totals

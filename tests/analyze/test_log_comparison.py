@@ -68,7 +68,8 @@ def test_only_common_times_count(tmp_path: Path) -> None:
 
 def test_page_highlights_and_asks_nobody(tmp_path: Path) -> None:
     target = write_comparison(
-        log(tmp_path / "a"), log(tmp_path / "b", part_at=1000, mu="0.5"), tmp_path / "c.html"
+        compare_logs(log(tmp_path / "a"), log(tmp_path / "b", part_at=1000, mu="0.5")),
+        tmp_path / "c.html",
     )
     page = target.read_text(encoding="utf-8")
     assert "The first to part is a.x, at 1.000 s" in page

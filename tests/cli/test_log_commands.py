@@ -7,7 +7,10 @@ import pytest
 
 from hilrt.cli import main as cli
 from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.reader import load_log
 from tests.logs.made import frame_log, session_log, some_frames
+
+FRAMES = some_frames(3000)
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -111,3 +114,49 @@ def test_bad_input_is_one_line_and_status_2(
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_every_command_says_that_a_log_was_cut_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows, frames = session_log(tmp_path / "rows", 3000), frame_log(tmp_path / "f.mcap", FRAMES)
+    for log in (rows, frames):
+        log.write_bytes(log.read_bytes()[: log.stat().st_size * 3 // 4])
+    out = tmp_path / "out"
+    for arguments in (
+        ("log", "info", rows),
+        ("log", "ls", rows),
+        ("log", "cat", rows),
+        ("log", "cat", rows, "--events"),
+        ("log", "cat", frames, "--frames"),
+        ("log", "cut", rows, "--out", out / "cut.mcap"),
+        ("log", "merge", rows, rows, "--out", out / "merged.mcap", "--shift", 0, "--shift", 9),
+        ("export", rows, "--to", "csv", "--out", out / "a.csv"),
+        ("export", frames, "--to", "log", "--out", out / "a.log"),
+        ("report", rows, "--out", out / "report.html"),
+        ("report", rows, "--json"),
+        ("compare", rows, rows, "--out", out / "compared.html"),
+    ):
+        out.mkdir(exist_ok=True)
+        code, said, err = call(capsys, *arguments)
+        assert code == 0, err
+        assert "cut off after" in (said if arguments[1] == "info" else err), arguments
+    assert load_log(rows).truncated
+    assert "is not whole: cut off after" in caplog.text
+
+
+def test_of_several_runs_the_newest_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [tmp_path / f"drive-2026010{day}-100000" for day in (1, 2, 3)]
+    for folder, rows in zip(runs, (100, 300, 200), strict=True):
+        session_log(folder, rows)
+    for given in ([tmp_path / "drive-*"], runs, runs[::-1]):
+        code, out, err = call(capsys, "log", "ls", *given, "*.speed")
+        assert (code, out) == (0, "engine.speed\trad/s\toutputs\n")
+        assert err == f"newest: {runs[2] / 'session.mcap'}\n"
+        out_file = tmp_path / "a.csv"
+        code, out, _ = call(capsys, "export", *given, "--to", "csv", "--out", out_file, "--force")
+        assert out.startswith("200 rows")
+    code, _, err = call(capsys, "compare", *runs)
+    assert (code, "needs two logs, not 3" in err) == (2, True)
