@@ -26,6 +26,8 @@ from hilrt_adapters.recorded_tracks import RecordedTracks, Track
 if TYPE_CHECKING:
     from cantools.database.can import Message
 
+#: Time since the log's first frame [s] and value, of each sample.
+Samples = list[tuple[float, float]]
 #: Frames by which a log is judged before it is read.
 FIRST_FRAMES = 10
 
@@ -89,7 +91,7 @@ def read_recording(
         raise ConfigError(
             f"{label}: {path} has no frames on bus {bus!r}{nearest(bus, reading.buses)}"
         )
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in signals}
+    samples: dict[str, Samples] = {}
     truncated = failures = count = 0
     empty: list[str] = []
     for message, senders in reading.messages:
@@ -97,11 +99,7 @@ def read_recording(
         count += len(frames)
         wanted = {o: ref.signal.name for o, ref in signals.items() if ref.message is message}
         decoder = FrameDecoder(message, list(wanted.values()))
-        for time_ns, data in frames:
-            values = decoder.decode(data)
-            for output, value in zip(wanted, values or (), strict=False):
-                if not math.isnan(value):  # not in every frame, or marked as not available
-                    samples[output].append(((time_ns - reading.first) / 1e9, value))
+        samples |= _samples(decoder, frames, wanted, reading.first)
         truncated += decoder.counts.truncated
         failures += decoder.counts.failures + decoder.counts.formless
         told = "".join(f"; {text}" for text in decoder.counts.texts(message.name))
@@ -114,9 +112,25 @@ def read_recording(
         ]
     if empty:
         raise ConfigError(empty)
-    tracks = {output: _track(pairs) for output, pairs in samples.items()}
+    tracks = {output: _track(samples[output]) for output in signals}
     duration = (reading.last - reading.first) / 1e9
     return RecordedTracks(tracks, duration, count, truncated, failures)
+
+
+def _samples(
+    decoder: FrameDecoder,
+    frames: Iterable[tuple[int, bytes]],
+    wanted: Iterable[str],
+    first_ns: int,
+) -> dict[str, Samples]:
+    """Samples of the outputs, which are in the order of the decoder's signals."""
+    samples: dict[str, Samples] = {output: [] for output in wanted}
+    for time_ns, data in frames:
+        values = decoder.decode(data)
+        for found, value in zip(samples.values(), values or (), strict=False):
+            if not math.isnan(value):  # not in every frame, or marked as not available
+                found.append(((time_ns - first_ns) / 1e9, value))
+    return samples
 
 
 @dataclass
@@ -212,7 +226,7 @@ def _choose(
     )
 
 
-def _track(pairs: list[tuple[float, float]]) -> Track:
+def _track(pairs: Samples) -> Track:
     array = np.array(pairs, dtype=np.float64)
     array = array[np.argsort(array[:, 0], kind="stable")]  # logs of several channels may be mixed
     return Track(np.ascontiguousarray(array[:, 0]), np.ascontiguousarray(array[:, 1]))
