@@ -266,7 +266,7 @@ def read_traffic(
         Session time of its first and last row, ns; the same for a log without rows.
     """
     log, epoch_ns = LogFile(file), int(metadata.get("epoch_ns") or 0)
-    reader, whole = None, True
+    counter, whole = None, True
     if span_ns[0] >= span_ns[1]:
         times = [frame.time_ns for frame in LogFile(file).frames()]
         span_ns = (min(times) - epoch_ns, max(times) - epoch_ns) if times else (0, 1)
@@ -274,13 +274,13 @@ def read_traffic(
         if count >= MAX_FRAMES:
             whole = False
             break
-        if reader is None:
-            reader = _TrafficCounter(settings, attachments, *span_ns)
-        reader.take(frame, frame.time_ns - epoch_ns)
-    if reader is None:
+        if counter is None:
+            counter = _TrafficCounter(settings, attachments, *span_ns)
+        counter.take(frame, frame.time_ns - epoch_ns)
+    if counter is None:
         return None
-    messages = [message for bus in reader.buses.values() for message in bus.messages.values()]
-    for bus in reader.buses.values():
+    messages = [message for bus in counter.buses.values() for message in bus.messages.values()]
+    for bus in counter.buses.values():
         for key, message in bus.messages.items():
             if not message.sent and (stats := bus.names.stats(key[0])) is not None:
                 guards = bus.names.guards(key[0])
@@ -289,5 +289,5 @@ def read_traffic(
                 message.lost = stats.lost if guards.counter else None
     messages.sort(key=lambda m: (m.bus, m.sent, not m.name, m.name, m.identifier))
     return CanTraffic(
-        messages, {name: reader.load(bus) for name, bus in reader.buses.items()}, whole
+        messages, {name: counter.load(bus) for name, bus in counter.buses.items()}, whole
     )
