@@ -135,7 +135,7 @@ def _samples(
 
 @dataclass
 class _Sender:
-    """Who sends a message: a bus, and for J1939 an address.
+    """Where a message comes from: a bus, and for J1939 an address.
 
     `identifier` is the first one as it came; `frames` are times [ns] and data.
     """

@@ -63,7 +63,7 @@ def _misfit(value: Any, hint: Any, default: Any) -> str:
 
     Without an annotation, the type of the default tells numbers, texts and switches apart.
     """
-    if value == default and type(value) is type(default):
+    if type(value) is type(default) and value == default:
         return ""
     if hint is not None:
         return _against_hint(value, hint)

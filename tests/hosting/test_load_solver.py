@@ -99,6 +99,7 @@ class Typed(Solver):
         table: list[float] = (),
         matrix: np.ndarray = None,
         file: Path | None = None,
+        start=np.zeros(2),
         *,
         scale=2.0,
         name="a",
@@ -129,6 +130,7 @@ class Typed(Solver):
         ({"gain": 2, "steps": 3.0, "mode": "x", "table": [1], "matrix": [[1.0]]}, None),
         ({"file": "x", "scale": 3, "name": "b", "fast": True, "free": "anything"}, None),
         ({"scale": [1.0, 2.0]}, None),
+        ({"start": [1.0, 2.0]}, None),
     ],
 )
 def test_parameters_of_the_wrong_type_are_found(tmp_path, own_modules, params, text):
