@@ -1,4 +1,4 @@
-"""Sessions in memory that leave a log on the disk: no processes, no wall clock."""
+"""Sessions in memory that leave a log on the disk, and their figures: no processes, no clock."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hilrt.analyze import report_accumulator
 from hilrt.errors import HilrtError
@@ -26,6 +27,42 @@ from tests.stepping import Stepping
 
 EPOCH_NS = 1_780_000_000_000_000_000
 BATCH = 64
+
+
+#: What no row holds.
+ELSEWHERE = {
+    *("format", "wall_s", "stolen_s", "processor_share", "stretched_s", "versions", "host"),
+    "identification",  # compared where there is one
+}
+OF_PEERS = {"lost", "dropped", "compute_us", "wire_us", "collect_wait_us"}
+
+
+def assert_same(rows: dict[str, Any], summary: dict[str, Any]) -> None:
+    """The rows give every figure of the summary, but for those that no row holds."""
+    assert summary.keys() - ELSEWHERE <= rows.keys()
+    for key in summary.keys() & rows.keys():
+        mine, theirs = rows[key], summary[key]
+        if key == "peers":
+            theirs = {
+                name: {k: v for k, v in peer.items() if k not in OF_PEERS}
+                for name, peer in theirs.items()
+            }
+        compare(mine, theirs, key)
+
+
+def compare(mine: Any, theirs: Any, where: str) -> None:
+    if isinstance(theirs, dict):
+        assert mine.keys() == theirs.keys(), where
+        for key in theirs:
+            compare(mine[key], theirs[key], f"{where}.{key}")
+    elif isinstance(theirs, list):
+        assert len(mine) == len(theirs), where
+        for i, pair in enumerate(zip(mine, theirs, strict=True)):
+            compare(*pair, f"{where}.{i}")
+    elif isinstance(theirs, float):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12), where
+    else:
+        assert mine == theirs, where
 
 
 class RecordingFeed(Feed):

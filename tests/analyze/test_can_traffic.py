@@ -2,6 +2,8 @@
 
 import json
 import re
+from functools import reduce
+from operator import xor
 from pathlib import Path
 
 import can
@@ -34,6 +36,8 @@ bus = { interface = "virtual", channel = "0", bitrate = 500000 }
 database = "motor_bench.dbc"
 outputs = { speed = "MotorFast.ShaftSpeed" }
 inputs = {}
+# The byte that its database calls a counter is taken for a checksum here.
+messages = { MotorSlow = { counter = "", protection = { method = "xor", signal = "Alive" } } }
 """
 
 
@@ -65,6 +69,10 @@ def log(tmp_path: Path) -> Path:
         put(k * MS, coded("MotorFast", Alive=count))
         if k % 5 == 0:
             put(k * MS + 10, coded("DynoDemand"), int(FrameFlag.SENT))
+    for k in range(10):
+        identifier, data = coded("MotorSlow", Mode=1)
+        damaged = bytes([*data[:7], reduce(xor, data[:7]) ^ (k == 4)])
+        put(100 * k * MS + 20, (identifier, damaged))
     put(900 * MS + 5, (0x7FF, b"\x01"))
     put(950 * MS, (0, b"\x00" * 8), int(FrameFlag.ERROR))
     writer.close()
@@ -74,7 +82,8 @@ def log(tmp_path: Path) -> Path:
 def test_messages_are_counted_timed_and_checked(log: Path) -> None:
     traffic = analyse_log(log).can_traffic()
     found = {message.name or hex(message.identifier): message for message in traffic.messages}
-    assert set(found) == {"MotorFast", "DynoDemand", "0x7ff"}
+    assert set(found) == {"MotorFast", "MotorSlow", "DynoDemand", "0x7ff"}
+    assert (found["MotorSlow"].checksum, found["MotorSlow"].counter) == (1, None)
     fast, sent = found["MotorFast"], found["DynoDemand"]
     assert (fast.frames, fast.sent, sent.frames, sent.sent) == (997, False, 198, True)
     assert fast.cycle_s == pytest.approx(1e-3)
@@ -92,6 +101,7 @@ def test_load_is_what_the_frames_take_on_the_wire(log: Path) -> None:
     assert len(load.t) <= MAX_BINS + 1
     sizes = {name: len(coded(name)[1]) for name in ("MotorFast", "DynoDemand")}
     bits = 997 * (47 + 8 * sizes["MotorFast"]) + 198 * (47 + 8 * sizes["DynoDemand"]) + 55
+    bits += 10 * (47 + 64)
     assert load.load.sum() * load.width_s == pytest.approx(100.0 * bits / 500_000)
 
 

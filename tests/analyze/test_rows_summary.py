@@ -13,45 +13,11 @@ from hilrt.logs.cut import cut, merge
 from hilrt.record.messages import REPORT_STATISTICS
 from hilrt.solver import Port
 from hilrt.timing.clock import VirtualClock
-from tests.recorded_session import record
+from tests.recorded_session import assert_same, record
 from tests.stepping import MemoryLink, Recorded, Stepping
 from tests.whole_sessions import METHODS, build
 
 MS = 1_000_000
-#: What no row holds.
-ELSEWHERE = {
-    *("format", "wall_s", "stolen_s", "processor_share", "stretched_s", "versions", "host"),
-    "identification",  # compared where there is one
-}
-OF_PEERS = {"lost", "dropped", "compute_us", "wire_us", "collect_wait_us"}
-
-
-def assert_same(rows: dict, summary: dict) -> None:
-    """The rows give every figure of the summary, but for those that no row holds."""
-    assert summary.keys() - ELSEWHERE <= rows.keys()
-    for key in summary.keys() & rows.keys():
-        mine, theirs = rows[key], summary[key]
-        if key == "peers":
-            theirs = {
-                name: {k: v for k, v in peer.items() if k not in OF_PEERS}
-                for name, peer in theirs.items()
-            }
-        compare(mine, theirs, key)
-
-
-def compare(mine, theirs, where: str) -> None:
-    if isinstance(theirs, dict):
-        assert mine.keys() == theirs.keys(), where
-        for key in theirs:
-            compare(mine[key], theirs[key], f"{where}.{key}")
-    elif isinstance(theirs, list):
-        assert len(mine) == len(theirs), where
-        for i, pair in enumerate(zip(mine, theirs, strict=True)):
-            compare(*pair, f"{where}.{i}")
-    elif isinstance(theirs, float):
-        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12), where
-    else:
-        assert mine == theirs, where
 
 
 class Bench(MemoryLink):

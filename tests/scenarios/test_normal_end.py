@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.analyze.log_analysis import analyse_log
+from hilrt.logs.cut import cut
 from hilrt.logs.log_file import LogFile
 from hilrt.record.logged_frame import FrameFlag
+from tests.recorded_session import assert_same
 from tests.scenarios.sessions import (
     LINUX,
     MESSAGES,
@@ -102,6 +105,21 @@ def test_summary_has_every_documented_key(ended: Ended) -> None:
         assert {"lost", "late", "rejoined", "compute_us", "wire_us"} < peer.keys()
     assert summary["verdict"] in ("good", "degraded", "unreliable")
     assert "hilrt" in summary["versions"]
+
+
+def test_a_report_from_the_rows_has_the_figures_of_the_summary(
+    ended: Ended, tmp_path: Path
+) -> None:
+    cut(ended.folder / "session.mcap", tmp_path / "alone.mcap")
+    analysis = analyse_log(tmp_path / "alone.mcap")
+    assert not analysis.summarised
+    if not ended.summary["recorder"]["dropped_rows"]:  # what was lost is in no row
+        assert_same(analysis.summary, ended.summary)
+    traffic = analysis.can_traffic()
+    assert traffic is not None
+    received = {message.name: message for message in traffic.messages if not message.sent}
+    assert received["EngineFast"].frames > 0.5e3 * DURATION
+    assert received["EngineFast"].counter is not None
 
 
 def test_files(ended: Ended) -> None:
