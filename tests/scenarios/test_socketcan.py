@@ -105,10 +105,11 @@ def slow_bench() -> Iterator[None]:
     bus = {"interface": "socketcan", "channel": "vcan0"}
     database = str(CONFIGS / "engine_bench.dbc")
     script = (
+        "from pathlib import Path\n"
         "from hilrt.bench import emulate\n"
         f"emulate.CYCLE_NS *= {SLOW_MOTION}\n"
         f"emulate.CATCH_UP_NS *= {SLOW_MOTION}\n"
-        f"emulate.main(emulate.Emulation('engine', bus={bus!r}, database={database!r}))\n"
+        f"emulate.main(emulate.Emulation('engine', bus={bus!r}, database=Path({database!r})))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script])
     yield
