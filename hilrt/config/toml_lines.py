@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+#: Strings and comments, in which brackets do not count; brackets; ends of lines.
+_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"""+'
+    r"|'''.*?'''+"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*|[\[\]{}\n]",
+    re.DOTALL,
+)
 
 
 @dataclass
@@ -35,21 +46,14 @@ class TomlLines:
 
     def __init__(self, text: str) -> None:
         self._root = self._table = _Node(0)
-        lines, i = text.splitlines(), 0
-        while i < len(lines):
-            first, statement = i, lines[i].strip()
-            i += 1
-            if not statement or statement.startswith("#"):
-                continue
-            while (parsed := _parse(statement)) is None and i < len(lines):
-                statement += "\n" + lines[i]
-                i += 1
+        for line, statement in _statements(text):
+            parsed = _parse(statement)
             if parsed is None:
                 return
             if statement.startswith("["):
-                self._table = self._enter(parsed, first + 1)
+                self._table = self._enter(parsed, line)
             else:
-                self._add(self._table, parsed, first + 1)
+                self._add(self._table, parsed, line)
 
     def of(self, path: str) -> int:
         """Line of a dotted path, from 1 on; of the table around it where it is not in the file.
@@ -93,6 +97,22 @@ class TomlLines:
                 for i, entry in enumerate(value):
                     if isinstance(entry, dict):
                         self._add(child.child(str(i), line), entry, line)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Headers and assignments, each with the number of its first line."""
+    start, depth, line = 0, 0, 1
+    for token in _TOKEN.finditer(text + "\n"):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            whole = text[start : token.start()]
+            statement = whole.strip()
+            if statement and not statement.startswith("#"):
+                yield line, statement
+            start, line = token.end(), line + whole.count("\n") + 1
 
 
 def _parse(statement: str) -> dict[str, Any] | None:

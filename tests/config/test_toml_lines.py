@@ -1,5 +1,7 @@
 """Lines of tables and keys in a session file."""
 
+import tomllib
+
 import pytest
 
 from hilrt.config.list_entries import in_words
@@ -69,6 +71,26 @@ def test_a_list_of_inline_tables_has_the_line_of_its_key():
         1,
         0,
     )
+
+
+def test_a_value_over_many_lines_is_parsed_once(monkeypatch):
+    parsed, loads = [], tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.append(text) or loads(text))
+    entries = "".join(f'  {{ from = "a{i}.y", to = "b.u" }},  # {i}\n' for i in range(100))
+    lines = TomlLines(f"connections = [\n{entries}]\n[session]\n")
+    assert lines.of("session") == 103
+    assert len(parsed) == 2
+
+
+def test_brackets_and_quotes_in_strings_and_comments_end_nothing():
+    text = (
+        'a = [ "]", \'[\',  # [ "\n 1 ]\n'
+        'b = """x ]"" \\""" """"\n'
+        "c = '''[\n{''''\r\n"
+        "d = 1 # {\ne = 2\n"
+    )
+    lines = TomlLines(text)
+    assert [lines.of(key) for key in tomllib.loads(text)] == [1, 3, 4, 6, 7]
 
 
 TABLES = {
