@@ -7,6 +7,7 @@ for, and what asks afterwards how the session ended.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -76,10 +77,19 @@ class PlainServer:
             thread.join()
 
 
+class _QuietServer(HTTPServer):
+    """Without tracebacks on stderr about browsers that go away in the middle of a request."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Pass a broken connection over."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def _serve(
     listening: socket.socket, handler: type[BaseHTTPRequestHandler]
 ) -> tuple[HTTPServer, threading.Thread]:
-    server = HTTPServer(listening.getsockname()[:2], handler, bind_and_activate=False)
+    server = _QuietServer(listening.getsockname()[:2], handler, bind_and_activate=False)
     server.socket.close()
     server.socket = listening
     thread = threading.Thread(target=server.serve_forever, args=(END_S,), daemon=True)

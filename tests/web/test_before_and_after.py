@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import struct
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from hilrt.monitor.telemetry import Status, encode
 from hilrt.web import last_words
 from hilrt.web.last_words import LastWords, how_it_ended
 from hilrt.web.own_names import PROXY_VARIABLE
+from hilrt.web.plain_server import Answer, PlainServer
 from hilrt.web.waiting_page import STATUS, WaitingPage
 from tests.scenarios.sessions import until
 
@@ -51,6 +53,21 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
         context.destroy(linger=0)
     assert sockets[0].fileno() >= 0  # the page's server goes on with it
     close(sockets)
+
+
+def test_a_browser_that_goes_away_in_a_request_leaves_no_traceback(unused_tcp_port, capsys):
+    sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
+    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, lambda path: Answer(b"page"))
+    try:
+        with socket.create_connection(("127.0.0.1", unused_tcp_port)) as gone:
+            at_once = struct.pack("ii", 1, 0)  # closing resets the connection
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+            gone.sendall(b"GET / HT")
+        assert get(unused_tcp_port, "/") == (200, "page")  # requests are served one by one
+    finally:
+        server.stop()
+        close(sockets)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
