@@ -161,8 +161,8 @@ class LogStatistics:
     ----------
     times : dict of str to Distribution
         Of the signals in µs.
-    causes : dict of str to list of int
-        Of ``master:longest``, how often each number stood at a tick that was overdue.
+    overdue_parts : list of int
+        How often each number of ``master:longest`` stood at a tick that was overdue.
     rows : int
         Rows of the topic with the timing, or of the first topic.
     intervals : Intervals

@@ -124,7 +124,7 @@ def _slowest(statistics: LogStatistics) -> list[dict[str, Any]]:
 
 
 def _peers(statistics: LogStatistics) -> dict[str, Any]:
-    """What the rows mark of every subsystem; nobody counts lost messages there."""
+    """What the rows mark of every subsystem; they do not count lost messages."""
     late = {peer: round(mark.total) for peer, mark in statistics.of_kind("late")}
     back = {peer: round(mark.total) for peer, mark in statistics.of_kind("rejoined")}
     return {peer: {"late": late[peer], "rejoined": back.get(peer)} for peer in late}

@@ -1,6 +1,6 @@
 """Ports that a session file names for its watchers: bound, or found taken, before anything starts.
 
-A session whose page were another session's, or nobody's, would be operated in vain.
+Otherwise an operator could see, and command, another session than the one that was started.
 """
 
 from __future__ import annotations
