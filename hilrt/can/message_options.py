@@ -67,6 +67,11 @@ def check_messages(
                     f"{label} {key} = {text!r}: message {name} has no such signal"
                     f"{nearest(text, signals)}"
                 )
+        if entry.counter in signals and counter_of(entry, message, "") is None:
+            problems.append(
+                f"{label} counter = {entry.counter!r}: is a floating-point number, which counts "
+                "nothing; name another signal, or leave it out"
+            )
         for text in entry.last:
             if text not in signals:
                 problems.append(
@@ -111,6 +116,7 @@ def protection_of(options: MessageOptions, message: Message) -> Guarded | None:
 
 
 def counter_of(options: MessageOptions, message: Message, alive: str) -> str | None:
-    """Counter signal of a message, if it has one."""
+    """Counter signal of a message, if it has one; a floating-point number counts nothing."""
     name = alive if options.counter is None else options.counter
-    return name if any(signal.name == name for signal in message.signals) else None
+    found = any(signal.name == name and not signal.is_float for signal in message.signals)
+    return name if found else None

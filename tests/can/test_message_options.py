@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import cantools
 import msgspec
 import pytest
 
-from hilrt.can.message_options import MessageOptions, check_messages
+from hilrt.can.message_options import MessageOptions, check_messages, counter_of
 from tests.can.small_database import PLAIN
 
 MESSAGES = {message.name: message for message in PLAIN.messages}
@@ -44,3 +45,17 @@ def test_problems_are_named(name: str, keys: dict[str, Any], text: str) -> None:
     assert len(found) == 1, found
     assert text in found[0]
     assert found[0].startswith(f"[subsystems.engine] messages.{name}")
+
+
+def test_a_floating_point_number_is_no_counter() -> None:
+    """Its frames may hold what is no number, which must not end a gateway."""
+    message = cantools.database.load_string(
+        'VERSION ""\nBU_: A\nBO_ 1 Real: 4 A\n SG_ Alive : 0|32@1- (1,0) [0|0] "" A\n'
+        "SIG_VALTYPE_ 1 Alive : 1;\n",
+        "dbc",
+    ).messages[0]
+    assert counter_of(MessageOptions(), message, "Alive") is None
+    named = {"Real": MessageOptions(counter="Alive")}
+    found = check_messages("[subsystems.engine]", named, [], [message])
+    assert len(found) == 1
+    assert "messages.Real counter = 'Alive': is a floating-point number" in found[0]
