@@ -1,6 +1,7 @@
 """Sessions beside the program: started, read, set, waited for and stopped, from two kinds of it."""
 
 import asyncio
+import functools
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import hilrt
 from hilrt import AsyncLiveSession, LiveSession, RunOptions
 from hilrt.errors import CommandRefused, ConfigError, SessionFault
 from hilrt.monitor.session_state import SessionState
-from hilrt.session.loop_thread import LoopThread
+from hilrt.session.loop_thread import SWITCH_INTERVAL_S, LoopThread
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO_MASS = ROOT / "bench_configs" / "two_mass.toml"
@@ -192,3 +193,24 @@ def test_what_is_no_session_is_said(tmp_path):
             call(TWO_MASS, ["session.duration=1.0"])
         with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
             call(tmp_path)
+
+
+def test_the_switch_interval_is_as_before_after_the_last_of_several_threads():
+    before, begun, end = sys.getswitchinterval(), threading.Barrier(3), threading.Event()
+
+    async def work(end):
+        await asyncio.to_thread(begun.wait, 30.0)
+        await asyncio.to_thread(end.wait, 30.0)
+
+    first, last = (LoopThread(functools.partial(work, e), True) for e in (end, threading.Event()))
+    first.start()
+    last.start()
+    begun.wait(30.0)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    end.set()
+    first.result()
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+    last.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        last.result()
+    assert sys.getswitchinterval() == before
