@@ -134,7 +134,7 @@ def test_the_page_has_them_and_events_come_before_the_long_tables(log: Path) -> 
 
 
 def test_an_imported_log_is_counted_as_python_can_counts_it(tmp_path: Path) -> None:
-    source = Path("/work/shared/data/car_pedal.candump.log")
+    source = Path(__file__).parents[3] / "shared" / "data" / "car_pedal.candump.log"
     if not source.exists():
         pytest.skip("the recordings are not there")
     done = import_file(source, tmp_path / "drive.mcap")

@@ -169,7 +169,8 @@ def test_noise(noise: list[tuple[int, int, bytes]]) -> None:
     assembler = GroupAssembler()
     for k, (head, addresses, data) in enumerate(noise):
         can_id = EXTENDED | head << 16 | (0xFF, A, B, A)[addresses] << 8 | A
-        assembler.take(can_id, data, k)
+        group = assembler.take(can_id, data, k)
+        assert group is None or 9 <= len(group.data) <= 1785
 
 
 def test_noise_does_not_fill_the_memory() -> None:

@@ -108,10 +108,13 @@ def test_a_page_is_told_that_there_is_no_report(unused_tcp_port):
         assert not words._awaited()
 
 
-def test_nobody_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
+def test_nothing_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
+    waits = []
     monkeypatch.setattr(last_words, "QUIET_S", 0.0)
+    monkeypatch.setattr(last_words.time, "sleep", waits.append)
     with LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
         pass
+    assert not waits
 
 
 def test_the_next_session_at_the_address_speaks_for_itself(unused_tcp_port):
