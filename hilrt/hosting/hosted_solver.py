@@ -68,7 +68,7 @@ class HostedSolver:
             sample = self.solver.initialize(t0, u0)
         except SolverError as error:  # says all there is to say
             raise SolverError(f"initialize at t = {t0:g} s: {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("initialize", t0, error) from error
         return self._checked(sample, "initialize", t0, t0)
 
@@ -86,7 +86,7 @@ class HostedSolver:
             sample = self.solver.advance(t, h, u)
         except SolverError as error:
             raise SolverError(f"advance at t = {t:g} s: {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure("advance", t, error) from error
         compute_us = (time.perf_counter_ns() - start_ns) * 1e-3
         sample = self._checked(sample, "advance", t, t + h)
@@ -141,7 +141,7 @@ class HostedSolver:
         self._stopped = True
         try:
             self.solver.stop(reason)
-        except Exception:
+        except (Exception, SystemExit):
             log.exception("%s.stop raised", type(self.solver).__name__)
 
     @contextlib.contextmanager
@@ -151,10 +151,10 @@ class HostedSolver:
             yield
         except SolverError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._failure(what, t, error) from error
 
-    def _failure(self, what: str, t: float, error: Exception) -> SolverError:
+    def _failure(self, what: str, t: float, error: BaseException) -> SolverError:
         name = type(self.solver).__name__
         log.error("%s.%s raised at t = %g s", name, what, t, exc_info=error)
         return SolverError(f"{what} at t = {t:g} s raised {describe(error, type(self.solver))}")

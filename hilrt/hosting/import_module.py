@@ -67,7 +67,7 @@ def import_module(name: str, folders: Sequence[Path] = ()) -> ModuleType:
             ) from None
         hint = nearest(name, _modules_beside(name, folders) - {name})
         raise ConfigError(f"there is no module {name!r}{_where(folders)}{hint}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # of a script
         raise ConfigError(f"importing module {name!r} failed: {describe(error)}") from error
 
 

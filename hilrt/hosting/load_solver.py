@@ -49,7 +49,7 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
         solver = cls(**params)
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.debug("making %s", target, exc_info=True)
         raise ConfigError(
             f"{target} with the parameters {dict(params)}: {describe(error, cls)}"

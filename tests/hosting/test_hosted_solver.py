@@ -23,7 +23,7 @@ class Scripted(Solver):
         return self.advance(t0, 0.0, None)
 
     def advance(self, t, h, u):
-        if isinstance(self.result, Exception):
+        if isinstance(self.result, BaseException):
             raise self.result
         return self.result
 
@@ -83,6 +83,11 @@ def test_an_exception_is_told_with_the_line_and_logged_with_its_traceback(caplog
     pattern = r"advance at t = 2.5 s raised KeyError: 'gear' \(.*test_hosted_solver.py:\d+\)"
     assert re.fullmatch(pattern, str(error.value))
     assert caplog.records[0].exc_info is not None
+
+
+def test_a_solver_that_exits_has_failed_and_does_not_end_the_session():
+    with pytest.raises(SolverError, match=r"advance at t = 2.5 s raised SystemExit"):
+        HostedSolver(Scripted(SystemExit(0))).advance(2.5, 0.1, U)
 
 
 def test_stop_is_passed_on_once_and_never_raises():

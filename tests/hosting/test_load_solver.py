@@ -42,6 +42,7 @@ def function(): pass
 def folder(tmp_path, own_modules):
     (tmp_path / "my_vehicle.py").write_text(MODULE)
     (tmp_path / "my_broken.py").write_text("x = 1 / 0\n")
+    (tmp_path / "my_script.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "my_hungry.py").write_text("import not_installed_anywhere\n")
     return tmp_path
 
@@ -61,6 +62,11 @@ def test_a_solver_is_made_with_its_parameters(folder):
         ("hilrt.modles:X", {}, "did you mean 'hilrt.models'?"),
         ("my_hungry:X", {}, "'my_hungry' needs the module 'not_installed_anywhere'"),
         ("my_broken:X", {}, r"ZeroDivisionError: division by zero \(.*my_broken.py:1\)"),
+        (
+            "my_script:X",
+            {},
+            r"importing module 'my_script' failed: SystemExit: 0 \(.*my_script.py:2",
+        ),
         ("my_vehicle:Vehicel", {}, "no solver 'Vehicel'; did you mean 'Vehicle'?"),
         ("my_vehicle:function", {}, "function is not a solver; make it a subclass"),
         ("my_vehicle:Sample", {}, "Sample is not a solver"),
