@@ -69,7 +69,7 @@ def import_file(
 def _write(source: Source, part: Path, out: Path) -> Imported:
     source.read_head()
     result = Imported(out)
-    frames = _Ahead(source.frames())
+    frames = _Ahead(_since_1970(source))
     if frames.head is not None:
         source.since_start(frames.head)
     epoch_ns = source.epoch_ns or 0
@@ -103,6 +103,17 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
     result.signals = sum(signals.values())
     result.unknown_frames = source.unknown_frames
     return result
+
+
+def _since_1970(source: Source) -> Iterator[LoggedFrame]:
+    """Frames of a source; `ConfigError` for one with an earlier time, which a log cannot hold."""
+    for frame in source.frames():
+        if frame.time_ns < 0:
+            raise source.fail(
+                f"holds a frame {-frame.time_ns / 1e9:g} s before 1970, or before its time 0; give "
+                "it a date, or shift its times"
+            )
+        yield frame
 
 
 class _Ahead:

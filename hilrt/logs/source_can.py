@@ -21,6 +21,8 @@ from hilrt.record.reader import Block
 
 #: python-can gives times as seconds since 1970 in a float64: 0.24 µs apart.
 RESOLUTION_NS = 1000
+#: Times of frames fit into 64 bits, ns.
+_LATEST_NS = (1 << 63) - 1
 #: Lines without a frame before a file is taken for something else.
 _PATIENCE = 1000
 
@@ -98,6 +100,8 @@ def _read_lines(
     for number, line in enumerate(lines, 1):
         try:
             frame = read_line(line)
+            if frame is not None and abs(frame.time_ns) > _LATEST_NS:
+                raise FrameTextError("has a time that is centuries from 1970")
         except NotAFrame as error:
             skipped[str(error)] += 1
             continue

@@ -60,7 +60,10 @@ class TrcReader:
         """
         text = line.strip()
         if not text or text.startswith(";"):
-            self._header(text)
+            try:
+                self._header(text)
+            except ValueError:
+                raise FrameTextError(f"has no date in {text!r}") from None
             return None
         # The data may hold no, or many words.
         words = text.split(maxsplit=len(self._columns) - 1)

@@ -216,3 +216,20 @@ def test_versions_of_trc(
     frames, _ = brought(tmp_path, "drive.trc", text)
     assert [(f.time_ns / 1e6, f.identifier, f.flags, f.dlc) for f in frames] == found
     assert {f.bus for f in frames} == {"0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.log", "(9" + "0" * 30 + ".0) can0 123#11\n", "line 1 has a time that is centuries"),
+        ("a.asc", " 9" + "0" * 30 + ".0 1 12x Rx d 1 1\n", "line 1 has a time that is centuries"),
+        ("a.trc", ";$STARTTIME=9e99\n", "line 1 has no date"),
+        ("b.log", "(1.0) can0 123#11\n(-2.5) can0 123#11\n", "a frame 2.5 s before 1970"),
+    ],
+)
+def test_times_that_a_log_cannot_hold_are_refused(
+    tmp_path: Path, name: str, text: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        brought(tmp_path, name, text)
+    assert not (tmp_path / "log.mcap").exists()
