@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 
+#: Larger numbers, as in ``bench2026``, are no channel; MF4 has a byte for them.
+_MOST = 254
+
 
 class BusNumbers:
     """Gives each bus a number of its own.
 
     A bus that is called by a number keeps it, others get the number at the end of their name if it
-    is free (``can1`` is 1), else the smallest free one.
+    is free (``can1`` is 1), else the smallest free one. So do those of a number above 254.
 
     Parameters
     ----------
@@ -29,6 +32,8 @@ class BusNumbers:
             return known
         digits = re.search(r"\d+$", bus)
         wanted = self._first if digits is None else int(digits[0])
+        if wanted > _MOST:
+            wanted = self._first
         while wanted in self._taken:
             wanted += 1
         self._numbers[bus] = wanted

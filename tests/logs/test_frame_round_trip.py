@@ -95,3 +95,16 @@ def test_python_can_reads_what_is_written(tmp_path: Path, suffix: str) -> None:
         read = {(f.time_ns, f.identifier, f.data) for f in map(from_message, reader)}
     wanted = [f for f in expected(frames, suffix) if not f.flags & F.ERROR]
     assert {(f.time_ns, f.identifier, f.data) for f in wanted} <= read
+
+
+@pytest.mark.parametrize("suffix", ["mf4", "blf", "asc", "trc"])
+def test_a_year_at_the_end_of_a_name_is_no_channel(tmp_path: Path, suffix: str) -> None:
+    frames = [
+        LoggedFrame(1000 * i, bus, 1, 0, 1, b"\0")
+        for i, bus in enumerate(("bench20261123", "bench2"))
+    ]
+    done = export_file(frame_log(tmp_path / "log.mcap", frames), suffix)
+    assert any("bench20261123: 1" in note for note in done.notes)
+    import_file(tmp_path / f"log.{suffix}", tmp_path / "back.mcap")
+    buses = [frame.bus for frame in LogFile(tmp_path / "back.mcap").frames()]
+    assert buses == (["1", "2"] if suffix == "mf4" else ["0", "2"])
