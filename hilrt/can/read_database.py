@@ -88,10 +88,12 @@ def _encoding(path: Path) -> str:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
-    if declared:
+    if declared and not declared[1].lower().startswith((b"utf-16", b"utf-32")):  # no ASCII
+        named = declared[1].decode()
         try:
-            return codecs.lookup(declared[1].decode()).name
-        except LookupError:
+            data.decode(named, "replace")
+            return named
+        except LookupError:  # none, or not one of texts
             return "utf-8"
     try:
         data.decode("utf-8-sig")

@@ -177,3 +177,14 @@ def test_text_of_an_xml_file_is_read_in_the_encoding_that_it_declares(
     path.write_bytes(text.encode(encoding))
     signal = load_database(path, "t").messages[0].signals[0]
     assert (signal.unit, signal.comment) == ("°C", "Öl")
+
+
+@pytest.mark.parametrize("declared", ["utf-16", "hex", "of-my-own"])
+def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_path: Path) -> None:
+    """Tools of Windows declare UTF-16, and write UTF-8."""
+    text = (DATA / "drive.kcd").read_text(encoding="utf-8")
+    _, start, rest = text.partition("<NetworkDefinition")
+    path = tmp_path / "drive.kcd"
+    path.write_text(f'<?xml version="1.0" encoding="{declared}"?>{start}{rest}', encoding="utf-8")
+    names = [message.name for message in load_database(DATA / "drive.kcd", "database").messages]
+    assert [message.name for message in load_database(path, "database").messages] == names
