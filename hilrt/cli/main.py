@@ -211,6 +211,10 @@ def _write_report(result: RunResult, quiet: bool) -> Path | None:
     except OSError as error:
         typer.echo(f"no report: {error}", err=True)
         result.end_with(ExitStatus.LESS)
+    except Exception as error:  # a defect of the report must not cost the session's closing table
+        what = f"{type(error).__name__}: {error}"
+        typer.echo(f"no report: {what}; hilrt report {result.folder} says where", err=True)
+        result.end_with(ExitStatus.LESS)
     return None
 
 

@@ -130,7 +130,7 @@ class Channel:
             newest = float(np.fmax.reduce(sample.t_valid, initial=float(table.newest[s])))
             ahead = newest - t_arrived
             if ahead > 0.0:
-                np.minimum(sample.t_valid, t_arrived, out=sample.t_valid)
+                sample.t_valid = np.minimum(sample.t_valid, t_arrived)
                 newest = t_arrived
         given.take(s, sample, t_arrived)
         table.newest[s], table.compute_us[s] = newest, sample.compute_us
