@@ -12,7 +12,8 @@ demo: $(VENV)/.ready
 	$(BIN)/hilrt run bench_configs/engine_in_the_loop.toml --duration $(DURATION)
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not real_time"
+	$(BIN)/python -m pytest -m real_time
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh

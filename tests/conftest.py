@@ -1,8 +1,8 @@
-"""Settings of all tests, and how several workers share them (``pytest -n 2``).
+"""Settings of all tests, and how several workers share them (``pytest -n 2 -m "not real_time"``).
 
 Each file stays with one worker. The first one compiles the whole step, for tens of seconds;
-meanwhile other workers have files that do not need it. Sessions in real time come next, one after
-another on one worker, which a second processor leaves undisturbed; then the rest.
+meanwhile other workers have files that do not need it. Sessions in real time have the marker
+`real_time`: they run afterwards, one after another, with nothing beside them.
 """
 
 import sys
@@ -38,11 +38,13 @@ def place(item: pytest.Item) -> int:
         return 0
     if path.parts[0] in WITHOUT_STEPS:
         return 1 + WITHOUT_STEPS.index(path.parts[0])
-    last = 1 + len(WITHOUT_STEPS)
-    return last if in_real_time(item.path) else last + 1
+    return 1 + len(WITHOUT_STEPS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if in_real_time(item.path):
+            item.add_marker(pytest.mark.real_time)
     items.sort(key=place)
 
 
@@ -50,15 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
-    class Scheduling(LoadFileScheduling):
-        """Whole files in their order; those with sessions in real time are one piece of work."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            return "real time" if in_real_time(TESTS.parent / file) else file
-
     config.option.loadscopereorder = False  # else files with the fewest tests would come last
-    return Scheduling(config, log)
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture
