@@ -11,13 +11,12 @@ from typing import TextIO
 
 from hilrt.can.frame import CLASSIC_BYTES
 from hilrt.logs.frame_text import (
-    EARLIER,
     NOT_RECORDED,
     FrameTextError,
     NotAFrame,
+    TimesFromStart,
     code_of,
     length_of,
-    microseconds,
     nanoseconds,
 )
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
@@ -200,20 +199,17 @@ class AscWriter:
     def __init__(self, file: TextIO) -> None:
         self.frames = 0
         self._file = file
-        self._start_us: int | None = None
+        self._times = TimesFromStart()
 
     def write(self, frame: LoggedFrame) -> str:
         """Write a frame; what of it the format cannot hold, empty if it holds it."""
-        at, flags, left_out = microseconds(frame.time_ns), frame.flags, ""
+        flags, channel = frame.flags, int(frame.bus) + 1
         if not frame.whole:
             return NOT_RECORDED
-        if self._start_us is None:
-            self._start_us = at // 1000 * 1000
-            self._head(self._start_us)
-        if at < self._start_us:
-            at, left_out = self._start_us, EARLIER
-        seconds, rest = divmod(at - self._start_us, 1_000_000)
-        channel = int(frame.bus) + 1
+        if (start_us := self._times.begin(frame.time_ns)) is not None:
+            self._head(start_us)
+        offset, left_out = self._times.since(frame.time_ns)
+        seconds, rest = divmod(offset, 1_000_000)
         if flags & FrameFlag.ERROR:
             text = f"{channel}  ErrorFrame"
             if frame.identifier or frame.data:

@@ -10,13 +10,13 @@ from pathlib import Path
 from hilrt.can import can
 from hilrt.logs.bus_numbers import BusNumbers
 from hilrt.logs.exported import Exported
-from hilrt.logs.frame_text import EARLIER, NOT_RECORDED, FrameWriter, microseconds
+from hilrt.logs.frame_text import NOT_RECORDED, FrameWriter, TimesFromStart
 from hilrt.logs.source import Source
 from hilrt.logs.source_can import to_message
 from hilrt.record.logged_frame import LoggedFrame
 
-#: BLF has no date before 1990; times before are written as they are, s since 1970.
-_FIRST_DATE_S = 631_152_000
+#: BLF has no date before 1990; times before are written as they are, µs since 1970.
+_FIRST_DATE_US = 631_152_000_000_000
 
 
 def export_can(
@@ -56,18 +56,16 @@ class _BlfWriter:
     def __init__(self, path: Path) -> None:
         self.frames = 0
         self._library = can.BLFWriter(path)
-        self._start_us: int | None = None
+        self._times = TimesFromStart()
 
     def write(self, frame: LoggedFrame) -> str:
-        at, left_out = microseconds(frame.time_ns), ""
         if not frame.whole:
             return NOT_RECORDED
-        if self._start_us is None:
-            dated = at >= _FIRST_DATE_S * 1_000_000
-            self._start_us = at // 1000 * 1000 if dated else 0
-            self._library.start_timestamp = self._start_us / 1e6
-        if at < self._start_us:
-            frame, left_out = frame._replace(time_ns=1000 * self._start_us), EARLIER
+        if (start_us := self._times.begin(frame.time_ns, _FIRST_DATE_US)) is not None:
+            self._library.start_timestamp = start_us / 1e6
+        _, left_out = self._times.since(frame.time_ns)
+        if left_out:
+            frame = frame._replace(time_ns=1000 * (self._times.start_us or 0))
         self._library.on_message_received(to_message(frame))
         self.frames += 1
         return left_out

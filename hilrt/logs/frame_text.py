@@ -41,6 +41,36 @@ class FrameWriter(Protocol):
         ...
 
 
+class TimesFromStart:
+    """Times in a file that counts from the whole millisecond before its first frame.
+
+    Attributes
+    ----------
+    start_us : int or None
+        That millisecond, µs since 1970; None before the first frame.
+    """
+
+    def __init__(self) -> None:
+        self.start_us: int | None = None
+
+    def begin(self, time_ns: int, earliest_us: int | None = None) -> int | None:
+        """Start of the file [µs], for its head, if this frame is the first; else None.
+
+        A file that would start before `earliest_us` starts at 0.
+        """
+        if self.start_us is not None:
+            return None
+        start = microseconds(time_ns) // 1000 * 1000
+        self.start_us = 0 if earliest_us is not None and start < earliest_us else start
+        return self.start_us
+
+    def since(self, time_ns: int) -> tuple[int, str]:
+        """Time from the start [µs], and what of it cannot be written."""
+        assert self.start_us is not None, "a file begins before its frames"
+        offset = microseconds(time_ns) - self.start_us
+        return (0, EARLIER) if offset < 0 else (offset, "")
+
+
 def nanoseconds(text: str, factor: int = 1_000_000_000) -> int:
     """A decimal number in units of `factor` ns as integer nanoseconds, without a float between."""
     whole, _, decimals = text.strip().lstrip("+-").partition(".")

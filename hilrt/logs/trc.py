@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from hilrt.logs.frame_text import (
-    EARLIER,
     NOT_RECORDED,
     FrameTextError,
+    TimesFromStart,
     code_of,
     length_of,
     microseconds,
@@ -117,7 +117,7 @@ class TrcWriter:
     def __init__(self, file: TextIO) -> None:
         self.frames = 0
         self._file = file
-        self._start_us: int | None = None
+        self._times = TimesFromStart()
 
     def write(self, frame: LoggedFrame) -> str:
         """Write a frame; what of it the format cannot hold, empty if it holds it."""
@@ -125,17 +125,13 @@ class TrcWriter:
             return "error frames"
         if not frame.whole:
             return NOT_RECORDED
-        at, left_out = microseconds(frame.time_ns), ""
-        if self._start_us is None:
-            self._start_us = at // 1000 * 1000
-            self._head(self._start_us)
-        if at < self._start_us:
-            at, left_out = self._start_us, EARLIER
+        if (start_us := self._times.begin(frame.time_ns)) is not None:
+            self._head(start_us)
+        offset, left_out = self._times.since(frame.time_ns)
         self.frames += 1
         extended = bool(frame.flags & FrameFlag.EXTENDED)
         way = "Tx" if frame.flags & FrameFlag.SENT else "Rx"
         code = code_of(frame.dlc) if frame.flags & _FD else frame.dlc
-        offset = at - self._start_us
         line = (
             f"{self.frames:>7} {offset // 1000:>9}.{offset % 1000:03d} "
             f"{_TYPE_OF[frame.flags & _KIND]} {int(frame.bus) + _FIRST_BUS:>2} "
