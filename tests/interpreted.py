@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from hilrt.tables.record import blocks
 
 
 def numbers(values: np.ndarray) -> np.ndarray:
@@ -30,6 +33,13 @@ def left_by_interpreted(module: str, folder: Path) -> dict[str, np.ndarray]:
     subprocess.run(command, check=True, env=environment, cwd=Path(__file__).parents[1])
     with np.load(path) as file:
         return dict(file)
+
+
+def assert_untouched(name: str, before: Iterable[Any], after: Iterable[Any]) -> None:
+    """Plan and input, copied before and after a stage, have the same bytes."""
+    for mine, theirs in zip(before, after, strict=True):
+        for (table, old), (_, new) in zip(blocks(mine), blocks(theirs), strict=True):
+            assert old.tobytes() == new.tobytes(), f"{name} has written {table}"
 
 
 def assert_same_bits(left: Mapping[str, np.ndarray], interpreted: Mapping[str, np.ndarray]) -> None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hilrt.tables.record import blocks
-from tests.interpreted import assert_same_bits, left_by_interpreted
+from tests.interpreted import assert_same_bits, assert_untouched, left_by_interpreted
 from tests.whole_sessions import METHODS, left_by_steps, states
 
 
@@ -21,9 +20,7 @@ def test_compiled_sessions_leave_what_interpreted_ones_do(interpreted, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_step_writes_the_state_alone(method):
     for name, (before, after), _ in left_by_steps(method):
-        for mine, theirs in zip(before, after, strict=True):
-            for (table, old), (_, new) in zip(blocks(mine), blocks(theirs), strict=True):
-                assert old.tobytes() == new.tobytes(), f"{name} has written {table}"
+        assert_untouched(name, before, after)
 
 
 def test_the_sessions_make_use_of_what_they_are_named_after():
