@@ -39,7 +39,16 @@ AnyFiles = Annotated[
     typer.Argument(help="a log, or any file that can be imported; of several the newest"),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-Out = Annotated[Path, typer.Option(help="new log")]
+
+
+def _log_name(path: Path | None) -> Path | None:
+    """The name of a new log, by which other commands will know what it is."""
+    if path is not None and path.suffix != ".mcap":
+        raise typer.BadParameter(f"{path}: a log's name ends in .mcap")
+    return path
+
+
+Out = Annotated[Path, typer.Option(help="new log, NAME.mcap", callback=_log_name)]
 Force = Annotated[bool, typer.Option("--force", help="replace an existing file")]
 From = Annotated[float | None, typer.Option("--from", help="session time, s")]
 Until = Annotated[float | None, typer.Option("--until", help="session time, s")]
@@ -204,7 +213,8 @@ def merge(
 def repair(
     log: LogPath,
     out: Annotated[
-        Path | None, typer.Option(help="new log; default: NAME.repaired.mcap beside it")
+        Path | None,
+        typer.Option(help="new log; default: NAME.repaired.mcap beside it", callback=_log_name),
     ] = None,
     force: Force = False,
 ) -> None:
@@ -255,7 +265,7 @@ def export(
     _notes(done.notes)
     parts = [f"{done.rows:,} rows of {done.signals} signals"] if done.rows else []
     parts += [f"{done.frames:,} CAN frames"] if done.frames else []
-    typer.echo(f"{' and '.join(parts) or 'nothing'} in {done.path}")
+    typer.echo(f"{' and '.join(parts)} in {done.path}")
 
 
 def import_(

@@ -81,10 +81,13 @@ def export_file(
         high = 1 << 62 if end_s is None else round(end_s * 1e9)
         with new_file(target, replace=replace) as part:
             result = _exporter(to)(source, wanted, (low, high), part)
+            result.notes += source.notes
+            if not (result.rows or result.frames):
+                why = "; ".join(["has nothing of what is asked for", *result.notes])
+                raise source.fail(why)
     finally:
         source.close()
     result.path = target
-    result.notes += source.notes
     return result
 
 

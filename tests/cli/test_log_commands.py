@@ -80,6 +80,11 @@ def test_an_import_with_a_database_for_each_bus(
     assert out.startswith("3 rows of 2 signals and 4 CAN frames (1 unknown to the database) in ")
     code, out, _ = call(capsys, "log", "cat", log, *databases)
     assert out.splitlines()[0] == "time [s],One.Speed,Two.Speed"
+    wrong = f"--database=9={tmp_path / 'One'}.dbc"
+    code, _, err = call(capsys, "export", log, "--to", "csv", wrong)
+    assert code == 2
+    assert "has nothing of what is asked for; no frame is on bus '9'" in err
+    assert not (tmp_path / "raw.csv").exists()
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,8 @@ def test_an_import_with_a_database_for_each_bus(
         (["log", "cut", "session.mcap", "--out", "session.mcap"], "exists already"),
         (["export", "session.mcap", "--to", "xls"], "is no format; there is mf4"),
         (["import", "none.blf", "--out", "x.mcap"], "there is no such file"),
+        (["import", "session.mcap", "--out", "new"], "a log's name ends in .mcap"),
+        (["export", "session.mcap", "--to", "csv", "--from", "99"], "nothing of what is asked for"),
         (["play", "session.mcap", "--bus", "virtual"], "write it as interface=…"),
         (["play", "session.mcap", "--bus", "interface=virtual"], "no CAN frames to play"),
         (["play", "session.mcap", "--bus", "interface=virtual", "--id", "x"], "write it as 0x123"),
