@@ -219,11 +219,12 @@ def test_log_holds_the_frames_that_were_on_the_bus(ended: Ended) -> None:
     for name in ("DynoDemand", "EngineDemand", "EngineFast", "EngineSlow"):
         message = MESSAGES.get_message_by_name(name)
         mine = [frame for frame in recorded if frame.identifier == message.frame_id]
-        heard = [f for f in ended.listener.messages(name) if f.timestamp >= ended.epoch]
+        heard = [f for f in ended.listener.messages(name) if f.timestamp >= ended.epoch - 0.1]
         data = [bytes(f.data) for f in heard]
-        # At both ends a frame may be on the way, or on the bus after the gateway's end.
+        # At both ends a frame may be on the way, or on the bus after the gateway's end: the
+        # gateway may read after the first tick what the listener read before it.
         begin = data.index(mine[0].data)
-        assert begin <= 1
+        assert sum(f.timestamp >= ended.epoch for f in heard[:begin]) <= 1
         assert [frame.data for frame in mine] == data[begin : begin + len(mine)]
         is_demand = name.endswith("Demand")
         assert {bool(frame.flags & FrameFlag.SENT) for frame in mine} == {is_demand}
