@@ -340,7 +340,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"--foxglove {error}\n")
         return 2
     try:
-        viewer = Viewer(options.connect)
+        viewer = Viewer(options.connect, commands=None)
     except zmq.ZMQError as error:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2

@@ -34,8 +34,9 @@ class Viewer:
     ----------
     telemetry : str
         Address of the stream.
-    commands : str
-        Where commands are taken; empty: from the port that the stream's head names, if any.
+    commands : str or None
+        Where commands are taken; empty: at the port that the stream's head names, if it names one
+        and the stream comes over TCP; None: the viewer only watches.
     clock : callable
         Monotonic time, s.
 
@@ -65,7 +66,7 @@ class Viewer:
     def __init__(
         self,
         telemetry: str,
-        commands: str = "",
+        commands: str | None = "",
         *,
         signals: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -174,7 +175,8 @@ class Viewer:
     def client(self) -> CommandClient | None:
         """Client for commands; None where the session takes none from here."""
         address, head = self._commands, self.head
-        if not address and head is not None and head.commands:
+        over_tcp = self._telemetry.startswith("tcp://")  # else there is no machine with a port
+        if address == "" and over_tcp and head is not None and head.commands:
             address = f"{self._telemetry.rpartition(':')[0]}:{head.commands}"
         if address and address != self._asked_at:
             if self._client is not None:  # of a session before, at another port

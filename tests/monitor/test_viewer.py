@@ -137,6 +137,18 @@ def test_commands_follow_the_port_of_the_session(viewer):
     assert clients[2].run == "2"
 
 
+@pytest.mark.parametrize(
+    ("telemetry", "commands"), [("ipc:///nowhere/telemetry", ""), ("tcp://127.0.0.1:9", None)]
+)
+def test_the_port_of_a_session_needs_a_machine_and_a_viewer_that_commands(telemetry, commands):
+    watching = Viewer(telemetry, commands)
+    try:
+        watching.receive([stream.HEAD, encode(Head(session="s", run="1", commands=5571))])
+        assert watching.client() is None
+    finally:
+        watching.close()
+
+
 @pytest.mark.parametrize("frames", [[], [b"status"], [b"signals", b"\xc1"], [b"other", b"x"]])
 def test_nonsense_is_ignored(viewer, frames):
     viewer.receive(frames)
