@@ -17,10 +17,10 @@ from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
 from hilrt.fmu.description import Fmu
-from hilrt.fmu.unpacked import UnpackedFolder
 from hilrt.fmu.values import Values
 from hilrt.fmu.variables import flows
 from hilrt.solver import Floats
+from hilrt.temporary_folder import TemporaryFolder
 
 log = logging.getLogger("hilrt.fmu")
 
@@ -106,7 +106,7 @@ class Instance(abc.ABC):
         self._last_message = ""
         self.can_step_back = bool(fmu.interface.canGetAndSetFMUstate)
         fmu.need_binary()
-        self._folder = UnpackedFolder()
+        self._folder = TemporaryFolder("fmu")
         try:
             fmpy.extract(str(fmu.path), str(self._folder.path))
             with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import socket
 
-from hilrt.temporary_folder import make_temporary_folder
+from hilrt.temporary_folder import TemporaryFolder
 
 
 class LocalAddresses:
@@ -17,12 +15,12 @@ class LocalAddresses:
     """
 
     def __init__(self) -> None:
-        self._folder = make_temporary_folder("hilrt-") if os.name == "posix" else None
+        self._folder = TemporaryFolder("sockets") if os.name == "posix" else None
 
     def get(self, name: str) -> str:
         """An unused ZeroMQ endpoint."""
         if self._folder is not None:
-            return f"ipc://{self._folder}/{name}"
+            return f"ipc://{self._folder.path}/{name}"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
@@ -30,5 +28,4 @@ class LocalAddresses:
     def close(self) -> None:
         """Remove the folder."""
         if self._folder is not None:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._folder)
+            self._folder.remove()

@@ -19,7 +19,6 @@ from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
-from hilrt.fmu.unpacked import remove_abandoned_folders
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
@@ -29,6 +28,7 @@ from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
+from hilrt.temporary_folder import remove_abandoned_folders
 from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
 

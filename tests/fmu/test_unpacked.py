@@ -4,13 +4,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hilrt.fmu.fmu_solver import FmuSolver
-from hilrt.fmu.unpacked import UnpackedFolder, remove_abandoned_folders
 from tests.fmu.build import folder, mass, needs_compiler
 
 ENDING = """
@@ -50,20 +48,3 @@ def test_the_next_fmu_removes_what_a_crash_left(temporary):
     assert own != left
     solver.stop("done")
     assert list(temporary.iterdir()) == []
-
-
-def test_a_folder_in_use_stays(temporary):
-    unpacked = UnpackedFolder()
-    remove_abandoned_folders()
-    assert unpacked.path.is_dir()
-    unpacked.remove()
-    unpacked.remove()
-    assert list(temporary.iterdir()) == []
-
-
-def test_what_is_none_of_ours_stays(temporary):
-    """Of the same name, without the lock that tells whether anybody uses it."""
-    Path(temporary, "hilrt_fmu_notes").mkdir()
-    Path(temporary, "hilrt_fmu_notes.txt").write_text("mine")
-    remove_abandoned_folders()
-    assert len(list(temporary.iterdir())) == 2
