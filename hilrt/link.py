@@ -52,10 +52,14 @@ class Arrival(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A process that `hilrt run` starts for a subsystem: its name, and its argument list."""
+    """A process that `hilrt run` starts for a subsystem: its name, and its argument list.
+
+    `connects` says whether it connects to the master: only then it is told the session's keys.
+    """
 
     name: str
     argv: list[str]
+    connects: bool = True
 
 
 class Link(abc.ABC):

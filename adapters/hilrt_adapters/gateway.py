@@ -106,7 +106,7 @@ class GatewayLink(RemoteLink):
         emulator = self.bench_options.emulator
         if emulator is not None:
             argv = ["hilrt", "emulate", emulator, *table, *overrides]
-            commands.append(Command(f"{self.name}.emulator", argv))
+            commands.append(Command(f"{self.name}.emulator", argv, connects=False))
         connect = ["--connect", self.hub.address, "--name", self.name]
         commands.append(Command(self.name, ["hilrt", "gateway", *table, *connect, *overrides]))
         return commands

@@ -65,7 +65,7 @@ class SessionParts:
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
         keys = None if master.keys is None else file.folder / master.keys
-        #: Added to the environment of subsystems' processes.
+        #: Added to the environment of processes that connect to the master.
         self.environment = {} if keys is None else {VARIABLE: str(keys)}
         with contextlib.ExitStack() as undo:  # first what may be refused
             self.monitoring = Monitoring(self.tables, options, self.real_time)

@@ -11,6 +11,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
+from hilrt.record import frame_batch
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.spawn import SINGLE_THREAD, Children
@@ -53,13 +54,20 @@ class Processes:
         self.children = Children(folder / "logs", self._ended)
 
     def start_subsystems(
-        self, file: SessionFile, cpus: Sequence[int], environment: Mapping[str, str]
+        self, file: SessionFile, cpus: Sequence[int], keys: Mapping[str, str], frames: str
     ) -> None:
-        """Start what the links need, on the processors `cpus`, with this added `environment`."""
+        """Start what the links need, on the processors `cpus`.
+
+        What connects to the master gets the variables `keys`; of that, what has a bus to record,
+        also the address that takes CAN `frames`, if it is not empty.
+        """
         for link in self._links:
             for command in link.commands(file):
+                env = dict(keys) if command.connects else {}
+                if command.connects and link.buses and frames:
+                    env[frame_batch.VARIABLE] = frames
                 self.children.start(
-                    command.name, command.argv, cwd=file.folder, affinity=cpus, env=environment
+                    command.name, command.argv, cwd=file.folder, affinity=cpus, env=env
                 )
 
     def start_recorder(self, address: str, cpus: Sequence[int], tap: str, frames: str) -> None:

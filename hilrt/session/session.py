@@ -22,7 +22,6 @@ from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.record import frame_batch
 from hilrt.record.recorder_feed import address_of, close_feed_socket
 from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
@@ -144,8 +143,7 @@ class SessionRun:
             parts.links.append(link)
         cpus = parts.timing.cpus_for_children
         frames = parts.monitoring.local.get("frames") if parts.options.record else ""
-        environment = {**parts.environment, frame_batch.VARIABLE: frames}
-        parts.processes.start_subsystems(parts.file, cpus, environment)
+        parts.processes.start_subsystems(parts.file, cpus, parts.environment, frames)
         if parts.recorder is not None:
             address = address_of(parts.recorder)
             parts.processes.start_recorder(address, cpus, parts.monitoring.rows, frames)

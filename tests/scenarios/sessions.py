@@ -35,7 +35,7 @@ SHARED = ROOT.parent / "shared"
 MESSAGES = cantools.database.load_file(CONFIGS / "engine_bench.dbc")
 #: For everything that happens within a few seconds on an idle machine, s.
 TIMEOUT = 90.0
-MARK = "HILRT_SCENARIO"
+MARK = "SCENARIO_OF_HILRT"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
 #: Largest rates of the bench's inputs, as in the session files, unit/s.

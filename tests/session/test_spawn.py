@@ -165,6 +165,20 @@ async def test_affinity_niceness_environment_and_folder(children, tmp_path):
     assert children["plant"].tail() == f"{{{cpu}}} {os.nice(0) + 5} y {tmp_path}"
 
 
+async def test_a_child_inherits_no_variable_of_hilrt(children, monkeypatch):
+    monkeypatch.setenv("HILRT_TOKEN", "of the operators")
+    monkeypatch.setenv("HILRT_KEYS", "keys of this process")
+    monkeypatch.setenv("TOKEN_OF_ANOTHER", "stays")
+    code = "import os; print(*(n for n in sorted(os.environ) if 'HILRT' in n or '_OF_A' in n))"
+    children.start("plant", python(code))
+    children.start("gateway", python(code), env={"HILRT_KEYS": "its own"})
+    await until(lambda: len(children.exits) == 2)
+    assert "HILRT" not in children["plant"].tail()
+    assert "TOKEN_OF_ANOTHER" in children["plant"].tail()
+    assert "HILRT_KEYS" in children["gateway"].tail()
+    assert "HILRT_TOKEN" not in children["gateway"].tail()
+
+
 @linux
 async def test_impossible_affinity_is_said_and_the_child_runs(children):
     child = children.start("plant", python("print('runs')"), affinity=[1000])
