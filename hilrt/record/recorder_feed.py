@@ -1,16 +1,17 @@
 """Master side of recording: rows and events on their way to the recorder process.
 
 `RecorderFeed.commit` copies a row into a batch; a full batch is handed to a bounded queue that a
-background thread of ZeroMQ empties. Nothing here waits for the recorder: when the queue is full,
-the batch is dropped and counted, and the recorder notes the gap from the index of the next one it
-gets.
+background thread of ZeroMQ empties. Only `RecorderFeed.end` waits for the recorder: when the queue
+is full, the batch is dropped and counted, and the recorder notes the gap from the index of the next
+one it gets; as fast as possible it is held back, and the session waits before its next step until
+the recorder takes it.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ LEAST_BATCHES = 8
 MAX_WAITING = 4096
 #: So that a burst of events never makes one tick long.
 EVENTS_PER_FLUSH = 16
+#: How often the end looks whether the recorder still runs, ms.
+LOOK_MS = 20
 
 
 def open_feed_socket(batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
@@ -85,9 +88,9 @@ class RecorderFeed(Feed):
         What a row holds: the topics' signals one after the other. Names are unique over all topics.
     opened : zmq.Socket, optional
         From `open_feed_socket`; the feed closes it.
-    patience_s : float
-        How long a full queue may hold up `commit`, s. Zero in real time. In virtual time waiting
-        harms nothing, so give seconds there, or a fast session loses rows.
+    holds_back : bool
+        Whether rows that do not fit into the queue are held back rather than dropped: in virtual
+        time, where the session waits before its next step until `hand_over` has sent them.
     queue_bytes : int
         Bound of the queue.
 
@@ -97,6 +100,8 @@ class RecorderFeed(Feed):
         Where the recorder connects.
     on_first_loss : callable, optional
         Called when the first rows could not be handed over: an operator may still mend it.
+    recorder_runs : callable
+        Whether there is a recorder that may still take what waits.
     """
 
     records = True
@@ -106,7 +111,7 @@ class RecorderFeed(Feed):
         topics: Sequence[Topic],
         opened: zmq.Socket[bytes] | None = None,
         *,
-        patience_s: float = 0.0,
+        holds_back: bool = False,
         queue_bytes: int = QUEUE_BYTES,
     ) -> None:
         super().__init__(topics)
@@ -114,8 +119,9 @@ class RecorderFeed(Feed):
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"signals recorded twice: {', '.join(twice)}; names must be unique")
-        self._patience_ms = int(1e3 * patience_s)
-        self._real_time = patience_s == 0.0  # else session time says nothing of the wall clock
+        self.recorder_runs: Callable[[], bool] = lambda: True
+        self._holds_back = holds_back
+        self._real_time = not holds_back  # else session time says nothing of the wall clock
         rows = BATCH_ROWS
         if not self._real_time:
             rows = max(rows, BATCH_BYTES // max(1, self.row.nbytes))
@@ -125,6 +131,7 @@ class RecorderFeed(Feed):
         self._first_ns = 0
         self._head: bytes | None = None
         self._waiting: deque[bytes] = deque()
+        self._held: deque[list[bytes]] = deque()
         self._batches = max(LEAST_BATCHES, queue_bytes // max(1, self._block.nbytes))
         self._socket = open_feed_socket(self._batches) if opened is None else opened
         self.address = address_of(self._socket)
@@ -197,7 +204,11 @@ class RecorderFeed(Feed):
         To be called before that row is committed, so that it does not come after it in the log.
         """
         frames = [BESIDE, topic.encode(), ASIDE.pack(row, t_ns), data]
-        if self._head is not None or not self._send(frames):
+        if self._head is None and not self._held and self._send(frames):
+            return
+        if self._holds_back:
+            self._held.append(frames)
+        else:
             self.asides_dropped += 1
 
     def stretched(self, since_ns: int, shift_ns: int) -> None:
@@ -207,33 +218,70 @@ class RecorderFeed(Feed):
         """
         self._send([encode(Stretched(since_ns, shift_ns))])
 
-    def flush(self) -> None:
-        """Hand over what is waiting, without blocking (or at most for the patience)."""
-        if self._head is not None and self._send([self._head]):
+    @property
+    def behind(self) -> bool:
+        """Whether something is held back that the recorder has not taken."""
+        return bool(self._held)
+
+    def hand_over(self) -> bool:
+        """Send what waits, in its order, without blocking; False if the queue is full."""
+        if self._head is not None:  # nothing overtakes the head of the log
+            if not self._send([self._head]):
+                return False
             self._head = None
-        started = self._head is None  # nothing overtakes the head of the log
-        for _ in range(min(len(self._waiting), EVENTS_PER_FLUSH) if started else 0):
+        for _ in range(min(len(self._waiting), EVENTS_PER_FLUSH)):
             if not self._send([self._waiting[0]]):
-                break
+                return False
             self._waiting.popleft()
+        while self._held:
+            if not self._send(self._held[0]):
+                return False
+            self._held.popleft()
+        return True
+
+    def give_up(self) -> None:
+        """Wait for the recorder no longer: what is held back is lost, and so is what has no room.
+
+        Rows are taken again as soon as there is room.
+        """
+        self._holds_back = False
+        for frames in self._held:
+            if frames[0] == ROWS:
+                self._lose(len(frames[2]) // self._times.itemsize)
+            else:
+                self.asides_dropped += 1
+        self._held.clear()
+
+    def flush(self) -> None:
+        """Hand over what is waiting and the rows since the last time, without blocking."""
+        has_room = self.hand_over()
         n, self._count = self._count, 0
         if n == 0:
             return
-        batch = [ROWS, BATCH.pack(self.rows - n), self._times[:n], self._block[:n]]
-        if not started or not self._send(batch):
-            first, self.dropped = not self.dropped, self.dropped + n
-            if first and self.on_first_loss is not None:
-                self.on_first_loss()
+        batch = (ROWS, BATCH.pack(self.rows - n), self._times[:n], self._block[:n])
+        if has_room and self._send(batch):
+            return
+        if self._holds_back:
+            kind, index, times, rows = batch  # their arrays are filled again
+            self._held.append([kind, index, times.tobytes(), rows.tobytes()])
+        else:
+            self._lose(n)
 
     def end(self, summary: bytes = b"", timeout_s: float = 2.0) -> bool:
-        """Hand over the rest and close the log; False if the recorder did not take it in time."""
+        """Hand over the rest and close the log; False if the recorder did not take it in time.
+
+        This blocks, for at most `timeout_s` [s] and only while the recorder runs: call it from a
+        thread.
+        """
         deadline = time.monotonic() + timeout_s
-        self._patience_ms = int(1e3 * timeout_s)
+        self._holds_back = True
         self.flush()
-        while self._waiting and self._patience_ms:
-            self.flush()
+        taken = self._until(lambda: self.hand_over() and not self._waiting, deadline)
+        if not taken:
+            self.give_up()
+            self.events_dropped += len(self._waiting)
         message = RecordEnd(summary=summary, rows=self.rows, events=self.events)
-        taken = self._head is None and self._send([encode(message)])
+        taken = taken and self._until(lambda: self._send([encode(message)]), deadline)
         self._socket.linger = max(0, int(1e3 * (deadline - time.monotonic())))
         return taken
 
@@ -241,15 +289,23 @@ class RecorderFeed(Feed):
         """Free the socket; what was handed to `end` may still leave within its timeout."""
         close_feed_socket(self._socket)
 
+    def _lose(self, rows: int) -> None:
+        first, self.dropped = not self.dropped, self.dropped + rows
+        if first and self.on_first_loss is not None:
+            self.on_first_loss()
+
+    def _until(self, sent: Callable[[], bool], deadline: float) -> bool:
+        """Try until it is sent; False if the time is over or the recorder has ended."""
+        while not sent():
+            left_ms = int(1e3 * (deadline - time.monotonic()))
+            if left_ms <= 0 or not self.recorder_runs():
+                return False
+            self._socket.poll(min(left_ms, LOOK_MS), zmq.POLLOUT)
+        return True
+
     def _send(self, frames: Sequence[Any]) -> bool:
         try:
             self._socket.send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
-            if self._patience_ms == 0:
-                return False
-        else:
-            return True
-        if self._socket.poll(self._patience_ms, zmq.POLLOUT) == 0:
-            self._patience_ms = 0  # the recorder is gone or stuck: do not wait a second time
             return False
-        return self._send(frames)
+        return True

@@ -159,8 +159,13 @@ def real_time(
     )
 
 
-def as_fast_as_possible(assembled: Assembled, tables: Session, links: Sequence[Link]) -> Pace:
-    """Session time by the solvers, with what the session needs between two steps."""
+def as_fast_as_possible(
+    assembled: Assembled,
+    tables: Session,
+    links: Sequence[Link],
+    waits: Sequence[BetweenSteps] = (),
+) -> Pace:
+    """Session time by the solvers, with what it needs between two steps; `waits` are done last."""
     numerics, exchange = assembled
     plan = numerics.plan
     timeout = tables.master.step_timeout
@@ -175,5 +180,5 @@ def as_fast_as_possible(assembled: Assembled, tables: Session, links: Sequence[L
         bool(plan.session[0].variable_step),
         Progress(),
         step_timeout=timeout,
-        between_steps=between_steps,
+        between_steps=[*between_steps, *waits],
     )

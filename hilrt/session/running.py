@@ -141,7 +141,8 @@ def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Maste
     """The master, and what is told of what it meets."""
     clock, tables = parts.timing.clock, parts.tables
     if clock is None:
-        pace = as_fast_as_possible(assembled, tables, parts.links)
+        waits = [] if parts.log is None else [parts.log.wait_for_room]
+        pace = as_fast_as_possible(assembled, tables, parts.links, waits)
     else:
         factor = parts.pace if isinstance(parts.pace, (int, float)) else 1.0
         pace = real_time(assembled, tables, clock, factor, parts.stretched)

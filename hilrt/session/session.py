@@ -210,6 +210,7 @@ class SessionRun:
             told = ["view"] if parts.log is None else ["view", "recorder"]
             result.warnings += await parts.processes.end(told)
             if parts.log is not None:
+                await parts.log.close()
                 result.lack(parts.processes.recorder_failure())
             result.judge(parts.options.fail_on)
             remove_abandoned_folders()  # by FMUs whose process crashed or was killed

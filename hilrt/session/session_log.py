@@ -23,11 +23,31 @@ from hilrt.session.spawn import Children
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.facts import attachments_of, collect_facts, numerics_metadata
 from hilrt.step_log.signals import build_topics
+from hilrt.timing.grid import CommunicationPoint
+from hilrt.timing.pace import Stopping
 
 #: How long the recorder may take to start, s.
 START_TIMEOUT = 10.0
-#: A recorder that cannot follow holds up a session in virtual time for at most that long, s.
+#: A recorder that cannot follow holds up a session in virtual time for at most that long, s; that
+#: often it is asked again.
 PATIENCE_S = 10.0
+ASK_AGAIN_S = 0.002
+#: How long the end of the log may take to be handed over, s.
+END_S = 5.0
+
+
+async def wait_for_room(feed: RecorderFeed, stopping: Stopping) -> None:
+    """Wait until the recorder has taken what is held back; the event loop goes on meanwhile.
+
+    A recorder that has ended, or takes nothing for `PATIENCE_S`, is waited for no longer, and rows
+    are lost.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not feed.hand_over() and not stopping():
+        if time.monotonic() > deadline or not feed.recorder_runs():
+            feed.give_up()
+            return
+        await asyncio.sleep(ASK_AGAIN_S)
 
 
 class SessionLog:
@@ -70,13 +90,13 @@ class SessionLog:
         self._trigger = build_trigger(file.tables, topics)
         facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
         self._attachments = attachments_of(file, links, facts)
-        patience_s = 0.0 if real_time else PATIENCE_S
-        self.feed = RecorderFeed(topics, opened, patience_s=patience_s)
+        self.feed = RecorderFeed(topics, opened, holds_back=not real_time)
 
     async def wait_for_recorder(self, children: Children) -> None:
         """Wait until the recorder takes rows; `PeerLost` if it does not start in time."""
         limit = max(START_TIMEOUT, self._file.tables.master.connect_timeout)
         deadline = time.monotonic() + limit
+        self.feed.recorder_runs = lambda: children["recorder"].returncode is None
         while not self.feed.ready:
             if time.monotonic() > deadline or "recorder" not in children.running():
                 raise PeerLost("recorder", "did not start; see logs/recorder.log in the run folder")
@@ -107,10 +127,24 @@ class SessionLog:
             trigger=self._trigger,
         )
 
+    async def wait_for_room(
+        self, point: CommunicationPoint, stopping: Stopping
+    ) -> CommunicationPoint:
+        """Wait between two steps until the recorder has taken what the last one made."""
+        if self.feed.behind:
+            await wait_for_room(self.feed, stopping)
+        return point
+
     async def end(self, summary: dict[str, Any]) -> list[str]:
-        """Have the recorder close the file; what was lost, in words."""
+        """Have the recorder close the file; what was lost, in words.
+
+        What was handed over is the recorder's when it has ended: `close` after that.
+        """
         text = json.dumps(summary, indent=1).encode()
-        taken = await asyncio.to_thread(self.feed.end, text)
-        self.feed.close()
+        taken = await asyncio.to_thread(self.feed.end, text, END_S)
         untaken = [] if taken else ["recorder: the end of the log, with the summary, is lost"]
         return self.feed.losses() or untaken
+
+    async def close(self) -> None:
+        """Free the feed's socket; a moment passes if a recorder hangs that cannot be killed."""
+        await asyncio.to_thread(self.feed.close)

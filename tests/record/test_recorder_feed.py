@@ -87,7 +87,7 @@ def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
 ):
     monkeypatch.setattr("hilrt.record.recorder_feed.BATCH_NS", 1 << 60)
     rows = BATCH_BYTES // 16
-    with contextlib.closing(RecorderFeed(TOPICS, patience_s=1.0)) as feed:
+    with contextlib.closing(RecorderFeed(TOPICS, holds_back=True)) as feed:
         puller.connect(feed.address)
         wait_ready(feed)
         feed.begin(tmp_path, "demo", 0)
@@ -184,11 +184,71 @@ def test_events_are_bounded(feed, monkeypatch):
     assert feed.events_dropped == 15
 
 
-def test_patience_is_spent_once(tmp_path):
-    feed = RecorderFeed(TOPICS, patience_s=0.05)
+@pytest.fixture
+def never_waits(monkeypatch):
+    """The system call in which a feed that blocks would stand."""
+
+    def waits(*_: object) -> int:
+        raise AssertionError("the feed waits for another process")
+
+    monkeypatch.setattr(zmq.Socket, "poll", waits)
+
+
+def never_read(puller, *, holds_back):
+    """A feed whose other end is there, and reads nothing."""
+    feed = RecorderFeed(TOPICS, queue_bytes=1, holds_back=holds_back)
+    puller.rcvhwm = 1
+    puller.setsockopt(zmq.RCVBUF, 1024)
+    puller.connect(feed.address)
+    wait_ready(feed)
+    return feed
+
+
+@pytest.mark.parametrize("holds_back", [False, True])
+def test_nothing_that_the_master_calls_waits_for_a_recorder_that_never_reads(
+    puller, tmp_path, request, holds_back
+):
+    with contextlib.closing(never_read(puller, holds_back=holds_back)) as feed:
+        request.getfixturevalue("never_waits")
+        feed.begin(tmp_path, "demo", 0)
+        while not feed.dropped and not feed.behind:
+            feed.aside("snapshots", feed.rows, feed.rows, b"s" * 1000)
+            for _ in range(BATCH_ROWS):
+                feed.commit(feed.rows * BATCH_ROWS)
+            feed.event(feed.rows, "info", "cause", "source", "text")
+            feed.stretched(0, 1)
+        rows = feed.rows
+        feed.flush()
+        assert bool(feed.dropped) is not holds_back
+        feed.give_up()
+        assert feed.dropped
+        assert feed.rows == rows
+        assert not feed.behind
+
+
+def test_what_is_held_back_arrives_in_order_and_whole(puller, tmp_path):
+    with contextlib.closing(never_read(puller, holds_back=True)) as feed:
+        feed.begin(tmp_path, "demo", 0)
+        while not feed.behind:
+            feed.row[:] = feed.rows
+            feed.commit(feed.rows)
+        rows = []
+        while len(rows) < feed.rows - feed._count:
+            feed.hand_over()
+            frames = receive(puller)
+            if frames[0] == ROWS:
+                rows += np.frombuffer(frames[3]).reshape(-1, 2)[:, 0].tolist()
+        assert rows == list(range(len(rows)))
+        assert (feed.dropped, feed.behind) == (0, False)
+
+
+def test_the_end_does_not_wait_for_a_recorder_that_has_ended(feed, tmp_path):
     feed.begin(tmp_path, "demo", 0)
-    assert feed._patience_ms == 0  # nobody came; the rows after it do not wait again
-    feed.close()
+    feed.commit(0)
+    feed.event(0, "info", "c", "s", "t")
+    feed.recorder_runs = lambda: False
+    assert not feed.end(b"{}", timeout_s=3600.0)
+    assert (feed.dropped, feed.events_dropped) == (1, 1)
 
 
 def test_signal_recorded_twice_is_refused():
