@@ -8,6 +8,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import is_port
+from hilrt.peers.key_permissions import refuse_unsafe
 from hilrt.peers.keys import MASTER, is_local, read_key
 
 
@@ -61,9 +62,12 @@ def _check_keys(session: SessionFile, remote: Collection[str], findings: Finding
     wanted = [folder / f"{MASTER}.key", *(folder / f"{name}.pub" for name in remote)]
     if remote and any(session.tables.subsystems[name].spawn for name in remote):
         wanted.append(folder / f"{MASTER}.pub")  # for the processes that the session starts
+    if folder.is_dir():  # every key in it, for what others may do with them
+        here = sorted([*folder.glob("*.key"), *folder.glob("*.pub")])
+        wanted = [folder, *wanted, *(path for path in here if path not in wanted)]
     for path in wanted:
         try:
-            read_key(path)
+            refuse_unsafe(path) if path == folder else read_key(path)
         except ConfigError as error:
             findings.error(
                 "master",

@@ -21,6 +21,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import is_loopback
+from hilrt.peers.key_permissions import FOLDER_MODE, PUBLIC_MODE, SECRET_MODE, refuse_unsafe
 
 MASTER = "master"
 #: Folder of the keys for processes that a session starts, and for peers on other machines.
@@ -46,7 +47,10 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
     """
     made = []
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            folder.chmod(FOLDER_MODE)
+        refuse_unsafe(folder)
         for name in (MASTER, *names):
             if not _NAME.match(name):
                 raise ConfigError(
@@ -56,20 +60,28 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
             if secret.exists() or public.exists():
                 continue
             public_key, secret_key = zmq.curve_keypair()
-            # Made with its mode: it is never readable by others.
-            descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secret_key + b"\n")
-            public.write_bytes(public_key + b"\n")
+            _write(secret, secret_key, SECRET_MODE)
+            _write(public, public_key, PUBLIC_MODE)
             made += [secret, public]
     except OSError as error:
         raise ConfigError(f"{folder}: keys cannot be written: {error.strerror}") from None
     return made
 
 
+def _write(path: Path, key: bytes, mode: int) -> None:
+    """A new file, which has the mode before it has the key: the umask neither adds nor takes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        path.chmod(mode)
+        file.write(key + b"\n")
+
+
 def read_key(path: Path) -> bytes:
-    """Key in a file; `ConfigError` if there is none, or a secret one is readable by others."""
+    """Key in a file; `ConfigError` if there is none, or others may read or change what they must
+    not (`hilrt.peers.key_permissions`).
+    """
     try:
+        refuse_unsafe(path)
         key = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not a key"
@@ -78,8 +90,6 @@ def read_key(path: Path) -> bytes:
         ) from None
     if not _KEY.match(key):
         raise ConfigError(f"{path}: is not a CURVE key of 40 characters; make a new pair")
-    if path.suffix == ".key" and os.name == "posix" and path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path}: may be read by others; chmod 600 {path}")
     return key.encode()
 
 
@@ -102,6 +112,8 @@ def peer_keys(name: str) -> PeerKeys | None:
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
+    if Path(folder).is_dir():
+        refuse_unsafe(Path(folder))
     secret = read_key(Path(folder) / f"{name}.key")
     return PeerKeys(zmq.curve_public(secret), secret, read_key(Path(folder) / f"{MASTER}.pub"))
 
@@ -116,6 +128,8 @@ class Authenticator:
     """
 
     def __init__(self, folder: Path) -> None:
+        if folder.is_dir():
+            refuse_unsafe(folder)
         self._secret = read_key(folder / f"{MASTER}.key")
         self.known = {
             read_key(path) for path in sorted(folder.glob("*.pub")) if path.stem != MASTER

@@ -1,6 +1,8 @@
 """What a session needs of the host, as warnings of `hilrt check`; lines, and another pace."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +12,7 @@ from hilrt.check.check import check, check_file
 from hilrt.cli.main import app
 from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
+from hilrt.peers.keys import make_keys
 from tests.fmu.build import mass, needs_compiler
 
 SESSION = """
@@ -47,6 +50,24 @@ def written(folder, master="", more=""):
 
 def lines(path, **how):
     return [str(problem) for problem in check_file(path, **how)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX")
+def test_keys_that_others_may_change_are_refused_with_the_commands_that_mend_it(tmp_path):
+    make_keys(tmp_path / "keys", ["c"])
+    path = written(tmp_path, 'keys = "keys"')
+    assert lines(path) == []
+    (tmp_path / "keys").chmod(0o777)
+    (tmp_path / "keys" / "c.pub").chmod(0o666)
+    (tmp_path / "keys" / "c.key").chmod(0o644)
+    found = check_file(path)
+    assert [(problem.level, problem.table, problem.key) for problem in found] == [
+        ("error", "master", "keys")
+    ] * 3
+    for problem, command in zip(found, ("700", "600", "644"), strict=True):
+        subprocess.run(problem.remedy, shell=True, check=True)
+        assert f"; chmod {command} " in str(problem)
+    assert lines(path) == []
 
 
 def test_taken_ports_are_warned_of(tmp_path):

@@ -1,6 +1,10 @@
 """Keys: made, read, and which peers are accepted with them."""
 
 import asyncio
+import os
+import shlex
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -9,6 +13,8 @@ from hilrt.errors import ConfigError, SessionFault
 from hilrt.peers.hub import Hub
 from hilrt.peers.keys import VARIABLE, Authenticator, is_local, make_keys, peer_keys, read_key
 from hilrt.peers.peer import Peer
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are POSIX")
 
 
 def test_pairs_are_made_once(tmp_path):
@@ -19,6 +25,66 @@ def test_pairs_are_made_once(tmp_path):
     assert [path.name for path in make_keys(folder, ["a", "b"])] == ["b.key", "b.pub"]
     assert (folder / "a.key").read_bytes() == before
     assert all((folder / f"{n}.key").stat().st_mode & 0o777 == 0o600 for n in ("a", "b", "master"))
+
+
+@posix
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_umask_decides_nothing(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        make_keys(tmp_path / "keys", ["a"])
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("**/*")}
+    assert modes.pop("keys") == 0o700
+    assert {mode for name, mode in modes.items() if name.endswith(".key")} == {0o600}
+    assert {mode for name, mode in modes.items() if name.endswith(".pub")} == {0o644}
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "mode", "command"),
+    [
+        ("", 0o775, "chmod 700 {}"),
+        ("", 0o707, "chmod 700 {}"),
+        ("a.key", 0o640, "chmod 600 {}"),
+        ("master.key", 0o604, "chmod 600 {}"),
+        ("a.pub", 0o664, "chmod 644 {}"),
+        ("master.pub", 0o646, "chmod 644 {}"),
+    ],
+)
+def test_what_others_may_do_with_keys_is_refused_with_the_command_that_mends_it(
+    tmp_path, monkeypatch, name, mode, command
+):
+    folder = tmp_path / "bench keys"
+    make_keys(folder, ["a"])
+    monkeypatch.setenv(VARIABLE, str(folder))
+    (folder / name).chmod(mode)
+    sides = [lambda: Authenticator(folder), lambda: peer_keys("a"), lambda: make_keys(folder, "b")]
+    told = set()
+    for side in sides:
+        try:
+            side()
+        except ConfigError as error:
+            told.add(str(error).rpartition("; ")[2])
+    assert told == {command.format(shlex.quote(str(folder / name)))}
+    subprocess.run(told.pop(), shell=True, check=True)
+    assert peer_keys("a") is not None
+    Authenticator(folder)
+
+
+@posix
+def test_keys_of_another_account_are_refused(tmp_path, monkeypatch):
+    make_keys(tmp_path, ["a"])
+    owner = os.geteuid()
+    if owner == 0:  # as root, who could be any account
+        owner = 65533
+        os.chown(tmp_path / "a.pub", owner, owner)
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(ConfigError, match=rf"belongs to another account.*chown {owner + 1} "):
+        read_key(tmp_path / "a.pub")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert len(read_key(tmp_path / "a.pub")) == 40
 
 
 @pytest.mark.parametrize("name", ["../a", "a b", "", "-x"])
