@@ -36,6 +36,8 @@ log = logging.getLogger("hilrt.solver")
 
 #: How long the master may take to answer the hello, s.
 CONNECT_TIMEOUT_S = 30.0
+#: After that long, SIGTERM is tried once more that came where nothing can be raised, s.
+AGAIN_S = 0.01
 
 EXIT_OK = 0
 EXIT_SOLVER = 1
@@ -84,6 +86,7 @@ def main(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _on_sigterm)
+        sys.unraisablehook = _on_unraisable
     host.die_with_parent()
     try:
         solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
@@ -243,3 +246,19 @@ def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the way out
     raise Terminated
+
+
+def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
+    """Raise `Terminated` once more a moment later where Python could not.
+
+    The signal may come while a destructor or a callback of a weak reference runs; what is raised
+    there is printed and forgotten, and the process would be deaf to SIGTERM.
+    """
+    if not isinstance(problem.exc_value, Terminated):
+        sys.__unraisablehook__(problem)
+        return
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    main_thread = threading.main_thread().ident  # it may be waiting: another one would not wake it
+    again = threading.Timer(AGAIN_S, signal.pthread_kill, (main_thread, signal.SIGTERM))
+    again.daemon = True
+    again.start()

@@ -1,4 +1,5 @@
 import asyncio
+import signal
 import threading
 import time
 from pathlib import Path
@@ -223,3 +224,25 @@ def test_serve_works_with_what_peer_offers():
     for name in ("wait", "send", "master_lost", "unexpected", "malformed"):
         assert callable(getattr(Peer, name))
     assert issubclass(SolverError, HilrtError)
+
+
+class Destructor:
+    """Is interrupted by SIGTERM while it is destroyed."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+def test_sigterm_in_a_destructor_is_not_lost(monkeypatch, capfd):
+    """Python prints and forgets what is raised there; the process was deaf to SIGTERM then."""
+    monkeypatch.setattr(solver_process.sys, "unraisablehook", solver_process._on_unraisable)
+    before = signal.signal(signal.SIGTERM, solver_process._on_sigterm)
+    try:
+        thing = Destructor()
+        del thing
+        with pytest.raises(solver_process.Terminated):
+            threading.Event().wait(DEADLINE_S)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capfd.readouterr().err == ""
