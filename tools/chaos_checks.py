@@ -1,0 +1,201 @@
+"""What must hold after a round, whatever was done to the session."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cantools
+from chaos_listener import STALL, Heard, stall_s
+from chaos_plan import FINISHED, KILLED, Round, documented
+from chaos_session import BENCH_TIMEOUT, MASTER_TIMEOUT, MAX_MISSES, STEP, Seen
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+from hilrt.record.reader import Log, load_log  # noqa: E402
+from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E402
+
+MESSAGES = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
+#: The demands, and what they may be.
+DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
+#: From the fault to the first set-point on its way to its safe value at the latest, s: by the
+#: session file's settings, and what the way of the news may take.
+REACTION_S = {
+    "master": MASTER_TIMEOUT,
+    "solver": MAX_MISSES * STEP,
+    "gateway": 0.1,  # the bench's own watchdog
+    "emulator": 5.0 * BENCH_TIMEOUT,
+}
+#: A frame that is under way, and the cycle of the gateway, s.
+SPREAD_S = 0.1
+#: `safe_profile.step_timeout` of both inputs: until then the enable request is withdrawn, s.
+WITHDRAWN_S = 4.0
+#: The bench's own watchdog: demands that do not come for 0.1 s; its slow message comes 100 times
+#: a second, s.
+WATCHDOG_S = 0.15
+#: What a log may lack where a process died that had it, s.
+LOSS_S = 1.0
+
+
+@dataclass
+class Verdict:
+    """What a round has shown.
+
+    Attributes
+    ----------
+    safe_s : float
+        From the fault, or the session's last tick, to safe values on the bus.
+    loss_s : float
+        What the log lacks.
+    """
+
+    findings: list[str] = field(default_factory=list)
+    safe_s: float = 0.0
+    loss_s: float = 0.0
+
+
+def check(one: Round, seen: Seen) -> Verdict:
+    """Everything that is promised."""
+    verdict = Verdict()
+    said = verdict.findings
+    expected = documented(one)
+    log = _check_log(one, seen, verdict)
+    summary = _summary(seen)
+    over = log is not None and bool(summary) and _end(log, summary) < seen.struck
+    if seen.status not in (expected | {FINISHED} if over else expected):
+        said.append(f"exit status {seen.status}, documented is {sorted(expected)}")
+    if seen.left:
+        said.append(f"left over: {'; '.join(seen.left)}")
+    _check_texts(seen, said)
+    if log is not None and seen.status != KILLED and not summary:
+        said.append("no summary.json")
+    if one.session == "engine":
+        ended = _end(log, summary) if log is not None and summary else None
+        _check_bus(one, seen, ended, verdict)
+    return verdict
+
+
+# ---- files -------------------------------------------------------------------------------------
+
+
+def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
+    file = None if seen.folder is None else seen.folder / "session.mcap"
+    if file is None or not file.exists():
+        if seen.running:
+            verdict.findings.append("no session.mcap")
+        return None
+    try:
+        log = load_log(file)
+    except Exception as error:
+        verdict.findings.append(f"the log cannot be read: {type(error).__name__}: {error}")
+        return None
+    may_lack = one.target in ("master", "recorder") and one.fault == "kill"
+    if log.truncated and not may_lack:
+        verdict.findings.append(f"the log is cut off: {log.truncated}")
+    gaps = [event.text for event in log.events if event.cause == "record_gap"]
+    verdict.findings += [f"rows are missing: {text}" for text in gaps]
+    if may_lack and len(log.t) and not (one.target == "recorder" and not log.truncated):
+        verdict.loss_s = max(0.0, seen.struck - _end(log, {}))
+        if verdict.loss_s > LOSS_S:
+            verdict.findings.append(f"the log lacks {verdict.loss_s:.2f} s")
+    return log
+
+
+def _end(log: Log, summary: dict[str, Any]) -> float:
+    """Time of the last tick by the summary, else of the last row, s since 1970."""
+    t = summary["time_s"] if summary else (float(log.t[-1]) if len(log.t) else 0.0)
+    return int(log.metadata["epoch_ns"]) * 1e-9 + float(t)
+
+
+def _summary(seen: Seen) -> dict[str, Any]:
+    """The run's summary; empty if there is none, or it is not whole."""
+    try:
+        file = seen.folder and (seen.folder / "summary.json").read_bytes()
+        return dict(json.loads(file or b"{}"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _check_texts(seen: Seen, said: list[str]) -> None:
+    texts = {"stderr": seen.stderr, "stdout": seen.stdout}
+    if seen.folder is not None:
+        for file in (seen.folder / "logs").glob("*"):
+            texts[file.name] = file.read_text(errors="replace")
+    for name, text in texts.items():
+        for sign in ("Traceback (most recent", "Fatal Python error", "Assertion failed"):
+            if sign in text:
+                said.append(f"{name}: {sign}: {text[text.index(sign) :].strip()[-400:]}")
+
+
+# ---- the bus -----------------------------------------------------------------------------------
+
+
+def _check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> None:
+    frames = {name: _frames(seen.heard, name) for name in DEMANDS}
+    for name, (signal, maximum) in DEMANDS.items():
+        outside = [f[signal] for f in frames[name] if not 0.0 <= f[signal] <= maximum]
+        if outside:
+            verdict.findings.append(f"{name}.{signal} is out of its limits: {outside[0]:g}")
+        try:
+            assert_ramped(frames[name], signal)
+        except AssertionError as error:
+            verdict.findings.append(f"{signal} is not ramped: {str(error).splitlines()[0]}")
+    if not frames["DynoDemand"]:
+        return  # no demand has ever been made
+    if one.target == "gateway":
+        _check_watchdog(seen, verdict)
+    else:
+        _check_safe(one, seen, ended, frames, verdict)
+
+
+def _check_safe(
+    one: Round, seen: Seen, ended: float | None, frames: dict[str, list[Frame]], verdict: Verdict
+) -> None:
+    """Both inputs at their safe values and the enable withdrawn, for good and in time."""
+    since, reaction = seen.struck, REACTION_S.get(one.target, 0.0)
+    if seen.status not in (3, KILLED) and ended is not None:
+        since, reaction = ended, STEP
+    limit, reached = reaction + SPREAD_S + _stalls(seen.heard, since), since
+    for name, (signal, _) in DEMANDS.items():
+        high = max((f[signal] for f in frames[name] if f.t >= since - STEP), default=0.0)
+        limit += high / MAX_RATE[signal]
+        away = [f.t for f in frames[name] if f[signal] != 0.0]
+        reached = max(reached, away[-1] if away else 0.0)
+        if frames[name][-1:] and frames[name][-1][signal] != 0.0:
+            verdict.findings.append(f"{signal} ends at {frames[name][-1][signal]:g}")
+    verdict.safe_s = reached - since
+    if verdict.safe_s > limit:
+        text = f"safe values {verdict.safe_s:.3f} s after the fault, promised are {limit:.3f} s"
+        verdict.findings.append(text)
+    enabled = [f.t for f in frames["DynoDemand"] if f["Enable"] == 1]
+    if frames["DynoDemand"][-1]["Enable"] == 1:
+        verdict.findings.append("the enable request is never withdrawn")
+    elif enabled and enabled[-1] - since > limit + WITHDRAWN_S:
+        late = enabled[-1] - since
+        verdict.findings.append(f"enable withdrawn only {late:.3f} s after the fault")
+
+
+def _check_watchdog(seen: Seen, verdict: Verdict) -> None:
+    """Without a gateway the bench has only its own watchdog left."""
+    bench = _frames(seen.heard, "EngineSlow")
+    enabled = [f.t for f in bench if f["Enabled"] == 1]
+    verdict.safe_s = max(0.0, enabled[-1] - seen.struck) if enabled else 0.0
+    if verdict.safe_s > WATCHDOG_S + SPREAD_S + _stalls(seen.heard, seen.struck):
+        verdict.findings.append(f"the bench's watchdog acted after {verdict.safe_s:.3f} s")
+
+
+def _frames(heard: list[Heard], name: str) -> list[Frame]:
+    message = MESSAGES.get_message_by_name(name)
+    return [
+        Frame(one.t, message.decode(one.data, decode_choices=False))
+        for one in heard
+        if one.can_id == message.frame_id
+    ]
+
+
+def _stalls(heard: list[Heard], since: float) -> float:
+    """For how long the listener, which has nothing else to do, was not let run, s."""
+    return sum(stall_s(one) for one in heard if one.can_id == STALL and one.t >= since)
