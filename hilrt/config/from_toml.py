@@ -7,13 +7,13 @@ import functools
 import math
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hilrt.config.parse_toml import TomlError, parse_toml
 from hilrt.config.removed_keys import REMOVED
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -236,8 +236,8 @@ def parse_params(params: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, text in params.items():
         try:
-            parsed = tomllib.loads(f"value = {text}")
-        except tomllib.TOMLDecodeError:
+            parsed = parse_toml(f"value = {text}")
+        except TomlError:
             parsed = {}
         # More than one key: the text held a line break and is no single value.
         values[key] = parsed["value"] if parsed.keys() == {"value"} else text

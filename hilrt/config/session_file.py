@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +16,10 @@ import numpy as np
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
 from hilrt.config.list_entries import in_words
+from hilrt.config.parse_toml import TomlError, parse_toml
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
+from hilrt.files.regular import read_regular
 
 #: Replace required entries with a problem, so that the rest of the file can be checked.
 _STAND_INS: dict[str, Any] = {
@@ -28,6 +29,8 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
+#: A session file is written by hand, or by a program for a few thousand subsystems.
+MAX_BYTES = 16 << 20
 #: Lists of tables, in which a key can be set in an existing entry.
 _LISTS = frozenset({"connections", "bonds", "alarms", "start", "match", "stop"})
 
@@ -125,7 +128,7 @@ def override(file: SessionFile, values: Mapping[str, object]) -> SessionFile:
         With every problem at once.
     """
     items = _items(values)
-    raw = tomllib.loads(file.text)
+    raw = parse_toml(file.text)
     return _without_problems(_read(file.path, file.text, raw, (*file.overrides, *items)))
 
 
@@ -186,13 +189,15 @@ def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSess
     """
     path = Path(path).resolve()
     try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors start a file with a mark
-        raw = tomllib.loads(text)
+        data = read_regular(path, MAX_BYTES)
+        text = data.decode("utf-8-sig")  # some editors start a file with a mark
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        raw = parse_toml(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except TomlError as error:
         raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
     return _read(path, text, raw, tuple(overrides))
 
@@ -230,8 +235,8 @@ def apply_override(raw: dict[str, Any], item: str) -> None:
     if not isinstance(table, dict):
         raise ConfigError(f"--set {item}: {parents[-1]!r} is not a table; name a key inside it")
     try:
-        table[last] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        table[last] = parse_toml(f"value = {text}")["value"]
+    except TomlError:
         table[last] = text  # a bare word: a string without its quotes
 
 

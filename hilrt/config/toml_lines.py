@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Strings and comments, in which brackets do not count; brackets; ends of lines.
-_TOKEN = re.compile(
-    r'"""(?:\\.|[^\\])*?"""+'
-    r"|'''.*?'''+"
-    r'|"(?:\\.|[^"\\\n])*"'
-    r"|'[^'\n]*'"
-    r"|#[^\n]*|[\[\]{}\n]",
-    re.DOTALL,
-)
+from hilrt.config.parse_toml import TOKENS, TomlError, parse_toml
 
 
 @dataclass
@@ -41,7 +31,7 @@ class TomlLines:
     Parameters
     ----------
     text : str
-        The file; one that `tomllib` reads.
+        The file; one that `parse_toml` reads.
     """
 
     def __init__(self, text: str) -> None:
@@ -102,7 +92,7 @@ class TomlLines:
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Headers and assignments, each with the number of its first line."""
     start, depth, line = 0, 0, 1
-    for token in _TOKEN.finditer(text + "\n"):
+    for token in TOKENS.finditer(text + "\n"):
         if token[0] in "[{":
             depth += 1
         elif token[0] in "]}":
@@ -117,6 +107,6 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 def _parse(statement: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(statement)
-    except tomllib.TOMLDecodeError:
+        return parse_toml(statement)
+    except TomlError:
         return None

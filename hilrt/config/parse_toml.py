@@ -1,0 +1,89 @@
+"""TOML text to tables, within limits that no session comes near.
+
+The parser recurses into brackets, and squares the length of a dotted key: 20,000 of either end in a
+`RecursionError`, or take a gigabyte. Python refuses to read integers of more than 4,300 digits.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+#: Levels of tables and lists.
+MAX_DEPTH = 50
+#: TOML's integers have 64 bits.
+_LARGEST = 1 << 63
+#: Strings and comments, in which nothing counts; brackets; dots of a key; what ends a key.
+TOKENS = re.compile(
+    r'"""(?:\\.|[^\\])*?"""+'
+    r"|'''.*?'''+"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*|[\[\]{}\n.,=]",
+    re.DOTALL,
+)
+_DIGITS = re.compile(r"[0-9_]{4000,}")
+
+
+class TomlError(ValueError):
+    """Text that is no TOML, or none that is taken; says what is wrong and in which line."""
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Tables of a text.
+
+    Raises
+    ------
+    TomlError
+        Also for more than `MAX_DEPTH` levels, and for integers beyond 64 bits.
+    """
+    _check_nesting(text)
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TomlError(str(error)) from None
+    except (ValueError, RecursionError):  # of the digits of an integer
+        found = _DIGITS.search(text)
+        where = f" (at line {_line(text, found.start())})" if found else ""
+        raise TomlError(f"a number has too many digits{where}") from None
+    _check_values(tables)
+    return tables
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse brackets inside brackets, and keys of many names, before the parser sees them."""
+    depth = dots = 0
+    for token in TOKENS.finditer(text):
+        kind = token[0]
+        if kind == ".":
+            dots += 1
+        elif kind[0] not in "\"'":
+            dots = 0
+            if kind in "[{":
+                depth += 1
+            elif kind in "]}":
+                depth -= 1
+        if depth > MAX_DEPTH or dots > MAX_DEPTH:
+            what = "brackets" if depth > MAX_DEPTH else "a key"
+            line = _line(text, token.start())
+            raise TomlError(f"{what} of more than {MAX_DEPTH} levels (at line {line})")
+
+
+def _check_values(tables: dict[str, Any]) -> None:
+    """Refuse what headers and keys nest together, and integers that no reader can hold."""
+    waiting: list[tuple[str, int, Any]] = [("", 0, tables)]
+    while waiting:
+        path, depth, value = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise TomlError(f"{path:.60}…: tables of more than {MAX_DEPTH} levels")
+        if isinstance(value, dict):
+            waiting += [(f"{path}.{k}" if path else k, depth + 1, v) for k, v in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{path}.{i}", depth + 1, v) for i, v in enumerate(value)]
+        elif isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+            raise TomlError(f"{path:.60}: is an integer of more than 64 bits")
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

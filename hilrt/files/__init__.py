@@ -1,0 +1,4 @@
+"""Files from elsewhere, read within limits: a stranger's file costs an error, not the machine.
+
+Read in this order: `regular` (is it a file, and how large).
+"""

@@ -1,0 +1,140 @@
+"""Mutated files and messages for every reader of what comes from elsewhere, until one errs.
+
+    python tools/fuzz.py                            all readers, ten minutes
+    python tools/fuzz.py --minutes 60 --readers mf4,blf
+    python tools/fuzz.py --readers dbc --case 1234  one case again, in this process
+
+Every case is a seed of its reader: valid samples are changed by it, always in the same way. A
+finding is whatever a reader must not do: raise something else than the errors for users, die, take
+too long or too much memory, or accept what a reference reads otherwise. The file of a finding is
+kept below ``--folder``, with its text beside it. There, ``state.json`` has the next seed of each
+reader; the next call goes on where this one ended.
+
+Mutations are blind, not guided by coverage. atheris 3.1 installs for Python 3.11, but as a build of
+libFuzzer that owns the process: it stops at the first crash, cannot fork limited workers, and needs
+all modules loaded through its instrumentation, which makes readers of XML and DBC files some
+times slower. HypoFuzz runs property tests of hypothesis, whose strategies generate values; ours
+are changes of valid files, of which it knows no coverage inside the libraries that parse them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads would not outlive a fork
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from fuzzing.readers import Reader, all_readers  # noqa: E402
+from fuzzing.worker import Outcome, run_cases  # noqa: E402
+
+#: A reader's turn, s.
+TURN_S = 15.0
+
+
+@dataclass
+class Figures:
+    """What came of a reader's cases; `slowest` is processor time, s."""
+
+    cases: int = 0
+    accepted: int = 0
+    refused: int = 0
+    findings: int = 0
+    slowest: float = 0.0
+    slowest_seed: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count an outcome."""
+        self.cases += 1
+        self.accepted += outcome.kind == "accepted"
+        self.refused += outcome.kind == "refused"
+        self.findings += outcome.finding
+        if outcome.seconds > self.slowest:
+            self.slowest, self.slowest_seed = outcome.seconds, outcome.seed
+        if outcome.finding:
+            self.kinds = dict(Counter(self.kinds) + Counter({outcome.kind: 1}))
+
+
+class Campaign:
+    """Cases of several readers in turn, and the folder that keeps what was found."""
+
+    def __init__(self, folder: Path, readers: list[Reader]) -> None:
+        self.folder, self.readers = folder, readers
+        self.figures = {reader.name: Figures() for reader in readers}
+        self._state = folder / "state.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.next: dict[str, int] = {}
+        if self._state.exists():
+            self.next = json.loads(self._state.read_text())
+
+    def turn(self, reader: Reader, until: float, cases: int = 1 << 60) -> None:
+        """Cases of one reader up to a reading of the monotonic clock, or that many."""
+        first = self.next.get(reader.name, 0)
+        for outcome in run_cases(reader.case, first, first + cases, until):
+            self.figures[reader.name].add(outcome)
+            if outcome.finding:
+                self._keep(reader, outcome)
+            self.next[reader.name] = outcome.seed + 1
+        self._state.write_text(json.dumps(self.next, indent=1))
+
+    def _keep(self, reader: Reader, outcome: Outcome) -> None:
+        place = self.folder / reader.name
+        place.mkdir(exist_ok=True)
+        (place / f"{outcome.seed}{reader.suffix}").write_bytes(reader.make(outcome.seed)[0])
+        (place / f"{outcome.seed}.txt").write_text(f"{outcome.kind}\n{outcome.text}\n")
+        last = outcome.text.strip().splitlines()[-1:]
+        print(f"{reader.name} {outcome.seed}: {outcome.kind}: {' '.join(last)[:200]}", flush=True)
+
+    def table(self) -> str:
+        """Figures by reader."""
+        head = f"{'reader':10} {'cases':>9} {'accepted':>9} {'refused':>9} {'findings':>9}"
+        lines = [f"{head}  slowest", "-" * 68]
+        for name, f in self.figures.items():
+            kinds = ", ".join(f"{n} {kind}" for kind, n in f.kinds.items())
+            lines.append(
+                f"{name:10} {f.cases:9,} {f.accepted:9,} {f.refused:9,} {f.findings:9,}  "
+                f"{f.slowest:6.3f} s (case {f.slowest_seed}) {kinds}".rstrip()
+            )
+        return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Entry point: exit status 1 after findings."""
+    known = {reader.name: reader for reader in all_readers()}
+    parser = argparse.ArgumentParser(description="Mutated files for all readers.")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--readers", default=",".join(known), help="names, with commas between")
+    parser.add_argument("--folder", type=Path, default=Path("fuzz_findings"))
+    parser.add_argument("--case", type=int, help="read this case again, without a child")
+    options = parser.parse_args(arguments)
+    unknown = set(options.readers.split(",")) - set(known)
+    if unknown:
+        parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    readers = [known[name] for name in options.readers.split(",")]
+    if options.case is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        print("accepted" if readers[0].case(options.case, options.folder) else "refused")
+        return 0
+    campaign = Campaign(options.folder, readers)
+    end = time.monotonic() + 60.0 * options.minutes
+    try:
+        while time.monotonic() < end:
+            for reader in readers:
+                campaign.turn(reader, min(end, time.monotonic() + TURN_S))
+    except KeyboardInterrupt:
+        pass
+    print(campaign.table())
+    figures = {name: asdict(f) for name, f in campaign.figures.items()}
+    (options.folder / "figures.json").write_text(json.dumps(figures, indent=1))
+    return int(any(f.findings for f in campaign.figures.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
