@@ -40,6 +40,7 @@ class End(StrEnum):
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
     ALARMED = "alarmed"
+    FAULTY = "faulty"
 
 
 class Master:
@@ -65,6 +66,8 @@ class Master:
         Told how much time there is, ns.
     stop_requested : str
         Why the loop is to end; empty if it is not.
+    fault : str
+        Why it is to end with the stop sequence and in a fault; empty if it is not.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class Master:
         self.progress = pace.progress
         self.degradation = Degradation(exchange.benches, numerics.alarms)
         self.collect_garbage: Callable[[int], bool] | None = None
-        self.stop_requested = ""
+        self.stop_requested = self.fault = ""
         self.changes = Changes(numerics.network)
         self.row = RowWriter(numerics, exchange.channels, feed.row)
         self.snapshots = Snapshots(feed, numerics, self.changes)
@@ -92,6 +95,10 @@ class Master:
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
         self.stop_requested = self.stop_requested or reason
+
+    def request_end(self, fault: str) -> None:
+        """Let the loop end at the next communication point by a fault that lets benches stop."""
+        self.fault = self.fault or fault
 
     def stopping(self) -> bool:
         """Whether the loop was asked to stop."""
@@ -124,7 +131,7 @@ class Master:
             marks.stepped()
             h_ns = round(self.numerics.h_next * 1e9)
             alarmed = bool(self._alarm_level[0] >= STOP)
-            last = alarmed or point.t_ns >= duration_ns or bool(self.exchange.ended)
+            last = bool(alarmed or point.t_ns >= duration_ns or self.exchange.ended or self.fault)
             if not last:
                 self.exchange.dispatch(point.t_ns, h_ns)
             marks.dispatched()
@@ -132,7 +139,9 @@ class Master:
             self._slack(point, h_ns, marks)
             self.progress.timeline.rest(marks.done_ns, pace.now_ns())
             if last:
-                return End.ALARMED if alarmed else self._finish(point.t_ns)
+                if alarmed:
+                    return End.ALARMED
+                return End.FAULTY if self.fault else self._finish(point.t_ns)
             point = pace.next_point(point, h_ns)
 
     def _finish(self, t_ns: int) -> End:

@@ -169,6 +169,16 @@ async def test_a_tick_that_is_only_late_is_no_overrun(overrun):
     assert master.progress.missed == 2  # tick 4, and tick 5 that begins half a step late
 
 
+async def test_a_fault_of_the_recording_ends_the_loop_at_the_next_point():
+    master, link = prepare({})
+    lose = master.feed.commit
+    master.feed.commit = lambda t_ns: (lose(t_ns), t_ns == 5 * MS and master.request_end("no disk"))
+    assert await master.run(20 * MS, EPOCH) is End.FAULTY
+    assert master.fault == "no disk"
+    assert [asked.tick for asked in link.asked] == list(range(6))  # nothing is sent at the end
+    assert master.progress.steps == 6
+
+
 class Slow(Recorded):
     """A model that takes 10 ms for a step."""
 

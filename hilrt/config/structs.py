@@ -313,6 +313,10 @@ class RecordTable(Table):
     #: Time before and after a trigger that is recorded, s.
     before: NonNegative = 5.0
     after: NonNegative = 5.0
+    #: End the session when rows are lost for longer than `max_gap`; default: in real time.
+    required: bool | None = None
+    #: Longest time without a row that is not the end of a session whose recording is required, s.
+    max_gap: Positive = 1.0
     #: Write report.html when the session has ended; `hilrt report` makes it later, too.
     report: bool = True
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hilrt.link import Link
+    from hilrt.record.feed import Feed
     from hilrt.solver import Floats
     from hilrt.step.changes import Changes
     from hilrt.step.numerics import Numerics
@@ -68,6 +69,7 @@ class Stepped(Protocol):
     numerics: Numerics
     progress: Progress
     changes: Changes
+    feed: Feed
 
     @property
     def exchange(self) -> Exchanged:
@@ -166,7 +168,8 @@ class StatusPublisher:
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
-        so_far = verdict(totals, t, None, progress.missed, progress.steps)
+        lost = master.feed.dropped
+        so_far = verdict(totals, t, None, progress.missed, progress.steps, lost)
         return Status(
             session=self.session,
             run=self.run,

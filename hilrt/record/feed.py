@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,10 +31,15 @@ class Feed:
         Rows, events, and data beside the rows, that were lost.
     on_first_loss : callable, optional
         Called when the first rows are lost.
+    max_gap_ns : float
+        Session time without a row, ns, after which `on_gap` is called with what is lost, in words.
+    on_gap : callable, optional
     """
 
     records = False
     on_first_loss: Callable[[], None] | None = None
+    max_gap_ns = math.inf
+    on_gap: Callable[[str], None] | None = None
 
     def __init__(self, topics: Sequence[Topic]) -> None:
         self.topics = [topic for topic in topics if topic.signals]
@@ -44,6 +50,9 @@ class Feed:
     def commit(self, t_ns: int) -> None:
         """Take `row` at session time `t_ns`, ns."""
         self.rows += 1
+
+    def flush(self) -> None:
+        """Hand over what is waiting, without blocking."""
 
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Note something that happened at session time `t_ns` [ns]."""

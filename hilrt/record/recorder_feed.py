@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
 from hilrt.record.feed import Feed
 from hilrt.record.messages import (
@@ -130,6 +131,7 @@ class RecorderFeed(Feed):
         self._count = 0
         self._first_ns = 0
         self._head: bytes | None = None
+        self._lost_since_ns: int | None = None
         self._waiting: deque[bytes] = deque()
         self._held: deque[list[bytes]] = deque()
         self._batches = max(LEAST_BATCHES, queue_bytes // max(1, self._block.nbytes))
@@ -247,7 +249,7 @@ class RecorderFeed(Feed):
         self._holds_back = False
         for frames in self._held:
             if frames[0] == ROWS:
-                self._lose(len(frames[2]) // self._times.itemsize)
+                self._lose(np.frombuffer(frames[2], np.int64))
             else:
                 self.asides_dropped += 1
         self._held.clear()
@@ -260,12 +262,13 @@ class RecorderFeed(Feed):
             return
         batch = (ROWS, BATCH.pack(self.rows - n), self._times[:n], self._block[:n])
         if has_room and self._send(batch):
+            self._lost_since_ns = None
             return
-        if self._holds_back:
-            kind, index, times, rows = batch  # their arrays are filled again
+        kind, index, times, rows = batch
+        if self._holds_back:  # as bytes: the arrays are filled again
             self._held.append([kind, index, times.tobytes(), rows.tobytes()])
         else:
-            self._lose(n)
+            self._lose(times)
 
     def end(self, summary: bytes = b"", timeout_s: float = 2.0) -> bool:
         """Hand over the rest and close the log; False if the recorder did not take it in time.
@@ -289,10 +292,19 @@ class RecorderFeed(Feed):
         """Free the socket; what was handed to `end` may still leave within its timeout."""
         close_feed_socket(self._socket)
 
-    def _lose(self, rows: int) -> None:
-        first, self.dropped = not self.dropped, self.dropped + rows
+    def _lose(self, times: NDArray[np.int64]) -> None:
+        """Count the rows of these session times [ns] as lost, and tell."""
+        first, self.dropped = not self.dropped, self.dropped + len(times)
+        if self._lost_since_ns is None:
+            self._lost_since_ns = int(times[0])
         if first and self.on_first_loss is not None:
             self.on_first_loss()
+        since_ns, until_ns = self._lost_since_ns, int(times[-1])
+        if until_ns - since_ns > self.max_gap_ns and self.on_gap is not None:
+            self.on_gap(
+                f"the recording is lost: no step from {since_ns * 1e-9:.3f} s to "
+                f"{until_ns * 1e-9:.3f} s is in the log"
+            )
 
     def _until(self, sent: Callable[[], bool], deadline: float) -> bool:
         """Try until it is sent; False if the time is over or the recorder has ended."""

@@ -25,6 +25,7 @@ def verdict(
     fault: str | None,
     missed: int = 0,
     steps: int = 0,
+    unrecorded: int = 0,
 ) -> Verdict:
     """How far the session's results can be trusted, from the time spent under each cause.
 
@@ -38,6 +39,8 @@ def verdict(
         Why the session ended early, if it did by a fault.
     missed, steps : int
         Ticks missed, in real time, and steps made.
+    unrecorded : int
+        Steps that are missing in the log: nothing of them can be looked at again.
     """
     word, reasons = "good", []
     if fault:
@@ -60,4 +63,7 @@ def verdict(
         reasons.append(
             f"deadline_missed: {missed:,} ticks in {steps:,} steps, those skipped included"
         )
+    if unrecorded:
+        word = "degraded" if word == "good" else word
+        reasons.append(f"recording: {unrecorded:,} of {steps:,} steps are not in the log")
     return Verdict(word, reasons)

@@ -37,6 +37,8 @@ async def run_loop(
     try:
         end = await master.run(round(duration * 1e9), epoch_ns)
         ended = LoopEnd(end, value_fault(master.numerics) if end is End.ALARMED else None)
+        if end is End.FAULTY:
+            ended = LoopEnd(end, master.fault)
     except HilrtError as error:
         ended = LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
     finally:
@@ -91,7 +93,7 @@ class Ending:
         if end is End.FINISHED and self._benches.armed:
             names = ", ".join(link.name for link in self._benches.armed)
             self._events.go(SessionState.STOPPING, f"bringing {names} to rest")
-        if end is End.FINISHED or (end is End.ALARMED and stops):
+        if end in (End.FINISHED, End.FAULTY) or (end is End.ALARMED and stops):
             unwanted = master.stopping
             result.warnings += await self._benches.run_stop_sequence(assembled, unwanted)
         if end is not None and master.stopping():  # in the loop, or in the stop sequence

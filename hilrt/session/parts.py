@@ -101,6 +101,12 @@ class SessionParts:
         """Whether ticks follow the wall clock."""
         return self.pace != "asap"
 
+    @property
+    def must_record(self) -> bool:
+        """Whether a session whose recording is lost ends."""
+        required = self.tables.record.required
+        return self.real_time if required is None else required
+
     def now_ns(self) -> int:
         """Session time, ns."""
         if self.real_time:

@@ -110,6 +110,7 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         parts.events.go(SessionState.RUNNING, "first tick")
         had = ProcessorTime(available_cpus(), {"master": os.getpid(), **parts.processes.pids()})
         ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
+    feed.flush()  # what is lost of it counts, too
     began_ns = parts.epoch_ns - master.progress.stretched_ns
     wall_s = (monotonic_ns() - began_ns) * 1e-9
     stolen_s = had.stolen() if parts.real_time else None
@@ -148,4 +149,6 @@ def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Maste
         pace = real_time(assembled, tables, clock, factor, parts.stretched)
     master = Master(*assembled, pace, feed, parts.publisher)
     master.degradation.on_change = parts.events.degraded
+    if parts.must_record:
+        feed.max_gap_ns, feed.on_gap = 1e9 * tables.record.max_gap, master.request_end
     return master

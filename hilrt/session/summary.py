@@ -78,7 +78,7 @@ def build_summary(
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
-    judgement = verdict(totals, time_s, run.fault, missed, progress.steps)
+    judgement = verdict(totals, time_s, run.fault, missed, progress.steps, run.dropped_rows)
     host = host_report()
     summary = {
         "format": FORMAT,

@@ -136,6 +136,30 @@ def test_who_runs_the_session_hears_of_the_first_loss(feed, tmp_path):
     assert feed.events == 1  # in the log, as soon as the recorder takes anything again
 
 
+def commit_all(feed, ticks):
+    for k in ticks:
+        feed.commit(k * 1_000_000)
+    feed.flush()
+
+
+def test_rows_lost_for_too_long_in_one_piece_are_told(feed, puller, tmp_path):
+    told = []
+    feed.max_gap_ns, feed.on_gap = 1e9, told.append
+    feed.begin(tmp_path, "demo", 0)
+    commit_all(feed, range(900))
+    puller.connect(feed.address)
+    wait_ready(feed)
+    commit_all(feed, range(900, 1000))  # taken: a later loss is another one
+    puller.close()
+    while feed.ready:
+        time.sleep(0.001)
+    commit_all(feed, range(1000, 1900))
+    assert told == []
+    commit_all(feed, range(1900, 2100))
+    lost = "the recording is lost: no step from 1.000 s to 2.0"
+    assert [text[: len(lost)] for text in told[:1]] == [lost]
+
+
 def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
     """The queue is bounded: what does not fit is dropped, and the index shows where."""
     feed = RecorderFeed(TOPICS, queue_bytes=1)

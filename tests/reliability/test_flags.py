@@ -271,6 +271,12 @@ def test_a_fault_makes_a_session_unreliable():
     assert len(found.reasons) == 2
 
 
+def test_steps_missing_in_the_log_are_no_good_session():
+    judged = verdict({}, 10.0, None, steps=3000, unrecorded=1200)
+    reason = "recording: 1,200 of 3,000 steps are not in the log"
+    assert judged == ("degraded", [reason])
+
+
 def test_a_session_that_never_began_has_no_time_to_judge():
     assert verdict(ended(), 0.0, None) == ("good", [])
 

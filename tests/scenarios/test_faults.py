@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -189,8 +190,9 @@ def test_gateway_stands_still_when_the_session_ends(tmp_path: Path) -> None:
 
 
 def test_recorder_is_killed(tmp_path: Path) -> None:
-    """The bench does not depend on the disk: the session goes on, and says what it lost."""
-    with Listener() as listener, engine_run(tmp_path, listener, duration=2.0) as run:
+    """Where the log may be lost, the session goes on, and says what it lost."""
+    may_be_lost = "record.required=false"
+    with Listener() as listener, engine_run(tmp_path, listener, may_be_lost, duration=2.0) as run:
         run.until_running()
         time.sleep(A_WHILE)
         os.kill(run.children()["hilrt.session.recorder_process"], signal.SIGKILL)
@@ -198,6 +200,10 @@ def test_recorder_is_killed(tmp_path: Path) -> None:
         assert "recorder" in run.stderr
         assert "SIGKILL" in run.stderr
         assert "Traceback" not in run.stderr
+        summary = json.loads((run.folder / "summary.json").read_text())
+        assert summary["recorder"]["dropped_rows"] > 0
+        assert summary["verdict"] != "good"
+        assert any("steps are not in the log" in reason for reason in summary["reasons"])
         assert hilrt.load_log(run.folder).truncated
         assert_brought_down(listener, listener.frames("EngineDemand")[-200].t)
 

@@ -231,6 +231,15 @@ async def test_an_alarm_that_is_active_does_not_keep_the_stop_sequence_from_runn
     assert "above 40" not in warning
 
 
+async def test_a_recording_that_is_lost_ends_through_the_stop_sequence(ending):
+    bench = Bench()
+    session = ending(bench, steps=[Step(ramp={"bench.demand": 10.0})])
+    fault = await session.bring_down(LoopEnd(End.FAULTY, "the recording is lost"))
+    assert fault == "the recording is lost"
+    assert bench.told[-2:] == [("arm", 10.0), ("stop", "the recording is lost")]
+    assert (session.events.state, session.result.exit_status) == (SessionState.FAULT, 3)
+
+
 async def test_after_an_alarm_an_interruption_leaves_the_fault(ending):
     bench = Bench()
     session = ending(bench, steps=[NEVER], alarms=[alarm(max=40.0)])
