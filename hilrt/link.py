@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hilrt.config.structs import SubsystemOptions
 
 #: Everything that an adapter needs beside `hilrt.solver`.
-__all__ = ["Arrival", "Command", "Link", "Ports", "PortsError"]
+__all__ = ["Arrival", "CodeRun", "Command", "Link", "Ports", "PortsError"]
 
 
 class PortsError(ConfigError):
@@ -60,6 +60,24 @@ class Command(NamedTuple):
     name: str
     argv: list[str]
     connects: bool = True
+
+
+class CodeRun(NamedTuple):
+    """Code that is not hilrt's own, and is run to check a table.
+
+    Attributes
+    ----------
+    key : str
+        The table's key that names it.
+    does : str
+        What is done with it, in words.
+    tells : str
+        What only that tells.
+    """
+
+    key: str
+    does: str
+    tells: str
 
 
 class Link(abc.ABC):
@@ -124,6 +142,16 @@ class Link(abc.ABC):
         there are problems, so that what concerns them is checked all the same.
         """
         return None
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """Code that the table names and `ports` or the methods below run; None if there is none."""
+        return None
+
+    @classmethod
+    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """As `ports`, without the code that `runs_code` tells of."""
+        return cls.ports(name, options, folder)
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:

@@ -12,6 +12,8 @@ from typing import cast
 from hilrt.config.structs import SubsystemOptions
 from hilrt.fmu.fmu_options import FmuOptions, make_solver
 from hilrt.fmu.fmu_solver import FmuSolver
+from hilrt.link import CodeRun
+from hilrt.solver import Ports
 from hilrt_adapters.inprocess import InProcessLink
 
 
@@ -24,6 +26,16 @@ class FmuLink(InProcessLink):
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:
         """From the model description; the binary is loaded by `initialize`."""
         return make_solver(cast(FmuOptions, options), folder)
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """None: its binary is not loaded to be checked."""
+        return None
+
+    @classmethod
+    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """From the model description."""
+        return cls.ports(name, options, folder)
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:

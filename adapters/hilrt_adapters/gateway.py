@@ -15,13 +15,13 @@ from hilrt.bench.emulated_benches import BENCHES, read_scenario
 from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
 from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
-from hilrt.can.bus_keys import doubtful_keys
+from hilrt.can.bus_keys import CLOSED, doubtful_keys
 from hilrt.can.database import database_file
 from hilrt.can.host_interface import interface_down, missing_interface
 from hilrt.can.message_stats import REASONS
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError, PeerLost, ProtocolError
-from hilrt.link import Arrival, Command, PortsError
+from hilrt.link import Arrival, CodeRun, Command, PortsError
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import (
     Arm,
@@ -86,6 +86,14 @@ class GatewayLink(RemoteLink):
         if problems:
             raise PortsError(problems, ports, unclear)
         return ports
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """The driver of an interface that is not python-can's own."""
+        if cast(BenchOptions, options).bus.get("interface") in (None, *CLOSED):
+            return None
+        tells = "whether its driver is there and takes these keys"
+        return CodeRun("bus", "imports the driver of the interface", tells)
 
     @classmethod
     def remarks(cls, name: str, options: SubsystemOptions, folder: Path) -> list[str]:

@@ -12,7 +12,7 @@ from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Arrival, Link
+from hilrt.link import Arrival, CodeRun, Link
 from hilrt.solver import Floats, Ports, Sample, Solver
 
 
@@ -68,6 +68,17 @@ class InProcessLink(Link):
         """Ports of an instance made for the purpose."""
         solver = cls.make(options, folder)
         return Ports(tuple(solver.inputs), tuple(solver.outputs))
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """The model's module and class."""
+        does, tells = "imports its module and calls its constructor", "its parameters and ports"
+        return CodeRun("model", does, f"{tells}, and what depends on them")
+
+    @classmethod
+    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """Only an instance tells them."""
+        return None
 
     @classmethod
     def may_tell_events(cls, name: str, options: SubsystemOptions, folder: Path) -> bool:

@@ -45,23 +45,41 @@ _NS_TOLERANCE = 1e-3
 
 
 def check_file(
-    path: str | Path, overrides: Iterable[str] = (), pace: str | float | None = None
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    pace: str | float | None = None,
+    code: bool = True,
 ) -> list[Problem]:
     """`check` for a file, together with the problems of its structure.
 
     Parameters as for `load_session` and `check`; `ConfigError` only if the file is not TOML.
     """
-    draft = read_session(path, overrides)
+    draft = read_session(path, overrides, code)
     findings = Findings()
+    for name, adapter in draft.foreign.items():
+        why = "is of another package, which is not imported, so that nothing of the table is known"
+        findings.unchecked(f"subsystems.{name}", "adapter", adapter, why)
     for line in draft.problems:
         findings.line(line)
     # A value that could not be read is not reported as missing, too.
     unread = {(problem.table, problem.key) for problem in findings.problems if problem.key}
     structure = [worded_line(problem, draft.raw) for problem in findings.problems]
-    meaning = check(draft.session, pace, draft.broken)
+    meaning = check(draft.session, pace, draft.broken, code=code)
     return located(
         structure + [p for p in meaning if (p.table, p.key) not in unread], draft.session
     )
+
+
+def names_code(path: str | Path, overrides: Iterable[str] = ()) -> list[str]:
+    """Subsystems of a file whose code `check_file` would run; none of it runs here.
+
+    Parameters and error as for `check_file`.
+    """
+    draft = read_session(path, overrides, code=False)
+    subsystems = draft.session.tables.subsystems
+    classes = {name: registry.link_class(options.adapter) for name, options in subsystems.items()}
+    ours = [name for name, options in subsystems.items() if classes[name].runs_code(options)]
+    return [*ours, *draft.foreign]
 
 
 def check(
@@ -69,6 +87,7 @@ def check(
     pace: str | float | None = None,
     broken: Collection[str] = (),
     here: bool = False,
+    code: bool = True,
 ) -> list[Problem]:
     """Find what is wrong with a session before anything is started.
 
@@ -82,6 +101,9 @@ def check(
     here : bool
         The session is to run on this host, so that what the host lacks is an error. Otherwise it is
         a warning, for it may be another host's session.
+    code : bool
+        Run what the file names and only running tells: models are imported and constructed, CAN
+        drivers imported. Otherwise what they would tell is listed as "not checked".
 
     Returns
     -------
@@ -100,7 +122,7 @@ def check(
     ports: dict[str, Ports | None] = dict.fromkeys(broken)
     topology = Topology(tables, ports, physical)
     for name, link_class in classes.items():
-        ports[name] = _ports(session, name, link_class, topology, findings)
+        ports[name] = _ports(session, name, link_class, topology, findings, code)
         spawn = tables.subsystems[name].spawn
         if spawn is not None and not link_class.spawns:
             findings.error(
@@ -125,11 +147,12 @@ def check(
     check_monitor(topology, findings)
     check_record(topology, findings)
     check_mu(topology, findings)
-    made = {name: cls for name, cls in classes.items() if ports[name] is not None}
+    told = {n: c for n, c in classes.items() if code or not c.runs_code(tables.subsystems[n])}
+    made = {name: cls for name, cls in told.items() if ports[name] is not None}
     check_stepping(
         tables, session.folder, tables.session.pace if pace is None else pace, made, findings
     )
-    check_host(session, classes, here, findings)
+    check_host(session, told, here, findings)
     return worded(findings.problems, tables)
 
 
@@ -249,6 +272,7 @@ def _ports(
     link_class: type[Link],
     topology: Topology,
     findings: Findings,
+    code: bool,
 ) -> Ports | None:
     """Ports of a subsystem where they are known, with its command and adapter checked."""
     options = session.tables.subsystems[name]
@@ -259,7 +283,8 @@ def _ports(
         except ConfigError as error:
             findings.line(str(error))
     try:
-        ports = link_class.ports(name, options, session.folder)
+        find = link_class.ports if code else link_class.ports_without_code
+        ports = find(name, options, session.folder)
     except ConfigError as error:
         for line in error.problems:
             findings.line(line, table)
@@ -274,16 +299,33 @@ def _ports(
             table, "", None, f"its ports cannot be determined: {text}", "correct the model"
         )
         return None
+    run = link_class.runs_code(options)
+    if run is not None and not code:
+        why = f"{run.tells}; only a check that {run.does} tells"
+        findings.unchecked(table, run.key, getattr(options, run.key), why)
+        return ports
+    _hear(session, name, link_class, topology, findings)
+    if ports is None:
+        findings.info(table, "tells its ports when it connects; what concerns them is checked then")
+    return ports
+
+
+def _hear(
+    session: SessionFile,
+    name: str,
+    link_class: type[Link],
+    topology: Topology,
+    findings: Findings,
+) -> None:
+    """What else the adapter says of its table."""
+    options = session.tables.subsystems[name]
     for text in link_class.remarks(name, options, session.folder):
-        findings.warn(table, "", None, text, "")
+        findings.warn(f"subsystems.{name}", "", None, text, "")
     for reasons, kept in (
         (link_class.wrong_starts(name, options, session.folder), topology.wrong_starts),
         (link_class.no_numbers(name, options, session.folder), topology.no_numbers),
     ):
         kept.update({f"{name}.{key}": reason for key, reason in reasons.items()})
-    if ports is None:
-        findings.info(table, "tells its ports when it connects; what concerns them is checked then")
-    return ports
 
 
 def _check_inputs(topology: Topology, name: str, ports: Ports, findings: Findings) -> None:

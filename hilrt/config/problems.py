@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Level = Literal["error", "warning", "info"]
+Level = Literal["error", "warning", "info", "not checked"]
 _LINE = re.compile(r"\[(?P<table>[^\]]+)\](?: (?P<key>[\w.]+))?(?:: | = )(?P<rest>.*)")
 #: A line that begins with the key that it is about.
 _KEY = re.compile(r"[a-z][\w.]*(: | = )")
@@ -18,7 +18,7 @@ class Problem:
 
     Attributes
     ----------
-    level : {"error", "warning", "info"}
+    level : {"error", "warning", "info", "not checked"}
         Only errors keep a session from running.
     table : str
         Dotted name of the table, without brackets.
@@ -72,6 +72,10 @@ class Findings:
     def info(self, table: str, message: str) -> None:
         """Add a note, such as what could not be checked."""
         self.problems.append(Problem("info", table, "", None, message))
+
+    def unchecked(self, table: str, key: str, value: Any, why: str) -> None:
+        """Add what only code that the file names could tell, where none of it is to run."""
+        self.problems.append(Problem("not checked", table, key, value, why))
 
     def line(self, line: str, table: str = "") -> None:
         """Add a ready-made line of a `ConfigError`; `table` is its place if it names none."""

@@ -27,6 +27,15 @@ def names() -> list[str]:
     return sorted(_entries())
 
 
+def is_ours(name: str) -> bool:
+    """Whether an adapter comes with hilrt; code of others is not imported to tell.
+
+    True also where there is no such adapter.
+    """
+    entry = _entries().get(name)
+    return entry is None or entry.value.startswith("hilrt_adapters.")
+
+
 def link_class(name: str) -> Any:
     """Class of an adapter, which is a `hilrt.link.Link`; the session file's reader asks for it too.
 

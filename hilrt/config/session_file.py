@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -174,18 +175,24 @@ class PartialSession(NamedTuple):
         Subsystems that are in the file but not in `session`.
     raw : dict
         The file's content, with what was set beside it.
+    foreign : dict of str to str
+        Subsystems among the broken whose adapter was not imported, and that adapter.
     """
 
     session: SessionFile
     problems: list[str]
     broken: frozenset[str]
     raw: dict[str, Any]
+    foreign: Mapping[str, str] = MappingProxyType({})
 
 
-def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSession:
+def read_session(
+    path: str | Path, overrides: Iterable[str] = (), code: bool = True
+) -> PartialSession:
     """Read a session file as far as possible, so that `hilrt check` can check the rest.
 
-    Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all.
+    Parameters as for `load_session`; `ConfigError` only if the file is not TOML at all. Without
+    `code`, adapters of other packages are not imported, and subsystems with one are left out.
     """
     path = Path(path).resolve()
     try:
@@ -199,10 +206,12 @@ def read_session(path: str | Path, overrides: Iterable[str] = ()) -> PartialSess
         raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
     except TomlError as error:
         raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
-    return _read(path, text, raw, tuple(overrides))
+    return _read(path, text, raw, tuple(overrides), code)
 
 
-def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]) -> PartialSession:
+def _read(
+    path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...], code: bool = True
+) -> PartialSession:
     """Session of a parsed file with its `overrides`."""
     problems: list[str] = []
     for item in overrides:
@@ -210,7 +219,8 @@ def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]
             apply_override(raw, item)
         except ConfigError as error:
             problems += error.problems
-    tables = _build_session(raw, problems)
+    foreign = {} if code else _foreign(raw.get("subsystems"))
+    tables = _build_session(raw, problems, foreign)
     subsystems = raw.get("subsystems")
     named = frozenset(subsystems) if isinstance(subsystems, dict) else frozenset()
     return PartialSession(
@@ -218,7 +228,15 @@ def _read(path: Path, text: str, raw: dict[str, Any], overrides: tuple[str, ...]
         problems,
         named - tables.subsystems.keys(),
         raw,
+        foreign,
     )
+
+
+def _foreign(subsystems: Any) -> dict[str, str]:
+    """Subsystems whose adapter is of another package, and that adapter."""
+    tables = subsystems if isinstance(subsystems, dict) else {}
+    adapters = {n: table.get("adapter") for n, table in tables.items() if isinstance(table, dict)}
+    return {n: a for n, a in adapters.items() if isinstance(a, str) and not registry.is_ours(a)}
 
 
 def apply_override(raw: dict[str, Any], item: str) -> None:
@@ -250,7 +268,7 @@ def _descend(table: Any, name: str, item: str) -> Any:
     raise ConfigError(f"--set {item}: there is no table {name!r} to set a key in")
 
 
-def _build_session(raw: dict[str, Any], problems: list[str]) -> Session:
+def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collection[str]) -> Session:
     subsystems = raw.get("subsystems", {})
     built: dict[str, SubsystemOptions] = {}
     if not isinstance(subsystems, dict):
@@ -261,6 +279,8 @@ def _build_session(raw: dict[str, Any], problems: list[str]) -> Session:
         problems.append("[subsystems] is empty; add at least one [subsystems.NAME] table")
     else:
         for name, table in subsystems.items():
+            if name in left_out:
+                continue
             options = _build_subsystem(name, table, problems)
             if options is not None:
                 built[name] = options

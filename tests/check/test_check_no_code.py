@@ -1,0 +1,152 @@
+"""`hilrt check --no-code` runs nothing that a session file names, and says what it left out.
+
+The interpreter's own audit events tell what was executed, loaded and started.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hilrt.check.check import check_file, names_code
+from hilrt.config import registry
+from tests.fmu.build import mass, needs_compiler
+
+CONFIGS = Path(__file__).parents[2] / "bench_configs"
+SESSION = """
+[session]
+name = "of-a-stranger"
+duration = 1.0
+pace = "asap"
+[master]
+step = 0.001
+[subsystems.model]
+adapter = "inprocess"
+model = "hostile_model:Model"
+[subsystems.foreign]
+adapter = "hostile"
+anything = 1
+[subsystems.spawned]
+adapter = "zeromq"
+spawn = ["./hostile_command"]
+[[connections]]
+from = "model.y"
+to = "foreign.u"
+[[connections]]
+from = "nowhere.y"
+to = "foreign.v"
+"""
+WITH_FMU = """
+[subsystems.fmu]
+adapter = "fmu"
+fmu = "mass.fmu"
+[[connections]]
+from = "fmu.no_such_output"
+to = "foreign.w"
+"""
+HOSTILE = "import pathlib; pathlib.Path(__file__).with_name('touched').touch()\n"
+METADATA = "Metadata-Version: 2.1\nName: hostile\nVersion: 1\n"
+#: Prints what was executed, loaded and started of files below the folder that comes first.
+WATCH = """
+import json, sys
+folder, *sys.argv[1:] = sys.argv[1:]
+seen = []
+
+def hear(event, details):
+    if event == "exec":
+        named = details[0].co_filename
+    elif event in ("ctypes.dlopen", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
+        named = str(details)
+    else:
+        return
+    if folder in named or "hilrt_fmu_" in named:
+        seen.append([event, named])
+
+sys.addaudithook(hear)
+from hilrt.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    print(json.dumps({"status": end.code or 0, "seen": seen, "modules": list(sys.modules)}))
+"""
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A session file, and code beside it and installed that must not run."""
+    installed = tmp_path / "installed"
+    information = installed / "hostile-1.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text(METADATA)
+    (information / "entry_points.txt").write_text("[hilrt.adapters]\nhostile = hostile_adapter:L\n")
+    (installed / "hostile_adapter.py").write_text(HOSTILE + "raise ImportError")
+    (tmp_path / "hostile_model.py").write_text(HOSTILE)
+    command = tmp_path / "hostile_command"
+    command.write_text('#!/bin/sh\ntouch "$(dirname "$0")/touched"\n')
+    command.chmod(0o755)
+    path = tmp_path / "session.toml"
+    path.write_text(SESSION)
+    return path
+
+
+def watched(path, *options):
+    """What the command did, and its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", WATCH, str(path.parent), "check", str(path), *options],
+        env={"PYTHONPATH": ":".join([str(path.parent / "installed"), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    *output, last = done.stdout.splitlines()
+    return json.loads(last), "\n".join([*output, done.stderr])
+
+
+@needs_compiler
+def test_nothing_that_the_file_names_is_run_and_what_is_left_out_is_listed(hostile):
+    shutil.copy(mass(3), hostile.parent / "mass.fmu")
+    hostile.write_text(SESSION + WITH_FMU)
+    did, output = watched(hostile, "--no-code")
+    assert did["seen"] == []
+    assert not {"hostile_model", "hostile_adapter"} & set(did["modules"])
+    assert not list(hostile.parent.glob("**/touched"))
+    assert did["status"] == 2
+    assert "there is no subsystem 'nowhere'" in output
+    assert "no output 'no_such_output'" in output  # the FMU's description is read
+    assert (
+        f"{hostile}:10: not checked: [subsystems.model] model = 'hostile_model:Model': " in output
+    )
+    assert f"{hostile}:12: not checked: [subsystems.foreign] adapter = 'hostile': " in output
+    assert f"{hostile}:14: info: [subsystems.spawned]: tells its ports when it conn" in output
+
+
+def test_a_plain_check_says_whose_code_it_runs(hostile):
+    did, output = watched(hostile)
+    ran = {Path(file).name for event, file in did["seen"] if event == "exec"}
+    assert ran == {"hostile_model.py", "hostile_adapter.py"}
+    assert "runs code that the tables of model, foreign name; --no-code does not" in output
+
+
+def test_the_driver_of_an_interface_is_left_out(tmp_path, monkeypatch):
+    for name in ("engine_in_the_loop.toml", "engine_bench.dbc"):
+        shutil.copy(CONFIGS / name, tmp_path)
+    path = tmp_path / "engine_in_the_loop.toml"
+    assert names_code(path) == []
+    bus = ['subsystems.engine.bus={interface="pcan", channel="PCAN_USBBUS1"}']
+    assert names_code(path, bus) == ["engine"]
+    imported = []
+    monkeypatch.setattr("importlib.import_module", imported.append)
+    (found,) = [p for p in check_file(path, bus, code=False) if p.level == "not checked"]
+    assert (found.table, found.key) == ("subsystems.engine", "bus")
+    assert imported == []
+    check_file(path, bus)
+    assert set(imported) == {"can.interfaces.pcan"}
+
+
+def test_only_adapters_of_hilrt_are_imported():
+    assert all(registry.is_ours(name) for name in ("can", "fmu", "inprocess", "replay", "zeromq"))
+    assert registry.is_ours("no such adapter")
