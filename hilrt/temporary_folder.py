@@ -32,6 +32,8 @@ class TemporaryFolder:
     ----------
     purpose : str
         A part of its name.
+    within : str, optional
+        Where it is made; default: the system's folder for such.
 
     Attributes
     ----------
@@ -43,10 +45,10 @@ class TemporaryFolder:
         If there can be none.
     """
 
-    def __init__(self, purpose: str) -> None:
-        remove_abandoned_folders()
+    def __init__(self, purpose: str, within: str | None = None) -> None:
+        remove_abandoned_folders(within)
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=f"{_OURS}{purpose}_"))
+            self.path = Path(tempfile.mkdtemp(prefix=f"{_OURS}{purpose}_", dir=within))
             self._lock = _locked(self.path)
         except OSError as error:
             raise ConfigError(
@@ -62,11 +64,11 @@ class TemporaryFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
 
-def remove_abandoned_folders() -> None:
+def remove_abandoned_folders(within: str | None = None) -> None:
     """Remove folders of processes that ended without doing so; others' are left alone."""
     folders: list[Path] = []
     with contextlib.suppress(OSError):  # there may be no temporary folder at all
-        folders += Path(tempfile.gettempdir()).glob(f"{_OURS}*")
+        folders += Path(within or tempfile.gettempdir()).glob(f"{_OURS}*")
     for folder in folders:
         with contextlib.suppress(OSError):  # in use, another account's, or removed meanwhile
             _remove_if_abandoned(folder)

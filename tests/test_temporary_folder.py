@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.session.local_addresses import LocalAddresses
+from hilrt.local_sockets import LocalAddresses
 from hilrt.temporary_folder import TemporaryFolder, remove_abandoned_folders
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="accounts and signals are POSIX")
 KILLED = """
 import os, signal
-from hilrt.session.local_addresses import LocalAddresses
+from hilrt.local_sockets import LocalAddresses
 
 addresses = LocalAddresses()
 print(addresses.get("rows"), flush=True)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import zmq
 
+from hilrt.local_sockets import bind, connect
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -155,8 +157,7 @@ class CommandPort:
         self._socket.rcvhwm = self._socket.sndhwm = QUEUE_LENGTH
         self._socket.maxmsgsize = MAX_FRAME
         self._socket.linger = 0
-        self._socket.bind(address)
-        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.address = bind(self._socket, address)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fd = int(self._socket.get(zmq.FD))
 
@@ -236,7 +237,7 @@ class CommandClient:
         self._socket.linger = 200
         self._socket.sndhwm = QUEUE_LENGTH
         self._socket.immediate = True  # without a connection nothing is queued
-        self._socket.connect(address)
+        connect(self._socket, address)
         self._number = 0
         self._awaited: dict[int, float] = {}
 

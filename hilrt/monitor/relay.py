@@ -17,6 +17,7 @@ import time
 import msgspec
 import zmq
 
+from hilrt.local_sockets import bind, connect
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
 from hilrt.monitor.operator_commands import (
@@ -91,12 +92,12 @@ class Relay:
         self._settings = settings
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._rows = self._open(zmq.PULL)
-        self._rows.bind(settings.rows)
+        bind(self._rows, settings.rows)
         self._status = self._open(zmq.SUB)
         self._status.setsockopt(zmq.SUBSCRIBE, b"")
-        self._status.connect(settings.status)
+        connect(self._status, settings.status)
         self._master = self._open(zmq.DEALER)
-        self._master.connect(settings.master)
+        connect(self._master, settings.master)
         self._telemetry = self._open(zmq.XPUB)
         self._telemetry.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._commands = self._open(zmq.ROUTER)
@@ -127,7 +128,7 @@ class Relay:
     def _bind(socket: zmq.Socket[bytes], *addresses: str) -> None:
         for address in addresses:
             if address:
-                socket.bind(address)
+                bind(socket, address)
 
     def run(self) -> None:
         """Relay until stopped; what has arrived by then is still sent."""

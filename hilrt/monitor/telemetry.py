@@ -8,6 +8,8 @@ from __future__ import annotations
 import msgspec
 import zmq
 
+from hilrt.local_sockets import bind
+
 #: Messages kept for a slow watcher; only the newest is of interest.
 QUEUE_LENGTH = 4
 #: How long the last message may take to leave when the session ends, ms.
@@ -120,7 +122,7 @@ class Telemetry:
     Parameters
     ----------
     address : str
-        Where to publish; default: a free port that only this machine sees.
+        Where to publish.
     context : zmq.Context, optional
         Shared context; its background thread inherits the affinity of the thread that opens the
         first socket.
@@ -133,7 +135,7 @@ class Telemetry:
 
     def __init__(
         self,
-        address: str = "tcp://127.0.0.1:*",
+        address: str,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> None:
         self._context = context or zmq.Context()
@@ -141,8 +143,7 @@ class Telemetry:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUB)
         self._socket.sndhwm = QUEUE_LENGTH
         self._socket.linger = LINGER_MS
-        self._socket.bind(address)
-        self.address = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.address = bind(self._socket, address)
 
     def publish(self, status: Status) -> None:
         """Send to all watchers; never blocks."""

@@ -18,6 +18,7 @@ import msgspec
 import zmq
 from rich.console import Console
 
+from hilrt.local_sockets import connect
 from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run
@@ -56,7 +57,7 @@ class Watcher:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.CONFLATE, 1)
         self._socket.setsockopt(zmq.SUBSCRIBE, b"")
-        self._socket.connect(address)
+        connect(self._socket, address)
         self._client = CommandClient(commands, self._context) if commands else None
 
     def take(self, wait_ms: int) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 import zmq
 
+from hilrt.local_sockets import connect
 from hilrt.monitor import stream
 from hilrt.monitor.flag_spans import FlagSpans, change_of
 from hilrt.monitor.operator_commands import CommandClient
@@ -94,7 +95,7 @@ class Viewer:
         for topic in [*topics, stream.SIGNALS] if signals else topics:
             self._socket.setsockopt(zmq.SUBSCRIBE, topic)
         try:
-            self._socket.connect(telemetry)
+            connect(self._socket, telemetry)
         except zmq.ZMQError:
             self._context.destroy(linger=0)
             raise

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
+from hilrt.local_sockets import connect
 from hilrt.record.frame_batch import RawFrame, encode
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -68,7 +69,7 @@ class FrameFeed:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
         self._socket.sndhwm = QUEUE_BATCHES
         self._socket.linger = LINGER_MS
-        self._socket.connect(address)
+        connect(self._socket, address)
 
     def received(self, frames: Sequence[RawFrame]) -> None:
         """Take frames that have just been read from the bus, at least one."""

@@ -17,6 +17,7 @@ import msgspec
 import zmq
 from zmq.backend import zmq_poll
 
+from hilrt.local_sockets import bind, connect
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
 from hilrt.record.messages import (
@@ -41,8 +42,9 @@ POLL_MS = 100
 #: How long the end waits for frames altogether, s, and for the next batch, ms.
 FRAMES_END_S = 0.5
 FRAMES_QUIET_MS = 20
-#: Batches that wait in this process; further ones wait in the master's bounded queue.
-QUEUE_BATCHES = 8
+#: Batches that wait in this process; further ones wait in the master's bounded queue, and what is
+#: between the two is lost if the master is killed then (see `RecorderFeed.close`).
+QUEUE_BATCHES = 64
 #: Number and value of a socket's event, as libzmq hands them over. `zmq.utils.monitor`, which reads
 #: them, too, imports asyncio: a fifth of the time in which a recorder starts.
 SOCKET_EVENT = struct.Struct("=HI")
@@ -87,18 +89,18 @@ class Recorder:
         self._end: RecordEnd | None = None
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.PULL)
-        self._socket.rcvhwm = QUEUE_BATCHES  # the queue is the master's, where it is bounded
+        self._socket.rcvhwm = QUEUE_BATCHES
         self._monitor = self._socket.get_monitor_socket(
             zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED
         )
         try:
-            self._socket.connect(address)
+            connect(self._socket, address)
             if tap:
                 self._tap = self._open_tap(tap)
             self._frames = self._context.socket(zmq.PULL)
             self._frames.rcvhwm = FRAME_BATCHES
             if frames:
-                self._frames.bind(frames)
+                bind(self._frames, frames)
         except zmq.ZMQError:
             self._context.destroy(linger=0)
             raise
@@ -114,7 +116,7 @@ class Recorder:
         tap: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
         tap.sndhwm = TAP_LENGTH
         tap.linger = 0
-        tap.connect(address)
+        connect(tap, address)
         return tap
 
     def run(self) -> int:

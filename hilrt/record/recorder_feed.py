@@ -19,6 +19,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
+from hilrt.local_sockets import bind
 from hilrt.record.feed import Feed
 from hilrt.record.messages import (
     ASIDE,
@@ -53,8 +54,8 @@ EVENTS_PER_FLUSH = 16
 LOOK_MS = 20
 
 
-def open_feed_socket(batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
-    """Socket that a recorder can connect to before it is known what it will record.
+def open_feed_socket(address: str, batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
+    """Socket at `address`, to which a recorder can connect before it is known what it will record.
 
     It queues so many `batches`, until the feed knows how many fit. Its background thread inherits
     the processor affinity and scheduling of the caller's, so open it before the master pins itself.
@@ -63,19 +64,12 @@ def open_feed_socket(batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
     opened: zmq.Socket[bytes] = context.socket(zmq.PUSH)
     opened.sndhwm = batches
     opened.linger = 0
-    # Not a Unix socket: a recorder that is behind would lose what it has not read when the master
-    # closes it, because libzmq reads nothing more after the hang-up.
-    opened.bind("tcp://127.0.0.1:*")
+    bind(opened, address)
     return opened
 
 
-def address_of(opened: zmq.Socket[bytes]) -> str:
-    """Where a recorder connects."""
-    return opened.getsockopt_string(zmq.LAST_ENDPOINT)
-
-
 def close_feed_socket(opened: zmq.Socket[bytes]) -> None:
-    """Free the socket and what belongs to it; what was sent may still leave within its linger."""
+    """Free the socket and what belongs to it, and drop what the recorder has not read."""
     opened.close()
     opened.context.term()
 
@@ -87,7 +81,7 @@ class RecorderFeed(Feed):
     ----------
     topics : sequence of Topic
         What a row holds: the topics' signals one after the other. Names are unique over all topics.
-    opened : zmq.Socket, optional
+    opened : zmq.Socket
         From `open_feed_socket`; the feed closes it.
     holds_back : bool
         Whether rows that do not fit into the queue are held back rather than dropped: in virtual
@@ -97,8 +91,6 @@ class RecorderFeed(Feed):
 
     Attributes
     ----------
-    address : str
-        Where the recorder connects.
     on_first_loss : callable, optional
         Called when the first rows could not be handed over: an operator may still mend it.
     recorder_runs : callable
@@ -110,7 +102,7 @@ class RecorderFeed(Feed):
     def __init__(
         self,
         topics: Sequence[Topic],
-        opened: zmq.Socket[bytes] | None = None,
+        opened: zmq.Socket[bytes],
         *,
         holds_back: bool = False,
         queue_bytes: int = QUEUE_BYTES,
@@ -135,8 +127,7 @@ class RecorderFeed(Feed):
         self._waiting: deque[bytes] = deque()
         self._held: deque[list[bytes]] = deque()
         self._batches = max(LEAST_BATCHES, queue_bytes // max(1, self._block.nbytes))
-        self._socket = open_feed_socket(self._batches) if opened is None else opened
-        self.address = address_of(self._socket)
+        self._socket = opened
 
     @property
     def ready(self) -> bool:
@@ -274,7 +265,7 @@ class RecorderFeed(Feed):
         """Hand over the rest and close the log; False if the recorder did not take it in time.
 
         This blocks, for at most `timeout_s` [s] and only while the recorder runs: call it from a
-        thread.
+        thread. What is handed over is not yet with the recorder: see `close`.
         """
         deadline = time.monotonic() + timeout_s
         self._holds_back = True
@@ -284,12 +275,15 @@ class RecorderFeed(Feed):
             self.give_up()
             self.events_dropped += len(self._waiting)
         message = RecordEnd(summary=summary, rows=self.rows, events=self.events)
-        taken = taken and self._until(lambda: self._send([encode(message)]), deadline)
-        self._socket.linger = max(0, int(1e3 * (deadline - time.monotonic())))
-        return taken
+        return taken and self._until(lambda: self._send([encode(message)]), deadline)
 
     def close(self) -> None:
-        """Free the socket; what was handed to `end` may still leave within its timeout."""
+        """Free the socket, once the recorder has ended: it may not have read everything before.
+
+        libzmq reads nothing more from a Unix socket whose other end was closed while its own queue
+        was full, not even what the kernel holds for it (`in_event` of its stream engine removes the
+        descriptor). Waiting until the last byte has left this process would not be enough.
+        """
         close_feed_socket(self._socket)
 
     def _lose(self, times: NDArray[np.int64]) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from hilrt.config.structs import Session as SessionTables
 from hilrt.errors import ConfigError
+from hilrt.local_sockets import LocalAddresses
 from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
 from hilrt.monitor.own_ports import bind_page, close, refuse_taken
@@ -20,7 +21,6 @@ from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.stream import Head, session_graph
 from hilrt.monitor.telemetry import Telemetry
-from hilrt.session.local_addresses import LocalAddresses
 from hilrt.session.operation import Operator
 from hilrt.session.run import RunOptions
 from hilrt.session.spawn import SINGLE_THREAD, Children, Inherited
@@ -62,6 +62,7 @@ class Monitoring:
         self._tables, self._table = tables, tables.monitor
         self._web, self._view = options.web, options.view
         self.local = LocalAddresses()
+        self._environment = {**SINGLE_THREAD, **self.local.environment}
         self.key, self.run = secrets.token_hex(16), secrets.token_hex(8)
         self.token = ""
         if self._table.control:
@@ -72,7 +73,7 @@ class Monitoring:
         self._page: list[socket.socket] = []
         self._port: CommandPort | None = None
         watched = options.view or real_time or self.wanted
-        self._telemetry = Telemetry() if watched else None
+        self._telemetry = Telemetry(self.local.get("status")) if watched else None
         self.publisher = StatusPublisher(
             self._telemetry,
             tables.session.name,
@@ -141,7 +142,7 @@ class Monitoring:
             argv,
             nice=NICE_VIEW,
             inherits=Inherited(terminal=True, keys=self.view_has_keys),
-            env={KEY_VARIABLE: self.key, **SINGLE_THREAD},
+            env={KEY_VARIABLE: self.key, **self._environment},
         )
 
     def _start_relay(self, children: Children, status: str) -> None:
@@ -172,14 +173,17 @@ class Monitoring:
             "relay",
             [sys.executable, "-P", "-m", "hilrt.monitor.relay"],
             nice=NICE,
-            env={SETTINGS_VARIABLE: msgspec.json.encode(settings).decode(), **SINGLE_THREAD},
+            env={
+                SETTINGS_VARIABLE: msgspec.json.encode(settings).decode(),
+                **self._environment,
+            },
         )
         if self._web:
             self._start_page(children, settings)
         if table.foxglove is not None:
             argv = [sys.executable, "-P", "-m", "hilrt.monitor.foxglove"]
             argv += ["--connect", settings.telemetry, "--foxglove", table.foxglove]
-            children.start("foxglove", argv, nice=NICE, env=SINGLE_THREAD)
+            children.start("foxglove", argv, nice=NICE, env=self._environment)
 
     def _start_page(self, children: Children, settings: RelaySettings) -> None:
         argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]
@@ -188,8 +192,8 @@ class Monitoring:
             numbers = tuple(one.fileno() for one in self._page)
             argv += ["--sockets", *map(str, numbers)]
             inherited = Inherited(descriptors=numbers)
-            children.start("page", argv, nice=NICE, env=SINGLE_THREAD, inherits=inherited)
+            children.start("page", argv, nice=NICE, env=self._environment, inherits=inherited)
             close(self._page)  # with the page's process, the port is free
         else:  # the page's process binds the port again
             close(self._page)
-            children.start("page", argv, nice=NICE, env=SINGLE_THREAD)
+            children.start("page", argv, nice=NICE, env=self._environment)

@@ -44,6 +44,8 @@ class SessionParts:
         One for each subsystem, once processes are started.
     recorder : zmq.Socket or None
         Where the recorder takes rows; None if nothing is recorded.
+    feed_address : str
+        Where the recorder connects.
     log : SessionLog or None
         Opened when the numerics are known.
     master : Master or None
@@ -88,7 +90,8 @@ class SessionParts:
         self.benches = Benches(self.links, self.tables, self.events, self.publisher, self.operator)
         self.timing = TimingSetup(master.pacing, master.step, self.real_time)
         self.processes = Processes(self.folder, self.links, self.events, self.result.warnings)
-        self.recorder = open_feed_socket() if options.record else None
+        self.feed_address = self.monitoring.local.get("feed") if options.record else ""
+        self.recorder = open_feed_socket(self.feed_address) if options.record else None
         self.log: SessionLog | None = None
         self.master: Master | None = None
         self.interrupted = ""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hilrt.config.session_file import SessionFile
 from hilrt.link import Link
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.record import frame_batch
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
 from hilrt.session.spawn import SINGLE_THREAD, Children
@@ -22,6 +21,24 @@ STOP_TIMEOUT: Final = 5.0
 PROCESS_END: Final = 0.3
 #: Processes that must not delay a tick.
 IDLE_PRIORITY: Final = VIEWS | {"recorder"}
+
+
+class RecorderSockets(NamedTuple):
+    """Addresses of the recorder's sockets.
+
+    Attributes
+    ----------
+    feed : str
+        The master's, where it connects.
+    tap : str
+        Where views get the rows, too; empty: nowhere.
+    frames : str
+        Where it takes gateways' CAN frames.
+    """
+
+    feed: str
+    tap: str
+    frames: str
 
 
 class Processes:
@@ -54,31 +71,36 @@ class Processes:
         self.children = Children(folder / "logs", self._ended)
 
     def start_subsystems(
-        self, file: SessionFile, cpus: Sequence[int], keys: Mapping[str, str], frames: str
+        self,
+        file: SessionFile,
+        cpus: Sequence[int],
+        keys: Mapping[str, str],
+        frames: Mapping[str, str],
     ) -> None:
         """Start what the links need, on the processors `cpus`.
 
         What connects to the master gets the variables `keys`; of that, what has a bus to record,
-        also the address that takes CAN `frames`, if it is not empty.
+        also the variables `frames`, which say where CAN frames are taken.
         """
         for link in self._links:
             for command in link.commands(file):
                 env = dict(keys) if command.connects else {}
-                if command.connects and link.buses and frames:
-                    env[frame_batch.VARIABLE] = frames
+                if command.connects and link.buses:
+                    env |= frames
                 self.children.start(
                     command.name, command.argv, cwd=file.folder, affinity=cpus, env=env
                 )
 
-    def start_recorder(self, address: str, cpus: Sequence[int], tap: str, frames: str) -> None:
-        """Start the recorder, which waits at `address` for the session's log to be opened.
-
-        `tap` is where views get the rows, too; `frames` where CAN frames come in.
-        """
-        argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process", "--connect", address]
-        argv += ["--tap", tap] if tap else []
-        argv += ["--frames", frames] if any(link.buses for link in self._links) else []
-        self.children.start("recorder", argv, affinity=cpus, nice=5, env=SINGLE_THREAD)
+    def start_recorder(
+        self, sockets: RecorderSockets, cpus: Sequence[int], environment: Mapping[str, str]
+    ) -> None:
+        """Start the recorder, which waits for the session's log to be opened."""
+        argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process"]
+        argv += ["--connect", sockets.feed]
+        argv += ["--tap", sockets.tap] if sockets.tap else []
+        argv += ["--frames", sockets.frames] if any(link.buses for link in self._links) else []
+        env = {**SINGLE_THREAD, **environment}
+        self.children.start("recorder", argv, affinity=cpus, nice=5, env=env)
 
     def with_idle_priority(self) -> list[int]:
         """Process numbers of those that can wait."""

@@ -22,9 +22,11 @@ from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
-from hilrt.record.recorder_feed import address_of, close_feed_socket
+from hilrt.record import frame_batch
+from hilrt.record.recorder_feed import close_feed_socket
 from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
+from hilrt.session.processes import RecorderSockets
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
 from hilrt.temporary_folder import remove_abandoned_folders
@@ -142,11 +144,13 @@ class SessionRun:
                 parts.hub.add(link)
             parts.links.append(link)
         cpus = parts.timing.cpus_for_children
-        frames = parts.monitoring.local.get("frames") if parts.options.record else ""
-        parts.processes.start_subsystems(parts.file, cpus, parts.environment, frames)
+        local = parts.monitoring.local
+        frames = local.get("frames") if parts.options.record else ""
+        handed = {frame_batch.VARIABLE: frames, **local.environment} if frames else {}
+        parts.processes.start_subsystems(parts.file, cpus, parts.environment, handed)
         if parts.recorder is not None:
-            address = address_of(parts.recorder)
-            parts.processes.start_recorder(address, cpus, parts.monitoring.rows, frames)
+            recorder = RecorderSockets(parts.feed_address, parts.monitoring.rows, frames)
+            parts.processes.start_recorder(recorder, cpus, local.environment)
 
     async def _connect(self) -> None:
         """Load the numerics, while the processes start, and wait for the subsystems.

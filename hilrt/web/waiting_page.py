@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 import zmq
 
+from hilrt.local_sockets import connect
 from hilrt.monitor.telemetry import Status, decode, message_of
 from hilrt.web.plain_server import Answer, PlainServer
 
@@ -48,7 +49,7 @@ class WaitingPage:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.SUBSCRIBE, STATUS)
-        self._socket.connect(telemetry)
+        connect(self._socket, telemetry)
         self._server = PlainServer(sockets, host, port, self.answer)
 
     def answer(self, path: str) -> Answer | None:

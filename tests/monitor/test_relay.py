@@ -7,6 +7,7 @@ import time
 import pytest
 import zmq
 
+from hilrt.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import (
     CommandClient,
     OperatorCommand,
@@ -20,7 +21,6 @@ from hilrt.monitor.telemetry import Status, Telemetry
 from hilrt.monitor.viewer import Viewer
 from hilrt.record.messages import Begin, RecordEvent, Signal, Topic
 from hilrt.record.messages import encode as record
-from hilrt.session.local_addresses import LocalAddresses
 
 
 class Bench:
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, **settings):
         self.local = LocalAddresses()
-        self.status = Telemetry()
+        self.status = Telemetry(self.local.get("status"))
         self.context = zmq.Context()
         self.master = self.context.socket(zmq.ROUTER)
         master = self.local.get("master")

@@ -53,7 +53,7 @@ def test_nonsense_is_refused(frame):
 
 
 def test_watcher_gets_what_is_published():
-    telemetry = Telemetry()
+    telemetry = Telemetry("tcp://127.0.0.1:*")
     context = zmq.Context()
     watcher = context.socket(zmq.SUB)
     watcher.setsockopt(zmq.SUBSCRIBE, b"")
@@ -69,7 +69,7 @@ def test_watcher_gets_what_is_published():
 
 def test_watcher_that_never_reads_costs_nothing():
     """The queue is bounded; more than it holds is dropped, without waiting."""
-    telemetry = Telemetry()
+    telemetry = Telemetry("tcp://127.0.0.1:*")
     context = zmq.Context()
     watcher = context.socket(zmq.SUB)
     watcher.rcvhwm = 1

@@ -322,7 +322,7 @@ def test_silent_session_ends_the_view(monkeypatch):
 @contextlib.contextmanager
 def publishing(*last):
     """Telemetry of a running session; after the block has ended, its last words."""
-    telemetry = Telemetry()
+    telemetry = Telemetry("tcp://127.0.0.1:*")
     stop = threading.Event()
 
     def publish():

@@ -13,6 +13,7 @@ import zmq
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
+from hilrt.local_sockets import LocalAddresses
 from hilrt.logs.contents import read_contents
 from hilrt.logs.log_file import LogFile
 from hilrt.record import cdr, gate, mcap_writer
@@ -278,15 +279,28 @@ def test_full_disk_leaves_a_log_that_reads(tmp_path, monkeypatch, room):
 
 
 @pytest.fixture
-def opened():
-    """The socket of the feed."""
-    return open_feed_socket()
+def local():
+    made = LocalAddresses()
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def master(opened):
+def address(local):
+    """Of the feed."""
+    return local.get("feed")
+
+
+@pytest.fixture
+def opened(address):
+    """The socket of the feed."""
+    return open_feed_socket(address)
+
+
+@pytest.fixture
+def master(opened, address):
     feed = RecorderFeed(TOPICS, opened)
-    recorder = Recorder(feed.address)
+    recorder = Recorder(address)
     assert opened.poll(5000, zmq.POLLOUT)
     assert feed.ready
     yield feed, recorder
@@ -307,11 +321,11 @@ def test_recorder_ends_when_told(master, tmp_path):
     assert not log.truncated
 
 
-def test_frames_of_a_gateway_that_ended_are_in_the_log(opened, tmp_path):
+def test_frames_of_a_gateway_that_ended_are_in_the_log(opened, local, address, tmp_path):
     feed = RecorderFeed(TOPICS, opened)
-    address = f"ipc://{tmp_path}/frames"
-    recorder = Recorder(feed.address, frames=address)
-    frames = FrameFeed(address, "engine", lambda: CLOCK_NS + 5 * MS)
+    handed = local.get("frames")
+    recorder = Recorder(address, frames=handed)
+    frames = FrameFeed(handed, "engine", lambda: CLOCK_NS + 5 * MS)
     assert opened.poll(5000, zmq.POLLOUT)
     assert feed.ready
     feed.begin(tmp_path / "run", "demo", EPOCH_NS, clock_ns=CLOCK_NS, buses=["engine"])
@@ -416,11 +430,11 @@ class SlowDisk:
         return getattr(self.file, name)
 
 
-def test_slow_disk_costs_rows_that_are_counted_and_named(opened, tmp_path, monkeypatch):
+def test_slow_disk_costs_rows_that_are_counted_and_named(opened, address, tmp_path, monkeypatch):
     monkeypatch.setattr(file_writer, "open", SlowDisk, raising=False)
     wide = [Topic("outputs", [Signal(f"a.x{i}", "") for i in range(500)])]
     feed = RecorderFeed(wide, opened, queue_bytes=1 << 20)
-    recorder = Recorder(feed.address)
+    recorder = Recorder(address)
     assert opened.poll(5000, zmq.POLLOUT)
     assert feed.ready
     feed.begin(tmp_path, "slow", EPOCH_NS)

@@ -25,7 +25,7 @@ from hilrt.record.recorder_feed import (
     BATCH_BYTES,
     BATCH_ROWS,
     RecorderFeed,
-    address_of,
+    close_feed_socket,
     open_feed_socket,
 )
 from hilrt.session.event_log import EventLog
@@ -33,9 +33,20 @@ from hilrt.session.event_log import EventLog
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.v", "m/s")]), Topic("empty", [])]
 
 
+FREE = "tcp://127.0.0.1:*"
+
+
+def make_feed(**options):
+    return RecorderFeed(TOPICS, open_feed_socket(FREE), **options)
+
+
+def address_of(feed):
+    return feed._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+
+
 @pytest.fixture
 def feed():
-    feed = RecorderFeed(TOPICS)
+    feed = make_feed()
     yield feed
     feed.close()
 
@@ -61,7 +72,7 @@ def wait_ready(feed):
 
 
 def test_rows_arrive_in_batches_after_the_head(feed, puller, tmp_path):
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     assert feed.ready
     feed.begin(tmp_path, "demo", 123, metadata={"key": "value"})
@@ -87,8 +98,8 @@ def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
 ):
     monkeypatch.setattr("hilrt.record.recorder_feed.BATCH_NS", 1 << 60)
     rows = BATCH_BYTES // 16
-    with contextlib.closing(RecorderFeed(TOPICS, holds_back=True)) as feed:
-        puller.connect(feed.address)
+    with contextlib.closing(make_feed(holds_back=True)) as feed:
+        puller.connect(address_of(feed))
         wait_ready(feed)
         feed.begin(tmp_path, "demo", 0)
         receive(puller)
@@ -102,7 +113,7 @@ def test_as_fast_as_possible_a_batch_is_as_long_as_fits_into_its_bytes(
 
 
 def test_batch_leaves_after_its_time(feed, puller, tmp_path):
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     feed.begin(tmp_path, "demo", 0)
     receive(puller)
@@ -147,7 +158,7 @@ def test_rows_lost_for_too_long_in_one_piece_are_told(feed, puller, tmp_path):
     feed.max_gap_ns, feed.on_gap = 1e9, told.append
     feed.begin(tmp_path, "demo", 0)
     commit_all(feed, range(900))
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     commit_all(feed, range(900, 1000))  # taken: a later loss is another one
     puller.close()
@@ -162,10 +173,10 @@ def test_rows_lost_for_too_long_in_one_piece_are_told(feed, puller, tmp_path):
 
 def test_slow_recorder_costs_rows_not_time(puller, tmp_path):
     """The queue is bounded: what does not fit is dropped, and the index shows where."""
-    feed = RecorderFeed(TOPICS, queue_bytes=1)
+    feed = make_feed(queue_bytes=1)
     puller.rcvhwm = 1
     puller.setsockopt(zmq.RCVBUF, 1024)
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     feed.begin(tmp_path, "demo", 0)
     k = 0
@@ -191,7 +202,7 @@ def test_recorder_that_comes_late_gets_the_head_first(feed, puller, tmp_path):
     feed.begin(tmp_path, "demo", 0)
     for k in range(64):
         feed.commit(k)
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     for k in range(64):
         feed.commit(64 + k)
@@ -220,10 +231,10 @@ def never_waits(monkeypatch):
 
 def never_read(puller, *, holds_back):
     """A feed whose other end is there, and reads nothing."""
-    feed = RecorderFeed(TOPICS, queue_bytes=1, holds_back=holds_back)
+    feed = make_feed(queue_bytes=1, holds_back=holds_back)
     puller.rcvhwm = 1
     puller.setsockopt(zmq.RCVBUF, 1024)
-    puller.connect(feed.address)
+    puller.connect(address_of(feed))
     wait_ready(feed)
     return feed
 
@@ -276,8 +287,10 @@ def test_the_end_does_not_wait_for_a_recorder_that_has_ended(feed, tmp_path):
 
 
 def test_signal_recorded_twice_is_refused():
+    opened = open_feed_socket(FREE)
     with pytest.raises(ValueError, match=r"a\.x"):
-        RecorderFeed([TOPICS[0], Topic("again", [Signal("a.x")])])
+        RecorderFeed([TOPICS[0], Topic("again", [Signal("a.x")])], opened)
+    close_feed_socket(opened)
 
 
 def test_a_feed_that_keeps_nothing_has_the_same_row():
@@ -289,9 +302,9 @@ def test_a_feed_that_keeps_nothing_has_the_same_row():
 
 
 def test_a_recorder_that_was_there_first_has_the_whole_queue(puller):
-    opened = open_feed_socket()
+    opened = open_feed_socket(FREE)
     puller.rcvhwm = 1
-    puller.connect(address_of(opened))
+    puller.connect(opened.getsockopt_string(zmq.LAST_ENDPOINT))
     with contextlib.closing(RecorderFeed(TOPICS, opened)) as feed:
         assert opened.poll(5000, zmq.POLLOUT)
         assert feed.ready

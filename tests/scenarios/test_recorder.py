@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hilrt.local_sockets import LocalAddresses
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import load_log
-from hilrt.record.recorder_feed import RecorderFeed
+from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
 from tests.scenarios.sessions import until
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")
@@ -23,10 +24,13 @@ TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
 MASTER = """
 import sys, time
 from pathlib import Path
+from hilrt.local_sockets import LocalAddresses
 from hilrt.record.messages import Signal, Topic
-from hilrt.record.recorder_feed import RecorderFeed
-feed = RecorderFeed([Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])])
-print(feed.address, flush=True)
+from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
+address = LocalAddresses().get("feed")
+topics = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
+feed = RecorderFeed(topics, open_feed_socket(address))
+print(address, flush=True)
 while not feed.ready:
     time.sleep(0.01)
 feed.begin(Path(sys.argv[1]), "killed", time.time_ns())
@@ -44,6 +48,13 @@ while True:
 def start_recorder(address):
     command = [sys.executable, "-m", "hilrt.session.recorder_process", "--connect", address]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def address():
+    local = LocalAddresses()
+    yield local.get("feed")
+    local.close()
 
 
 @pytest.fixture
@@ -80,9 +91,9 @@ def test_killed_master_leaves_a_whole_log(tmp_path, processes):
     np.testing.assert_array_equal(log["a.x"], 0.5 * log["a.tick"])
 
 
-def test_interrupt_is_left_to_the_master(tmp_path, processes):
-    feed = RecorderFeed(TOPICS)
-    recorder = start_recorder(feed.address)
+def test_interrupt_is_left_to_the_master(tmp_path, processes, address):
+    feed = RecorderFeed(TOPICS, open_feed_socket(address))
+    recorder = start_recorder(address)
     processes.append(recorder)
     until(lambda: feed.ready, "recorder")
     feed.begin(tmp_path, "interrupted", 0)
@@ -91,14 +102,14 @@ def test_interrupt_is_left_to_the_master(tmp_path, processes):
     feed.row[:] = 1.0
     feed.commit(0)
     assert feed.end(b"{}")
-    feed.close()
     assert recorder.wait(timeout=10) == 0
+    feed.close()
     assert load_log(tmp_path).metadata["rows"] == "1"
 
 
-def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes):
-    feed = RecorderFeed(TOPICS)
-    recorder = start_recorder(feed.address)
+def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes, address):
+    feed = RecorderFeed(TOPICS, open_feed_socket(address))
+    recorder = start_recorder(address)
     processes.append(recorder)
     until(lambda: feed.ready, "recorder")
     feed.begin(tmp_path, "killed", 0)

@@ -1,5 +1,6 @@
 """What a run starts to be watched, and who gets to know its secrets."""
 
+import os
 import socket
 import sys
 from types import SimpleNamespace
@@ -88,6 +89,16 @@ async def test_secrets_are_on_no_command_line(monitoring):
     assert settings.head.control == ["stop"]
     secrets = {watched.token, watched.key}
     assert not secrets & set(started.env["page"].values())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere they are guarded by keys")
+async def test_nothing_internal_is_open_to_the_network(monitoring):
+    started = Started()
+    watched = monitoring(web=True, foxglove="127.0.0.1:8765", control=["stop"])
+    watched.start(started, OPERATOR)
+    settings = msgspec.json.decode(started.env["relay"][SETTINGS_VARIABLE], type=RelaySettings)
+    inside = (settings.rows, settings.status, settings.master, settings.telemetry)
+    assert all(address.startswith("ipc://") for address in (*inside, settings.commands))
 
 
 def test_token_is_given_or_made_up_and_then_told(monitoring, monkeypatch):

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from hilrt.link import Command
+from hilrt.record import frame_batch
 from hilrt.session.processes import Processes
 
 FILE = SimpleNamespace(folder=Path())
@@ -37,11 +38,11 @@ def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
     processes = Processes(tmp_path, links, None, [])
     processes.children = started = Started()
     keys = {"HILRT_KEYS": "keys"}
-    processes.start_subsystems(FILE, (), keys, "ipc://frames")
+    processes.start_subsystems(FILE, (), keys, {frame_batch.VARIABLE: "ipc://frames"})
     assert started.env == {
         "plant": keys,
         "engine.emulator": {},
         "engine": keys | {"HILRT_FRAMES": "ipc://frames"},
     }
-    processes.start_subsystems(FILE, (), {}, "")  # nothing is recorded
+    processes.start_subsystems(FILE, (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
