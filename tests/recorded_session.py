@@ -31,7 +31,16 @@ BATCH = 64
 
 #: What no row holds.
 ELSEWHERE = {
-    *("format", "wall_s", "stolen_s", "processor_share", "stretched_s", "versions", "host"),
+    *(
+        "format",
+        "wall_s",
+        "stolen_s",
+        "processor_share",
+        "stretched_s",
+        "strangers",
+        "versions",
+        "host",
+    ),
     "identification",  # compared where there is one
 }
 OF_PEERS = {"lost", "dropped", "compute_us", "wire_us", "collect_wait_us"}

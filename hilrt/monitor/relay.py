@@ -216,7 +216,7 @@ class Relay:
         text = f"{many} with a wrong token refused; newest: {newest.action}"
         text += f", from somebody who gave the name {newest.who!r}, which proves nothing"
         self._wrong = 0
-        self._pass_on([], OperatorCommand(action="refused", who="relay", text=text))
+        self._pass_on([], OperatorCommand(action="refused", who="relay", text=text, value=count))
 
     def _pass_on(self, envelope: list[bytes], command: OperatorCommand) -> None:
         if len(self._open_requests) >= MAX_OPEN:

@@ -55,6 +55,14 @@ class UnusedMessages:
         newest = self._newest(STRANGER, REFUSED_KINDS, now_ns)
         return newest and f"a connection was refused {newest}"
 
+    def strangers(self) -> dict[str, int]:
+        """What came of connections that were not let in, by kind."""
+        found: Counter[str] = Counter()
+        for (name, kind), number in self.counters.items():
+            if name == STRANGER or kind == "rejected":
+                found[kind] += number
+        return dict(sorted(found.items()))
+
     def _newest(self, name: str, kinds: Iterable[str], now_ns: int) -> str:
         found = [self._found[name, kind] for kind in kinds if (name, kind) in self._found]
         if not found:

@@ -7,6 +7,7 @@ with the operator and what was done, also when it was refused.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,9 @@ class Operator:
         Whether the benches are in ``[[stop]]``, which `safe` and `stop` cut short.
     master : Master or None
         Set from the first tick on.
+    strangers : Counter of str
+        Commands that were refused because of their sender: ``wrong_token``, as told by the relay,
+        and ``wrong_key``, which came past it.
     """
 
     def __init__(self, events: EventLog, tables: SessionTables) -> None:
@@ -51,12 +55,14 @@ class Operator:
         self.waits_for_arming = False
         self.held = self.in_stop_sequence = False
         self.master: Master | None = None
+        self.strangers: Counter[str] = Counter()
         #: Ends a session that has not started to tick.
         self.interrupt: Callable[[str], None] = lambda reason: None
 
     def obey(self, command: OperatorCommand) -> Reply:
         """Carry out a command and note it."""
         if command.action == "refused":  # told by the relay
+            self.strangers["wrong_token"] += round(command.value)
             self.events.note("warning", "operator", command.text, "wrong_token")
             return Reply(True, "noted")
         reply = self._carry_out(command)
@@ -71,6 +77,7 @@ class Operator:
 
     def refused(self, command: OperatorCommand) -> None:
         """Note a command without the session's key: it did not come from our own processes."""
+        self.strangers["wrong_key"] += 1
         text = f"a command {command.action} without the session's key was refused"
         self.events.note("warning", "operator", text, "operator")
 

@@ -133,6 +133,7 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         real_time=parts.real_time,
         fault=fault,
         dropped_rows=feed.dropped,
+        strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
     )
     parts.result.warnings += without_derivatives(numerics)
     parts.result.summary = build_summary(numerics, exchange, master.progress, facts)

@@ -41,6 +41,8 @@ class RunFacts(NamedTuple):
         Time of it that the host took the master's processors away, s; None where it is not told.
     processor_share : dict of str to float
         Share of one processor that each process of the session had.
+    strangers : dict of str to int
+        Connections and commands that were refused, by kind.
     """
 
     session: str
@@ -51,6 +53,7 @@ class RunFacts(NamedTuple):
     dropped_rows: int = 0
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
+    strangers: Mapping[str, int] = MappingProxyType({})
 
 
 def without_derivatives(numerics: Numerics) -> list[str]:
@@ -101,6 +104,7 @@ def build_summary(
         "identification": _identification(progress) if plan.model.settings[0].identifies else None,
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),
+        "strangers": dict(run.strangers),
         "recorder": {"dropped_rows": run.dropped_rows},
         "verdict": judgement.word,
         "reasons": judgement.reasons,

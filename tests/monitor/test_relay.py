@@ -173,7 +173,9 @@ def test_many_wrong_tokens_are_told_as_one_number(bench):
     sent = sum(bench.client.send(guess) > 0 for _ in range(300))
     bench.until(lambda: bench.relay._wrong == sent)
     bench.relay._tell_at = 0.0
-    assert bench.obey_one(Reply(True)).text.startswith(f"{sent} commands")
+    told = bench.obey_one(Reply(True))
+    assert told.text.startswith(f"{sent} commands")
+    assert told.value == sent
     assert bench.master.poll(50) == 0
 
 

@@ -43,6 +43,7 @@ def test_with_its_key_the_solver_takes_part(run):
     result = run(SESSION)
     assert (result.fault, result.exit_status) == (None, 0)
     assert result.summary["steps"] == 50
+    assert result.summary["strangers"] == {}
 
 
 def test_an_open_address_without_keys_is_refused(run):

@@ -142,11 +142,14 @@ def test_numbers_change_only_within_bounds(operator):
 def test_command_without_the_key_is_noted(operator):
     operator.refused(OperatorCommand(action="stop", who="Eve"))
     assert operator.recorded.notes[0][0] == "warning"
+    assert operator.strangers == {"wrong_key": 1}
 
 
 def test_wrong_tokens_are_a_warning_and_no_note_of_the_operators(operator):
-    operator.obey(OperatorCommand(action="refused", who="relay", text="a command was refused"))
+    told = OperatorCommand(action="refused", who="relay", text="a command was refused", value=3.0)
+    operator.obey(told)
     (note,) = operator.recorded.notes
+    assert operator.strangers == {"wrong_token": 3}
     assert note == ("warning", "wrong_token", "operator", "a command was refused")
 
 

@@ -31,6 +31,7 @@ def summarize(s: Stepping, progress: Progress, **changes) -> dict:
         "wall_s": 1.5,
         "stolen_s": 0.03,
         "processor_share": {"master": 0.98},
+        "strangers": {"no_key": 2},
         "real_time": True,
         "fault": None,
         "dropped_rows": 0,
@@ -60,6 +61,7 @@ def test_everything_the_contract_names_is_there(ran):
     counts = {name: {k: p[k] for k in none} for name, p in summary["peers"].items()}
     assert counts == {"one": none, "two": none}
     assert (summary["stolen_s"], summary["processor_share"]) == (0.03, {"master": 0.98})
+    assert summary["strangers"] == {"no_key": 2}
     assert {"flags", "missed_ticks", "verdict", "versions"} <= set(summary)
 
 
