@@ -45,7 +45,7 @@ class PageClient:
 
         token = generate_jwt_token(generate_session_id())
         self._socket = await websocket_connect(
-            f"{address.replace('http', 'ws')}/ws", subprotocols=["bokeh", token]
+            address.replace("http", "ws").replace("/?", "/ws?"), subprotocols=["bokeh", token]
         )
         while (header := await self._frame()) is not None:
             await self._frame()

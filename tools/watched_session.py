@@ -21,6 +21,7 @@ from hilrt.solver import Floats, InputPolynomial
 
 #: Processor of the master.
 MASTER = 1
+READ_TOKEN = "watched"
 #: Until a session, a page or a browser is there, s.
 START_S = 300.0
 #: How long a browser on a busy machine may take to answer, s.
@@ -111,7 +112,7 @@ class Run:
         given = list(overrides)
         if web:
             page, stream = f"127.0.0.1:{free_port()}", f"tcp://127.0.0.1:{free_port()}"
-            self.page, self.telemetry = f"http://{page}", stream
+            self.page, self.telemetry = f"http://{page}/?token={READ_TOKEN}", stream
             given += [f'monitor.page="{page}"', f'monitor.listen="{stream}"']
             command.append("--web")
         self._errors = folder / "stderr"
@@ -120,7 +121,11 @@ class Run:
                 [*command, *(word for item in given for word in ("--set", item))],
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(Path(__file__).parent),
+                    "HILRT_READ_TOKEN": READ_TOKEN,
+                },
             )
 
     @property

@@ -17,6 +17,7 @@ from hilrt.local_sockets import LocalAddresses
 from hilrt.monitor.arming import owns_terminal
 from hilrt.monitor.operator_commands import KEY_VARIABLE, TOKEN_VARIABLE, CommandPort
 from hilrt.monitor.own_ports import bind_page, close, refuse_taken
+from hilrt.monitor.read_token import READ_TOKEN_VARIABLE, read_token, with_token
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.monitor.status import StatusPublisher
 from hilrt.monitor.stream import Head, session_graph
@@ -101,7 +102,8 @@ class Monitoring:
         """What the operator is told at the start."""
         lines, page = [], self._table.page
         if self._web:
-            lines.append(f"page: http://{'' if ':' in page else '127.0.0.1:'}{page}")
+            address = f"http://{'' if ':' in page else '127.0.0.1:'}{page}"
+            lines.append(f"page: {with_token(address, read_token())}")
         if self._table.listen is not None:
             lines.append(f"telemetry: {self._table.listen}")
         if self._table.foxglove is not None:
@@ -188,12 +190,13 @@ class Monitoring:
     def _start_page(self, children: Children, settings: RelaySettings) -> None:
         argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]
         argv += ["--commands", settings.commands, "--page", self._table.page]
+        environment = {READ_TOKEN_VARIABLE: read_token(), **self._environment}
         if os.name == "posix":
             numbers = tuple(one.fileno() for one in self._page)
             argv += ["--sockets", *map(str, numbers)]
             inherited = Inherited(descriptors=numbers)
-            children.start("page", argv, nice=NICE, env=self._environment, inherits=inherited)
+            children.start("page", argv, nice=NICE, env=environment, inherits=inherited)
             close(self._page)  # with the page's process, the port is free
         else:  # the page's process binds the port again
             close(self._page)
-            children.start("page", argv, nice=NICE, env=self._environment)
+            children.start("page", argv, nice=NICE, env=environment)

@@ -16,10 +16,12 @@ def wait_for_the_page() -> Callable[[], None]:
     options = parse()
     if not options.sockets:
         return lambda: None
+    from hilrt.monitor.read_token import read_token
     from hilrt.web.waiting_page import WaitingPage
 
     sockets = [socket.socket(fileno=number) for number in options.sockets]
-    waiting = WaitingPage(sockets, *parse_address(options.page), options.connect)
+    where = parse_address(options.page)
+    waiting = WaitingPage(sockets, *where, options.connect, read_token())
 
     def take_over() -> None:
         waiting.stop()

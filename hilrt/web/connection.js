@@ -3,7 +3,10 @@
 // as soon as there is one at the same address.
 const banner = document.getElementById("lost"), me = Math.random().toString(36).slice(2);
 const LOST = "✕ NO CONNECTION to the page's server: what is shown is old";
+const OTHER = "another session runs here now: open the address that it prints";
 const ASK_MS = 500;
+const known = new URLSearchParams(location.search).get("token") ?? "";
+const asking = `?page=${me}&token=${encodeURIComponent(known)}`;
 let gone = false, kept = false;
 
 const endShown = () => find("lamp")?.tags?.[0] ?? "";
@@ -21,15 +24,16 @@ function showEnd() {  // while the server still answers
   tell(text || LOST);
 }
 async function askForEnd() {
-  const answer = await fetch(`/ended.json?page=${me}`, {cache: "no-store"}).catch(() => null);
+  const answer = await fetch(`/ended.json${asking}`, {cache: "no-store"}).catch(() => null);
   if (answer?.status === 404) location.reload();  // the next session's page
+  if (answer?.status === 403 && !kept) tell(OTHER);
   if (!answer?.ok || kept) return;
   const {text, report, over} = await answer.json();
   document.body.classList.replace("lost", "ended");
   tell(over ? text : `${text} · the report is being written`);
   kept = over && !report;
   if (!report) return;
-  const page = await fetch(`/report.html?page=${me}`, {cache: "no-store"}).catch(() => null);
+  const page = await fetch(`/report.html${asking}`, {cache: "no-store"}).catch(() => null);
   if (!page?.ok) return;
   kept = true;
   tell(text, URL.createObjectURL(await page.blob()));

@@ -1,4 +1,4 @@
-"""Where the page is served, and under which names of this machine."""
+"""To whom the page is served: under a name of this machine, and to those who know the token."""
 
 from __future__ import annotations
 
@@ -10,33 +10,52 @@ from bokeh.settings import settings
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler
 
-from hilrt.web.own_names import EVERYWHERE, is_own, own_names, url
+from hilrt.monitor.operator_commands import same_key
+from hilrt.monitor.read_token import PARAMETER, given_token
+from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, own_names, url
+
+#: What needs no token: Bokeh's own scripts.
+STATIC = "/static/"
 
 
 class Refused(RequestHandler):
-    """Refuses requests under a name that is not the page's."""
+    """Refuses a request with the reason and the remedy."""
+
+    def initialize(self, reason: str) -> None:
+        """Keep the reason."""
+        self._text = reason
 
     def prepare(self) -> None:
-        """Answer with the reason and the remedy."""
+        """Answer with it."""
         self.set_status(403)
         self.set_header("Content-Type", "text/plain; charset=utf-8")
-        self.finish("This page is not served under that name. For a reverse proxy, set "
-                    "BOKEH_ALLOW_WS_ORIGIN=NAME for the page's process.\n")  # fmt: skip
+        self.finish(self._text)
 
 
-class OwnHostOnly(BokehTornado):
-    """Serves only requests under a known name of this machine.
+FOREIGN_NAME = (
+    "This page is not served under that name. For a reverse proxy, set "
+    "BOKEH_ALLOW_WS_ORIGIN=NAME for the page's process.\n"
+)
+
+
+class ForKnownReaders(BokehTornado):
+    """Serves only requests under a known name of this machine, and with the token.
 
     A foreign name that is made to point at this machine (DNS rebinding) is its own origin to a
-    browser, and the WebSocket's check of the origin alone would let it in.
+    browser, and the WebSocket's check of the origin alone would let it in. The token keeps other
+    accounts out, which reach the loopback like this one; it stands in the page's address, which the
+    browser repeats for the WebSocket. A cookie would be sent to every port of the machine.
 
     Parameters
     ----------
     host, port
         Where it is bound.
+    token : str
+        What readers must give.
     """
 
-    def __init__(self, applications: Any, host: str, port: int, **options: Any) -> None:
+    def __init__(self, applications: Any, host: str, port: int, token: str, **options: Any) -> None:
+        self._token = token
         self._names, self._any_number = own_names(host, port), host in EVERYWHERE
         super().__init__(
             applications,
@@ -46,10 +65,20 @@ class OwnHostOnly(BokehTornado):
         )
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        """Pass on requests under a known name."""
-        if self._is_known(request.host.lower()):
-            return super().find_handler(request, **kwargs)
-        return self.get_handler_delegate(request, Refused)
+        """Pass on requests under a known name that give the token."""
+        if not self._is_known(request.host.lower()):
+            return self._refuse(request, FOREIGN_NAME)
+        if not request.path.startswith(STATIC) and not self._may_read(request):
+            return self._refuse(request, NO_TOKEN)
+        return super().find_handler(request, **kwargs)
+
+    def _refuse(self, request: HTTPServerRequest, reason: str) -> Any:
+        return self.get_handler_delegate(request, Refused, {"reason": reason})
+
+    def _may_read(self, request: HTTPServerRequest) -> bool:
+        asked = [text.decode("utf-8", "replace") for text in request.arguments.get(PARAMETER, [])]
+        given = given_token(asked, request.headers.get("Authorization", ""))
+        return same_key(given, self._token)
 
     def _is_known(self, asked: str) -> bool:
         if is_own(asked, self._names, self._any_number):

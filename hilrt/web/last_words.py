@@ -18,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from hilrt.errors import ConfigError
 from hilrt.monitor.own_ports import bind_page, close
+from hilrt.monitor.read_token import read_token
 from hilrt.peers.addresses import parse_address
 from hilrt.web.plain_server import Answer, PlainServer
 
@@ -60,7 +61,8 @@ class LastWords:
             self._sockets = bind_page(self._address)
         except ConfigError:
             return self
-        self._server = PlainServer(self._sockets, *parse_address(self._address), self.answer)
+        where = parse_address(self._address)
+        self._server = PlainServer(self._sockets, *where, read_token(), self.answer)
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""A small HTTP server for the time before and after the page's own. Standard library only.
+"""A small HTTP server for the time before and after the page's own, without Bokeh.
 
 Bokeh takes a second to load, and ends with the session: what asks before is told what is waited
 for, and what asks afterwards how the session ended.
@@ -12,8 +12,11 @@ import threading
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
-from hilrt.web.own_names import EVERYWHERE, is_own, is_proxy, own_names
+from hilrt.monitor.operator_commands import same_key
+from hilrt.monitor.read_token import PARAMETER, given_token
+from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, is_proxy, own_names
 
 #: How long a request may take to arrive, and how soon the server ends when it is told to, s.
 REQUEST_S, END_S = 1.0, 0.02
@@ -29,7 +32,8 @@ class Answer(NamedTuple):
 class PlainServer:
     """Answers GET requests on sockets that listen, in threads, until it is stopped.
 
-    Requests under a name that is not this machine's are refused, as the page refuses them.
+    Requests under a name that is not this machine's, or without the token, are refused, as the page
+    refuses them.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ class PlainServer:
         They stay open when the server stops.
     host, port
         Where they are bound.
+    token : str
+        What readers must give.
     answer : callable
         Gets the path, returns an `Answer`, or None for 404. Called from the threads.
     """
@@ -46,6 +52,7 @@ class PlainServer:
         sockets: Sequence[socket.socket],
         host: str,
         port: int,
+        token: str,
         answer: Callable[[str], Answer | None],
     ) -> None:
         names, everywhere = own_names(host, port), host in EVERYWHERE
@@ -56,14 +63,19 @@ class PlainServer:
             def do_GET(self) -> None:
                 asked = self.headers.get("Host", "")
                 known = is_own(asked, names, everywhere) or is_proxy(asked)
+                known = known and same_key(self._token(), token)
                 found = answer(self.path) if known else None
                 self.send_response(200 if found else 404 if known else 403)
-                content, kind = found or Answer(b"", "text/plain")
+                content, kind = found or Answer(b"" if known else NO_TOKEN.encode(), "text/plain")
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content)))
                 self.send_header("Cache-Control", "no-store")
                 self.end_headers()
                 self.wfile.write(content)
+
+            def _token(self) -> str:
+                asked = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
+                return given_token(asked, self.headers.get("Authorization", ""))
 
             def log_message(self, format: str, *args: object) -> None:
                 """No lines on stderr."""

@@ -19,10 +19,11 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
 from tornado.web import RequestHandler
 
+from hilrt.monitor.read_token import read_token, with_token
 from hilrt.monitor.viewer import Viewer
 from hilrt.peers.addresses import is_loopback, parse_address
 from hilrt.web.arguments import parse
-from hilrt.web.hosts import OwnHostOnly
+from hilrt.web.hosts import ForKnownReaders
 from hilrt.web.metrics import SessionCollector
 from hilrt.web.own_names import url
 from hilrt.web.page import Page
@@ -33,7 +34,7 @@ LAST_LOOK_S = 0.6
 #: How often the lateness of the ticks is counted, ms: short enough that no ring overflows
 #: meanwhile.
 COUNT_MS = 5000
-FOR_ALL = "whoever reaches this machine's network can read it; 127.0.0.1:PORT is for it alone"
+FOR_ALL = "whoever reaches this machine's network and has the token can read it"
 
 
 class Metrics(RequestHandler):
@@ -50,12 +51,17 @@ class Metrics(RequestHandler):
 
 
 def make_server(
-    source: SharedSession, host: str, port: int, sockets: Sequence[socket.socket] = ()
+    source: SharedSession,
+    host: str,
+    port: int,
+    token: str,
+    sockets: Sequence[socket.socket] = (),
 ) -> BaseServer:
     """A server for a session at `sockets` that listen; without any, `OSError` if the port is taken.
 
-    Only pages that it served itself may connect: another site in the same browser cannot. For a
-    reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer address.
+    It shows nothing without the `token`. Only pages that it served itself may connect: another site
+    in the same browser cannot. For a reverse proxy, Bokeh's BOKEH_ALLOW_WS_ORIGIN names the outer
+    address.
     """
     registry = CollectorRegistry(auto_describe=False)
     collector = SessionCollector(source.viewer, source.history)
@@ -66,10 +72,11 @@ def make_server(
 
     if not sockets:
         sockets, port = bind_sockets(host, port)
-    application = OwnHostOnly(
+    application = ForKnownReaders(
         {"/": Application(FunctionHandler(show))},
         host,
         port,
+        token,
         extra_patterns=[("/metrics", Metrics, {"registry": registry})],
         unused_session_lifetime_milliseconds=5000,
         check_unused_sessions_milliseconds=2000,
@@ -104,7 +111,7 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
         sockets = [socket.socket(fileno=number) for number in options.sockets]
         for one in sockets:
             one.setblocking(False)
-        server = make_server(SharedSession(viewer), host, port, sockets)
+        server = make_server(SharedSession(viewer), host, port, read_token(), sockets)
     except OSError as error:
         sys.stderr.write(f"page: cannot use {options.page}: {error.strerror}; choose another\n")
         viewer.close()
@@ -116,7 +123,9 @@ def main(arguments: list[str] | None = None, take_over: Callable[[], None] = lam
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN if options.commands else stop)
-    print(f"page: {url(host, port)}{'' if is_loopback(host) else f' ({FOR_ALL})'}", flush=True)
+    # A session prints the token itself: what is printed here is in its log folder.
+    page = url(host, port) if options.commands else with_token(url(host, port), read_token())
+    print(f"page: {page}{'' if is_loopback(host) else f' ({FOR_ALL})'}", flush=True)
     server.start()
     loop.start()
     server.stop()

@@ -7,6 +7,7 @@ import html
 import socket
 import threading
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 import zmq
@@ -39,10 +40,12 @@ class WaitingPage:
         Where they are bound.
     telemetry : str
         Address of the telemetry stream.
+    token : str
+        What readers must give.
     """
 
     def __init__(
-        self, sockets: Sequence[socket.socket], host: str, port: int, telemetry: str
+        self, sockets: Sequence[socket.socket], host: str, port: int, telemetry: str, token: str
     ) -> None:
         self._status: Status | None = None
         self._lock = threading.Lock()
@@ -50,11 +53,11 @@ class WaitingPage:
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.SUBSCRIBE, STATUS)
         connect(self._socket, telemetry)
-        self._server = PlainServer(sockets, host, port, self.answer)
+        self._server = PlainServer(sockets, host, port, token, self.answer)
 
     def answer(self, path: str) -> Answer | None:
         """The page at ``/``."""
-        if path != "/":
+        if urlsplit(path).path != "/":
             return None
         with self._lock:
             while self._socket.poll(0):

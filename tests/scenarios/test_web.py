@@ -214,7 +214,7 @@ def watched_run(tmp_path: Path, *overrides: str) -> Iterator[tuple[Run, Browser]
             bench_of_its_own=True,
         ) as run,
     ):
-        address = f"http://127.0.0.1:{port}/"
+        address = f"http://127.0.0.1:{port}/?token={os.environ['HILRT_READ_TOKEN']}"
         run.until(lambda: "page:" in page_log(run), "page")
         browser = Browser(run, tmp_path / "browser", address)
         try:

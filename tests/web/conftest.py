@@ -23,7 +23,7 @@ def viewer(unused_tcp_port):
 
     def serve():
         asyncio.set_event_loop(loop)
-        server = make_server(SharedSession(made), "127.0.0.1", unused_tcp_port)
+        server = make_server(SharedSession(made), "127.0.0.1", unused_tcp_port, "token")
         server.start()
         ready.set()
         loop.run_forever()
@@ -42,7 +42,7 @@ def driver(viewer, unused_tcp_port, tmp_path):
     """A browser that shows it."""
     from tests.browser import DRAWN_S, open_browser
 
-    driver = open_browser(tmp_path, f"http://127.0.0.1:{unused_tcp_port}/", (1366, 768))
+    driver = open_browser(tmp_path, f"http://127.0.0.1:{unused_tcp_port}/?token=token", (1366, 768))
     drawn = "return !!view('figures')?.child_views.length && view('table').grid.getDataLength()"
     until(lambda: driver.execute_script(drawn) == 40, "table and figures", DRAWN_S)
     yield driver

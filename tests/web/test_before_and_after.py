@@ -18,9 +18,12 @@ from hilrt.web.plain_server import Answer, PlainServer
 from hilrt.web.waiting_page import STATUS, WaitingPage
 from tests.scenarios.sessions import until
 
+TOKEN = "read-token"
 
-def get(port, path, host=None):
-    """Status and body of a request, under the name `host`."""
+
+def get(port, path, host=None, token=TOKEN):
+    """Status and body of a request, under the name `host`, with the token that readers need."""
+    path += f"{'&' if '?' in path else '?'}token={token}"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
     try:
         connection.request("GET", path, headers={"Host": host} if host else {})
@@ -35,7 +38,7 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
     telemetry = context.socket(zmq.PUB)
     source = telemetry.bind_to_random_port("tcp://127.0.0.1")
     sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
-    page = WaitingPage(sockets, "127.0.0.1", unused_tcp_port, f"tcp://127.0.0.1:{source}")
+    page = WaitingPage(sockets, "127.0.0.1", unused_tcp_port, f"tcp://127.0.0.1:{source}", TOKEN)
     status = Status(session="<s>", state="CONNECTING", message="waiting for engine", waited_s=3.2)
     try:
         assert "the session starts" in get(unused_tcp_port, "/")[1]
@@ -48,6 +51,7 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
         assert "&lt;s&gt;: CONNECTING" in get(unused_tcp_port, "/")[1]
         assert get(unused_tcp_port, "/ended.json")[0] == 404  # which makes an old page load anew
         assert get(unused_tcp_port, "/", host=f"evil.example:{unused_tcp_port}")[0] == 403
+        assert get(unused_tcp_port, "/", token="guess")[0] == 403
     finally:
         page.stop()
         context.destroy(linger=0)
@@ -57,7 +61,7 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
 
 def test_a_browser_that_goes_away_in_a_request_leaves_no_traceback(unused_tcp_port, capsys):
     sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
-    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, lambda path: Answer(b"page"))
+    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, TOKEN, lambda path: Answer(b"page"))
     try:
         with socket.create_connection(("127.0.0.1", unused_tcp_port)) as gone:
             at_once = struct.pack("ii", 1, 0)  # closing resets the connection
@@ -89,6 +93,7 @@ def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
     until(lambda: words._server is not None, "an answer")
     assert ask() == {"text": "ended: stopped", "report": False, "over": False}
     assert get(unused_tcp_port, "/report.html?page=a")[0] == 404
+    assert get(unused_tcp_port, "/ended.json?page=a", token="")[0] == 403
     ended.set()
     until(lambda: ask()["report"], "the report")
     assert thread.is_alive()  # until the page has it

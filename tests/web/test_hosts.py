@@ -36,13 +36,16 @@ def test_what_is_no_address_is_said_with_a_remedy(text, capsys):
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [("", "http://127.0.0.1:{port}\n"), ("0.0.0.0:", "http://0.0.0.0:{port} (whoever reaches")],
+    [
+        ("", "http://127.0.0.1:{port}/?token=read-token\n"),
+        ("0.0.0.0:", "http://0.0.0.0:{port}/?token=read-token (whoever reaches"),
+    ],
 )
 def test_start_says_where_and_to_whom(host, said, unused_tcp_port, monkeypatch, capsys):
     bound = []
 
-    def make(source, host, port, sockets):
-        server = make_server(source, host, port, sockets)
+    def make(source, host, port, token, sockets):
+        server = make_server(source, host, port, token, sockets)
         bound.extend(s.getsockname()[0] for s in server._http._sockets.values())
         server.io_loop.add_callback(server.io_loop.stop)
         return server
@@ -59,14 +62,15 @@ def test_names_of_a_page_for_one_network():
     assert own_names("::1", 80) >= {"[::1]:80"}
 
 
-async def asked(port, name, origin):
+async def asked(port, name, origin, query="?token=token", bearer=""):
     """Status of page, metrics and WebSocket, asked for under a name, from an origin."""
     found = []
+    own = {"Host": name} | ({"Authorization": bearer} if bearer else {})
     for path in ("", "metrics"):
-        request = HTTPRequest(f"http://127.0.0.1:{port}/{path}", headers={"Host": name})
+        request = HTTPRequest(f"http://127.0.0.1:{port}/{path}{query}", headers=own)
         answer = await AsyncHTTPClient().fetch(request, raise_error=False)
         found.append(answer.code)
-    request = HTTPRequest(f"ws://127.0.0.1:{port}/ws", headers={"Host": name, "Origin": origin})
+    request = HTTPRequest(f"ws://127.0.0.1:{port}/ws{query}", headers=own | {"Origin": origin})
     try:
         (await websocket_connect(request, subprotocols=["bokeh", "eyJ9"])).close()
     except HTTPClientError as error:
@@ -93,11 +97,39 @@ async def test_only_names_of_its_own_are_answered(
     if name == "bench.example.org":
         monkeypatch.setenv("BOKEH_ALLOW_WS_ORIGIN", name)
     viewer = StillViewer(RUNNING)
-    server = make_server(SharedSession(viewer), bound, unused_tcp_port)
+    server = make_server(SharedSession(viewer), bound, unused_tcp_port, "token")
     server.start()
     name, origin = (text.format(port=unused_tcp_port) for text in (name, origin))
     try:
         assert await asked(unused_tcp_port, name, f"http://{origin}") == codes
+    finally:
+        server.stop()
+        server.unlisten()
+        viewer.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "bearer", "codes"),
+    [
+        ("", "", [403, 403, 403]),
+        ("?token=", "", [403, 403, 403]),
+        ("?token=guess", "", [403, 403, 403]),
+        ("?token=t%C3%B6ken", "", [403, 403, 403]),
+        ("", "Bearer guess", [403, 403, 403]),
+        ("", "Basic dG9rZW4=", [403, 403, 403]),
+        ("", "Bearer token", [200, 200, 101]),
+        ("?token=token", "", [200, 200, 101]),
+    ],
+)
+async def test_nothing_is_read_without_the_token(query, bearer, codes, unused_tcp_port):
+    viewer = StillViewer(RUNNING)
+    server = make_server(SharedSession(viewer), "127.0.0.1", unused_tcp_port, "token")
+    server.start()
+    name = f"127.0.0.1:{unused_tcp_port}"
+    try:
+        assert await asked(unused_tcp_port, name, f"http://{name}", query, bearer) == codes
+        hidden = f"http://{name}/autoload.js?bokeh-autoload-element=1000"
+        assert (await AsyncHTTPClient().fetch(hidden, raise_error=False)).code == 403
     finally:
         server.stop()
         server.unlisten()

@@ -10,7 +10,7 @@ pytest.importorskip("prometheus_client", reason="metrics need hilrt[web]")
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from tornado.httpclient import AsyncHTTPClient
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 
 from hilrt.monitor.stream import Full, binary
 from hilrt.web.metrics import SessionCollector
@@ -81,13 +81,16 @@ def test_session_not_heard_yet():
 
 async def test_page_and_metrics_are_served_offline(unused_tcp_port):
     viewer = StillViewer(RUNNING)
-    server = make_server(SharedSession(viewer), "127.0.0.1", unused_tcp_port)
+    server = make_server(SharedSession(viewer), "127.0.0.1", unused_tcp_port, "token")
     server.start()
     client = AsyncHTTPClient()
     try:
-        page = await client.fetch(f"http://127.0.0.1:{unused_tcp_port}/")
+        page = await client.fetch(f"http://127.0.0.1:{unused_tcp_port}/?token=token")
         text = page.body.decode()
-        answer = await client.fetch(f"http://127.0.0.1:{unused_tcp_port}/metrics")
+        scraped = HTTPRequest(
+            f"http://127.0.0.1:{unused_tcp_port}/metrics", headers={"Authorization": "Bearer token"}
+        )
+        answer = await client.fetch(scraped)
     finally:
         server.stop()
         server.unlisten()

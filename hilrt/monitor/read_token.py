@@ -1,0 +1,84 @@
+"""The token that page, metrics and bridge ask for before they show anything.
+
+It is the account's, in a file that only the account can read, and the same from session to session:
+a page that stays open shows the next session, and a scraper needs no new configuration. It opens no
+command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+#: Environment variable with another token, for this process.
+READ_TOKEN_VARIABLE = "HILRT_READ_TOKEN"
+#: Name of the parameter in an address.
+PARAMETER = "token"
+BEARER = "bearer "
+_LONGEST = 200
+
+
+@functools.cache
+def read_token() -> str:
+    """The token of the environment, of the account, or of this process where no file can be."""
+    given = os.environ.get(READ_TOKEN_VARIABLE, "").strip()
+    if given:
+        return given
+    made = secrets.token_urlsafe(18)
+    with contextlib.suppress(OSError, ValueError):
+        return _kept(token_file(), made)
+    return made
+
+
+def token_file() -> Path:
+    """Where the account's token is kept; `ValueError` for an account without a home."""
+    if os.name == "nt":
+        parent = Path(os.environ.get("LOCALAPPDATA") or os.path.expanduser("~"))
+    else:
+        parent = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
+    if not parent.is_absolute():
+        raise ValueError("no folder of this account is known")
+    return parent / "hilrt" / "read_token"
+
+
+def with_token(url: str, token: str) -> str:
+    """The address that opens what is served at `url`."""
+    return f"{url}/?{PARAMETER}={token}"
+
+
+def given_token(parameters: Sequence[str], authorization: str) -> str:
+    """The token in a request, from its query's parameters of that name or its header; or ""."""
+    if authorization.lower().startswith(BEARER):
+        return authorization[len(BEARER) :].strip()
+    return parameters[-1] if parameters else ""
+
+
+def _kept(file: Path, made: str) -> str:
+    """What the file holds; `made` is written where it holds nothing that only this account knows.
+
+    Of several processes that write at a time, one does; the others read that.
+    """
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        found = file.lstat()
+        known = os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o077)
+        if known or not stat.S_ISREG(found.st_mode) or not found.st_size:
+            file.unlink()
+    handle, name = tempfile.mkstemp(dir=file.parent)  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as new:
+            new.write(made)
+        with contextlib.suppress(FileExistsError):
+            os.link(name, file)
+    finally:
+        os.unlink(name)
+    text = file.read_text(encoding="ascii")[:_LONGEST].strip()
+    if not text or any(c.isspace() or not c.isprintable() for c in text):
+        raise ValueError(f"{file} holds no token")
+    return text
