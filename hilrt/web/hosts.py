@@ -14,8 +14,8 @@ from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
 from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, own_names, url
 
-#: What needs no token: Bokeh's own scripts.
-STATIC = "/static/"
+#: Beginnings of what needs no token: Bokeh's own scripts, and what browsers ask for by themselves.
+FOR_ALL = ("/static/", "/favicon.ico")
 
 
 class Refused(RequestHandler):
@@ -68,7 +68,7 @@ class ForKnownReaders(BokehTornado):
         """Pass on requests under a known name that give the token."""
         if not self._is_known(request.host.lower()):
             return self._refuse(request, FOREIGN_NAME)
-        if not request.path.startswith(STATIC) and not self._may_read(request):
+        if not request.path.startswith(FOR_ALL) and not self._may_read(request):
             return self._refuse(request, NO_TOKEN)
         return super().find_handler(request, **kwargs)
 
