@@ -1,4 +1,5 @@
 """Files from elsewhere, read within limits: a stranger's file costs an error, not the machine.
 
-Read in this order: `regular` (is it a file, and how large).
+Read in this order: `regular` (is it a file, and how large), `limited_process` (a child for parsers
+that may crash), `idle_process` (kept for the next file).
 """

@@ -12,7 +12,7 @@ from hilrt.logs.bus_numbers import BusNumbers
 from hilrt.logs.exported import Exported
 from hilrt.logs.frame_text import NOT_RECORDED, FrameWriter, TimesFromStart
 from hilrt.logs.source import Source
-from hilrt.logs.source_can import to_message
+from hilrt.logs.source_library import to_message
 from hilrt.record.logged_frame import LoggedFrame
 
 #: BLF has no date before 1990; times before are written as they are, µs since 1970.

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hilrt.errors import ConfigError
 from hilrt.logs.bus_databases import BusDatabase
-from hilrt.logs.source import Source
+from hilrt.logs.foreign_messages import Kind
+from hilrt.logs.source import Source, format_suffix
 
 #: Suffixes to formats; python-can reads the CAN ones, also compressed.
 SUFFIXES = {
@@ -26,6 +27,8 @@ SUFFIXES = {
     ".trc": "can",
     ".db": "can",
 }
+#: Logs of frames that are read as text here; the others python-can reads, in a child.
+TEXT = (".log", ".asc", ".trc")
 #: First line of the tables that python-can writes frames into.
 FRAMES_CSV = "timestamp,arbitration_id,extended,remote,error,dlc,data"
 
@@ -93,21 +96,18 @@ def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
         from hilrt.logs.source_mcap import McapSource
 
         return McapSource(path, label)
-    if kind == "mf4":
-        from hilrt.logs.source_mf4 import Mf4Source
-
-        return Mf4Source(path, label)
     if kind == "csv" and not _holds_frames(path):
         from hilrt.logs.source_csv import CsvSource
 
         return CsvSource(path, label, time)
-    if kind == "parquet":
-        from hilrt.logs.source_parquet import ParquetSource
+    if kind == "can" and format_suffix(path) in TEXT:
+        from hilrt.logs.source_can import CanSource
 
-        return ParquetSource(path, label, time)
-    from hilrt.logs.source_can import CanSource
+        return CanSource(path, label)
+    from hilrt.logs.foreign_source import ForeignSource
 
-    return CanSource(path, label)
+    read: Kind = "mf4" if kind == "mf4" else "parquet" if kind == "parquet" else "frames"
+    return ForeignSource(read, path, label, time)
 
 
 def _holds_frames(path: Path) -> bool:

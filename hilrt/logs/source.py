@@ -88,6 +88,12 @@ class Source(abc.ABC):
         return ConfigError(f"{where}{self.path}: {text}")
 
 
+def format_suffix(path: Path) -> str:
+    """Suffix that says the format, whether the file is compressed or not."""
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix == ".gz" else suffix
+
+
 def chosen(names: Collection[str], patterns: Collection[str]) -> list[str]:
     """Names that match any of the patterns (``*``, ``?``), or all without patterns.
 

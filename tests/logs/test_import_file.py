@@ -16,7 +16,7 @@ from hilrt.logs.export_file import export_file
 from hilrt.logs.import_file import import_file
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.log_writer import LogWriter
-from hilrt.logs.source_can import from_message
+from hilrt.logs.source_library import from_message
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block, LogChannel
 from tests.logs.made import (

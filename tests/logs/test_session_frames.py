@@ -17,7 +17,7 @@ from hilrt.logs.log_file import LogFile
 from hilrt.logs.open_source import open_source
 from hilrt.logs.playback import bus_sender, load_tape, play
 from hilrt.logs.show import cat_frames
-from hilrt.logs.source_can import from_message
+from hilrt.logs.source_library import from_message
 from hilrt.record.frame_batch import Pass, RawFrame, encode
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Begin, RecordEnd

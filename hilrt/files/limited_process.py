@@ -1,0 +1,193 @@
+"""A child process for parsers that may crash, hang, or take all memory: its end is an error here.
+
+Libraries for binary formats are written for files of their own kind. One changed byte makes some of
+them read where no memory is, which ends the process, or unpack a few bytes to all the memory there
+is. In a child, that is a refusal of the file.
+
+Messages are bytes with their length before them. The child sets its own limits, once its program
+runs: code between fork and exec is not safe in a process with threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import IO, BinaryIO, NamedTuple
+
+if sys.platform != "win32":
+    import resource
+
+_LENGTH = struct.Struct("<I")
+#: How long a child that was told to end may take, s.
+_END_S = 2.0
+#: Libraries of linear algebra start no threads, and memory is not set aside for each.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "NUMEXPR_MAX_THREADS": "1"}
+
+
+class Limits(NamedTuple):
+    """What a child may take: memory [bytes], processor time [s], and time for an answer [s]."""
+
+    memory: int
+    processor_s: int
+    answer_s: float
+
+    @classmethod
+    def for_size(cls, size: int) -> Limits:
+        """Enough for a file of `size` bytes, as slow as the slowest reader of packed ones."""
+        return cls((1 << 30) + 8 * size, 60 + size // 50_000, 60.0 + size / 1e6)
+
+
+class ChildDied(Exception):
+    """The child has ended; its text says how, to follow "the reader of it"."""
+
+
+class LimitedProcess:
+    """A running child, to ask.
+
+    Parameters
+    ----------
+    module : str
+        What it runs, as ``python -m``: it takes `own_pipes`, and answers every message with one.
+
+    Attributes
+    ----------
+    limits : Limits
+        What it has been told to keep to, for the texts of its end and the time for an answer.
+    unanswered : int
+        Messages without an answer so far.
+    """
+
+    limits: Limits
+
+    def __init__(self, module: str) -> None:
+        self.limits = Limits.for_size(0)
+        self.unanswered = 0
+        self._late = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **_ENVIRONMENT},
+        )
+
+    def send(self, message: bytes) -> None:
+        """Send a request; `ChildDied` if there is no child any more."""
+        assert self._process.stdin is not None
+        try:
+            write_message(self._process.stdin, message)
+        except OSError:
+            raise self._died() from None
+        self.unanswered += 1
+
+    def receive(self) -> bytes:
+        """Next answer; `ChildDied` if the child ends before, or takes too long."""
+        assert self._process.stdout is not None
+        watch = threading.Timer(self.limits.answer_s, self._end_late)
+        watch.daemon = True
+        watch.start()
+        try:
+            message = read_message(self._process.stdout)
+        finally:
+            watch.cancel()
+        if message is None:
+            raise self._died()
+        self.unanswered -= 1
+        return message
+
+    @property
+    def idle(self) -> bool:
+        """Whether it lives, and has answered everything."""
+        return self._process.poll() is None and not self.unanswered
+
+    def close(self) -> None:
+        """End the child, if it has not ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.kill()
+        self._process.wait()
+
+    def _end_late(self) -> None:
+        self._late = True
+        self._process.kill()
+
+    def _died(self) -> ChildDied:
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._late:
+            return ChildDied(f"gave no answer for {self.limits.answer_s:.0f} s")
+        if status == -getattr(signal, "SIGXCPU", 0):
+            return ChildDied(f"took more than {self.limits.processor_s} s of processor time")
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                return ChildDied(f"crashed ({signal.Signals(-status).name})")
+        return ChildDied(f"ended with status {status}")
+
+
+def limit_this_process(memory: int, processor_s: int) -> None:
+    """Bound what the calling process may take from now on, where the platform can.
+
+    Memory is what can be written and is not shared: a large file that is mapped costs nothing.
+    """
+    if sys.platform == "win32":
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    for kind, limit in (
+        (resource.RLIMIT_DATA, _memory_now() + memory),
+        (resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + processor_s),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        with contextlib.suppress(OSError, ValueError):  # macOS refuses some
+            resource.setrlimit(kind, (limit, hard))
+
+
+def _memory_now() -> int:
+    """Memory that RLIMIT_DATA counts, bytes; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+    except (OSError, LookupError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The child's side of requests and answers; what libraries print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C: the parent ends, and with it the pipe
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def write_message(stream: IO[bytes], message: bytes) -> None:
+    """Write a message with its length."""
+    stream.write(_LENGTH.pack(len(message)))
+    stream.write(message)
+    stream.flush()
+
+
+def read_message(stream: IO[bytes]) -> bytes | None:
+    """Next message; None at the end of the stream."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    message = stream.read(length)
+    return message if len(message) == length else None

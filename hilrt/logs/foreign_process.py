@@ -1,0 +1,164 @@
+"""The child that reads files of other tools, one at a time: a program of its own.
+
+It ends with the pipe from its parent. Whatever a library raises becomes a refusal of the file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hilrt.errors import ConfigError
+from hilrt.files.limited_process import (
+    limit_this_process,
+    own_pipes,
+    read_message,
+    write_message,
+)
+from hilrt.logs.foreign_messages import (
+    Answer,
+    Ask,
+    Close,
+    Kind,
+    Open,
+    PackedBlock,
+    Request,
+    Start,
+    decode_request,
+    encode,
+)
+from hilrt.logs.source import Source
+from hilrt.record.reader import Block, LogChannel
+
+#: Sizes of a part: frames; bytes and number of blocks.
+FRAMES, BLOCK_BYTES, BLOCKS = 4096, 1 << 20, 1024
+
+
+class Service:
+    """Answers the requests of one parent about one file."""
+
+    def __init__(self) -> None:
+        self._source: Source | None = None
+        self._streams: dict[int, Iterator[Any]] = {}
+        self._channels: dict[int, tuple[int, LogChannel]] = {}
+        self._told = 0
+
+    def answer(self, request: Request) -> Answer:
+        """Carry a request out."""
+        try:
+            answer = self._answer(request)
+        except ConfigError as error:
+            answer = Answer(refused=error.problems)
+        except ImportError as error:
+            answer = Answer(missing=error.name or str(error))
+        except MemoryError:
+            answer = self._refuse("needs more memory than a file of its size should")
+        except Exception as error:  # libraries raise all kinds for damaged files
+            text = " ".join(str(error).split())[:300] or type(error).__name__
+            answer = self._refuse(f"is damaged: {text}")
+        source = self._source
+        if source is not None:
+            answer.notes = source.notes[self._told :]
+            self._told = len(source.notes)
+            answer.epoch_ns, answer.kind = source.epoch_ns, source.kind
+        return answer
+
+    def _close(self) -> None:
+        source, self._source = self._source, None
+        self._streams, self._channels, self._told = {}, {}, 0
+        if source is not None:
+            source.close()
+
+    def _refuse(self, text: str) -> Answer:
+        return Answer(refused=[str(self._source.fail(text)) if self._source else text])
+
+    def _answer(self, request: Request) -> Answer:
+        if isinstance(request, (Open, Close)):
+            self._close()
+        if isinstance(request, Close):
+            return Answer()
+        if isinstance(request, Open):
+            limit_this_process(request.memory, request.processor_s)
+            path, label = Path(request.path), request.label
+            self._source = open_here(request.kind, path, label, request.time)
+            return Answer()
+        source = self._source
+        assert source is not None
+        if isinstance(request, Ask):
+            if request.what == "topics":
+                return Answer(topics=source.topics())
+            if request.what == "attachments":
+                return Answer(attachments=source.attachments())
+            return Answer(metadata=source.metadata())
+        if isinstance(request, Start):
+            wanted = None if request.wanted is None else set(request.wanted)
+            blocks = request.what == "blocks"
+            stream = self._blocks(source.blocks(wanted)) if blocks else _frames(source)
+            self._streams[request.stream] = stream
+        answer = next(self._streams[request.stream], Answer())
+        answer.stream = request.stream
+        return answer
+
+    def _blocks(self, blocks: Iterator[Block]) -> Iterator[Answer]:
+        part: list[PackedBlock] = []
+        size = 0
+        for block in blocks:
+            packed = self._pack(block)
+            size += len(packed.times) + len(packed.values)
+            part.append(packed)
+            if size > BLOCK_BYTES or len(part) >= BLOCKS:
+                yield Answer(blocks=part, more=True)
+                part, size = [], 0
+        yield Answer(blocks=part)
+
+    def _pack(self, block: Block) -> PackedBlock:
+        times = np.ascontiguousarray(block.times_ns, np.int64).tobytes()
+        values = np.ascontiguousarray(block.values, np.float64).tobytes()
+        known = self._channels.get(id(block.channel))
+        if known is not None:
+            return PackedBlock(known[0], times, values)
+        number = len(self._channels)
+        self._channels[id(block.channel)] = number, block.channel  # kept, so that its id is
+        return PackedBlock(number, times, values, *block.channel)
+
+
+def open_here(kind: Kind, path: Path, label: str, time: str | None) -> Source:
+    """Reader of a file, in this process."""
+    if kind == "mf4":
+        from hilrt.logs.source_mf4 import Mf4Source
+
+        return Mf4Source(path, label)
+    if kind == "parquet":
+        from hilrt.logs.source_parquet import ParquetSource
+
+        return ParquetSource(path, label, time)
+    from hilrt.logs.source_library import LibraryFrames
+
+    return LibraryFrames(path, label)
+
+
+def _frames(source: Source) -> Iterator[Answer]:
+    frames = source.frames()
+    while part := list(itertools.islice(frames, FRAMES)):
+        yield Answer(frames=[tuple(frame) for frame in part], more=True)  # type: ignore[misc]
+
+
+def main() -> int:
+    """Answer requests until the pipe ends."""
+    requests, answers = own_pipes()
+    service = Service()
+    while (message := read_message(requests)) is not None:
+        try:
+            write_message(answers, encode(service.answer(decode_request(message))))
+        except BrokenPipeError:
+            break
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

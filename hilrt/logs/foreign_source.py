@@ -1,0 +1,159 @@
+"""Files whose parsers are libraries in C, or as good as unknown: read in a limited child process.
+
+One changed byte of an MF4 file can make its parser crash, and a Parquet file of 2 MB can unpack to
+all the memory there is. The child is `hilrt.logs.foreign_process`; its end refuses the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from hilrt.errors import ConfigError
+from hilrt.files.idle_process import give_back, take_process
+from hilrt.files.limited_process import ChildDied, Limits
+from hilrt.files.regular import check_regular
+from hilrt.logs.foreign_messages import (
+    Answer,
+    Ask,
+    Close,
+    Kind,
+    More,
+    Open,
+    PackedBlock,
+    Request,
+    Start,
+    decode_answer,
+    encode,
+)
+from hilrt.logs.source import Source
+from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.messages import Attachment, Topic
+from hilrt.record.reader import Block, LogChannel
+
+_CHILD = "hilrt.logs.foreign_process"
+
+
+class ForeignSource(Source):
+    """A file that a child process reads; parameters as for `open_source`.
+
+    Raises `ConfigError` if it cannot be read, and `ImportError` if a package is missing.
+    """
+
+    def __init__(self, kind: Kind, path: Path, label: str = "", time: str | None = None) -> None:
+        super().__init__(path, label)
+        try:
+            limits = Limits.for_size(check_regular(path))
+        except OSError as error:
+            raise self.fail(f"cannot be read: {error.strerror}; check the path") from None
+        self._topics: list[Topic] | None = None
+        self._channels: dict[int, LogChannel] = {}
+        self._streams = 0
+        self._early: dict[int, Answer] = {}
+        self._child = take_process(_CHILD)
+        self._child.limits = limits
+        self._closed = False
+        try:
+            self._ask(Open(kind, str(path), self.label, time, limits.memory, limits.processor_s))
+        except BaseException:
+            self.close()
+            raise
+
+    def topics(self) -> list[Topic]:
+        """As the file has them."""
+        if self._topics is None:
+            self._topics = self._ask(Ask("topics")).topics
+        return self._topics
+
+    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
+        """Rows, as the child reads them."""
+        names = None if wanted is None else sorted(wanted)
+        for part in self._stream(Start(0, "blocks", names)):
+            for packed in part.blocks:
+                yield self._unpack(packed)
+
+    def frames(self) -> Iterator[LoggedFrame]:
+        """Frames, as the child reads them."""
+        for part in self._stream(Start(0, "frames")):
+            yield from map(LoggedFrame._make, part.frames)
+
+    def attachments(self) -> list[Attachment]:
+        """Files inside."""
+        return self._ask(Ask("attachments")).attachments
+
+    def metadata(self) -> dict[str, str]:
+        """Facts about the recording."""
+        return self._ask(Ask("metadata")).metadata
+
+    def close(self) -> None:
+        """Close the file; the child may read another one."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(ConfigError, ImportError):
+            if self._child.idle:
+                self._ask(Close())
+        give_back(_CHILD, self._child)
+
+    def _stream(self, start: Start) -> Iterator[Answer]:
+        """Parts of a stream, one asked for ahead."""
+        self._streams += 1
+        number = start.stream = self._streams
+        self._send(start)
+        more = True
+        while more:
+            while number not in self._early:
+                answer = self._receive()
+                self._early[answer.stream] = answer
+            answer = self._early.pop(number)
+            more = answer.more
+            if more:
+                self._send(More(number))
+            yield answer
+
+    def _ask(self, request: Request) -> Answer:
+        self._send(request)
+        while (answer := self._receive()).stream >= 0:  # a part that was asked for ahead
+            self._early[answer.stream] = answer
+        return answer
+
+    def _send(self, request: Request) -> None:
+        try:
+            self._child.send(encode(request))
+        except ChildDied as death:
+            raise self._died(death) from None
+
+    def _receive(self) -> Answer:
+        try:
+            answer = decode_answer(self._child.receive())
+        except ChildDied as death:
+            raise self._died(death) from None
+        except msgspec.MsgspecError as error:
+            raise self.fail(f"cannot be read: its reader's answer is none: {error}") from None
+        self.notes += answer.notes
+        if answer.kind:
+            self.kind = answer.kind  # type: ignore[misc]
+        if answer.epoch_ns is not None:  # else that of the first frame, as `since_start` notes it
+            self.epoch_ns = answer.epoch_ns
+        if answer.missing:
+            raise ImportError(name=answer.missing)
+        if answer.refused:
+            raise ConfigError(answer.refused)
+        return answer
+
+    def _died(self, death: ChildDied) -> ConfigError:
+        return self.fail(
+            f"cannot be read: the reader of it {death}; it is damaged, or no such file"
+        )
+
+    def _unpack(self, packed: PackedBlock) -> Block:
+        if packed.channel not in self._channels:
+            self._channels[packed.channel] = LogChannel(packed.topic, packed.signals)
+        channel = self._channels[packed.channel]
+        times = np.frombuffer(packed.times, np.int64)
+        values = np.frombuffer(packed.values, np.float64)
+        return Block(channel, times, values.reshape(len(times), len(channel.signals)))
