@@ -19,6 +19,10 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
+import logging
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,23 +32,42 @@ from pathlib import Path
 
 from chaos_checks import Verdict, check
 from chaos_plan import Round, draw
-from chaos_session import play, remove
+from chaos_session import play
+from chaos_strike import small_disk
 
 COMPILE = "from hilrt.session.running import load_numerics; load_numerics()"
+NAMESPACE = "CHAOS_NAMESPACE"
 
 
-def run_round(one: Round, folder: Path, keep: bool) -> Verdict:
+def run_round(one: Round, folder: Path, keep: bool, disks: bool) -> Verdict:
     """Play and check one round, and say how it went."""
     own, begun = folder / str(one.number), time.monotonic()
-    verdict = check(one, play(one, own))
+    with contextlib.ExitStack() as stack:
+        if disks and one.what == "disk full":
+            stack.enter_context(small_disk(own / "runs"))
+        verdict = check(one, play(one, own))
+        if keep and verdict.findings:
+            shutil.copytree(own, folder / f"{one.number}-kept")
     took = time.monotonic() - begun
     when = "early " if one.early else ""
     found = "; ".join(verdict.findings) or "passed"
     where = f"round {one.number} ({one.session}: {when}{one.what} at {one.moment:.2f} s)"
     print(f"{where}, {took:.1f} s: {found}", flush=True)
-    if not (keep and verdict.findings):
-        remove(own)
+    shutil.rmtree(own)
     return verdict
+
+
+def own_namespace() -> bool:
+    """Whether file systems can be mounted for this process alone; begins it anew for that."""
+    if os.environ.get(NAMESPACE):
+        return True
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    unshare = ["unshare", "--mount", "--propagation", "private"]
+    if subprocess.run([*unshare, "true"], check=False).returncode:
+        return False
+    os.environ[NAMESPACE] = "1"
+    os.execvp(unshare[0], [*unshare, sys.executable, *sys.orig_argv[1:]])
 
 
 def table(results: list[tuple[Round, Verdict]]) -> str:
@@ -70,6 +93,8 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=1, help="rounds side by side")
     parser.add_argument("--keep", type=Path, help="folder for what rounds with findings leave")
     arguments = parser.parse_args()
+    logging.disable()  # what is wrong with a log is said by the round
+    disks = own_namespace()
     numbers = range(arguments.rounds) if arguments.only is None else [arguments.only]
     rounds = [draw(arguments.seed, number) for number in numbers]
     subprocess.run([sys.executable, "-c", COMPILE], check=True)  # else the first one waits for it
@@ -77,7 +102,7 @@ def main() -> int:
         folder = arguments.keep or Path(scratch)
         with ThreadPoolExecutor(arguments.at_once) as pool:
             keep = arguments.keep is not None
-            verdicts = list(pool.map(lambda one: run_round(one, folder, keep), rounds))
+            verdicts = list(pool.map(lambda one: run_round(one, folder, keep, disks), rounds))
     results = list(zip(rounds, verdicts, strict=True))
     print(table(results))
     failed = [one for one, verdict in results if verdict.findings]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import cantools
+import numpy as np
 from chaos_listener import STALL, Heard, stall_s
-from chaos_plan import FINISHED, KILLED, Round, documented
-from chaos_session import BENCH_TIMEOUT, MASTER_TIMEOUT, MAX_MISSES, STEP, Seen
+from chaos_plan import FINISHED, INTERRUPTED, KILLED, Round, documented
+from chaos_session import BENCH_TIMEOUT, IDLE_TIMEOUT, MASTER_TIMEOUT, MAX_MISSES, STEP, Seen
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -21,18 +23,20 @@ from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E40
 MESSAGES = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
 #: The demands, and what they may be.
 DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
-#: From the fault to the first set-point on its way to its safe value at the latest, s: by the
-#: session file's settings, and what the way of the news may take.
+#: From the fault to the first set-point on its way to its safe value at the latest, s: what the
+#: session file sets.
 REACTION_S = {
     "master": MASTER_TIMEOUT,
     "solver": MAX_MISSES * STEP,
-    "gateway": 0.1,  # the bench's own watchdog
-    "emulator": 5.0 * BENCH_TIMEOUT,
+    "gateway": MASTER_TIMEOUT,  # from its continuation on
+    "emulator": max(5.0 * BENCH_TIMEOUT, MAX_MISSES * STEP),
 }
 #: A frame that is under way, and the cycle of the gateway, s.
 SPREAD_S = 0.1
 #: `safe_profile.step_timeout` of both inputs: until then the enable request is withdrawn, s.
 WITHDRAWN_S = 4.0
+#: Before the first tick the master's other timeouts count, s.
+BEFORE_RUNNING_S = IDLE_TIMEOUT
 #: The bench's own watchdog: demands that do not come for 0.1 s; its slow message comes 100 times
 #: a second, s.
 WATCHDOG_S = 0.15
@@ -61,21 +65,27 @@ def check(one: Round, seen: Seen) -> Verdict:
     """Everything that is promised."""
     verdict = Verdict()
     said = verdict.findings
-    expected = documented(one)
     log = _check_log(one, seen, verdict)
     summary = _summary(seen)
-    over = log is not None and bool(summary) and _end(log, summary) < seen.struck
-    if seen.status not in (expected | {FINISHED} if over else expected):
-        said.append(f"exit status {seen.status}, documented is {sorted(expected)}")
+    ended = _ended(one, seen, log, summary) if log is not None and summary else None
+    expected = documented(one)
+    if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
+        expected = expected | {FINISHED}
+    if seen.status not in expected:
+        said.append(f"exit status {seen.status}, documented is {sorted(expected)}: {_last(seen)}")
     if seen.left:
         said.append(f"left over: {'; '.join(seen.left)}")
     _check_texts(seen, said)
     if log is not None and seen.status != KILLED and not summary:
         said.append("no summary.json")
     if one.session == "engine":
-        ended = _end(log, summary) if log is not None and summary else None
         _check_bus(one, seen, ended, verdict)
     return verdict
+
+
+def _last(seen: Seen) -> str:
+    """The last line that the master has written."""
+    return (seen.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
 
 
 # ---- files -------------------------------------------------------------------------------------
@@ -84,7 +94,7 @@ def check(one: Round, seen: Seen) -> Verdict:
 def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
     file = None if seen.folder is None else seen.folder / "session.mcap"
     if file is None or not file.exists():
-        if seen.running:
+        if seen.struck.running:
             verdict.findings.append("no session.mcap")
         return None
     try:
@@ -92,22 +102,41 @@ def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
     except Exception as error:
         verdict.findings.append(f"the log cannot be read: {type(error).__name__}: {error}")
         return None
-    may_lack = one.target in ("master", "recorder") and one.fault == "kill"
-    if log.truncated and not may_lack:
+    dies = one.loses_rows or (one.what == "kill master")
+    if log.truncated and not one.loses_rows:
         verdict.findings.append(f"the log is cut off: {log.truncated}")
-    gaps = [event.text for event in log.events if event.cause == "record_gap"]
-    verdict.findings += [f"rows are missing: {text}" for text in gaps]
-    if may_lack and len(log.t) and not (one.target == "recorder" and not log.truncated):
-        verdict.loss_s = max(0.0, seen.struck - _end(log, {}))
+    if not dies:
+        gaps = [event.text for event in log.events if event.cause == "record_gap"]
+        verdict.findings += [f"rows are missing: {text}" for text in gaps]
+    elif len(log.t) and seen.status not in (FINISHED, INTERRUPTED) and one.session != "fast":
+        verdict.loss_s = max(0.0, seen.struck.t - _ended(one, seen, log, {}))
         if verdict.loss_s > LOSS_S:
             verdict.findings.append(f"the log lacks {verdict.loss_s:.2f} s")
+    _check_rows(log, verdict.findings)
+    if one.fault == "clock" and seen.struck.running and len(log.t) > 1.0 / STEP:
+        steps = [event.text for event in log.events if event.cause == "clock_step"]
+        if len(steps) != 1:
+            verdict.findings.append(f"the clock was set once, the log says {steps}")
     return log
 
 
-def _end(log: Log, summary: dict[str, Any]) -> float:
+def _check_rows(log: Log, said: list[str]) -> None:
+    """Every tick has a row, but those that the master says it left out."""
+    if "master:skipped" not in log or len(log.t) < 2:
+        return
+    left_out = np.rint(np.diff(log.t) / STEP) - 1.0 - log["master:skipped"][1:]
+    if left_out.any():
+        at = log.t[1:][left_out != 0.0][0]
+        said.append(f"{left_out.sum():.0f} rows are missing without a word, first before {at:g} s")
+
+
+def _ended(one: Round, seen: Seen, log: Log, summary: dict[str, Any]) -> float:
     """Time of the last tick by the summary, else of the last row, s since 1970."""
     t = summary["time_s"] if summary else (float(log.t[-1]) if len(log.t) else 0.0)
-    return int(log.metadata["epoch_ns"]) * 1e-9 + float(t)
+    epoch = int(log.metadata["epoch_ns"]) * 1e-9
+    if one.fault == "clock":  # it may have been set before the epoch was read
+        epoch = min(epoch, epoch - one.amount, key=lambda time: abs(time - seen.struck.t))
+    return epoch + float(t)
 
 
 def _summary(seen: Seen) -> dict[str, Any]:
@@ -145,9 +174,10 @@ def _check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) ->
             verdict.findings.append(f"{signal} is not ramped: {str(error).splitlines()[0]}")
     if not frames["DynoDemand"]:
         return  # no demand has ever been made
-    if one.target == "gateway":
-        _check_watchdog(seen, verdict)
-    else:
+    stopped = one.fault == "stop" and one.length > WATCHDOG_S + SPREAD_S
+    if one.target == "gateway" and (one.fault == "kill" or stopped):
+        _check_watchdog(one, seen, verdict)
+    if one.what != "kill gateway":
         _check_safe(one, seen, ended, frames, verdict)
 
 
@@ -155,9 +185,7 @@ def _check_safe(
     one: Round, seen: Seen, ended: float | None, frames: dict[str, list[Frame]], verdict: Verdict
 ) -> None:
     """Both inputs at their safe values and the enable withdrawn, for good and in time."""
-    since, reaction = seen.struck, REACTION_S.get(one.target, 0.0)
-    if seen.status not in (3, KILLED) and ended is not None:
-        since, reaction = ended, STEP
+    since, reaction = _reference(one, seen, ended)
     limit, reached = reaction + SPREAD_S + _stalls(seen.heard, since), since
     for name, (signal, _) in DEMANDS.items():
         high = max((f[signal] for f in frames[name] if f.t >= since - STEP), default=0.0)
@@ -178,12 +206,24 @@ def _check_safe(
         verdict.findings.append(f"enable withdrawn only {late:.3f} s after the fault")
 
 
-def _check_watchdog(seen: Seen, verdict: Verdict) -> None:
+def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, float]:
+    """From when on the bench is to be brought down, and how soon that begins, s."""
+    struck = seen.struck
+    if one.fault in ("kill", "stop") and one.target in REACTION_S and seen.status in (3, KILLED):
+        reaction = REACTION_S[one.target] if struck.running else BEFORE_RUNNING_S
+        return struck.over if one.target == "gateway" else struck.t, reaction
+    if ended is None:  # where nothing says when the session ended, there is no promise either
+        return struck.t, math.inf if struck.running else BEFORE_RUNNING_S
+    return ended, STEP
+
+
+def _check_watchdog(one: Round, seen: Seen, verdict: Verdict) -> None:
     """Without a gateway the bench has only its own watchdog left."""
     bench = _frames(seen.heard, "EngineSlow")
-    enabled = [f.t for f in bench if f["Enabled"] == 1]
-    verdict.safe_s = max(0.0, enabled[-1] - seen.struck) if enabled else 0.0
-    if verdict.safe_s > WATCHDOG_S + SPREAD_S + _stalls(seen.heard, seen.struck):
+    until = seen.struck.over if one.fault == "stop" else math.inf
+    enabled = [f.t for f in bench if f["Enabled"] == 1 and seen.struck.t < f.t < until]
+    verdict.safe_s = enabled[-1] - seen.struck.t if enabled else 0.0
+    if verdict.safe_s > WATCHDOG_S + SPREAD_S + _stalls(seen.heard, seen.struck.t):
         verdict.findings.append(f"the bench's watchdog acted after {verdict.safe_s:.3f} s")
 
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 #: A session is disturbed that long after its first tick at the latest, and then goes on for …
 RUNNING_S = 1.2
-#: … that long at least before it ends by itself, s.
+#: … that long before it is ended, if it does not end by itself; longer where rows are lost, s.
 AFTER_S = 0.8
+AFTER_LOSS_S = 2.5
 #: Some rounds strike before the first tick: that long after the process is there at the latest, s.
 STARTING_S = 1.0
 EARLY_SHARE = 0.15
@@ -17,16 +18,32 @@ EARLY_SHARE = 0.15
 LENGTH_S = (0.02, 1.5)
 #: By how much the wall clock is set, s.
 CLOCK_STEPS_S = (-86_400.0, -3600.0, -1.5, 0.7, 3600.0, 31_536_000.0)
+#: Shares of messages that are lost, and by how much they are held back, s.
+LOSS, DELAY_S = (0.05, 0.9), (0.005, 0.3)
 
-FINISHED, FAULT, LESS, INTERRUPTED = 0, 3, 5, 130
+FINISHED, INPUT, FAULT, LESS, INTERRUPTED = 0, 2, 3, 5, 130
 KILLED = -int(signal.SIGKILL)
 
 #: Session, what happens, and to what.
 CASES = (
     *(("engine", "kill", "master"),) * 4,  # what this product promises most about
+    *(("engine", "kill", name) for name in ("recorder", "gateway", "solver", "emulator", "view")),
     *(
-        ("engine", "kill", target)
-        for target in ("recorder", "gateway", "solver", "emulator", "view")
+        ("engine", "stop", name)
+        for name in ("master", "recorder", "gateway", "solver", "emulator", "view")
+    ),
+    *(("engine", "bus", kind) for kind in ("loss", "latency", "silent", "dead")),
+    *(("masses", fault, name) for fault in ("kill", "stop") for name in ("master", "solver")),
+    *(("masses", fault, name) for fault in ("kill", "stop") for name in ("recorder", "relay")),
+    *(("fast", fault, name) for fault in ("kill", "stop") for name in ("master", "solver")),
+    *(("fast", fault, "recorder") for fault in ("kill", "stop")),
+    *((session, "disk", "full") for session in ("engine", "masses", "fast")),
+    *((session, "disk", "limit") for session in ("engine", "masses")),
+    *((session, "clock", "step") for session in ("engine", "masses")),
+    *(
+        (session, "link", kind)
+        for session in ("engine", "masses", "fast")
+        for kind in ("loss", "delay", "cut")
     ),
 )
 
@@ -39,15 +56,14 @@ class Round(NamedTuple):
     session : str
         "engine": a bench on a bus; "masses": two solvers in real time; "fast": the same as fast
         as possible.
-    fault : str
-    target : str
-        Process or connection that it happens to.
+    fault, target : str
+        What happens, and to which process; with "disk", "clock", "bus" and "link" its kind.
     early : bool
         Whether it happens before the first tick.
     moment : float
         When: after the first tick, or after the target is there, s.
     length : float
-        How long it lasts, s.
+        How long it lasts, s; 0 where it is not taken back.
     amount : float
         Of the fault's own: share of messages that are lost, delay in s, step of the clock in s.
     """
@@ -65,29 +81,51 @@ class Round(NamedTuple):
     @property
     def what(self) -> str:
         """The row of the table that it belongs to."""
-        return f"{self.fault} {self.target}".strip()
+        return f"{self.fault} {self.target}"
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether the process with the log dies, or cannot write."""
+        return self.fault == "disk" or (self.fault == "kill" and self.target == "recorder")
+
+    @property
+    def duration(self) -> float:
+        """From the first tick to the end, if the session does not end before, s."""
+        return self.moment + self.length + (AFTER_LOSS_S if self.loses_rows else AFTER_S)
 
 
 def draw(seed: int, number: int) -> Round:
     """The round of that number; every case comes once in `len(CASES)` rounds."""
     turn, place = divmod(number, len(CASES))
     cases = list(CASES)
-    random.Random(f"{seed} {turn}").shuffle(cases)
+    random.Random(f"{seed} turn {turn}").shuffle(cases)
     session, fault, target = cases[place]
     chance = random.Random(f"{seed} round {number}")
-    early = chance.random() < EARLY_SHARE
+    early = chance.random() < EARLY_SHARE and fault in ("kill", "stop", "clock")
     moment = chance.uniform(0.0, STARTING_S if early else RUNNING_S)
-    length = chance.uniform(*LENGTH_S)
+    length = chance.uniform(*LENGTH_S) if fault in ("stop", "link", "bus") else 0.0
     amount = 0.0
+    if fault == "clock":
+        amount = chance.choice(CLOCK_STEPS_S)
+    elif target == "loss":
+        amount = chance.uniform(*LOSS)
+    elif target in ("delay", "latency"):
+        amount = chance.uniform(*DELAY_S)
     return Round(number, seed, session, fault, target, early, moment, length, amount)
 
 
 def documented(one: Round) -> set[int]:
     """Exit statuses that docs/session.md gives for what is done in a round."""
-    if one.target == "master":
+    # Without a duration to reach, the session that is as fast as possible is ended by Ctrl-C.
+    undisturbed = INTERRUPTED if one.session == "fast" else FINISHED
+    if (one.fault, one.target) == ("kill", "master"):
         return {KILLED}
-    if one.target == "view":
-        return {FINISHED}
-    if one.target == "recorder":
-        return {FAULT, LESS}
-    return {FAULT}
+    if one.loses_rows:
+        return {FAULT, LESS, INTERRUPTED} if one.session == "fast" else {FAULT, LESS}
+    if one.fault == "kill" and one.target not in ("view", "relay"):
+        return {FAULT}
+    if one.fault in ("link", "bus"):
+        return {undisturbed, FAULT}
+    if one.fault == "stop" and one.target in ("master", "gateway", "solver", "emulator"):
+        return {undisturbed, FAULT}
+    return {undisturbed}

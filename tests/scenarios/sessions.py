@@ -18,9 +18,10 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import can
@@ -180,7 +181,14 @@ class Run:
         "hilrt.monitor.terminal",
     )
 
-    def __init__(self, session: Path, out: Path, *options: str, quiet: bool = True) -> None:
+    def __init__(
+        self,
+        session: Path,
+        out: Path,
+        *options: str,
+        quiet: bool = True,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.out, self.session = out, session
         out.mkdir(parents=True, exist_ok=True)
         self._mark = uuid.uuid4().hex
@@ -193,7 +201,7 @@ class Run:
                 stdin=subprocess.PIPE,
                 stdout=stdout,
                 stderr=stderr,
-                env={**os.environ, MARK: self._mark},
+                env={**os.environ, **environment, MARK: self._mark},
                 start_new_session=True,
             )
 
