@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
 import re
 import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,17 @@ from typing import Any
 
 import fmpy
 from fmpy.model_description import ValidationError, read_model_description
-from lxml import etree
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
+from hilrt.files.archive import ArchiveError, open_archive, read_member
+from hilrt.files.xml import XmlError, parse_xml
 from hilrt.fmu.clocks import FmuClock, read_clocks
 from hilrt.fmu.variables import bad_starts, unusable_variables
+
+_DESCRIPTION = "modelDescription.xml"
+#: The largest model description, bytes: its tree takes several times that.
+MAX_DESCRIPTION = 128 << 20
 
 
 @dataclass(frozen=True)
@@ -144,9 +149,9 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
     """Description of the file as it was at `changed_ns`, with `size` bytes."""
     where = f"fmu = {str(path)!r}"
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             names = archive.namelist()
-            xml = archive.read("modelDescription.xml")
+            xml = read_member(archive, _DESCRIPTION, MAX_DESCRIPTION)
     except zipfile.BadZipFile:
         raise ConfigError(f"{where}: is not an FMU (no ZIP archive); export it again") from None
     except KeyError:
@@ -155,13 +160,12 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
         ) from None
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}") from None
-    except (zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        # damaged data, an end too early, a password, an unusual compression
+    except ArchiveError as error:
         raise ConfigError(
             f"{where}: its modelDescription.xml cannot be unpacked: {error}; export it again"
         ) from None
     root = _root(xml, where)
-    model, notes = _model(path, where)
+    model, notes = _model(xml, where)
     if model.coSimulation is None:
         raise ConfigError(
             f"{where}: has no co-simulation interface, only model exchange or scheduled execution; "
@@ -202,9 +206,9 @@ def _read_fmu(path: Path, changed_ns: int, size: int) -> Fmu:
 def _root(xml: bytes, where: str) -> Any:
     """Root of a model description of a supported version."""
     try:
-        root = etree.fromstring(xml)
-    except etree.XMLSyntaxError as error:
-        raise ConfigError(f"{where}: modelDescription.xml is not XML: {error.msg}") from None
+        root = parse_xml(xml)
+    except XmlError as error:
+        raise ConfigError(f"{where}: modelDescription.xml is not XML: {error}") from None
     version = root.get("fmiVersion")
     if root.tag != "fmiModelDescription" or version is None:
         raise ConfigError(f"{where}: modelDescription.xml states no fmiVersion; export it again")
@@ -223,22 +227,30 @@ def _updated_inside(root: Any) -> dict[str, bool]:
     }
 
 
-def _model(path: Path, where: str) -> tuple[Any, list[str]]:
+def _model(xml: bytes, where: str) -> tuple[Any, list[str]]:
     """Model description; many tools write small violations of the schema, which become notes."""
     notes: list[str] = []
     try:
-        return read_model_description(str(path)), notes
+        return _by_fmpy(xml, validate=True), notes
     except ValidationError as error:
         notes += [str(problem) for problem in error.problems]
     except Exception as error:
         notes.append(_one_line(error))
     try:
-        return read_model_description(str(path), validate=False), notes
+        return _by_fmpy(xml, validate=False), notes
     except Exception as error:  # FMPy raises many kinds of errors for a broken description
         reasons = "; ".join(dict.fromkeys([*notes[:3], _one_line(error)]))
         raise ConfigError(
             f"{where}: its modelDescription.xml cannot be used: {reasons}; export it again"
         ) from None
+
+
+def _by_fmpy(xml: bytes, *, validate: bool) -> Any:
+    """FMPy's description: of the bytes that were read within limits, not of the file again."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr(_DESCRIPTION, xml)
+    return read_model_description(archive, validate=validate)
 
 
 def _one_line(error: BaseException) -> str:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import fmpy
 import numpy as np
 from fmpy.fmi1 import FMICallException
 
 from hilrt.errors import SolverError
+from hilrt.files.archive import unpack
 from hilrt.fmu.description import Fmu
 from hilrt.fmu.values import Values
 from hilrt.fmu.variables import flows
@@ -108,7 +108,7 @@ class Instance(abc.ABC):
         fmu.need_binary()
         self._folder = TemporaryFolder("fmu")
         try:
-            fmpy.extract(str(fmu.path), str(self._folder.path))
+            unpack(fmu.path, self._folder.path)
             with contextlib.chdir(os.getcwd()):  # FMPy stays in the FMU's folder when that fails
                 self.fmi = self.Slave(
                     guid=fmu.model.guid,

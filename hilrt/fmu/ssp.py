@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from hilrt.errors import ConfigError
+from hilrt.files.archive import ArchiveError, open_archive, read_member
+from hilrt.files.xml import XmlError, parse_xml
+from hilrt.fmu.description import MAX_DESCRIPTION
 
 _NS = {
     "ssc": "http://ssp-standard.org/SSP1/SystemStructureCommon",
@@ -27,6 +30,8 @@ _NS = {
 }
 _TYPES = ("Real", "Integer", "Boolean", "String", "Enumeration")
 _DEPTH = 50
+#: Connectors looked at, on all ways from inputs to outputs: ways double where connectors branch.
+_CONNECTORS = 200_000
 
 #: Names of the systems down to an element, and its connector.
 Node = tuple[tuple[str, ...], str]
@@ -104,16 +109,20 @@ def read_ssp(path: Path) -> Structure:
         If it is no such archive, or holds components that are no FMUs.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             return _Reader(archive, path).read()
     except _BadValue as error:
         raise ConfigError(f"{path}: {error}; correct the archive") from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; check the path") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     except zipfile.BadZipFile:
         raise ConfigError(f"{path}: is not an SSP (no ZIP archive)") from None
-    except etree.XMLSyntaxError as error:
-        raise ConfigError(f"{path}: its system structure is not XML: {error.msg}") from None
+    except XmlError as error:
+        raise ConfigError(f"{path}: its system structure is not XML: {error}") from None
+    except ArchiveError as error:
+        raise ConfigError(f"{path}: cannot be unpacked: {error}; pack it again") from None
 
 
 class _BadValue(ValueError):
@@ -124,6 +133,7 @@ class _Reader:
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self.archive, self.path = archive, path
         self.incoming: dict[Node, list[SspConnection]] = {}
+        self.looked_at = 0
 
     def read(self) -> Structure:
         root = self._xml("SystemStructure.ssd")
@@ -144,7 +154,7 @@ class _Reader:
 
     def _xml(self, name: str) -> Any:
         try:
-            return etree.fromstring(self.archive.read(name))
+            return parse_xml(read_member(self.archive, name, MAX_DESCRIPTION))
         except KeyError:
             raise ConfigError(f"{self.path}: has no {name}, which it refers to") from None
 
@@ -280,6 +290,9 @@ class _Reader:
                     self.found.routes.append(Route(links[0][0].start, target, links))
 
     def _upstream(self, node: Node, depth: int) -> Iterator[list[tuple[SspConnection, Node]]]:
+        self.looked_at += 1
+        if self.looked_at > _CONNECTORS:
+            raise ConfigError(f"{self.path}: its connectors branch to more than {_CONNECTORS:,}")
         if depth > _DEPTH:
             raise ConfigError(f"{self.path}: the connections of {_show(node)} go in a circle")
         for link in self.incoming.get(node, ()):

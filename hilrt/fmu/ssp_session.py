@@ -7,13 +7,13 @@ import math
 import re
 import shutil
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hilrt.config import units
 from hilrt.errors import ConfigError
+from hilrt.files.archive import ArchiveError, open_archive, unpack_member
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.fmu_ports import Selection, select
 from hilrt.fmu.fmu_units import unit_of
@@ -23,6 +23,8 @@ from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3
+#: The largest FMU in an archive, bytes.
+MAX_FMU = 4 << 30
 
 
 def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
@@ -66,19 +68,20 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
 def _unpack(path: Path, structure: Structure, folder: Path) -> dict[tuple[str, ...], Fmu]:
     """Copy every FMU once, and read it; an error names the component and its file."""
     copies: dict[str, Fmu] = {}
-    with zipfile.ZipFile(path) as archive:
+    with open_archive(path) as archive:
         for component in structure.components.values():
             source = component.source
             if source in copies:
                 continue
             target = folder / _free_name(Path(source), {fmu.path.name for fmu in copies.values()})
             try:
-                data = archive.read(source)
+                unpack_member(archive, source, target, MAX_FMU)
             except KeyError:
                 raise ConfigError(
                     f"{path}: has no {source}, the FMU of {component.name!r}; pack it again"
                 ) from None
-            target.write_bytes(data)
+            except ArchiveError as error:
+                raise ConfigError(f"{path}: {error}; pack it again") from None
             try:
                 copies[source] = read_fmu(target)
             except ConfigError as error:

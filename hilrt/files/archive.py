@@ -1,0 +1,178 @@
+"""ZIP archives by what comes out of them: their directory says what their maker likes.
+
+Sizes are counted while members are unpacked. Names that leave the folder, links, and methods of
+compression besides deflate are refused: others reach ratios of thousands to one in a single step.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from hilrt.files.regular import open_regular
+
+#: Members of an archive, and bytes of the directory that lists them.
+MAX_MEMBERS, MAX_DIRECTORY = 50_000, 32 << 20
+#: What all members may unpack to, bytes.
+MAX_TOTAL = 8 << 30
+#: How much larger than the archive that may be, once it is more than `RATIO_FROM` bytes: deflate
+#: reaches 1,032 with zeros; binaries and tables have ratios of 2 to 20.
+MAX_RATIO, RATIO_FROM = 100, 256 << 20
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PIECE = 1 << 18
+#: Damaged data, an end too early, a password, a version that there is not, wrong places and dates.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError),
+    *(ValueError, OverflowError, LookupError, struct.error),
+)
+#: The record at the end of an archive, with the size of the directory; a comment of up to 64 kB
+#: follows. Over 4 GB another record has that size, and a third, before the end, its place.
+_END = struct.Struct("<4s4H2LH")
+_LARGE_PLACE, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
+
+
+class ArchiveError(Exception):
+    """An archive that cannot be unpacked, or should not be; its text says why."""
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive to take members from, by `read_member` and `unpack`.
+
+    Raises
+    ------
+    zipfile.BadZipFile, ArchiveError
+        If it is none, or has too many members.
+    OSError
+        If it cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        _check_directory(file)
+        file.seek(0)
+        try:
+            archive = zipfile.ZipFile(file)
+        except zipfile.BadZipFile:
+            raise
+        except _DAMAGE as error:
+            raise ArchiveError(_told(error)) from None
+        with archive:
+            if len(archive.infolist()) > MAX_MEMBERS:
+                raise ArchiveError(f"it has more than {MAX_MEMBERS:,} members")
+            yield archive
+
+
+def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Content of a member of at most `limit` bytes; `KeyError` if there is none, `ArchiveError`."""
+    member = archive.getinfo(name)
+    _check_method(member)
+    with _telling_damage(), archive.open(member) as packed:
+        data = packed.read(limit + 1)
+    if len(data) > limit:
+        raise ArchiveError(f"{_short(name)} unpacks to more than {limit:,} bytes")
+    return data
+
+
+def unpack_member(archive: zipfile.ZipFile, name: str, target: Path, limit: int) -> None:
+    """As `read_member`, to a file."""
+    member = archive.getinfo(name)
+    _check_method(member)
+    with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
+        if _copy(packed, file, limit) > limit:
+            raise ArchiveError(f"{_short(name)} unpacks to more than {limit:,} bytes")
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """All members of an archive, into a folder that is empty and this account's alone.
+
+    Raises
+    ------
+    zipfile.BadZipFile, ArchiveError, OSError
+        As for `open_archive`; before anything outside of the folder is touched.
+    """
+    with open_archive(path) as archive:
+        members = [(member, _target(member, folder)) for member in archive.infolist()]
+        allowed = min(MAX_TOTAL, max(RATIO_FROM, MAX_RATIO * path.stat().st_size))
+        allowed = min(allowed, shutil.disk_usage(folder).free)
+        total = 0
+        for member, target in members:
+            if member.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with _telling_damage(), archive.open(member) as packed, target.open("wb") as file:
+                total += _copy(packed, file, allowed - total)
+            if total > allowed:
+                raise ArchiveError(
+                    f"it unpacks to more than {allowed:,} bytes, "
+                    "which the disk does not have or no such archive needs"
+                )
+
+
+def _copy(packed: IO[bytes], file: IO[bytes], limit: int) -> int:
+    """Copy up to one piece more than `limit` bytes; how many."""
+    copied = 0
+    while copied <= limit and (piece := packed.read(_PIECE)):
+        copied += len(piece)
+        file.write(piece)
+    return copied
+
+
+def _target(member: zipfile.ZipInfo, folder: Path) -> Path:
+    """Where a member goes; `ArchiveError` for one that must not go anywhere."""
+    name = member.filename
+    path = PurePosixPath(name)
+    bad = path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name
+    if bad or not path.parts:
+        raise ArchiveError(f"a member is called {_short(name)}, which is outside of the archive")
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise ArchiveError(f"{_short(name)} is a symbolic link; pack the file that it points to")
+    _check_method(member)
+    return folder / path
+
+
+def _check_method(member: zipfile.ZipInfo) -> None:
+    if member.compress_type not in _METHODS:
+        raise ArchiveError(
+            f"{_short(member.filename)} is compressed by method {member.compress_type}, not deflate"
+        )
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Refuse a directory that would fill the memory, before it is read."""
+    start = max(0, file.seek(0, os.SEEK_END) - _END.size - 0xFFFF - _LARGE_PLACE.size)
+    file.seek(start)
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    if at < 0 or at + _END.size > len(tail):
+        return  # none, as the library says
+    size = _END.unpack_from(tail, at)[5]
+    if size == 0xFFFFFFFF and at >= _LARGE_PLACE.size:
+        file.seek(_LARGE_PLACE.unpack_from(tail, at - _LARGE_PLACE.size)[2])
+        large = file.read(_LARGE_END.size)
+        size = _LARGE_END.unpack(large)[8] if len(large) == _LARGE_END.size else size
+    if size > MAX_DIRECTORY:
+        raise ArchiveError(f"its directory has more than {MAX_DIRECTORY:,} bytes")
+
+
+@contextmanager
+def _telling_damage() -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ArchiveError(_told(error)) from None
+
+
+def _told(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) < 80 else f"{name[:80]}…")
