@@ -7,6 +7,7 @@ const OTHER = "another session runs here now: open the address that it prints";
 const ASK_MS = 500;
 const known = new URLSearchParams(location.search).get("token") ?? "";
 const asking = `?page=${me}&token=${encodeURIComponent(known)}`;
+const NONCE = document.currentScript.nonce;
 let gone = false, kept = false;
 
 const endShown = () => find("lamp")?.tags?.[0] ?? "";
@@ -23,6 +24,13 @@ function showEnd() {  // while the server still answers
   document.body.classList.toggle("ended", text !== "");
   tell(text || LOST);
 }
+// What a page opens from its memory keeps the page's policy: the report's scripts need its nonce.
+async function withNonce(answer) {
+  const report = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const script of report.scripts) script.setAttribute("nonce", NONCE);
+  const html = `<!doctype html>${report.documentElement.outerHTML}`;
+  return new Blob([html], {type: "text/html;charset=utf-8"});
+}
 async function askForEnd() {
   const answer = await fetch(`/ended.json${asking}`, {cache: "no-store"}).catch(() => null);
   if (answer?.status === 404) location.reload();  // the next session's page
@@ -36,7 +44,7 @@ async function askForEnd() {
   const page = await fetch(`/report.html${asking}`, {cache: "no-store"}).catch(() => null);
   if (!page?.ok) return;
   kept = true;
-  tell(text, URL.createObjectURL(await page.blob()));
+  tell(text, URL.createObjectURL(await withNonce(page)));
 }
 async function ask() {
   await askForEnd().catch(() => {});

@@ -12,6 +12,7 @@ from tornado.web import RequestHandler
 
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
+from hilrt.web.guarded_page import guard
 from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, own_names, url
 
 #: Beginnings of what needs no token: Bokeh's own scripts, and what browsers ask for by themselves.
@@ -63,6 +64,7 @@ class ForKnownReaders(BokehTornado):
             absolute_url=url(host, port),
             **options,
         )
+        guard(self)
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Pass on requests under a known name that give the token."""

@@ -36,6 +36,7 @@ from hilrt.web.changed_models import change
 from hilrt.web.graph import graph_svg
 from hilrt.web.operator_controls import OperatorControls, make_button
 from hilrt.web.plots import INKS, MAX_SIGNALS, Plots, Timing, ink
+from hilrt.web.security_headers import new_nonce
 from hilrt.web.shared_session import SharedSession
 
 FOLDER = Path(__file__).parent
@@ -140,7 +141,8 @@ class Page:
         self.document.template = Template((FOLDER / "page.html").read_text(encoding="utf-8"))
         code = "".join((FOLDER / name).read_text("utf-8") for name in ("keys.js", "connection.js"))
         style = (FOLDER / "page.css").read_text("utf-8")
-        self.document.template_variables.update(style=style, scripts=SCRIPTS, code=code)
+        variables = {"style": style, "scripts": SCRIPTS, "code": code, "nonce": new_nonce()}
+        self.document.template_variables.update(variables)
         return [*self.parts.values(), *areas]
 
     def _div(self, name: str) -> Div:

@@ -17,16 +17,18 @@ from urllib.parse import parse_qs, urlsplit
 from hilrt.monitor.operator_commands import same_key
 from hilrt.monitor.read_token import PARAMETER, given_token
 from hilrt.web.own_names import EVERYWHERE, NO_TOKEN, is_own, is_proxy, own_names
+from hilrt.web.security_headers import HEADERS, NOTHING_RUNS, POLICY
 
 #: How long a request may take to arrive, and how soon the server ends when it is told to, s.
 REQUEST_S, END_S = 1.0, 0.02
 
 
 class Answer(NamedTuple):
-    """What is answered: the content and its type."""
+    """What is answered: the content, its type, and what the browser may do with it."""
 
     content: bytes
     kind: str = "text/html; charset=utf-8"
+    policy: str = NOTHING_RUNS
 
 
 class PlainServer:
@@ -66,10 +68,13 @@ class PlainServer:
                 known = known and same_key(self._token(), token)
                 found = answer(self.path) if known else None
                 self.send_response(200 if found else 404 if known else 403)
-                content, kind = found or Answer(b"" if known else NO_TOKEN.encode(), "text/plain")
+                refused = Answer(b"" if known else NO_TOKEN.encode(), "text/plain")
+                content, kind, policy = found or refused
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content)))
                 self.send_header("Cache-Control", "no-store")
+                for name, value in (HEADERS | {POLICY: policy}).items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(content)
 

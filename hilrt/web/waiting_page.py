@@ -15,6 +15,7 @@ import zmq
 from hilrt.local_sockets import connect
 from hilrt.monitor.telemetry import Status, decode, message_of
 from hilrt.web.plain_server import Answer, PlainServer
+from hilrt.web.security_headers import new_nonce, page_policy
 
 #: How often the browser asks again, ms.
 RELOAD_MS = 400
@@ -25,7 +26,7 @@ PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">
 <meta name="color-scheme" content="light dark"><title>hilrt</title></head>
 <body style="font: 20px/1.5 system-ui, sans-serif; padding: 24px">
 <p role="status"><b>{name}</b></p><p>{said}</p>
-<script>setTimeout(() => location.reload(), {reload})</script></body></html>
+<script nonce="{nonce}">setTimeout(() => location.reload(), {reload})</script></body></html>
 """
 
 
@@ -66,8 +67,10 @@ class WaitingPage:
             status = self._status
         name = "hilrt" if status is None else f"{status.session}: {status.state}"
         said = "the session starts" if status is None else message_of(status)
-        page = PAGE.format(name=html.escape(name), said=html.escape(said), reload=RELOAD_MS)
-        return Answer(page.encode())
+        nonce = new_nonce()
+        shown = {"name": html.escape(name), "said": html.escape(said)}
+        page = PAGE.format(**shown, reload=RELOAD_MS, nonce=nonce)
+        return Answer(page.encode(), policy=page_policy(nonce))
 
     def stop(self) -> None:
         """Leave the sockets to the page's server."""

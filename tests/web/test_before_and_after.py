@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import re
 import socket
 import struct
 import threading
+import urllib.request
 
 import pytest
 import zmq
@@ -48,6 +50,10 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
             return "waiting for engine (3 s)" in get(unused_tcp_port, "/")[1]
 
         until(told, "the status")
+        with urllib.request.urlopen(f"http://127.0.0.1:{unused_tcp_port}/?token={TOKEN}") as answer:
+            (nonce,) = re.findall(r'<script nonce="(\S+)">', answer.read().decode())
+            assert f"'nonce-{nonce}'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert "&lt;s&gt;: CONNECTING" in get(unused_tcp_port, "/")[1]
         assert get(unused_tcp_port, "/ended.json")[0] == 404  # which makes an old page load anew
         assert get(unused_tcp_port, "/", host=f"evil.example:{unused_tcp_port}")[0] == 403

@@ -16,6 +16,7 @@ FETCH = """
     return new Response(answer, {headers: {"Content-Type": "text/html"}});
   };
 """
+REPORT = "<title>none</title><script>document.title = 'the report'</script>"
 SHOWN = "return [document.body.className, document.getElementById('lost').textContent]"
 
 
@@ -29,7 +30,7 @@ def test_an_end_is_no_lost_connection_and_leaves_the_report(driver, viewer):
     serve = "window.served[arguments[0]] = arguments[1]"
     driver.execute_script(serve, "/ended.json", said % ("false", "false"))
     until(lambda: "is being written" in driver.execute_script(SHOWN)[1], "the report's beginning")
-    driver.execute_script(serve, "/report.html", "<title>the report</title>")
+    driver.execute_script(serve, "/report.html", REPORT)
     driver.execute_script(serve, "/ended.json", said % ("true", "true"))
     whole = ["ended", "ended: stopped, degraded · report"]
     until(lambda: driver.execute_script(SHOWN) == whole, "the report")

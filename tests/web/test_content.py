@@ -54,3 +54,21 @@ def test_what_stays_is_not_made_anew(driver, viewer, name):
     viewer.status = msgspec.structs.replace(RUNNING, t=13.0, peers=peers)
     until(lambda: driver.execute_script(shown, name) != before, "other content", 60.0)
     assert driver.execute_script(f"return {first}.kept", name)
+
+
+INJECT = """
+  const script = document.createElement("script"), image = document.createElement("img")
+  script.textContent = "window.injected = 'script'"
+  image.setAttribute("onerror", "window.injected = 'attribute'")
+  document.body.append(script, image)
+  image.src = "data:image/png;base64,none"
+  return new Promise((done) => setTimeout(() => done(window.injected ?? "nothing"), 200))
+"""
+
+
+def test_scripts_that_came_as_content_do_not_run(driver):
+    shown = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
+    assert shown == []  # the page itself needs nothing that its policy refuses
+    assert driver.execute_script(INJECT) == "nothing"
+    refused = [entry["message"] for entry in driver.get_log("browser")]
+    assert sum("Content Security Policy" in message for message in refused) >= 2

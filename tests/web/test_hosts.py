@@ -1,5 +1,7 @@
 """Where the page is served, and whom it answers."""
 
+import re
+
 import pytest
 
 pytest.importorskip("bokeh", reason="the page needs hilrt[web]")
@@ -10,6 +12,7 @@ from tornado.websocket import websocket_connect
 from hilrt.peers.addresses import parse_address
 from hilrt.web import server as web_server
 from hilrt.web.own_names import own_names
+from hilrt.web.security_headers import NOTHING_RUNS
 from hilrt.web.server import main, make_server
 from hilrt.web.shared_session import SharedSession
 from tests.web.views import RUNNING, StillViewer
@@ -60,6 +63,38 @@ def test_start_says_where_and_to_whom(host, said, unused_tcp_port, monkeypatch, 
 def test_names_of_a_page_for_one_network():
     assert own_names("192.168.1.5", 80) >= {"192.168.1.5:80", "localhost:80", "127.0.0.1:80"}
     assert own_names("::1", 80) >= {"[::1]:80"}
+
+
+async def test_every_answer_says_what_the_browser_may_do_with_it(unused_tcp_port):
+    viewer = StillViewer(RUNNING)
+    server = make_server(SharedSession(viewer), "127.0.0.1", unused_tcp_port, "token")
+    server.start()
+    policies, texts = {}, {}
+    try:
+        for path, name in [("", ""), ("", ""), ("metrics", ""), ("none", ""), ("", "evil.example")]:
+            host = {"Host": name} if name else {}
+            request = HTTPRequest(
+                f"http://127.0.0.1:{unused_tcp_port}/{path}?token=token", headers=host
+            )
+            answer = await AsyncHTTPClient().fetch(request, raise_error=False)
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            policy = answer.headers["Content-Security-Policy"]
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe-inline" not in policy.partition("style-src")[0]
+            policies.setdefault((path, name), []).append(policy)
+            texts[path, name] = answer.body.decode()
+    finally:
+        server.stop()
+        server.unlisten()
+        viewer.close()
+    first, second = policies.pop(("", ""))
+    assert first != second  # a nonce is for one answer
+    assert {policy for (policy,) in policies.values()} == {NOTHING_RUNS}
+    (nonce,) = re.findall(r"'nonce-(\S+)'", second)
+    inline = re.findall(r"<script(?![^>]* src=)[^>]*>", texts["", ""])
+    assert len(inline) == 3
+    assert all(f'nonce="{nonce}"' in tag for tag in inline)
 
 
 async def asked(port, name, origin, query="?token=token", bearer=""):
