@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from hilrt.config.session_file import SessionFile
 from hilrt.link import Link
@@ -15,6 +16,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
+from hilrt.session.reserved_file import ReservedFile
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, run_folder
 from hilrt.session.timing_setup import TimingSetup
@@ -23,6 +25,9 @@ from hilrt.timing.monotonic import monotonic_ns
 if TYPE_CHECKING:
     from hilrt.master import Master
     from hilrt.session.session_log import SessionLog
+
+#: Room for summary.json, bytes: some three thousand ports.
+SUMMARY_BYTES = 1 << 20
 
 
 class SessionParts:
@@ -52,6 +57,12 @@ class SessionParts:
         From the first tick on.
     interrupted : str
         Why a signal or an operator wants the session to end.
+    summarize : callable or None
+        Makes the summary, given the fault; from the first tick on.
+    summary_file : ReservedFile
+        Where it is written.
+    brought_down : bool
+        Whether the benches have been brought to rest after the last tick.
     epoch_ns : int
         Reading of the monotonic clock at session time 0, ns.
 
@@ -81,6 +92,7 @@ class SessionParts:
             )
             undo.callback(self.hub.close)
             self.folder = run_folder(options, self.name)
+            self.summary_file = ReservedFile(self.folder / "summary.json", SUMMARY_BYTES)
             undo.pop_all()
         self.result = RunResult(folder=self.folder)
         self.links: list[Link] = []
@@ -94,6 +106,8 @@ class SessionParts:
         self.recorder = open_feed_socket(self.feed_address) if options.record else None
         self.log: SessionLog | None = None
         self.master: Master | None = None
+        self.summarize: Callable[[str | None], dict[str, Any]] | None = None
+        self.brought_down = False
         self.interrupted = ""
         #: Whether a program operates the session, and not what is typed.
         self.by_program = False

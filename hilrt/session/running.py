@@ -1,4 +1,4 @@
-"""A session from connected subsystems to benches at rest, and the sum of it all.
+"""A session from connected subsystems to benches at rest.
 
 This imports the numerics, and with them the compiler: `hilrt.session.session` does it while the
 processes of the session start.
@@ -6,7 +6,6 @@ processes of the session start.
 
 from __future__ import annotations
 
-import os
 import time
 
 from hilrt import code_cache
@@ -26,15 +25,15 @@ from hilrt.session.assembly import (
 )
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.parts import SessionParts
+from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
-from hilrt.session.summary import RunFacts, build_summary, without_derivatives
+from hilrt.session.summary import without_derivatives
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.count_times import load_counting
-from hilrt.timing.host import available_cpus, freeze_gc
+from hilrt.timing.host import freeze_gc
 from hilrt.timing.monotonic import monotonic_ns
-from hilrt.timing.processor_time import ProcessorTime
 
 
 def load_numerics() -> None:
@@ -89,7 +88,7 @@ async def _open_log(
 
 
 async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
-    """Ticks from the first to the last, benches to rest, and the sum of it all."""
+    """Ticks from the first to the last, and benches to rest."""
     numerics, exchange = assembled
     parts.master = parts.operator.master = master = _make_master(parts, assembled, feed)
     if parts.interrupted:
@@ -108,13 +107,11 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
             )
         parts.events.open(feed, parts.now_ns)
         parts.events.go(SessionState.RUNNING, "first tick")
-        had = ProcessorTime(available_cpus(), {"master": os.getpid(), **parts.processes.pids()})
+        summary = RunSummary(parts, master)
+        parts.summarize = summary.make
         ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
     feed.flush()  # what is lost of it counts, too
-    began_ns = parts.epoch_ns - master.progress.stretched_ns
-    wall_s = (monotonic_ns() - began_ns) * 1e-9
-    stolen_s = had.stolen() if parts.real_time else None
-    shares = had.shares()
+    summary.loop_ended()
     ending = Ending(
         parts.benches,
         parts.operator,
@@ -123,20 +120,9 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         parts.result,
         lambda: parts.interrupted,
     )
-    fault = await ending.bring_down(assembled, master, ended)
-    facts = RunFacts(
-        session=parts.name,
-        end_state=str(parts.events.state),
-        wall_s=wall_s,
-        stolen_s=stolen_s,
-        processor_share=shares,
-        real_time=parts.real_time,
-        fault=fault,
-        dropped_rows=feed.dropped,
-        strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
-    )
+    await ending.bring_down(assembled, master, ended)
+    parts.brought_down = True
     parts.result.warnings += without_derivatives(numerics)
-    parts.result.summary = build_summary(numerics, exchange, master.progress, facts)
 
 
 def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Master:

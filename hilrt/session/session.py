@@ -1,14 +1,13 @@
 """A session's life: from the session file to a closed log, whatever happens on the way.
 
 The states, and what leads from one to the next, are drawn in docs/session.md. Every exit path (end,
-Ctrl-C, SIGTERM, exception, dead peer) goes through `_close`: benches run their safe profile, every
-process that was started ends, every file is closed.
+Ctrl-C, SIGTERM, exception, dead peer) goes through `close_session`: benches run their safe profile,
+every process that was started ends, every file is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,13 +22,12 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.record import frame_batch
-from hilrt.record.recorder_feed import close_feed_socket
+from hilrt.session.closing import close_session
 from hilrt.session.loop_thread import LoopThread, loop_runs
 from hilrt.session.parts import SessionParts
 from hilrt.session.processes import RecorderSockets
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, route_signals, take_signals
-from hilrt.temporary_folder import remove_abandoned_folders
 from hilrt.timing.cpu_latency import cpu_latency_limit
 from hilrt.timing.host import load_without_gc
 
@@ -120,10 +118,14 @@ class SessionRun:
             await run_connected(parts)
         except (HilrtError, OSError) as error:
             if isinstance(error, ConfigError):
+                parts.result.fault = str(error)
                 raise
             await self._fail(error)
+        except Exception as error:  # a defect: the summary says so, too
+            parts.result.fault = f"{type(error).__name__}: {error}"
+            raise
         finally:
-            await self._close()
+            await close_session(parts)
             alive.cancel()
             parts.monitoring.close()
             parts.timing.release()
@@ -188,46 +190,6 @@ class SessionRun:
             fault = await parts.processes.with_end_of(error.name, fault)
         parts.result.fail(fault)
         parts.events.go(SessionState.FAULT, fault, level="error")
-
-    async def _close(self) -> None:
-        """Whatever happened: benches secured, processes ended, files closed."""
-        parts, result = self._parts, self._parts.result
-        parts.processes.ending = True
-        try:
-            if not result.summary:
-                reason = result.fault or parts.interrupted or "session could not start"
-                await parts.benches.secure(reason)
-                result.warnings += parts.benches.unrest()
-            for link in parts.links:
-                await link.close()
-            parts.hub.close()
-            self._write_summary()
-            if parts.log is not None:
-                result.lack(await parts.log.end(result.summary))
-            elif parts.recorder is not None:
-                close_feed_socket(parts.recorder)
-            known = result.warnings
-            known += [text for text in parts.events.untold() if text not in known]
-            known += parts.events.keep(parts.folder / "events.txt")
-            parts.publisher.repeat()  # the last state with its cause: it stays in view
-        finally:
-            told = ["view"] if parts.log is None else ["view", "recorder"]
-            result.warnings += await parts.processes.end(told)
-            if parts.log is not None:
-                await parts.log.close()
-                result.lack(parts.processes.recorder_failure())
-            result.judge(parts.options.fail_on)
-            remove_abandoned_folders()  # by FMUs whose process crashed or was killed
-
-    def _write_summary(self) -> None:
-        summary = self._parts.result.summary
-        if not summary:
-            return
-        path = self._parts.folder / "summary.json"
-        try:
-            path.write_text(json.dumps(summary, indent=1), encoding="utf-8")
-        except OSError as error:
-            self._parts.result.lack([f"{path}: cannot be written: {error.strerror}"])
 
 
 def _load_numerics() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -54,6 +54,29 @@ class RunFacts(NamedTuple):
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
     strangers: Mapping[str, int] = MappingProxyType({})
+
+
+def summary_without_steps(session: str, state: str, reason: str) -> dict[str, Any]:
+    """What there is to say of a session that ended before its first tick, for the `reason`."""
+    host = host_report()
+    return {
+        "format": FORMAT,
+        "session": session,
+        "state": state,
+        "steps": 0,
+        "time_s": 0.0,
+        "verdict": "unreliable",
+        "reasons": [f"no step was made: {reason}"],
+        "versions": host.pop("versions"),
+        "host": host,
+    }
+
+
+def add_losses(summary: dict[str, Any], problems: Sequence[str]) -> None:
+    """Say in a summary what turned out later to be missing in the log."""
+    if problems:
+        summary["verdict"] = "degraded" if summary["verdict"] == "good" else summary["verdict"]
+        summary["reasons"] = [*summary["reasons"], *problems]
 
 
 def without_derivatives(numerics: Numerics) -> list[str]:

@@ -1,0 +1,93 @@
+"""The end of a session, whatever led to it: benches at rest, whole files, no process left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from hilrt.exit_status import ExitStatus
+from hilrt.record.recorder_feed import close_feed_socket
+from hilrt.session.parts import SessionParts
+from hilrt.session.summary import add_losses, summary_without_steps
+from hilrt.temporary_folder import remove_abandoned_folders
+
+
+async def close_session(parts: SessionParts) -> None:
+    """Secure the benches, close the log, write the summary, end the processes.
+
+    Each of these is done, whatever the ones before it came to; an error is raised after the last.
+    """
+    parts.processes.ending = True
+    async with contextlib.AsyncExitStack() as last:  # the last one first
+        last.callback(_write_summary, parts)
+        last.push_async_callback(_end_processes, parts)
+        last.callback(_write_summary, parts)
+        last.push_async_callback(_end_log, parts)
+        await _end_subsystems(parts)
+
+
+async def _end_subsystems(parts: SessionParts) -> None:
+    result = parts.result
+    if not parts.brought_down:
+        reason = result.fault or parts.interrupted or "session could not start"
+        await parts.benches.secure(reason)
+        result.warnings += parts.benches.unrest()
+    for link in parts.links:
+        await link.close()
+    parts.hub.close()
+
+
+async def _end_log(parts: SessionParts) -> None:
+    """Hand the end of the log over, or keep what no log has taken."""
+    result = parts.result
+    _sum_up(parts)
+    if parts.log is not None:
+        result.lack(await parts.log.end(result.summary))
+    elif parts.recorder is not None:
+        close_feed_socket(parts.recorder)
+    known = result.warnings
+    known += [text for text in parts.events.untold() if text not in known]
+    known += parts.events.keep(parts.folder / "events.txt")
+    parts.publisher.repeat()  # the last state with its cause: it stays in view
+
+
+async def _end_processes(parts: SessionParts) -> None:
+    result = parts.result
+    told = ["view"] if parts.log is None else ["view", "recorder"]
+    result.warnings += await parts.processes.end(told)
+    if parts.log is not None:
+        await parts.log.close()
+        failure = parts.processes.recorder_failure()
+        result.lack(failure)
+        if result.summary:
+            add_losses(result.summary, failure)
+    result.judge(parts.options.fail_on)
+    remove_abandoned_folders()  # of processes that crashed or were killed
+
+
+def _sum_up(parts: SessionParts) -> None:
+    """Make the summary of the steps; a defect there must not cost the rest of it."""
+    if parts.summarize is None:
+        return
+    try:
+        parts.result.summary = parts.summarize(parts.result.fault)
+    except Exception as error:
+        parts.result.lack([f"summary.json lacks its figures: {type(error).__name__}: {error}"])
+        parts.result.end_with(ExitStatus.INTERNAL)
+
+
+def _write_summary(parts: SessionParts) -> None:
+    """Write what is known; again where that has changed since the last time."""
+    summary = parts.result.summary or _without_steps(parts)
+    try:
+        parts.summary_file.write(json.dumps(summary, indent=1).encode())
+    except OSError as error:
+        text = f"{parts.summary_file.path}: cannot be written: {error.strerror}"
+        if text not in parts.result.warnings:
+            parts.result.lack([text])
+
+
+def _without_steps(parts: SessionParts) -> dict[str, Any]:
+    reason = parts.result.fault or parts.interrupted or "the session could not start"
+    return summary_without_steps(parts.name, str(parts.events.state), reason)

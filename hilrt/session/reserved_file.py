@@ -1,0 +1,82 @@
+"""A file that can still be written when the disk is full or the descriptors have run out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from hilrt.errors import ConfigError
+
+#: What is written at once where the system reserves no room.
+_BLOCK = 1 << 16
+
+
+class ReservedFile:
+    """Room on the disk and a descriptor, taken now for what is to be written in the end.
+
+    Until then the file has another, hidden name: one that has its own name is whole.
+
+    Parameters
+    ----------
+    path : Path
+        Its name in the end.
+    size : int
+        Room, bytes; what goes beyond it needs room on the disk when it is written.
+
+    Raises
+    ------
+    ConfigError
+        If there is not that much room.
+    """
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self._part = path.with_name(f".{path.stem}.part{path.suffix}")
+        self._descriptor, self._written = -1, b""
+        try:
+            self._descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            self._reserve(size)
+        except OSError as error:
+            self.discard()
+            raise ConfigError(
+                f"folder {path.parent}: {error.strerror}: there is no room for {path.name}; "
+                "choose another folder, or make room"
+            ) from None
+
+    def _reserve(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, 0, size)
+            return
+        for start in range(0, size, _BLOCK):
+            os.write(self._descriptor, bytes(min(_BLOCK, size - start)))
+
+    def write(self, data: bytes) -> None:
+        """Write it under its name; `OSError` if that fails.
+
+        What was reserved is for the first time; another one needs room and a descriptor.
+        """
+        if data == self._written:
+            return
+        if self._descriptor < 0:
+            self._descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+        os.ftruncate(self._descriptor, len(data))
+        os.fsync(self._descriptor)
+        self._close()  # Windows renames no file that is open
+        self._part.replace(self.path)
+        self._written = data
+
+    def discard(self) -> None:
+        """Give up what was not written."""
+        self._close()
+        with contextlib.suppress(OSError):
+            self._part.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
