@@ -16,6 +16,8 @@ from typing import Final
 from hilrt.errors import ConfigError
 from hilrt.session.result import FailOn
 
+#: Mode of a run's new folder: what a session records and says is for its own account alone.
+FOLDER_MODE: Final = 0o700
 #: What ends a session in order, and how that is told.
 SIGNALS: Final = {signal.SIGINT: "interrupted (Ctrl-C)", signal.SIGTERM: "terminated (SIGTERM)"}
 
@@ -67,7 +69,7 @@ def run_folder(options: RunOptions, name: str) -> Path:
 def chosen_folder(folder: Path) -> Path:
     """The folder, made; `ConfigError` if it cannot be, or holds anything."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         if any(folder.iterdir()):
             raise ConfigError(f"folder {folder}: is not empty; choose another, or remove it")
     except OSError as error:
@@ -83,7 +85,7 @@ def make_folder(out: Path, name: str) -> Path:
     for suffix in ("", *(f"-{i}" for i in range(2, 100))):
         folder = out / f"{name}-{stamp}{suffix}"
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, mode=FOLDER_MODE)
         except FileExistsError:
             continue
         except OSError as error:
