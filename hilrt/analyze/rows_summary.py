@@ -25,7 +25,8 @@ _NOTHING = SignalStatistics()
 _CHANGE = re.compile(r"[A-Z]+ -> ([A-Z]+): (.*)", re.DOTALL)
 #: Key of a bond in the summary, and its signal.
 _ENERGIES = {
-    f"{kind}_energy_j": f"{kind}_energy" for kind in ("residual", "tracking", "corrected", "shadow")
+    f"{kind}_energy_j": f"{kind}_energy"
+    for kind in ("residual", "tracking", "corrected", "shadow", "drift")
 }
 
 

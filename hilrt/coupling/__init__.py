@@ -9,7 +9,8 @@ In reading order:
   `choose_step`;
 * energy: `power_bond`, `mu`, `correct_energy`;
 * corrections of outputs: `true_inputs`, `correct_outputs`, `correct_feedthrough`, `correct_model`,
-  built by `build_model`, solved by `elimination`;
+  built by `build_model`, solved by `elimination`, held against a trial by `verification` and
+  `follow_corrections`;
 * Jacobians: `jacobian` (from A, B, C, D), `probe`, and identified: `identify`, `regression`,
   `square_root`, `past`, `scales`, `trust`.
 

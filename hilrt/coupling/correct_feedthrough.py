@@ -17,7 +17,7 @@ from hilrt.compiled import stage
 from hilrt.coupling.polynomial import value_at
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
-from hilrt.tables.model import FEEDTHROUGH
+from hilrt.tables.model import FEEDTHROUGH, ModelPlan
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table, table
 from hilrt.tables.state import State
@@ -66,12 +66,12 @@ def feedthrough_table(correction: Feedthrough) -> Table:
     return found
 
 
-def feedthrough_matrices(plan: Plan) -> Feedthrough | None:
+def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | None:
     """The correction's matrices as they stand in a plan; None where it has none."""
-    if not plan.model.settings["feedthrough"][0]:
+    if not plan.settings["feedthrough"][0]:
         return None
-    K, KD = np.eye(len(plan.outputs)), np.zeros((len(plan.outputs), len(plan.inputs)))
-    for part in plan.model.feedthrough:
+    K, KD = np.eye(ny), np.zeros((ny, nu))
+    for part in plan.feedthrough:
         matrix = KD if part.of_input else K
         matrix[part.output, part.source] += part.factor
     return Feedthrough(K, KD)

@@ -44,6 +44,12 @@ CAUSES: Final[dict[str, Cause]] = {
     "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
     "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, 1.1),
     "alarm": Cause("a measured value outside its limits", 0.0, 1.1),
+    "correction_wrong": Cause(
+        "what the correction takes for the subsystem's answer is not what was tried out", 0.0, 1.1
+    ),
+    "correction_unverified": Cause(
+        "nothing could verify the correction, and it moves much energy", 0.05, 1.1
+    ),
 }
 
 _ROWS = list(CAUSES)
@@ -66,6 +72,8 @@ STEP_MINIMUM: Final = _ROWS.index("step_minimum")
 DEADLINE_MISSED: Final = _ROWS.index("deadline_missed")
 CLOCK_UNCERTAIN: Final = _ROWS.index("clock_uncertain")
 ALARM: Final = _ROWS.index("alarm")
+CORRECTION_WRONG: Final = _ROWS.index("correction_wrong")
+CORRECTION_UNVERIFIED: Final = _ROWS.index("correction_unverified")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (
@@ -74,4 +82,5 @@ RELATIVE: Final = (
     POWER_RESIDUAL,
     ENERGY_DRIFT,
     TRACKING_ERROR,
+    CORRECTION_UNVERIFIED,
 )

@@ -84,6 +84,8 @@ def check_rows(
         "deadline_missed": ["session"],
         "clock_uncertain": network.subsystems,
         "alarm": list(alarms),
+        "correction_wrong": bonds,
+        "correction_unverified": bonds,
     }
     groups: list[slice] = []
     where: list[str] = []

@@ -14,6 +14,8 @@ from hilrt.reliability.causes import (
     CONNECTION_DEFECT,
     CORRECTION_CAPPED,
     CORRECTION_SHADOW,
+    CORRECTION_UNVERIFIED,
+    CORRECTION_WRONG,
     DEADLINE_MISSED,
     ENERGY_DRIFT,
     ERROR_ESTIMATE,
@@ -30,7 +32,7 @@ from hilrt.reliability.causes import (
     TRACKING_ERROR,
 )
 from hilrt.tables.given import StepInput
-from hilrt.tables.plan import Plan
+from hilrt.tables.plan import UNVERIFIED, WRONG, Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
 
@@ -147,25 +149,34 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
     checks[causes[POWER_RESIDUAL].first + b].ratio = abs(residual)
     tracking = bond.tracking / (bond.scale * session.tracking)
     checks[causes[TRACKING_ERROR].first + b].ratio = abs(tracking)
-    share = staying_share(plan, state, given, b)
-    carried = follow_energy(bond, share, given.session[0].elapsed)
-    drift = abs(bond.drift) / (carried * session.energy_drift)
-    checks[causes[ENERGY_DRIFT].first + b].ratio = drift
+    if settings.tried:
+        stays = bond.error_energy
+    else:
+        stays = staying_share(plan, state, given, b) * bond.made + bond.applied_work
+    carried = follow_energy(bond, stays, given.session[0].elapsed)
+    allowed = carried * session.energy_drift
+    checks[causes[ENERGY_DRIFT].first + b].ratio = abs(bond.drift) / allowed
+    unverified = settings.verification == UNVERIFIED and not plan.session[0].shadow
+    doubtful = abs(bond.added_energy) / allowed if unverified else 0.0
+    checks[causes[CORRECTION_UNVERIFIED].first + b].ratio = doubtful
+    checks[causes[CORRECTION_WRONG].first + b].ratio = settings.verification == WRONG
     acts = settings.active and given.session[0].apply
     checks[causes[CORRECTION_CAPPED].first + b].ratio = settings.active and bond.capped
     checks[causes[CORRECTION_SHADOW].first + b].ratio = settings.wanted and not acts
 
 
 @compiled
-def follow_energy(bond: Table, share: float, elapsed: float) -> float:
+def follow_energy(bond: Table, stays: float, elapsed: float) -> float:
     """Add the interval of `elapsed` [s] to a bond's energies; what it has carried, J.
+
+    `stays` [J] is what the interface made in it and no correction took out.
 
     That is the range of the energy that has gone through it, to and fro: for an oscillation about
     what the system stores, for a drive what it has delivered. The sum of magnitudes was rejected
     as a scale: in an oscillation it grows without end, and would hide that the energy stored has
     doubled.
     """
-    bond.drift += share * bond.made + bond.applied_work
+    bond.drift += stays
     bond.carried += bond.power * elapsed
     bond.least_carried = min(bond.least_carried, bond.carried)
     bond.most_carried = max(bond.most_carried, bond.carried)

@@ -14,6 +14,7 @@ import numpy as np
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import Session, SubsystemOptions
 from hilrt.coupling.correct_feedthrough import feedthrough_table
+from hilrt.coupling.verification import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
 from hilrt.link import Arrival, Link
@@ -24,6 +25,7 @@ from hilrt.step_log.facts import Facts, layout_of, read_facts
 from hilrt.step_log.snapshot import other_version
 from hilrt.tables.model import Model
 from hilrt.tables.network import Network, build_network
+from hilrt.tables.plan import UNVERIFIED, VERIFIED
 
 #: Relative difference that making the feedthrough correction again from its matrices may leave.
 SAME = 1e-9
@@ -108,6 +110,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         Platform(
             physical=np.array([s.physical for s in subsystems], dtype=bool),
             lead=np.array([s.lead for s in subsystems]),
+            verification=_verification(facts, network, changed=bool(changes)),
         ),
         y0,
         u0,
@@ -117,6 +120,17 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
     if not changes and layout_of(numerics) != facts.layout:
         raise other_version(recorded.where)
     return numerics
+
+
+def _verification(facts: Facts, network: Network, changed: bool) -> Verification:
+    """What the session found of its corrections; with other settings, what still holds of it."""
+    states, tried = facts.verification, facts.sensitivities
+    if changed or not states:
+        of_element = network.bonds.of_element
+        known = {int(of_element[element]) for element, _, _ in tried}
+        bonds = range(len(network.bonds))
+        states = [VERIFIED if b in known else UNVERIFIED for b in bonds]
+    return Verification(states, tried)
 
 
 def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:

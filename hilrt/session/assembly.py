@@ -15,6 +15,7 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
+from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.link import Link
 from hilrt.solver import Floats, Ports, Sample
 from hilrt.step.build_plan import Platform
@@ -106,12 +107,13 @@ async def assemble(
 ) -> Assembled:
     """Tables before the first tick, and exchange; Jacobians are asked for where needed."""
     network, samples, u0 = initialized
+    y0 = np.concatenate([sample.y for sample in samples])
+    model = await find_model(network, tables, links, u0, y0)
     platform = Platform(
         physical=np.array([link.physical for link in links], dtype=bool),
         lead=np.array([link.actuation_delay for link in links]),
+        verification=await verify_corrections(network, tables, links, u0, model),
     )
-    y0 = np.concatenate([sample.y for sample in samples])
-    model = await find_model(network, tables, links, u0, y0)
     numerics = build_numerics(network, tables, platform, y0, u0, shadow=shadow, model=model)
     numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick
     exchange = Exchange(

@@ -233,6 +233,7 @@ def _bonds(numerics: Numerics) -> dict[str, Any]:
             "corrected_energy_j": float(bond.corrected_energy),
             "uncorrected_energy_j": float(bond.uncorrected),
             "shadow_energy_j": float(bond.shadow_energy),
+            "drift_energy_j": float(bond.drift),
             "cap_share": float(bond.capped_steps / max(bond.steps, 1)),
             "applied": bool(settings.active),
         }

@@ -10,6 +10,7 @@ import numpy as np
 from hilrt.config.structs import Session
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.polynomial import gram_factor
+from hilrt.coupling.verification import Verification
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.solver import Floats
@@ -25,11 +26,13 @@ from hilrt.tables.record import COEFFICIENTS, Table, table
 class Platform(NamedTuple):
     """What is known of the subsystems from their links, arrays of shape (n subsystems,).
 
-    `physical`: benches and what else runs by itself; `lead`: actuation delay, s.
+    `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
+    what was found of the bonds' corrections, if it was looked for.
     """
 
     physical: Bools
     lead: Floats
+    verification: Verification | None = None
 
 
 def build_plan(
@@ -70,6 +73,7 @@ def build_plan(
         bonds=table(rows.BONDS, len(bonds)),
         elements=table(rows.ELEMENTS, len(bonds.effort)),
         summands=table(rows.SUMMANDS, len(bonds.more)),
+        sensitivities=_sensitivities(platform.verification),
         contributions=_contributions(network),
         passes=_passes(network),
         feeds=_feeds(network),
@@ -82,6 +86,7 @@ def build_plan(
     _fill_ports(plan, network, tables, platform)
     _fill_connections(plan, network)
     _fill_bonds(plan, network, platform.physical, shadow)
+    _fill_verification(plan, platform.verification)
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
     fill_checks(plan, checks)
@@ -160,6 +165,22 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
         row.active = row.wanted and allowed and not shadow
         row.spurious = spurious_share(network, b, physical)
         row.corrected_elsewhere = correction.method in ("feedthrough", "model")
+
+
+def _fill_verification(plan: Plan, verification: Verification | None) -> None:
+    """Nothing is verified where nothing was looked for."""
+    if verification is None:
+        return
+    plan.bonds["verification"] = verification.states
+    plan.bonds["tried"][plan.elements["bond"][plan.sensitivities["element"]]] = 1
+
+
+def _sensitivities(verification: Verification | None) -> Table:
+    rows_ = [] if verification is None else verification.sensitivities
+    found = table(rows.SENSITIVITIES, len(rows_))
+    for row, values in zip(found, rows_, strict=True):
+        row.element, row.input, row.factor = values
+    return found
 
 
 def _contributions(network: Network) -> Table:

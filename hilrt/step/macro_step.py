@@ -15,6 +15,7 @@ from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_energy import correct_energy
 from hilrt.coupling.correct_outputs import correct_outputs
 from hilrt.coupling.extrapolate import extrapolate
+from hilrt.coupling.follow_corrections import follow_corrections
 from hilrt.coupling.identify import identify
 from hilrt.coupling.intervals import turn_over
 from hilrt.coupling.limit import limit
@@ -59,6 +60,7 @@ def assess(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     if plan.session[0].controls_order:
         count_order(plan, state, given)
     measure_bonds(plan, state, given)
+    follow_corrections(plan, state, given)
     identify(plan, state, given, slack)
     measure_reliability(plan, state, given, slack)
     move_flags(plan, state, given)

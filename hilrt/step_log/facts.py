@@ -56,7 +56,8 @@ class Facts(msgspec.Struct):
 
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
-    `gamma` (order + 1, ny, nu) the Jacobians of the model-based one.
+    `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
+    `sensitivities` are those of `hilrt.coupling.verification`.
     """
 
     format: int
@@ -67,6 +68,8 @@ class Facts(msgspec.Struct):
     u0: list[float]
     feedthrough: list[list[list[float]]] | None
     gamma: list[list[list[float]]] | None
+    verification: list[int] = []
+    sensitivities: list[tuple[int, int, float]] = []
 
     def feedthrough_correction(self) -> Feedthrough | None:
         """The feedthrough correction as it ran."""
@@ -86,7 +89,8 @@ def collect_facts(
     links: Sequence[Link], numerics: Numerics, samples: Sequence[Sample], u0: Floats
 ) -> Facts:
     """What a replay needs of a session that is about to run."""
-    correction, gamma = feedthrough_matrices(numerics.plan), numerics.state.model.gamma
+    plan, gamma = numerics.plan, numerics.state.model.gamma
+    correction = feedthrough_matrices(plan.model, len(plan.outputs), len(plan.inputs))
     return Facts(
         format=FORMAT,
         layout=layout_of(numerics),
@@ -96,11 +100,13 @@ def collect_facts(
             )
             for link in links
         },
-        shadow=bool(numerics.plan.session["shadow"][0]),
+        shadow=bool(plan.session["shadow"][0]),
         y0=np.concatenate([sample.y for sample in samples]).tolist(),
         u0=u0.tolist(),
         feedthrough=None if correction is None else [correction.K.tolist(), correction.KD.tolist()],
         gamma=gamma.tolist() if gamma.size else None,
+        verification=plan.bonds["verification"].tolist(),
+        sensitivities=plan.sensitivities.tolist(),
     )
 
 

@@ -50,6 +50,7 @@ BOND_SIGNALS: Final = (
     ("corrected_energy", "J", "corrected_energy"),
     ("uncorrected_energy", "J", "uncorrected"),
     ("shadow_energy", "J", "shadow_energy"),
+    ("drift_energy", "J", "drift"),
     ("communicates", "", "due"),
     ("capped", "", "capped"),
 )

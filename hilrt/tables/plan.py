@@ -19,6 +19,11 @@ PI: Final = 1
 LOCAL: Final = 2
 ECCO: Final = 3
 
+#: What became of a bond's correction when it was compared with its subsystems themselves.
+UNVERIFIED: Final = 0
+VERIFIED: Final = 1
+WRONG: Final = 2
+
 #: One record.
 SESSION: Final = np.dtype(
     [
@@ -117,6 +122,8 @@ BONDS: Final = np.dtype(
         ("active", "i8"),  # and it may act; otherwise it runs in shadow
         ("spurious", "f8"),  # share of the residual energy that counts as spurious energy
         ("corrected_elsewhere", "i8"),  # by feedthrough or a model: its residual is no error then
+        ("verification", "i8"),  # of its correction: UNVERIFIED, VERIFIED or WRONG
+        ("tried", "i8"),  # the efforts' direct answers to their inputs are known from a trial
     ]
 )
 ELEMENTS: Final = np.dtype(
@@ -133,6 +140,8 @@ ELEMENTS: Final = np.dtype(
 )
 #: Further outputs that a summing junction adds to an element's effort.
 SUMMANDS: Final = np.dtype([("element", "i8"), ("output", "i8")])
+#: Direct answer of an element's effort to an input, per unit, as it was tried out.
+SENSITIVITIES: Final = np.dtype([("element", "i8"), ("input", "i8"), ("factor", "f8")])
 #: What arrives at the inputs of an element without belonging to its bond.
 CONTRIBUTIONS: Final = np.dtype(
     [("element", "i8"), ("at_flow", "i8"), ("connection", "i8"), ("gain", "f8")]
@@ -170,6 +179,7 @@ class Plan(NamedTuple):
     bonds: Table
     elements: Table
     summands: Table
+    sensitivities: Table
     contributions: Table
     passes: Table
     feeds: Table

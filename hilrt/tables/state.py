@@ -137,6 +137,8 @@ BONDS: Final = np.dtype(
         ("scale", "f8"),  # W
         ("peak", "f8"),  # W
         ("drift", "f8"),  # energy that the interface has made and no correction took out, J
+        ("added_energy", "f8"),  # by corrections of the effort, over the run, J
+        ("error_energy", "f8"),  # of the interval that ended: by the effort's error as tried out, J
         ("carried", "f8"),  # energy that has gone through, J
         ("least_carried", "f8"),
         ("most_carried", "f8"),
@@ -148,6 +150,8 @@ ELEMENTS: Final = np.dtype(
         ("f", "f8"),  # flow there
         ("correction", "f8"),  # effort since then, also when it is not applied
         ("effort", "f8"),  # correction to add over the next interval
+        ("added", "f8"),  # what all corrections add to the effort, in force
+        ("error", "f8"),  # effort in force less the true one, by the answers as tried out
         # contributions of other connections to its inputs, like the inputs' polynomials
         ("effort_others", "f8", COEFFICIENTS),
         ("flow_others", "f8", COEFFICIENTS),

@@ -41,8 +41,9 @@ def test_the_matrices_stand_in_the_plan() -> None:
     D = np.array([[-0.5, 0.1], [0.0, 0.0]])
     correction = build_feedthrough(D, L)
     plan = Corrections(network_of(L), feedthrough=correction).plan
-    found = feedthrough_matrices(plan)
+    found = feedthrough_matrices(plan.model, 2, 2)
     assert found is not None
     np.testing.assert_array_equal(found.KD, correction.KD)
     np.testing.assert_allclose(found.K, correction.K, rtol=1e-15)
-    assert feedthrough_matrices(Corrections(network_of(L), np.zeros((1, 2, 2))).plan) is None
+    without = Corrections(network_of(L), np.zeros((1, 2, 2))).plan
+    assert feedthrough_matrices(without.model, 2, 2) is None

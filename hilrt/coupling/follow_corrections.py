@@ -1,0 +1,57 @@
+"""Stage of the slack: what corrections add to the bonds' efforts, and what they should add.
+
+An effort was evaluated with the inputs as sent; with those now known it answers ``D du`` to the
+difference, at once. Where D was tried out, independently of what the correction uses, the effort's
+error in force is ``added - D du``, and over the interval it makes the energy ``H f (added - D du)``
+(docs/reliability.md, "Corrections are verified").
+"""
+
+from __future__ import annotations
+
+from hilrt.compiled import stage
+from hilrt.coupling.polynomial import value_at
+from hilrt.coupling.power_bond import flow_of
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.state import State
+
+
+@stage
+def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
+    """Energies of the interval that ended; what is added to the efforts from now on."""
+    elapsed = given.session[0].elapsed
+    for b in range(len(state.bonds)):
+        state.bonds[b].error_energy = 0.0
+    for i in range(len(state.elements)):
+        element, bond = state.elements[i], state.bonds[plan.elements[i].bond]
+        transmitted = elapsed * plan.elements[i].watt * flow_of(plan, state, i)
+        bond.added_energy += transmitted * element.added
+        bond.error_energy += transmitted * element.error
+        out = plan.elements[i].effort
+        element.added = element.effort + by_outputs(state, given, out)
+        element.error = element.added
+    for k in range(len(plan.summands)):
+        element = state.elements[plan.summands[k].element]
+        change = by_outputs(state, given, plan.summands[k].output)
+        element.added += change
+        element.error += change
+    answer_to_inputs(plan, state, given)
+
+
+@stage
+def by_outputs(state: State, given: StepInput, i: int) -> float:
+    """What the corrections of outputs add to output `i`; nothing where it has no new sample."""
+    if not state.outputs[i].arrived:
+        return 0.0
+    return state.outputs[i].y - given.outputs[i].y
+
+
+@stage
+def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Take from the errors what the efforts would have answered to the inputs now known."""
+    count, now = plan.session[0].coefficients, given.session[0].t
+    for k in range(len(plan.sensitivities)):
+        part = plan.sensitivities[k]
+        u = state.inputs[part.input]
+        sent = value_at(u.previous, count, now - u.previous_t0)
+        state.elements[part.element].error -= part.factor * (u.extrapolated[0] - sent)

@@ -1,0 +1,188 @@
+"""Before the first tick: what corrections rest on is compared with the subsystems themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+from hilrt.config.structs import Bond, Session
+from hilrt.coupling.build_model import highest_order
+from hilrt.coupling.correct_feedthrough import feedthrough_matrices
+from hilrt.coupling.probe import INSTANT_S
+from hilrt.coupling.verification import Verification, contradicts
+from hilrt.exchange.jacobians import INSTANT
+from hilrt.link import Link
+from hilrt.solver import Floats
+from hilrt.tables.model import Model
+from hilrt.tables.network import Network
+from hilrt.tables.plan import UNVERIFIED, VERIFIED, WRONG
+from hilrt.tables.ports import Ints
+
+log = logging.getLogger("hilrt.corrections")
+
+
+async def verify_corrections(
+    network: Network, tables: Session, links: Sequence[Link], u0: Floats, model: Model | None
+) -> Verification:
+    """Compare every bond's correction with what its subsystems answer; contradictions are logged.
+
+    Parameters
+    ----------
+    network, tables, links
+        The session's.
+    u0 : ndarray, shape (nu,)
+        Inputs of the initialized subsystems.
+    model : Model, optional
+        Corrections of outputs as they will run.
+    """
+    trial = _Trial(network, tables, links, u0)
+    found = Verification([], [])
+    for b, bond in enumerate(network.bonds.tables):
+        state = VERIFIED
+        if bond.correction.method != "none":
+            known = await _find_sensitivities(trial, b, found)
+            remarks = await _contradictions(trial, b, bond, model)
+            for remark in remarks or ():
+                log.warning("bond %r: %s", bond.name, remark)
+            if remarks:
+                state = WRONG
+            elif remarks is None or (bond.correction.method == "energy" and not known):
+                state = UNVERIFIED
+        found.states.append(state)
+    return found
+
+
+class _Trial:
+    """Jacobians of the subsystems, found independently of what the corrections use."""
+
+    def __init__(
+        self, network: Network, tables: Session, links: Sequence[Link], u0: Floats
+    ) -> None:
+        self.network, self.tables, self.links, self.u0 = network, tables, links, u0
+        self.h, self.order = tables.master.step, highest_order(network)
+        self.instant = min(INSTANT * self.h, 0.1 * INSTANT_S)
+        self._found: dict[tuple[int, float], Floats | None] = {}
+
+    async def jacobian(self, s: int, h: float, order: int) -> Floats | None:
+        """Γ_0 … Γ_order of subsystem `s` for a step `h` [s]; None if there is no independent one.
+
+        By trying where the subsystem restores its state. Else what an FMU's derivatives say, or a
+        solver whose own word is not what is to be verified.
+        """
+        if (s, h) not in self._found:
+            inputs = self.u0[self.network.inputs.slices[s]]
+            link, options = self.links[s], self.tables.subsystems[self.links[s].name]
+            found = None
+            if link.can_go_back:
+                found = await link.jacobian("probe", 0.0, h, order, inputs)
+            given = options.jacobian is not None and (
+                options.jacobian.source == "given" or options.jacobian.D is not None
+            )
+            if found is None and (given or options.adapter == "fmu"):
+                found = await link.jacobian("solver", 0.0, h, order, inputs)
+            self._found[s, h] = found
+        return self._found[s, h]
+
+
+def _efforts(network: Network, b: int) -> list[tuple[int, int]]:
+    """Element and output of everything that adds up to the efforts of bond `b`."""
+    bonds = network.bonds
+    elements = np.flatnonzero(bonds.of_element == b)
+    first = [(int(i), int(bonds.effort[i])) for i in elements]
+    more = [(int(i), int(o)) for o, i in zip(bonds.more, bonds.more_of, strict=True)]
+    return first + [(i, output) for i, output in more if i in elements]
+
+
+async def _find_sensitivities(trial: _Trial, b: int, found: Verification) -> bool:
+    """Direct answers of the efforts of bond `b` to their inputs, if all of them can be found.
+
+    Not where a side communicates less often than the session: between its points there is no
+    effort to compare with.
+    """
+    network = trial.network
+    efforts = _efforts(network, b)
+    owners = {int(network.outputs.owner[output]) for _, output in efforts}
+    flow = int(network.outputs.owner[network.bonds.flow[network.bonds.first[b]]])
+    if any(network.every[s] != 1 for s in owners | {flow}):
+        return False
+    parts = {s: await trial.jacobian(s, trial.instant, 0) for s in sorted(owners)}
+    if any(part is None for part in parts.values()):
+        return False
+    for element, output in efforts:
+        s = int(network.outputs.owner[output])
+        part, rows = parts[s], network.outputs.slices[s]
+        assert part is not None
+        columns = _span(network.inputs.slices[s])
+        answers = part[0, output - rows.start]
+        found.sensitivities.extend(
+            (element, int(u), float(answer))
+            for u, answer in zip(columns, answers, strict=True)
+            if answer != 0.0 and network.connected[u]
+        )
+    return True
+
+
+async def _contradictions(
+    trial: _Trial, b: int, bond: Bond, model: Model | None
+) -> list[str] | None:
+    """Where the Jacobians of a correction are not what was found; None if nothing was found."""
+    if model is None or bond.correction.method == "energy":
+        return []
+    network, owner = trial.network, trial.network.outputs.owner
+    outputs = np.array([output for _, output in _efforts(network, b)])
+    if bond.correction.method == "feedthrough":
+        return await _compare(trial, _feedthrough(model, network)[None], outputs, trial.instant)
+    flows = network.bonds.flow[network.bonds.of_element == b]
+    sides = {int(owner[output]) for output in (*outputs, *flows)}
+    outputs = np.flatnonzero(
+        np.isin(owner, sorted(sides)) & (model.plan.outputs["correctable"] != 0)
+    )
+    stated = [s for s in sides if _is_stated(trial, s)]
+    return await _compare(
+        trial, model.state.gamma, outputs[np.isin(owner[outputs], stated)], trial.h
+    )
+
+
+def _is_stated(trial: _Trial, s: int) -> bool:
+    """Whether the Jacobian of a subsystem is one that the session file or the solver states.
+
+    One that is tried out is found independently already, and one that is identified acts only
+    behind its own tests.
+    """
+    options = trial.tables.subsystems[trial.links[s].name].jacobian
+    return options is not None and options.source in ("given", "solver")
+
+
+async def _compare(trial: _Trial, used: Floats, outputs: Ints, h: float) -> list[str] | None:
+    """Entries of `used`, shape (orders, ny, nu), in the rows `outputs` that are contradicted."""
+    network, remarks = trial.network, []
+    for s in sorted({int(network.outputs.owner[output]) for output in outputs}):
+        rows, columns = network.outputs.slices[s], network.inputs.slices[s]
+        found = await trial.jacobian(s, h, len(used) - 1)
+        if found is None:
+            return None
+        wrong = contradicts(used[:, rows, columns], found) & network.connected[columns]
+        for m, i, j in np.argwhere(wrong).tolist():
+            output, u = rows.start + i, columns.start + j
+            if output in outputs:
+                remarks.append(
+                    f"the correction takes {used[m, output, u]:.4g} for the answer of "
+                    f"{network.outputs.names[output]} to {network.inputs.names[u]}"
+                    f"{f' (coefficient {m})' if m else ''}; tried out, it is {found[m, i, j]:.4g}"
+                )
+    return remarks
+
+
+def _feedthrough(model: Model, network: Network) -> Floats:
+    """D of the correction by feedthrough, shape (ny, nu)."""
+    ny, nu = len(network.outputs), len(network.inputs)
+    correction = feedthrough_matrices(model.plan, ny, nu)
+    if correction is None:
+        return np.zeros((ny, nu))
+    return np.linalg.solve(correction.K, correction.KD).astype(np.float64)
+
+
+def _span(part: slice) -> range:
+    return range(part.start, part.stop)

@@ -1,0 +1,102 @@
+"""Corrections that are right, wrong, and beyond verification, held to the truth.
+
+The two-mass oscillator is undamped: its energy error is known from its motion alone, whatever the
+correction believes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilrt.config.session_file import load_session
+from hilrt.coupling.verification import contradicts
+from hilrt.session.result import Result
+from hilrt.session.simulate import simulate
+from hilrt.solver import Floats
+from hilrt_adapters.inprocess import InProcessOptions
+
+CONFIGS = Path(__file__).parents[2] / "bench_configs"
+CORRECTION = "bonds.spring.correction"
+
+
+def feedthrough(kc: float) -> dict[str, Any]:
+    """Correction by a given D: `kc` is the stiffness that it believes in, N/m; 100 is right."""
+    return {
+        f"{CORRECTION}.method": "feedthrough",
+        "subsystems.mass1.jacobian.source": "given",
+        "subsystems.mass1.jacobian.D": [[-kc, 0.0], [0.0, 0.0], [0.0, 0.0]],
+    }
+
+
+def energy_error(result: Result) -> float:
+    """Of the oscillator at the end, relative to its energy at the start."""
+    log = result.log
+    assert log is not None
+    x1, v1, x2, v2 = (log[name] for name in ("mass1.x", "mass1.v", "mass2.x", "mass2.v"))
+    energy = 0.5 * (v1**2 + v2**2 + 10.0 * x1**2 + 1000.0 * x2**2 + 100.0 * (x1 - x2) ** 2)
+    return float(energy[-1] / energy[0] - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong", "right"),
+    [
+        ({f"{CORRECTION}.mu": 0.5}, False, True),
+        ({f"{CORRECTION}.mu": 0.1}, False, False),
+        ({f"{CORRECTION}.mu": 1.0}, False, False),
+        (feedthrough(100.0), False, True),
+        (feedthrough(0.0), True, False),
+        (feedthrough(50.0), True, False),
+        (feedthrough(200.0), True, False),
+        (feedthrough(-100.0), True, False),
+    ],
+)
+def test_drift_is_the_error_of_the_systems_energy_whatever_the_correction_believes(
+    settings: dict[str, Any], wrong: bool, right: bool
+) -> None:
+    result = simulate(CONFIGS / "two_mass.toml", settings)
+    assert result.summary is not None
+    drift = result.summary["bonds"]["spring"]["drift_energy_j"] / 10_000.0  # J at the start
+    error = energy_error(result)
+    assert drift == pytest.approx(error, rel=0.02, abs=0.02)
+    assert (abs(error) < 0.02) == right
+    assert (result.summary["verdict"] == "unreliable") == (not right)
+    assert ("correction_wrong" in result.summary["flags"]) == wrong
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_jacobian_of_the_wrong_sign_is_named(
+    sign: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = load_session(CONFIGS / "two_mass_model.toml").tables.subsystems["mass2"]
+    assert isinstance(own, InProcessOptions)
+    given = {key: np.array(own.params[key]) for key in ("A", "B", "C", "D")}
+    given["B"] *= sign
+    given["D"] *= sign
+    settings = {f"subsystems.mass2.jacobian.{key}": m.tolist() for key, m in given.items()}
+    settings |= {"session.duration": 0.05, "subsystems.mass2.jacobian.source": "given"}
+    result = simulate(CONFIGS / "two_mass_model.toml", settings)
+    assert result.summary is not None
+    raised = "correction_wrong" in result.summary["flags"]
+    assert raised == (sign < 0.0)
+    assert ("tried out" in caplog.text) == raised
+
+
+@pytest.mark.parametrize(
+    ("used", "found", "wrong"),
+    [
+        ([[1.0, 0.0]], [[1.15, 0.0]], [[False, False]]),
+        ([[1.0, 0.0]], [[1.3, 0.0]], [[True, False]]),
+        ([[1.0, 0.009]], [[1.0, 0.0]], [[False, False]]),
+        ([[0.0, 0.02]], [[0.0, 0.0]], [[False, True]]),
+        ([[-1.0]], [[1.0]], [[True]]),
+    ],
+)
+def test_contradiction(used: Any, found: Any, wrong: Any) -> None:
+    def array(rows: Any) -> Floats:
+        return np.array(rows)
+
+    assert contradicts(array(used), array(found)).tolist() == wrong
