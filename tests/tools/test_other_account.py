@@ -1,0 +1,54 @@
+"""What the tool that attacks a session takes for harm."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hilrt.monitor.operator_commands import Reply
+from hilrt.monitor.operator_commands import encode as encode_reply
+from hilrt.peers.wire import Reject, encode
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    ("frame", "taken", "well"),
+    [
+        (b"a row", True, False),
+        (encode(Reject(reason="the name is taken")), False, True),
+        (encode_reply(Reply(False, "refused: wrong key")), False, True),
+        (encode_reply(Reply(True, "ending the session")), False, False),
+        (b"\xc1", False, False),
+    ],
+)
+def test_what_a_stranger_may_have(tool: Any, frame: bytes, taken: bool, well: bool) -> None:
+    assert tool("stranger").judge([frame], taken)[1] is well
+
+
+def test_an_answer_with_content_is_harm(tool: Any) -> None:
+    stranger = tool("stranger")
+    assert [stranger.read_http(said)[1] for said in (200, 101, 403, "TimeoutError")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_without_root_it_says_so(
+    tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000, raising=False)
+    assert tool("other_account").main([]) == 0
+    assert capsys.readouterr().out.startswith("skipped: only ")
