@@ -21,7 +21,7 @@ if sys.platform != "win32":
     import fcntl
 
 #: Beginning of the names of all of them.
-_OURS = "hilrt_"
+PREFIX = "hilrt_"
 _LOCK = ".in_use"
 
 
@@ -48,7 +48,7 @@ class TemporaryFolder:
     def __init__(self, purpose: str, within: str | None = None) -> None:
         remove_abandoned_folders(within)
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=f"{_OURS}{purpose}_", dir=within))
+            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}_", dir=within))
             self._lock = _locked(self.path)
         except OSError as error:
             raise ConfigError(
@@ -68,7 +68,7 @@ def remove_abandoned_folders(within: str | None = None) -> None:
     """Remove folders of processes that ended without doing so; others' are left alone."""
     folders: list[Path] = []
     with contextlib.suppress(OSError):  # there may be no temporary folder at all
-        folders += Path(within or tempfile.gettempdir()).glob(f"{_OURS}*")
+        folders += Path(within or tempfile.gettempdir()).glob(f"{PREFIX}*")
     for folder in folders:
         with contextlib.suppress(OSError):  # in use, another account's, or removed meanwhile
             _remove_if_abandoned(folder)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from hilrt.config.problems import Findings
 from hilrt.config.session_file import SessionFile
+from hilrt.config.structs import MasterTable
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import is_port
 from hilrt.peers.key_permissions import refuse_unsafe
@@ -29,7 +30,7 @@ def check_listen(session: SessionFile, remote: Collection[str], findings: Findin
         _check_keys(session, remote, findings)
         if master.insecure:
             findings.warn("master", "insecure", True, "has no meaning with keys", "leave it out")
-    elif _is_address(master.listen) and not is_local(master.listen):
+    elif _is_address(master.listen) and not is_guarded(master):
         if master.insecure:
             findings.warn("master", "insecure", True, unguarded(master.listen), "set keys")
         else:
@@ -51,9 +52,18 @@ def _is_address(listen: str) -> bool:
     return bool(host) and (port == "*" or (is_port(port)))
 
 
+def is_guarded(master: MasterTable) -> bool:
+    """Whether not any peer that reaches the master may connect.
+
+    By keys, or by the session's token on an address that only this machine reaches.
+    """
+    return master.keys is not None or (is_local(master.listen) and not master.insecure)
+
+
 def unguarded(listen: str) -> str:
     """Warning at every start of a session to which any peer may connect."""
-    return f"anybody who reaches {listen} can take part in this session and move its benches"
+    who = "every account of this machine" if is_local(listen) else f"anybody who reaches {listen}"
+    return f"{who} can take part in this session and move its benches"
 
 
 def _check_keys(session: SessionFile, remote: Collection[str], findings: Findings) -> None:

@@ -97,7 +97,7 @@ class MasterTable(Table):
     listen: str = "tcp://127.0.0.1:*"
     #: Folder of the keys that subsystems must have to connect (`hilrt keys`).
     keys: str | None = None
-    #: Allows a `listen` that other machines can reach without keys.
+    #: Anybody who reaches `listen` may take part, without keys or token.
     insecure: bool = False
     extrapolation: Extrapolation = msgspec.field(default_factory=Extrapolation)
     step_control: StepControl = msgspec.field(default_factory=StepControl)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol, TypeVar, cast
 
 from hilrt.errors import ProtocolError
-from hilrt.peers.keys import Authenticator
+from hilrt.peers.authenticator import Authenticator
 from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
 from hilrt.peers.peer_events import Connection, MessageReceived, PeerEvent
 from hilrt.peers.remote_peer import RemotePeer
@@ -85,10 +85,10 @@ class Hub:
         Longest interval between two messages of a living peer, s; and how long a peer may take to
         connect, and to initialize, s.
     authenticator : Authenticator, optional
-        Accepts only peers with a known key.
+        Accepts only peers with a known key, or with the session's token. Without, any are.
     direct : bool
-        Also accept processes of this machine without ZeroMQ, where the system has such a way; not
-        with an authenticator, whose keys are ZeroMQ's.
+        Also accept processes of this machine and account without ZeroMQ, where the system has such
+        a way; not with keys, which are ZeroMQ's.
     clock : callable
         Monotonic clock, integer ns.
 
@@ -128,7 +128,6 @@ class Hub:
         self._ended: list[Connection] = []
         self._watchers = 0
         self._watching_fd = False
-        self._authenticator = authenticator
         router = Router(listen, authenticator)
         self.address = router.address
         self._servers: list[ServerTransport] = [router]
@@ -136,7 +135,7 @@ class Hub:
         self._used: list[ServerTransport] = self._servers
         self._fd = router.fileno()
         self._epoll: select.epoll | None = None
-        if direct and authenticator is None and local.available():
+        if direct and (authenticator is None or authenticator.direct) and local.available():
             self._open_direct()
 
     # --- the session's side -------------------------------------------------------------------
@@ -181,9 +180,7 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
         self._unwatch()
-        if self._authenticator is not None:
-            self._count_refused(self._authenticator)
-            self._authenticator.close()
+        self._see_to_connections()
         if self._epoll is not None:
             self._epoll.close()
         for server in self._servers:
@@ -231,6 +228,8 @@ class Hub:
             return
         now_ns = self.clock()
         keeps = now_ns >= self.protocol.due_ns
+        if keeps or self._watchers:
+            self._see_to_connections()
         self._draining = True
         for server in self._servers if keeps or self._watchers else self._used:
             self._take(server)
@@ -238,8 +237,6 @@ class Hub:
         while self._ended:
             self.protocol.connection_lost(self._ended.pop(), "its connection closed")
         if keeps:
-            if self._authenticator is not None:
-                self._count_refused(self._authenticator)
             self.protocol.keep_alive(now_ns)
         if self.protocol.has_output:
             self._hand_over()
@@ -250,11 +247,14 @@ class Hub:
         for taken, (key, message) in enumerate(server.take(), start=1):
             connection = (server, key)
             if isinstance(message, bytes):
-                protocol.receive(connection, message, clock())
+                stays = protocol.receive(connection, message, clock(), server.origin)
             elif isinstance(message, ProtocolError):
-                protocol.unusable(connection, message, clock())
+                stays = protocol.unusable(connection, message, clock())
             else:
                 self._ended.append(connection)
+                continue
+            if not stays:
+                server.end(key)
             if taken == MAX_PER_DRAIN:
                 protocol.count(STRANGER, "flood", f"{MAX_PER_DRAIN} messages at once", clock())
                 break
@@ -300,11 +300,16 @@ class Hub:
         used = {cast(Route, connection)[0] for connection in connections if connection is not None}
         expects = None in connections
         self._used = [server for server in self._servers if expects or server in used]
+        peers = self.protocol.peers.values()
+        missing = not peers or any(peer.wants_connection for peer in peers)
+        for server in self._servers:
+            server.expect(missing, len(peers))
 
-    def _count_refused(self, authenticator: Authenticator) -> None:
-        for kind in authenticator.refused():
-            what = "its key is not known" if kind == "unknown_key" else "it has no key"
-            self.protocol.count(STRANGER, kind, f"refused: {what}", self.clock())
+    def _see_to_connections(self) -> None:
+        """Let the transports take connections in, or refuse them."""
+        for server in self._servers:
+            for error in server.look():
+                self.protocol.count(STRANGER, error.kind, str(error), self.clock())
 
     # --- waiting in the event loop ------------------------------------------------------------
 

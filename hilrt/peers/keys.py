@@ -8,7 +8,6 @@ machine has ``master.key`` and the ``.pub`` of every peer; a peer's machine has 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils.monitor import recv_monitor_message
 
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import is_loopback
@@ -28,13 +25,6 @@ MASTER = "master"
 VARIABLE = "HILRT_KEYS"
 _KEY = re.compile(r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$")
 _NAME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
-_EVENTS = {
-    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "unknown_key",
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "no_key",
-    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no_key",
-}
-#: Refused connections noted at once: repeated attempts cost no ticks.
-MAX_PER_LOOK = 20
 
 Socket = zmq.Socket[bytes]
 
@@ -116,64 +106,6 @@ def peer_keys(name: str) -> PeerKeys | None:
         refuse_unsafe(Path(folder))
     secret = read_key(Path(folder) / f"{name}.key")
     return PeerKeys(zmq.curve_public(secret), secret, read_key(Path(folder) / f"{MASTER}.pub"))
-
-
-class Authenticator:
-    """The master's side: accepts known keys, and counts the other attempts.
-
-    Parameters
-    ----------
-    folder : Path
-        With ``master.key`` and the ``.pub`` of every peer.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        if folder.is_dir():
-            refuse_unsafe(folder)
-        self._secret = read_key(folder / f"{MASTER}.key")
-        self.known = {
-            read_key(path) for path in sorted(folder.glob("*.pub")) if path.stem != MASTER
-        }
-        if not self.known:
-            raise ConfigError(f"{folder}: has no peer's .pub; `hilrt keys {folder} NAME` makes one")
-        self._authenticator: ThreadAuthenticator | None = None
-        self._monitor: Socket | None = None
-        self._socket: Socket | None = None
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a peer with this public key may connect."""
-        return key in self.known
-
-    def guard(self, context: zmq.Context[Socket], socket: Socket) -> None:
-        """Let only known keys connect to `socket`, which is not bound yet."""
-        self._authenticator = ThreadAuthenticator(context)
-        self._authenticator.start()
-        self._authenticator.configure_curve_callback("*", self)
-        socket.curve_server = True
-        socket.curve_secretkey = self._secret
-        self._socket = socket
-        self._monitor = socket.get_monitor_socket(sum(_EVENTS))
-
-    def refused(self) -> list[str]:
-        """Kinds of the connections refused since the last call: ``unknown_key``, ``no_key``."""
-        found: list[str] = []
-        while self._monitor is not None and len(found) < MAX_PER_LOOK and self._monitor.poll(0):
-            event = int(recv_monitor_message(self._monitor)["event"])
-            if event in _EVENTS:
-                found.append(_EVENTS[event])
-        return found
-
-    def close(self) -> None:
-        """End the authentication; before the context is."""
-        if self._socket is not None:
-            with contextlib.suppress(zmq.ZMQError):
-                self._socket.disable_monitor()
-        if self._monitor is not None:
-            self._monitor.close(linger=0)  # or the context would wait for it
-            self._monitor = None
-        if self._authenticator is not None:
-            self._authenticator.stop()
-            self._authenticator = None
 
 
 def is_local(endpoint: str) -> bool:

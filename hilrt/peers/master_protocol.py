@@ -13,8 +13,10 @@ A `RemotePeer` is one peer; this class is the handshake, and what peers share.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from hilrt.errors import ProtocolError
+from hilrt.peers.origin import UNKNOWN, Origin
 from hilrt.peers.peer_events import Connection, PeerEvent
 from hilrt.peers.remote_peer import CheckPorts, RemotePeer, SharedByPeers
 from hilrt.peers.unused_messages import STRANGER, UnusedMessages
@@ -33,6 +35,11 @@ from hilrt.peers.wire import (
 HEARTBEAT_S = 0.2
 #: A peer that is silent for this many heartbeats is lost.
 SILENT_HEARTBEATS = 10
+#: Messages of a connection that are borne without an accepted hello: a solver whose connection
+#: broke sends some before it says hello again.
+MAX_STRANGE = 20
+#: Connections of which they are counted.
+_REMEMBERED = 1000
 
 
 class MasterProtocol:
@@ -64,6 +71,7 @@ class MasterProtocol:
         self._connections = self._shared.peers
         self._heartbeat_ns = round(heartbeat_s * 1e9)
         self._turn = 0
+        self._strange: Counter[Connection] = Counter()
 
     def expect(
         self,
@@ -116,25 +124,40 @@ class MasterProtocol:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def receive(self, connection: Connection, data: bytes, now_ns: int) -> None:
-        """Take one message that was read at `now_ns`."""
+    def receive(
+        self,
+        connection: Connection,
+        data: bytes,
+        now_ns: int,
+        origin: Callable[[], Origin] = lambda: UNKNOWN,
+    ) -> bool:
+        """Take one message that was read at `now_ns`.
+
+        `origin` tells where it came from. False if the connection is to be ended: nothing that is
+        of use comes from it.
+        """
         peer = self._connections.get(connection)
         try:
             message = decode_from_peer(data)
             if peer is not None:
                 peer.receive(message, now_ns)
-            elif isinstance(message, Hello):
-                self._greet(connection, message, now_ns)
-            else:
-                text = f"{type(message).__name__} before a hello"
-                self.count(STRANGER, "unknown_sender", text, now_ns)
+                return True
+            if isinstance(message, Hello):
+                return self._greet(connection, message, now_ns, origin())
+            text = f"{type(message).__name__} before a hello"
+            self.count(STRANGER, "unknown_sender", text, now_ns)
+            return self._bears(connection)
         except ProtocolError as error:
-            self.unusable(connection, error, now_ns)
+            return self.unusable(connection, error, now_ns)
 
-    def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> None:
-        """Count what came over a connection and is no message, or none that fits."""
+    def unusable(self, connection: Connection, error: ProtocolError, now_ns: int) -> bool:
+        """Count what came over a connection and is no message, or none that fits.
+
+        False as in `receive`: the connection is none of a peer.
+        """
         peer = self._connections.get(connection)
         self.count(STRANGER if peer is None else peer.name, error.kind, str(error), now_ns)
+        return peer is not None
 
     def count(self, name: str, kind: str, text: str, now_ns: int) -> None:
         """Count a message from or to a peer that was not used, or a connection that was refused."""
@@ -154,22 +177,45 @@ class MasterProtocol:
 
     # --- handshake ----------------------------------------------------------------------------
 
-    def _greet(self, connection: Connection, hello: Hello, now_ns: int) -> None:
+    def _greet(self, connection: Connection, hello: Hello, now_ns: int, origin: Origin) -> bool:
         peer = self.peers.get(hello.name)
         try:
-            before = self._check(peer, hello).connection
-            self.peers[hello.name].accept(connection, hello, now_ns)
+            before = self._check(peer, hello, origin).connection
+            self.peers[hello.name].accept(connection, hello, origin, now_ns)
         except ProtocolError as error:
-            name = STRANGER if peer is None else peer.name
-            self.count(name, "rejected", str(error), now_ns)
-            self._send(connection, Reject(reason=str(error)))
-            return
+            return self._reject(connection, hello, origin, str(error), now_ns)
+        self._strange.pop(connection, None)
         if before is not None:
             self._send(before, Error(text="another connection under its name took its place"))
         self._send(connection, Welcome(session=self.session, heartbeat_s=self.heartbeat_s))
+        return True
 
-    def _check(self, peer: RemotePeer | None, hello: Hello) -> RemotePeer:
+    def _reject(
+        self, connection: Connection, hello: Hello, origin: Origin, reason: str, now_ns: int
+    ) -> bool:
+        """Answer a hello that is not accepted; False as in `receive`."""
+        peer = self.peers.get(hello.name)
+        name = STRANGER if peer is None else peer.name
+        self.count(name, "rejected", f"{reason} (it came from {origin.where})", now_ns)
+        if peer is not None:
+            peer.contested(hello, origin, reason)
+        self._send(connection, Reject(reason=reason))
+        return self._bears(connection)
+
+    def _bears(self, connection: Connection) -> bool:
+        """Whether one more message of a connection without an accepted hello is borne."""
+        if len(self._strange) >= _REMEMBERED:
+            self._strange.clear()
+        self._strange[connection] += 1
+        return self._strange[connection] <= MAX_STRANGE
+
+    def _check(self, peer: RemotePeer | None, hello: Hello, origin: Origin) -> RemotePeer:
         """Return the peer that says hello; `ProtocolError` if it is not accepted."""
+        if origin.names is not None and hello.name not in origin.names:
+            own = " and ".join(sorted(origin.names))
+            raise ProtocolError(
+                f"a key admits the name of its file alone: that of {own}, not {hello.name!r}"
+            )
         if hello.version != PROTOCOL_VERSION:
             raise ProtocolError(
                 f"protocol version {hello.version} is not {PROTOCOL_VERSION}, the master's; "

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 
 from hilrt.errors import SessionFault
 from hilrt.peers.announced_ports import port_to_info
-from hilrt.peers.keys import VARIABLE, peer_keys
+from hilrt.peers.keys import VARIABLE, PeerKeys, is_local, peer_keys
 from hilrt.peers.peer_protocol import PeerProtocol
+from hilrt.peers.session_token import TokenOfPeer, find_token
 from hilrt.peers.transport import local
 from hilrt.peers.transport.base import ClientTransport
 from hilrt.peers.transport.zeromq_sockets import Dealer
@@ -97,15 +98,32 @@ class Peer:
             pid=os.getpid(),
         )
         self.protocol = PeerProtocol(hello, clock())
-        self._keys = peer_keys(name)
-        self.transport = self._open(hello)
+        self._credentials: PeerKeys | TokenOfPeer | None = peer_keys(name)
+        #: Whether the master, once it is there, may ask for a token that cannot be known before.
+        self._too_early = self._credentials is None and is_local(address)
+        self._small = _largest(hello) <= local.MAX_BYTES
+        self.transport = self._admitted() or Dealer(address, self._credentials)
 
-    def _open(self, hello: Hello) -> ClientTransport:
-        if self._keys is None and _largest(hello) <= local.MAX_BYTES:
-            transport = local.connect(self.address)
-            if transport is not None:
-                return transport
-        return Dealer(self.address, self._keys)
+    def _admitted(self) -> ClientTransport | None:
+        """A connection to a master that shows it to be of this account; None if there is none."""
+        if not self._too_early:
+            return None
+        if self._small and (transport := local.connect(self.address)) is not None:
+            self._too_early = False
+            return transport
+        token = find_token(self.address)
+        if token is None:
+            return None
+        self._credentials, self._too_early = TokenOfPeer(self.name, token), False
+        return Dealer(self.address, self._credentials)
+
+    def _look_for_master(self) -> None:
+        """The master may have come after this process: only now can it be known what it asks."""
+        transport = self._admitted()
+        if transport is not None:
+            self.transport.close(0)
+            self.transport = transport
+            self.say_hello()
 
     @property
     def heartbeat_s(self) -> float:
@@ -146,14 +164,18 @@ class Peer:
                         f"the master at {self.address} does not accept {self.name!r}: "
                         f"{message.reason}"
                     )
+            self._look_for_master()
         raise SessionFault(
             f"no answer from a master at {self.address} within {timeout:g} s; "
             f"check the address and that the session is running{self._about_keys()}"
         )
 
     def _about_keys(self) -> str:
-        if self._keys is None:
-            return f"; a session with keys lets in only peers that have theirs ({VARIABLE})"
+        if self._credentials is None:
+            own = ", and one on this machine only processes of its own account" * self._too_early
+            return f"; a session with keys lets in only peers that have theirs ({VARIABLE}){own}"
+        if isinstance(self._credentials, TokenOfPeer):
+            return "; or its session has another token by now"
         return "; the session may not know this peer's key, or have another one itself"
 
     def send(self, message: Message) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from hilrt.peers.origin import Origin
 from hilrt.peers.wire import FromPeer, Hello
 
 #: Names a connection; chosen by the I/O, and never used again for another connection.
@@ -16,6 +17,7 @@ class Accepted(NamedTuple):
 
     name: str
     hello: Hello
+    origin: Origin
 
 
 class MessageReceived(NamedTuple):
@@ -37,6 +39,15 @@ class CameBack(NamedTuple):
     """A peer that had left is connected again and waits for `RemotePeer.initialize_again`."""
 
     name: str
+    hello: Hello
+    origin: Origin
+
+
+class Contested(NamedTuple):
+    """Another connection asked for the place of a peer; `text` says which, and what came of it."""
+
+    name: str
+    text: str
 
 
 class Lost(NamedTuple):
@@ -53,4 +64,4 @@ class NotUsed(NamedTuple):
     kind: str
 
 
-PeerEvent = Accepted | MessageReceived | Left | CameBack | Lost | NotUsed
+PeerEvent = Accepted | MessageReceived | Left | CameBack | Contested | Lost | NotUsed

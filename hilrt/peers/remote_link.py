@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from hilrt.errors import PeerLost, ProtocolError
 from hilrt.link import Arrival, Command, Link
 from hilrt.peers.hub import Hub
+from hilrt.peers.origin import process_group
 from hilrt.peers.peer_events import (
     Accepted,
     CameBack,
+    Contested,
     Left,
     Lost,
     MessageReceived,
@@ -87,6 +89,8 @@ class RemoteLink(Link):
         self.sent_ns = 0
         self.round_trip_us = self.way_us = math.nan
         self._inbox: deque[Arrival] = deque()
+        self._group: int | None = None
+        self._came_back = False
         self._pending: dict[type[Any], asyncio.Future[Any]] = {}
 
     # --- for subclasses -----------------------------------------------------------------------
@@ -144,6 +148,18 @@ class RemoteLink(Link):
         """The peer is no more, for example because its process ended; see `RemotePeer.lose`."""
         self.hub.lose(self.peer, reason, for_good=for_good)
 
+    def process_ended(self, pid: int, text: str) -> None:
+        """The process that the session started for it has ended; `text` tells how.
+
+        That is the end of its connection, but not of one that another process has made since.
+        """
+        unknown = not self._group and not self._came_back  # it may be the only one there was
+        if self.peer.connection is None or self._group == pid or unknown:
+            self.gone(f"its process {text}")
+            return
+        text = f"the process that the session started {text}; the connection is that of another: "
+        self._report(Event(level="warning", cause="process_ended", text=text + self._origin()))
+
     def arrival_time(self, at_ns: int) -> float:
         """Session time of a reading of the hub's clock, s."""
         return (at_ns - self.hub.epoch_ns) * 1e-9
@@ -162,8 +178,13 @@ class RemoteLink(Link):
         """
         self.absent = ""
         self.hub.send(self.peer, self.peer.initialize_again(Initialize(t0=t0, u0=pack(u0))))
-        text = f"is back and initializes again at t = {t0:g} s; what it knew before is lost"
+        text = f"is back, from {self._origin()}, and initializes again at t = {t0:g} s; "
+        text += "what it knew before is lost"
         self._report(Event(level="warning", cause="peer_back", text=text))
+
+    def _origin(self) -> str:
+        """Where the connection comes from."""
+        return self.peer.origin.where
 
     def why_dropped(self) -> str:
         """The newest message that could not be used, and why; empty if there is none."""
@@ -259,11 +280,17 @@ class RemoteLink(Link):
         elif isinstance(event, NotUsed):
             self.lost += event.kind in LOST_KINDS
             self.dropped += event.kind in DROPPED_KINDS
-        elif isinstance(event, Accepted):
-            self.accepted(event.hello)
-            self._answer(event.hello)
-        elif isinstance(event, CameBack):
-            self._inbox.clear()
+        elif isinstance(event, (Accepted, CameBack)):
+            # Of the session's process it is the number, and of the group that it leads.
+            self._group = process_group(event.origin, event.hello.pid)
+            if isinstance(event, Accepted):
+                self.accepted(event.hello)
+                self._answer(event.hello)
+            else:
+                self._came_back = True
+                self._inbox.clear()
+        elif isinstance(event, Contested):
+            self._report(Event(level="warning", cause="takeover", text=event.text))
         elif isinstance(event, (Left, Lost)):
             if isinstance(event, Left):
                 self.absent = event.reason

@@ -23,10 +23,12 @@ from enum import Enum, auto
 from hilrt.errors import ProtocolError
 from hilrt.peers.announced_ports import ports_from_infos
 from hilrt.peers.clock_offset import ClockOffset
+from hilrt.peers.origin import UNKNOWN, Origin
 from hilrt.peers.peer_events import (
     Accepted,
     CameBack,
     Connection,
+    Contested,
     Left,
     Lost,
     MessageReceived,
@@ -66,6 +68,8 @@ log = logging.getLogger("hilrt.peers.hub")
 OFFSET_EXCHANGES = 12
 #: Unanswered questions for the peer's clock that are remembered.
 QUESTIONS = 16
+#: Connections that asked for a peer's place and are told of; more are only counted.
+CONTESTS_TOLD = 20
 
 #: What each request is answered with. Such an answer is used only while it is due.
 ANSWERS: dict[type[Message], type[Message]] = {
@@ -150,6 +154,8 @@ class RemotePeer:
         The accepted connection; None before the hello and while the peer is away.
     hello : Hello or None
         What the peer said of itself.
+    origin : Origin
+        Where its connection comes from, as its transport knows it.
     inputs, outputs : tuple of Port
         As announced.
     clock : ClockOffset
@@ -175,6 +181,7 @@ class RemotePeer:
         self.state = ConnectionState.EXPECTED
         self.connection: Connection | None = None
         self.hello: Hello | None = None
+        self.origin = UNKNOWN
         self.inputs: tuple[Port, ...] = ()
         self.outputs: tuple[Port, ...] = ()
         self.clock = ClockOffset()
@@ -188,6 +195,7 @@ class RemotePeer:
         self._due_tick = -1
         self._questions: deque[int] = deque(maxlen=QUESTIONS)
         self._offset_exchanges = OFFSET_EXCHANGES
+        self._contests = 0
 
     # --- handshake ----------------------------------------------------------------------------
 
@@ -210,7 +218,26 @@ class RemotePeer:
             "{ rejoin = true } in its table one whose process or connection ended would be"
         )
 
-    def accept(self, connection: Connection, hello: Hello, now_ns: int) -> None:
+    @property
+    def wants_connection(self) -> bool:
+        """Whether another connection may be accepted, now or later."""
+        if self.hello is None:
+            return not self.lost
+        return self._readmits and self.role == "solver" and not self.lost
+
+    def contested(self, hello: Hello, origin: Origin, refused: str = "") -> None:
+        """Tell that another connection asked for this peer's place; why it was refused, if so."""
+        self._contests += 1
+        if self.hello is None or self._contests > CONTESTS_TOLD:
+            return
+        asked, held = _described(hello, origin), _described(self.hello, self.origin)
+        if refused:
+            text = f"{asked} asked for the place of {held} and was refused: {refused}"
+        else:
+            text = f"{asked} takes the place of {held}"
+        self._tell(Contested(self.name, text))
+
+    def accept(self, connection: Connection, hello: Hello, origin: Origin, now_ns: int) -> None:
         """Take a hello that is not refused; `ProtocolError` if its ports do not fit."""
         inputs = ports_from_infos(hello.inputs, "input")
         outputs = ports_from_infos(hello.outputs, "output")
@@ -222,6 +249,8 @@ class RemotePeer:
                 f"subsystem {self.name!r} has other ports than before; start the same model"
             )
         else:
+            if self.connection is not None:
+                self.contested(hello, origin)
             self._leave("another connection has taken its place")
             self.clock, self._offset_exchanges = ClockOffset(), OFFSET_EXCHANGES
             self._questions.clear()
@@ -230,8 +259,10 @@ class RemotePeer:
         self._n_outputs = sum(port.size for port in outputs)
         self.state = ConnectionState.RETURNED if returns else ConnectionState.CONNECTED
         self.connection, self.hello, self.heard_ns = connection, hello, now_ns
+        self.origin = origin
         self._shared.peers[connection] = self
-        self._tell(CameBack(self.name) if returns else Accepted(self.name, hello))
+        happened = CameBack if returns else Accepted
+        self._tell(happened(self.name, hello, origin))
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -381,3 +412,9 @@ class RemotePeer:
 
     def _tell(self, event: PeerEvent) -> None:
         self._shared.events.append(event)
+
+
+def _described(hello: Hello, origin: Origin) -> str:
+    """For people: where a hello came from, and what it says of its process."""
+    claimed = f" (by its own words process {hello.pid})" if hello.pid and not origin.pid else ""
+    return origin.where + claimed

@@ -15,7 +15,14 @@ LOST_KINDS = frozenset({"inbox_full", "send_lost"})
 #: Kinds that count as a message of the link that arrived and could not be used.
 DROPPED_KINDS = frozenset({"malformed", "unknown_type", "oversized"})
 #: Kinds that say why a connection without a valid hello was not accepted.
-REFUSED_KINDS = DROPPED_KINDS | {"rejected", "unknown_sender", "unknown_key", "no_key"}
+REFUSED_KINDS = DROPPED_KINDS | {
+    "rejected",
+    "unknown_sender",
+    "unknown_key",
+    "no_key",
+    "unknown_token",
+    "no_token",
+}
 
 
 class UnusedMessages:
@@ -26,7 +33,7 @@ class UnusedMessages:
     counters : Counter of (str, str)
         By peer and kind: ``malformed``, ``unknown_type``, ``oversized``, ``unexpected``,
         ``unknown_sender``, ``rejected``, ``inbox_full``, ``send_lost``, ``flood``; connections
-        refused: ``unknown_key``, ``no_key``.
+        refused: ``unknown_key``, ``no_key``, ``unknown_token``, ``no_token``.
     """
 
     def __init__(self) -> None:

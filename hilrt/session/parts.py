@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hilrt.check.check_listen import is_guarded
 from hilrt.config.session_file import SessionFile
 from hilrt.link import Link
+from hilrt.peers import keys, session_token
+from hilrt.peers.authenticator import Authenticator, KeyAuthenticator, TokenAuthenticator
 from hilrt.peers.hub import Hub
-from hilrt.peers.keys import VARIABLE, Authenticator
 from hilrt.record.recorder_feed import open_feed_socket
 from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
@@ -55,6 +57,8 @@ class SessionParts:
         Opened when the numerics are known.
     master : Master or None
         From the first tick on.
+    environment : dict of str to str
+        Added to the environment of processes that connect to the master.
     interrupted : str
         Why a signal or an operator wants the session to end.
     summarize : callable or None
@@ -77,9 +81,7 @@ class SessionParts:
         self.name, master = file.tables.session.name, file.tables.master
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
-        keys = None if master.keys is None else file.folder / master.keys
-        #: Added to the environment of processes that connect to the master.
-        self.environment = {} if keys is None else {VARIABLE: str(keys)}
+        authenticator, self.environment = _authenticator(file)
         with contextlib.ExitStack() as undo:  # first what may be refused
             self.monitoring = Monitoring(self.tables, options, self.real_time)
             undo.callback(self.monitoring.close)
@@ -88,7 +90,7 @@ class SessionParts:
                 self.name,
                 master.listen,
                 connect_timeout=master.connect_timeout,
-                authenticator=None if keys is None else Authenticator(keys),
+                authenticator=authenticator,
             )
             undo.callback(self.hub.close)
             self.folder = run_folder(options, self.name)
@@ -142,3 +144,19 @@ class SessionParts:
         for problem in problems:
             self.events.note("warning", "host", problem, "host")
             self.result.warnings.append(problem)
+
+
+def _authenticator(file: SessionFile) -> tuple[Authenticator | None, dict[str, str]]:
+    """Which peers are let in, and the environment by which the session's own ones are.
+
+    By their keys; without, on an address that only this machine reaches, by a token that only this
+    account knows; without both, any.
+    """
+    master = file.tables.master
+    if master.keys is not None:
+        folder = file.folder / master.keys
+        return KeyAuthenticator(folder), {keys.VARIABLE: str(folder)}
+    if not is_guarded(master):
+        return None, {}
+    token = session_token.SessionToken()
+    return TokenAuthenticator(token), {session_token.VARIABLE: token.text}

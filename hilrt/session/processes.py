@@ -146,7 +146,7 @@ class Processes:
         for link in self._links:
             if link.name == name and isinstance(link, RemoteLink):
                 self._ends[name] = text
-                link.gone(f"its process {text}")
+                link.process_ended(child.pid, text)
                 return
         self._events.note("error", name, f"the process {text}", "process_ended")
         if name != "recorder" or not returncode:  # else see `recorder_failure`

@@ -13,13 +13,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from hilrt.check.check import check
-from hilrt.check.check_listen import unguarded
+from hilrt.check.check_listen import is_guarded, unguarded
 from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
-from hilrt.peers.keys import is_local
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.record import frame_batch
 from hilrt.session.closing import close_session
@@ -137,7 +136,7 @@ class SessionRun:
         parts.monitoring.start(parts.processes.children, parts.operator)
         parts.events.go(SessionState.CONNECTING, "starting subsystems")
         listen = parts.tables.master.listen
-        if parts.tables.master.keys is None and not is_local(listen):
+        if not is_guarded(parts.tables.master):
             sys.stderr.write(f"warning: {unguarded(listen)}\n")
             parts.events.note("warning", "session", unguarded(listen), "insecure")
         for name, options in parts.tables.subsystems.items():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from hilrt.peers.peer import Peer
 from hilrt.peers.unused_messages import STRANGER
 from hilrt.solver import Sample
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
-from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, drain_until
+from tests.peers.test_hub import DEADLINE_S, Dealer, ManualClock, Neighbour, drain_until
 from tests.stepping import make_numerics
 
 MS = 1_000_000
@@ -125,6 +126,32 @@ def test_it_initializes_at_the_next_point_from_the_inputs_there(rig):
     assert rig.causes() == ["peer_lost", "peer_back"]
 
 
+def test_the_end_of_an_old_process_is_not_the_end_of_a_new_connection(rig):
+    rig.turn(0)
+    with contextlib.closing(Neighbour(rig.hub)) as second:
+        second.hello()
+        second.receive(wire.Welcome)
+        rig.link.process_ended(4711, "was ended by SIGKILL")
+        assert rig.link.returned
+        rig.link.process_ended(os.getpgid(0), "was ended by SIGKILL")
+        assert not rig.link.returned
+    takeover, lost, ended, left = rig.link.events
+    assert (takeover.cause, lost.cause) == ("takeover", "peer_lost")
+    assert (ended.cause, left.cause) == ("process_ended", "peer_lost")
+    assert f"is that of another: process {os.getpid()} of this account" in ended.text
+
+
+def test_a_process_that_was_not_let_in_does_not_end_the_one_that_was(hub):
+    """One was started by hand, earlier than the session's own."""
+    link = ZeroMQLink("model", ZeroMQOptions(adapter="zeromq"), Path())
+    hub.add(link)
+    with contextlib.closing(Neighbour(hub)) as by_hand:
+        by_hand.hello()
+        by_hand.receive(wire.Welcome)
+        link.process_ended(4711, "ended with status 3")
+        assert not link.peer.lost
+
+
 def test_the_inputs_it_starts_from_keep_their_bounds(rig):
     rig.turn(0)
     rig.lose()
@@ -206,10 +233,15 @@ async def test_as_fast_as_possible_the_session_waits_for_it(rig):
     ],
 )
 def test_one_that_is_not_taken_back_is_told_why(hub, dealers, late, hello, words):
-    Rig(hub, dealers, **late)
-    second = dealers()
-    second.hello(**hello)
-    assert words in second.receive(wire.Reject).reason
+    rig = Rig(hub, dealers, **late)
+    with contextlib.closing(Neighbour(hub)) as second:
+        second.hello(**hello)
+        assert words in second.receive(wire.Reject).reason
+    drain_until(hub, lambda: rig.link.events)
+    [told] = rig.link.events
+    assert told.cause == "takeover"
+    assert f"process {os.getpid()} of this account asked for the place of 127.0.0.1" in told.text
+    assert words in told.text
 
 
 def test_without_leave_a_lost_one_is_told_how_to_get_it(hub, dealers):
@@ -217,9 +249,9 @@ def test_without_leave_a_lost_one_is_told_how_to_get_it(hub, dealers):
     rig.lose()
     with pytest.raises(PeerLost, match="connection closed"):
         rig.link.poll()
-    second = dealers()
-    second.hello()
-    reason = second.receive(wire.Reject).reason
+    with contextlib.closing(Neighbour(hub)) as second:
+        second.hello()
+        reason = second.receive(wire.Reject).reason
     assert "connection closed" in reason
     assert "rejoin = true" in reason
 

@@ -12,6 +12,7 @@ from hilrt.errors import ConfigError, PeerLost
 from hilrt.peers import hub as hub_module
 from hilrt.peers import wire
 from hilrt.peers.hub import Hub
+from hilrt.peers.transport import local
 from hilrt.peers.unused_messages import STRANGER
 from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
@@ -67,6 +68,32 @@ class Dealer:
     def close(self):
         self.socket.close()
         self.context.term()
+
+
+class Neighbour(Dealer):
+    """One that leaves ZeroMQ out: it is heard although no connection is expected."""
+
+    def __init__(self, hub):
+        self.hub = hub
+        self.client = local.connect(hub.address)
+
+    def send(self, message):
+        self.client.send(wire.encode(message))
+
+    def receive(self, kind):
+        """See `Dealer.receive`; a manual clock moves, so that the hub looks for it."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            self.hub.clock.ns += SECOND // 20
+            self.hub.drain()
+            if data := self.client.receive(1):
+                message = wire.decode_from_master(data)
+                if isinstance(message, kind):
+                    return message
+        raise AssertionError(f"no {kind.__name__}")
+
+    def close(self):
+        self.client.close(0)
 
 
 @pytest.fixture

@@ -10,9 +10,11 @@ import threading
 import pytest
 
 from hilrt.errors import ConfigError, SessionFault
+from hilrt.peers.authenticator import KeyAuthenticator
 from hilrt.peers.hub import Hub
-from hilrt.peers.keys import VARIABLE, Authenticator, is_local, make_keys, peer_keys, read_key
+from hilrt.peers.keys import VARIABLE, is_local, make_keys, peer_keys, read_key
 from hilrt.peers.peer import Peer
+from hilrt_adapters.zeromq import ZeroMQLink, ZeroMQOptions
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="modes and owners are POSIX")
 
@@ -60,7 +62,11 @@ def test_what_others_may_do_with_keys_is_refused_with_the_command_that_mends_it(
     make_keys(folder, ["a"])
     monkeypatch.setenv(VARIABLE, str(folder))
     (folder / name).chmod(mode)
-    sides = [lambda: Authenticator(folder), lambda: peer_keys("a"), lambda: make_keys(folder, "b")]
+    sides = [
+        lambda: KeyAuthenticator(folder),
+        lambda: peer_keys("a"),
+        lambda: make_keys(folder, "b"),
+    ]
     told = set()
     for side in sides:
         try:
@@ -70,7 +76,7 @@ def test_what_others_may_do_with_keys_is_refused_with_the_command_that_mends_it(
     assert told == {command.format(shlex.quote(str(folder / name)))}
     subprocess.run(told.pop(), shell=True, check=True)
     assert peer_keys("a") is not None
-    Authenticator(folder)
+    KeyAuthenticator(folder)
 
 
 @posix
@@ -165,7 +171,7 @@ async def test_known_keys_get_in_and_others_are_refused_and_counted(tmp_path, mo
     make_keys(ours, ["a"])
     make_keys(strangers, ["a"])
     (strangers / "master.pub").write_bytes((ours / "master.pub").read_bytes())
-    hub = Hub("test", authenticator=Authenticator(ours), heartbeat_s=0.05)
+    hub = Hub("test", authenticator=KeyAuthenticator(ours), heartbeat_s=0.05)
     try:
         # No subsystem is expected: being told so means that the connection was let in.
         assert "no remote subsystem is called 'a'" in await attempt(hub, ours, monkeypatch)
@@ -184,4 +190,25 @@ async def test_known_keys_get_in_and_others_are_refused_and_counted(tmp_path, mo
 def test_a_master_without_peers_keys_is_refused(tmp_path):
     make_keys(tmp_path, [])
     with pytest.raises(ConfigError, match=r"has no peer's \.pub"):
-        Authenticator(tmp_path)
+        KeyAuthenticator(tmp_path)
+
+
+async def test_a_key_is_a_name(tmp_path, monkeypatch):
+    """A peer with the key of `b` says that it is `a`; and one key may have several names."""
+    make_keys(tmp_path, ["a", "b"])
+    (tmp_path / "a.key").write_bytes((tmp_path / "b.key").read_bytes())
+    hub = Hub("test", authenticator=KeyAuthenticator(tmp_path), heartbeat_s=0.05)
+    try:
+        hub.add(ZeroMQLink("a", ZeroMQOptions(adapter="zeromq"), tmp_path))
+        said = await attempt(hub, tmp_path, monkeypatch)
+        assert "a key admits the name of its file alone: that of b, not 'a'" in said
+        assert "127.0.0.1 by TCP with the key of b" in hub.protocol.unused.why_refused("a", 0)
+    finally:
+        hub.close()
+    (tmp_path / "a.pub").write_bytes((tmp_path / "b.pub").read_bytes())
+    hub = Hub("test", authenticator=KeyAuthenticator(tmp_path), heartbeat_s=0.05)
+    try:
+        hub.add(ZeroMQLink("a", ZeroMQOptions(adapter="zeromq"), tmp_path))
+        assert await attempt(hub, tmp_path, monkeypatch) == "accepted"
+    finally:
+        hub.close()

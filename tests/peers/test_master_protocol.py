@@ -8,9 +8,18 @@ import pytest
 
 from hilrt.errors import ProtocolError
 from hilrt.peers import wire
-from hilrt.peers.master_protocol import HEARTBEAT_S, MasterProtocol
-from hilrt.peers.peer_events import Accepted, CameBack, Left, Lost, MessageReceived, NotUsed
-from hilrt.peers.remote_peer import OFFSET_EXCHANGES, ConnectionState
+from hilrt.peers.master_protocol import HEARTBEAT_S, MAX_STRANGE, MasterProtocol
+from hilrt.peers.origin import UNKNOWN, Origin
+from hilrt.peers.peer_events import (
+    Accepted,
+    CameBack,
+    Contested,
+    Left,
+    Lost,
+    MessageReceived,
+    NotUsed,
+)
+from hilrt.peers.remote_peer import CONTESTS_TOLD, OFFSET_EXCHANGES, ConnectionState
 from hilrt.peers.unused_messages import STRANGER
 
 SECOND = 1_000_000_000
@@ -28,6 +37,7 @@ class Session:
             self.protocol.expect(name, role)
         self.events = []
         self.inboxes = {}
+        self.origins = {}
 
     @property
     def peer(self):
@@ -39,11 +49,14 @@ class Session:
             self.inboxes.setdefault(connection, []).append(wire.decode_from_master(data))
 
     def hears(self, message, connection="first"):
-        self.hears_bytes(wire.encode(message), connection)
+        return self.hears_bytes(wire.encode(message), connection)
 
     def hears_bytes(self, data, connection="first"):
-        self.protocol.receive(connection, data, self.now)
+        """Whether the connection may stay."""
+        origin = self.origins.get(connection, UNKNOWN)
+        stays = self.protocol.receive(connection, data, self.now, lambda: origin)
         self.settle()
+        return stays
 
     def greeted(self, connection="first", **changes):
         self.hears(hello(**changes), connection)
@@ -106,7 +119,7 @@ def greeted(session):
 def test_a_hello_is_welcomed_and_tells_the_ports(session):
     session.greeted()
     assert session.sent() == [wire.Welcome(session="demo", heartbeat_s=HEARTBEAT_S)]
-    assert session.told(object) == [Accepted("model", hello())]
+    assert session.told(object) == [Accepted("model", hello(), UNKNOWN)]
     assert session.peer.connection == "first"
     assert session.peer.state is ConnectionState.CONNECTED
     assert [port.name for port in session.peer.inputs + session.peer.outputs] == ["u", "y"]
@@ -451,7 +464,7 @@ def test_a_solver_that_may_return_leaves_and_comes_back(returnable):
     returnable.passes(60)  # an absence is no silence
     assert not returnable.told(object)
     returnable.greeted("second")
-    assert returnable.told(object) == [CameBack("model")]
+    assert returnable.told(object) == [CameBack("model", hello(), UNKNOWN)]
     assert returnable.sent(wire.Welcome, "second")
     assert peer.state is ConnectionState.RETURNED
     data = peer.initialize_again(wire.Initialize(t0=2.0, u0=b""))
@@ -478,11 +491,78 @@ def test_another_connection_takes_the_place_of_one_that_lives(returnable):
     returnable.greeted("second")
     [error] = returnable.sent(wire.Error, "first")
     assert "took its place" in error.text
-    assert [type(event) for event in returnable.told(object)] == [Left, CameBack]
+    assert [type(event) for event in returnable.told(object)] == [Contested, Left, CameBack]
     returnable.hears(advanced(0, 1.0), "first")
     assert returnable.protocol.counters == {(STRANGER, "unknown_sender"): 1}
     returnable.protocol.connection_lost("first", "its connection closed")  # of no importance
     assert returnable.peer.connection == "second"
+
+
+MODELS, OTHERS = frozenset({"model"}), frozenset({"other"})
+
+
+def test_a_key_admits_its_own_name_alone(session):
+    session.origins["first"] = Origin("192.0.2.7 with the key of other", OTHERS)
+    session.greeted()
+    [reject] = session.sent()
+    assert "that of other, not 'model'" in reject.reason
+    assert session.peer.state is ConnectionState.EXPECTED
+    session.origins["second"] = Origin("192.0.2.8 with the key of model", MODELS)
+    assert session.greeted("second").sent(wire.Welcome, "second")
+
+
+def test_another_key_does_not_evict_a_solver_that_may_come_back(returnable):
+    """And what it asked for is told with both sides."""
+    returnable.origins["second"] = Origin("192.0.2.7 with the key of other", OTHERS)
+    returnable.greeted("second", pid=4711)
+    [contested] = returnable.told(Contested)
+    asked = "192.0.2.7 with the key of other (by its own words process 4711) asked for the place of"
+    assert contested.text.startswith(f"{asked} an unknown place and was refused: a key admits")
+    assert returnable.peer.connection == "first"
+    assert not returnable.sent(wire.Error, "first")
+
+
+def test_a_takeover_is_told_with_both_sides(returnable):
+    returnable.origins["second"] = Origin("process 8 of this account", local=True, pid=8)
+    returnable.greeted("second", pid=8)
+    [contested] = returnable.told(Contested)
+    assert contested.text == "process 8 of this account takes the place of an unknown place"
+    returnable.peer.lose("its process ended", for_good=True)
+    returnable.settle()
+    returnable.greeted("third")
+    [contested] = returnable.told(Contested)
+    assert "asked for the place of process 8 of this account and was refused" in contested.text
+
+
+def test_takeovers_without_end_are_told_only_so_often(greeted):
+    for number in range(3 * CONTESTS_TOLD):
+        greeted.greeted(number)
+    assert len(greeted.told(Contested)) == CONTESTS_TOLD
+    assert greeted.protocol.counters["model", "rejected"] == 3 * CONTESTS_TOLD
+
+
+def test_a_stranger_that_sends_what_is_no_message_is_cut_off_others_later(session):
+    assert not session.hears_bytes(b"\xc1", "first")
+    early = wire.encode(wire.Heartbeat(sent_ns=1))  # as of a solver with a new connection
+    assert all(session.hears_bytes(early, "second") for _ in range(MAX_STRANGE))
+    assert not session.hears_bytes(early, "second")
+    for _ in range(MAX_STRANGE):
+        assert session.hears(hello(version=2), "third")
+    assert not session.hears(hello(version=2), "third")
+
+
+def test_a_peer_is_not_cut_off(greeted):
+    assert greeted.hears_bytes(b"\xc1")
+    assert all(greeted.hears(wire.Stopped()) for _ in range(2 * MAX_STRANGE))
+
+
+def test_which_peers_want_a_connection(returnable):
+    assert returnable.peer.wants_connection  # another one may take its place
+    returnable.peer.lose("its process ended", for_good=True)
+    assert not returnable.peer.wants_connection
+    session = Session()
+    assert session.peer.wants_connection
+    assert not session.greeted().peer.wants_connection
 
 
 def test_the_clock_of_one_that_came_back_is_measured_anew(returnable):

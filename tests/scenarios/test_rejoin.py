@@ -21,7 +21,8 @@ import pytest
 import zmq
 
 import hilrt
-from hilrt.peers import wire
+from hilrt.errors import SessionFault
+from hilrt.peers.peer import Peer
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run
 from tests.two_masses import CONNECTIONS
 
@@ -167,16 +168,15 @@ def test_strangers_and_second_sessions_are_refused_and_disturb_nobody(
         assert "Traceback" not in second.stderr
     finally:
         second.clean_up()
-    hello = wire.Hello(version=1, role="solver", name="mass2", inputs=[], outputs=[])
-    intruder = context.socket(zmq.DEALER)
-    intruder.linger, intruder.rcvtimeo = 0, int(TIMEOUT * 1000)
-    intruder.connect(run.address)
-    intruder.send(wire.encode(hello))
-    answer = wire.decode_from_master(intruder.recv())
-    assert isinstance(answer, wire.Reject)
-    assert "already connected" in answer.reason
+    intruder = Peer(run.address, "mass2", "solver", (), ())
+    with pytest.raises(SessionFault, match="already connected"):
+        intruder.connect(TIMEOUT)
+    intruder.close()
     log, _ = finish(run)
     context.destroy()
     assert np.median(log["mass2:age"]) == 0.0
     texts = [event.text for event in log.events if event.level == "warning"]
-    assert any("malformed" in text for text in texts)
+    assert any("no_token" in text for text in texts)
+    [takeover] = [event for event in log.events if event.cause == "takeover"]
+    assert takeover.source == "mass2"
+    assert f"process {os.getpid()} of this account asked for the place of" in takeover.text

@@ -6,6 +6,9 @@ import abc
 from collections.abc import Hashable, Iterator
 from typing import Any
 
+from hilrt.errors import ProtocolError
+from hilrt.peers.origin import Origin
+
 #: Messages queued per connection in each direction before more are refused.
 QUEUE_MESSAGES = 1000
 
@@ -30,6 +33,25 @@ class ServerTransport(abc.ABC):
 
         In place of a message there may be a `ProtocolError` (something came that is none) or a
         `BrokenPipeError` (the connection is closed; all it had sent has been taken).
+        """
+
+    @abc.abstractmethod
+    def origin(self) -> Origin:
+        """Where the message that was taken last has come from."""
+
+    @abc.abstractmethod
+    def end(self, key: Any) -> None:
+        """End the connection from which a message was just taken; it is not reported as closed."""
+
+    @abc.abstractmethod
+    def expect(self, expected: bool, peers: int) -> None:
+        """Say whether a peer is missing, and how many the session has: both bound what comes in."""
+
+    @abc.abstractmethod
+    def look(self) -> list[ProtocolError]:
+        """See to connections that ask to come in, a few at a time; those that were refused.
+
+        To be called now and then, not at every tick.
         """
 
     @abc.abstractmethod

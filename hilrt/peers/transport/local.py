@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 
 from hilrt.errors import ProtocolError
+from hilrt.peers.origin import Origin
 from hilrt.peers.transport.base import ClientTransport, ServerTransport
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
@@ -27,8 +28,10 @@ from hilrt.peers.wire import MAX_MESSAGE_BYTES
 QUEUE_BYTES = 1 << 20
 #: Peers with larger messages than this use the other transport: a message must fit in the queue.
 MAX_BYTES = 100_000
-#: Connections at once, known peers and others.
-MAX_CONNECTIONS = 256
+#: Connections at once beside those of the session's peers.
+SPARE = 64
+#: Connections taken in at once: a flood of them costs a tick no more than that.
+MAX_ACCEPTED = 4
 _BACKLOG = 64
 #: The user whose processes are trusted beside the own ones.
 ROOT = 0
@@ -69,6 +72,10 @@ class LocalServer(ServerTransport):
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._connections: dict[int, socket.socket] = {}
+        self._newest: socket.socket | None = None
+        self._limit = SPARE
+        self._expected = True
+        self._refused: list[ProtocolError] = []
         self._buffer = bytearray(BUFFER_BYTES)
 
     def fileno(self) -> int:
@@ -81,15 +88,52 @@ class LocalServer(ServerTransport):
 
     def take(self) -> Iterator[tuple[socket.socket, bytes | Exception]]:
         """See `ServerTransport.take`: connections take turns."""
+        asked = 0
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
                 connection = self._connections.get(fd)
                 if connection is None:
-                    yield from self._accept()
+                    asked += 1
+                    if asked <= MAX_ACCEPTED:
+                        self._accept()
+                    elif len(ready) == 1:  # whatever else has come was taken
+                        return
                 elif (message := _receive(connection, self._buffer, _NOWAIT)) is not None:
                     if isinstance(message, BrokenPipeError):
                         self._forget(connection)
+                    self._newest = connection
                     yield connection, message
+
+    def origin(self) -> Origin:
+        """See `ServerTransport.origin`: what the kernel says of the process."""
+        if self._newest is None or self._newest.fileno() < 0:
+            return Origin("a process of this machine that has ended", local=True)
+        pid, user = _process_and_user(self._newest)
+        account = "this account" if user == os.geteuid() else "root"
+        return Origin(f"process {pid} of {account}", local=True, pid=pid)
+
+    def end(self, key: socket.socket) -> None:
+        """See `ServerTransport.end`."""
+        if key.fileno() >= 0:
+            self._forget(key)
+
+    def expect(self, expected: bool, peers: int) -> None:
+        """See `ServerTransport.expect`: without it, only `look` takes connections in."""
+        self._limit = peers + SPARE
+        if expected != self._expected:
+            self._expected = expected
+            if expected:
+                self._epoll.register(self._listener, select.EPOLLIN)
+            else:
+                self._epoll.unregister(self._listener)
+
+    def look(self) -> list[ProtocolError]:
+        """See `ServerTransport.look`."""
+        for _ in range(MAX_ACCEPTED):
+            if not self._accept():
+                break
+        refused, self._refused = self._refused, []
+        return refused
 
     def send(self, key: socket.socket, data: bytes) -> None:
         """See `ServerTransport.send`."""
@@ -105,23 +149,24 @@ class LocalServer(ServerTransport):
             connection.close()
         self._connections.clear()
 
-    def _accept(self) -> Iterator[tuple[socket.socket, ProtocolError]]:
-        """Take a new connection in, or tell why it was refused."""
+    def _accept(self) -> bool:
+        """Take a new connection in, or refuse it; False if there is none."""
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has given up already
-            return
-        if len(self._connections) >= MAX_CONNECTIONS:
-            refused = f"more than {MAX_CONNECTIONS} connections"
+        except OSError:  # it has given up already, or there are no descriptors left
+            return False
+        if len(self._connections) >= self._limit:
+            refused = f"more than {self._limit} connections"
         elif not _is_trusted(connection):
             refused = "a process of another user"
         else:
             _make_room(connection)
             self._epoll.register(connection, select.EPOLLIN)
             self._connections[connection.fileno()] = connection
-            return
+            return True
         connection.close()
-        yield connection, ProtocolError(refused, "rejected")
+        self._refused.append(ProtocolError(refused, "rejected"))
+        return True
 
     def _forget(self, connection: socket.socket) -> None:
         self._epoll.unregister(connection)
@@ -185,9 +230,14 @@ def abstract_name(address: str) -> bytes:
 
 def _is_trusted(connection: socket.socket) -> bool:
     """Whether the other end is this user's, or root's: abstract names have no permissions."""
+    return _process_and_user(connection)[1] in (os.geteuid(), ROOT)
+
+
+def _process_and_user(connection: socket.socket) -> tuple[int, int]:
+    """Numbers of the process at the other end and of its account, from the kernel."""
     data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", data)
-    return user in (os.geteuid(), ROOT)
+    pid, user, _ = struct.unpack("3i", data)
+    return pid, user
 
 
 def _make_room(connection: socket.socket) -> None:

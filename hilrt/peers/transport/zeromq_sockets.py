@@ -6,21 +6,32 @@ to the socket and stops being so with the next operation on it, whichever that i
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Iterator
+from typing import Protocol
 
 import zmq
 from zmq.backend import zmq_poll
 
 from hilrt.errors import ConfigError, ProtocolError
-from hilrt.peers.keys import Authenticator, PeerKeys
+from hilrt.peers.addresses import is_loopback
+from hilrt.peers.authenticator import Authenticator
+from hilrt.peers.origin import Origin
 from hilrt.peers.transport.base import QUEUE_MESSAGES, ClientTransport, ServerTransport
+from hilrt.peers.transport.connection_limiter import REFUSED, SPARE, ConnectionLimiter
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _NOBLOCK_MORE = _NOBLOCK | int(zmq.SNDMORE)
 _POLLIN = int(zmq.POLLIN)
-#: Larger than the protocol allows by far: the sender is disconnected, nothing is buffered.
-_MAX_BUFFERED_BYTES = 16 * MAX_MESSAGE_BYTES
+#: More than the protocol allows: the sender is disconnected, nothing is buffered.
+_MAX_BUFFERED_BYTES = 2 * MAX_MESSAGE_BYTES
+#: How long a connection may take to be made, ms.
+_HANDSHAKE_MS = 5000
+#: Connections that were ended, of which more messages may be in the queue.
+_CUT_OFF = 64
 
 
 class Router(ServerTransport):
@@ -47,8 +58,14 @@ class Router(ServerTransport):
     def __init__(self, listen: str, authenticator: Authenticator | None = None) -> None:
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._authenticator = authenticator
         if authenticator is not None:
             authenticator.guard(self._context, self._socket)
+        self._connections = ConnectionLimiter(self._context, self._socket)
+        self._newest: zmq.Frame | None = None
+        #: Connections that were ended, and may have sent more before.
+        self._cut_off: dict[bytes, None] = {}
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         _bound_queues(self._socket)
         # A send to a peer that has gone fails at once, instead of vanishing.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -58,14 +75,16 @@ class Router(ServerTransport):
         try:
             self._socket.bind(listen)
         except zmq.ZMQError as error:
-            if authenticator is not None:
-                authenticator.close()
+            self._close_guards()
             self._context.destroy(linger=0)
             raise ConfigError(
                 f"[master] listen = {listen!r}: {error.strerror}; "
                 "choose a free address of this machine, such as tcp://127.0.0.1:*"
             ) from None
+        self._connections.bound()
         self.address = self._socket.get_string(zmq.LAST_ENDPOINT)
+        if authenticator is not None:
+            authenticator.bound(self.address)
         # Asking this way is several times cheaper than reading EVENTS, or than catching the
         # exception of a receive that finds nothing, when the processor's caches are cold.
         self._readables = [(self._socket, _POLLIN)]
@@ -84,12 +103,58 @@ class Router(ServerTransport):
         while zmq_poll(self._readables, 0):
             identity = self._socket.recv(_NOBLOCK)
             frame = self._socket.recv(_NOBLOCK, copy=False)
-            if frame.more:
+            self._newest, several = frame, frame.more
+            if several:
                 while self._socket.get(zmq.RCVMORE):
-                    self._socket.recv(_NOBLOCK)
-                yield identity, ProtocolError("a message of more than one frame")
+                    self._socket.recv(_NOBLOCK, copy=False)
+            if identity in self._cut_off:
+                continue
+            if several or len(frame) > MAX_MESSAGE_BYTES or identity[0]:
+                yield identity, _why_unusable(several, len(frame))
             else:
                 yield identity, frame.bytes
+
+    def origin(self) -> Origin:
+        """See `ServerTransport.origin`: the address, and for whom its key or token stands."""
+        address, user = self._said("Peer-Address"), self._said("User-Id")
+        names, where = None, f"{address or 'this machine'} by TCP"
+        if self._authenticator is not None and user:
+            names = self._authenticator.names(user)
+        if names is not None:
+            where += f" with the key of {' and '.join(sorted(names))}"
+        return Origin(where, names, local=not address or is_loopback(address))
+
+    def _said(self, what: str) -> str:
+        """What ZeroMQ knows of the newest message's connection; empty if it does not."""
+        with contextlib.suppress(zmq.ZMQError):
+            return "" if self._newest is None else str(self._newest.get(what))
+        return ""
+
+    def end(self, key: bytes) -> None:
+        """See `ServerTransport.end`: ZeroMQ cannot, so its descriptor is shut down."""
+        self._cut_off[key] = None
+        if len(self._cut_off) > _CUT_OFF:
+            del self._cut_off[next(iter(self._cut_off))]
+        with contextlib.suppress(zmq.ZMQError, OSError):
+            if self._newest is not None:
+                descriptor = os.dup(int(self._newest.get(zmq.SRCFD)))
+                with socket.socket(fileno=descriptor) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def expect(self, expected: bool, peers: int) -> None:
+        """See `ServerTransport.expect`."""
+        self._connections.limit = peers + SPARE
+        self._connections.expect(expected)
+
+    def look(self) -> list[ProtocolError]:
+        """See `ServerTransport.look`."""
+        events, authenticator = self._connections.look(), self._authenticator
+        if authenticator is None:
+            return []
+        kinds = [authenticator.refused] * authenticator.look()
+        # A wrong secret is told by ZeroMQ, too, after the answer.
+        kinds += [authenticator.missing for event in events if event != REFUSED]
+        return [ProtocolError(f"refused: {authenticator.texts[k]}", k) for k in kinds]
 
     def send(self, key: bytes, data: bytes) -> None:
         """See `ServerTransport.send`."""
@@ -104,8 +169,22 @@ class Router(ServerTransport):
 
     def close(self, linger_ms: int) -> None:
         """See `ServerTransport.close`."""
+        self._close_guards()
+        self._newest = None
         self._socket.close(linger=linger_ms)
         self._context.term()
+
+    def _close_guards(self) -> None:
+        self._connections.close()
+        if self._authenticator is not None:
+            self._authenticator.close()
+
+
+class ClientCredentials(Protocol):
+    """What a peer shows the master: its keys, or the session's token."""
+
+    def use(self, socket: zmq.Socket[bytes]) -> None:
+        """Show it on the connections that `socket` makes from now on."""
 
 
 class Dealer(ClientTransport):
@@ -117,12 +196,12 @@ class Dealer(ClientTransport):
         If the address is not one.
     """
 
-    def __init__(self, address: str, keys: PeerKeys | None = None) -> None:
+    def __init__(self, address: str, credentials: ClientCredentials | None = None) -> None:
         self._context = zmq.Context()
         self.pollable: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         _bound_queues(self.pollable)
-        if keys is not None:
-            keys.use(self.pollable)
+        if credentials is not None:
+            credentials.use(self.pollable)
         self._readables = [(self.pollable, _POLLIN)]
         self._timeout_ms = -1
         try:
@@ -157,6 +236,17 @@ class Dealer(ClientTransport):
         """See `ClientTransport.close`."""
         self.pollable.close(linger=linger_ms)
         self._context.term()
+
+
+def _why_unusable(several: bool, size: int) -> ProtocolError:
+    """Why a message is not even decoded."""
+    if several:
+        return ProtocolError("a message of more than one frame")
+    if size > MAX_MESSAGE_BYTES:  # not worth a copy
+        text = f"message of {size} bytes; at most {MAX_MESSAGE_BYTES} are taken"
+        return ProtocolError(text, "oversized")
+    # Another connection could have the same one after this one has ended.
+    return ProtocolError("it has set a routing id of its own; leave it unset", "rejected")
 
 
 def _bound_queues(socket: zmq.Socket[bytes]) -> None:

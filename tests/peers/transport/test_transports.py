@@ -2,15 +2,18 @@
 
 import contextlib
 import os
+import socket
 import sys
 import time
 
 import pytest
+import zmq
 
 from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers.transport import local
 from hilrt.peers.transport.local import LocalServer
 from hilrt.peers.transport.zeromq_sockets import Dealer, Router
+from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 DEADLINE_S = 10.0
 ADDRESS = f"tcp://127.0.0.1:{os.getpid()}"  # only a name here: nothing is bound to it
@@ -23,6 +26,17 @@ def taken(server, count=1):
     while len(found) < count:
         assert time.monotonic() < deadline, f"only {found}"
         found += server.take()
+    return found
+
+
+def refused(server):
+    """Connections that are refused within a while."""
+    found = []
+    deadline = time.monotonic() + DEADLINE_S
+    while not found:
+        assert time.monotonic() < deadline, "none is refused"
+        list(server.take())
+        found += server.look()
     return found
 
 
@@ -129,6 +143,34 @@ class TransportContract:
         with pytest.raises(BrokenPipeError):
             ask_until_refused(server, key)
 
+    def test_an_ended_connection_is_not_heard_again(self, server, connect):
+        client, other = connect(), connect()
+        key = self.key(server, client)
+        server.end(key)
+        with contextlib.suppress(OSError):
+            client.send(b"too late")
+        with pytest.raises(BrokenPipeError):
+            ask_until_refused(server, key)
+        assert self.key(server, other) != key
+
+    def test_the_sender_is_known(self, server, connect):
+        self.key(server, connect())
+        origin = server.origin()
+        assert origin.local
+        assert origin.names is None
+        assert origin.pid in (0, os.getpid())
+        assert ("127.0.0.1" if origin.pid == 0 else str(os.getpid())) in origin.where
+
+    def test_connections_that_are_not_expected_do_not_end_those_that_stand(self, server, connect):
+        client = connect()
+        key = self.key(server, client)
+        server.expect(False, 1)
+        client.send(b"still there")
+        assert taken(server) == [(key, b"still there")]
+        server.expect(True, 1)
+        server.send(key, b"you too")
+        assert client.receive(1000) == b"you too"
+
     def test_closing_twice_does_no_harm(self, server, connect):
         client, other = connect(), connect()
         client.close(0)
@@ -153,6 +195,38 @@ class TestRouter(TransportContract):
         [(_, error)] = taken(server)
         assert isinstance(error, ProtocolError)
         assert "more than one frame" in str(error)
+
+    def test_a_routing_id_of_its_own_could_be_anothers(self, server):
+        context = zmq.Context()
+        with context.socket(zmq.DEALER) as dealer:
+            dealer.linger, dealer.routing_id = 0, b"vehicle"
+            dealer.connect(server.address)
+            dealer.send(b"hello")
+            [(_, error)] = taken(server)
+        context.term()
+        assert "leave it unset" in str(error)
+
+    def test_what_is_too_large_is_not_read(self, server, connect):
+        """Its connection ends; one that is only a little too large is told of."""
+        client, other = connect(), connect()
+        client.send(b"x" * (MAX_MESSAGE_BYTES + 1))
+        [(_, error)] = taken(server)
+        assert error.kind == "oversized"
+        client.send(b"x" * (2 * MAX_MESSAGE_BYTES + 1))
+        self.key(server, other)
+        assert not server.waiting()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
+    def test_where_none_is_expected_none_is_accepted(self, server, connect):
+        self.key(server, connect())
+        server.expect(False, 1)
+        port = int(server.address.rpartition(":")[2])
+        with socket.socket() as stranger:
+            stranger.settimeout(0.05)
+            with pytest.raises(TimeoutError):
+                stranger.connect(("127.0.0.1", port))
+        server.expect(True, 1)
+        self.key(server, connect())
 
     def test_an_address_that_is_taken(self, server):
         with pytest.raises(ConfigError, match="choose a free address"):
@@ -210,20 +284,35 @@ class TestLocal(TransportContract):
         assert local.connect(ADDRESS + " free") is None
 
     def test_connections_are_bounded(self, server, connect, monkeypatch):
-        monkeypatch.setattr(local, "MAX_CONNECTIONS", 2)
+        monkeypatch.setattr(local, "SPARE", 1)
+        server.expect(True, 1)
         for _ in range(2):
             self.key(server, connect())
         third = connect()
-        [(_, error)] = taken(server)
+        [error] = refused(server)
         assert "more than 2 connections" in str(error)
         assert third.receive(1000) is None
         assert third.broken
+
+    def test_a_flood_of_connections_is_taken_in_little_by_little(self, server, connect):
+        first = connect()
+        self.key(server, first)
+        for _ in range(3 * local.MAX_ACCEPTED):
+            connect()
+        first.send(b"in time")
+        assert [message for _, message in server.take()] == [b"in time"]
+        assert len(server._connections) <= 1 + local.MAX_ACCEPTED
+        server.expect(False, 1)
+        list(server.take())
+        before = len(server._connections)
+        server.look()
+        assert len(server._connections) == before + local.MAX_ACCEPTED
 
     def test_another_user_is_not_let_in_and_not_trusted(self, server, connect, monkeypatch):
         monkeypatch.setattr(local, "ROOT", -1)
         connect()
         monkeypatch.setattr(os, "geteuid", lambda: 123456)
-        [(_, error)] = taken(server)
+        [error] = refused(server)
         assert "another user" in str(error)
         assert local.connect(ADDRESS) is None
 

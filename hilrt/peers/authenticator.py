@@ -1,0 +1,173 @@
+"""Which connections of ZeroMQ the master lets in: those with a known key, or the session's token.
+
+ZeroMQ asks before a connection is made (ZAP, RFC 27 of ZeroMQ); what is refused never sends a
+message to the master. The questions are answered when the hub looks for them, a few at a time: a
+flood of them costs the connections that wait, not the ticks. A thread for it would compete for the
+interpreter with the master's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Final
+
+import zmq
+from zmq.utils import z85
+
+from hilrt.errors import ConfigError
+from hilrt.peers.key_permissions import refuse_unsafe
+from hilrt.peers.keys import MASTER, Socket, read_key
+from hilrt.peers.session_token import SessionToken
+
+_ZAP: Final = "inproc://zeromq.zap.01"
+_VERSION: Final = b"1.0"
+#: Questions answered at once.
+MAX_PER_LOOK: Final = 5
+
+
+class Authenticator(ABC):
+    """Answers whether a connection may be made.
+
+    Attributes
+    ----------
+    refused, missing : str
+        Kinds under which connections are counted: with a wrong secret, and without one.
+    texts : dict of str to str
+        What they mean.
+    direct : bool
+        Whether processes of this account may come in without ZeroMQ.
+    """
+
+    mechanism: ClassVar[bytes]
+    refused: ClassVar[str]
+    missing: ClassVar[str]
+    texts: ClassVar[Mapping[str, str]]
+    direct: ClassVar[bool]
+
+    def __init__(self) -> None:
+        self._questions: Socket | None = None
+
+    @abstractmethod
+    def configure(self, socket: Socket) -> None:
+        """Have `socket`, which is not bound yet, ask for the secret."""
+
+    @abstractmethod
+    def user(self, credentials: list[bytes]) -> str | None:
+        """For whom these credentials stand, as the connection's messages will tell; None: none."""
+
+    def names(self, user: str) -> frozenset[str] | None:
+        """Names of subsystems that a user may take; None: any."""
+        return None
+
+    def guard(self, context: zmq.Context[Socket], socket: Socket) -> None:
+        """Let `socket`, which is not bound yet, ask here."""
+        self._questions = context.socket(zmq.ROUTER)
+        self._questions.linger = 0
+        self._questions.bind(_ZAP)
+        self.configure(socket)
+
+    def bound(self, address: str) -> None:
+        """The socket is bound: `address` is its endpoint."""
+
+    def look(self) -> int:
+        """Answer the questions that wait, some of them; how many connections were refused."""
+        refused, questions = 0, self._questions
+        for _ in range(MAX_PER_LOOK):
+            if questions is None or not questions.poll(0):
+                break
+            route, empty, version, number, _, _, _, mechanism, *credentials = (
+                questions.recv_multipart(zmq.NOBLOCK)
+            )
+            right = version == _VERSION and mechanism == self.mechanism
+            user = self.user(credentials) if right else None
+            answer = (b"200", b"OK", user.encode()) if user else (b"400", b"not admitted", b"")
+            refused += user is None
+            with contextlib.suppress(zmq.ZMQError):  # the connection is gone
+                questions.send_multipart([route, empty, _VERSION, number, *answer, b""])
+        return refused
+
+    def close(self) -> None:
+        """Answer no more; before the context is closed."""
+        if self._questions is not None:
+            self._questions.close(linger=0)
+            self._questions = None
+
+
+class KeyAuthenticator(Authenticator):
+    """Lets known CURVE keys in, each under the name of its file alone.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``master.key`` and the ``.pub`` of every peer. A key with several files has their
+        names.
+    """
+
+    mechanism = b"CURVE"
+    refused, missing = "unknown_key", "no_key"
+    texts: ClassVar = {"unknown_key": "its key is not known", "no_key": "it has no key"}
+    direct = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        if folder.is_dir():
+            refuse_unsafe(folder)
+        self._secret = read_key(folder / f"{MASTER}.key")
+        names: dict[bytes, set[str]] = {}
+        for path in sorted(folder.glob("*.pub")):
+            if path.stem != MASTER:
+                names.setdefault(z85.decode(read_key(path)), set()).add(path.stem)
+        if not names:
+            raise ConfigError(f"{folder}: has no peer's .pub; `hilrt keys {folder} NAME` makes one")
+        self._users = {key: " ".join(sorted(admitted)) for key, admitted in names.items()}
+
+    def configure(self, socket: Socket) -> None:
+        """See `Authenticator.configure`."""
+        socket.curve_server = True
+        socket.curve_secretkey = self._secret
+
+    def user(self, credentials: list[bytes]) -> str | None:
+        """See `Authenticator.user`: the names that the key admits."""
+        return self._users.get(credentials[0]) if len(credentials) == 1 else None
+
+    def names(self, user: str) -> frozenset[str] | None:
+        """See `Authenticator.names`."""
+        return frozenset(user.split(" "))
+
+
+class TokenAuthenticator(Authenticator):
+    """Lets in what has the session's token, which only processes of this account can know."""
+
+    mechanism = b"PLAIN"
+    refused, missing = "unknown_token", "no_token"
+    texts: ClassVar = {
+        "unknown_token": "its token is not this session's",
+        "no_token": "it has no token of this session: only processes of the same account get in",
+    }
+    direct = True
+
+    def __init__(self, token: SessionToken) -> None:
+        super().__init__()
+        self.token = token
+
+    def configure(self, socket: Socket) -> None:
+        """See `Authenticator.configure`."""
+        socket.plain_server = True
+
+    def user(self, credentials: list[bytes]) -> str | None:
+        """See `Authenticator.user`; the user's name of the mechanism may be anything."""
+        given = credentials[1] if len(credentials) == 2 else b""
+        return "token" if hmac.compare_digest(given, self.token.text.encode()) else None
+
+    def bound(self, address: str) -> None:
+        """See `Authenticator.bound`: peers that are started by hand find the token."""
+        self.token.publish(address)
+
+    def close(self) -> None:
+        """See `Authenticator.close`; the token's file is removed."""
+        super().close()
+        self.token.remove()
