@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 import zmq
+from zmq.backend import zmq_poll
 from zmq.utils import z85
 
 from hilrt.errors import ConfigError
@@ -77,7 +78,7 @@ class Authenticator(ABC):
         """Answer the questions that wait, some of them; how many connections were refused."""
         refused, questions = 0, self._questions
         for _ in range(MAX_PER_LOOK):
-            if questions is None or not questions.poll(0):
+            if questions is None or not zmq_poll([(questions, int(zmq.POLLIN))], 0):
                 break
             route, empty, version, number, _, _, _, mechanism, *credentials = (
                 questions.recv_multipart(zmq.NOBLOCK)

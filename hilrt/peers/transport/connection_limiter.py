@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 import zmq
+from zmq.backend import zmq_poll
 
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -88,10 +89,11 @@ class ConnectionLimiter:
         # Without a bound: ZeroMQ's thread would wait for room, and carry no message meanwhile.
         self._monitor.rcvhwm = 0
         self._monitor.connect(address)
+        self._readables = [(self._monitor, int(zmq.POLLIN))]
 
     def bound(self) -> None:
         """The socket is bound: from now on connections can be refused."""
-        while self._monitor.poll(0):
+        while zmq_poll(self._readables, 0):
             event, value = self._next()
             if event == _LISTENING and _LINUX:
                 with contextlib.suppress(OSError, ValueError):
@@ -109,7 +111,7 @@ class ConnectionLimiter:
         if now >= self._second_ends:
             self._second_ends, self._new = now + PAUSE_NS, 0
         for _ in range(MAX_PER_LOOK):
-            if not self._monitor.poll(0):
+            if not zmq_poll(self._readables, 0):
                 break
             event, _ = self._next()
             if event == _ACCEPTED:
