@@ -23,12 +23,15 @@ from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E40
 MESSAGES = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
 #: The demands, and what they may be.
 DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
+#: With these the gateway is stopped: what it promises, it promises from its continuation on.
+CONTINUED = ("gateway", "all")
 #: From the fault to the first set-point on its way to its safe value at the latest, s: what the
 #: session file sets.
 REACTION_S = {
     "master": MASTER_TIMEOUT,
+    "others": MASTER_TIMEOUT,
     "solver": MAX_MISSES * STEP,
-    "gateway": MASTER_TIMEOUT,  # from its continuation on
+    **dict.fromkeys(CONTINUED, MASTER_TIMEOUT),
     "emulator": max(5.0 * BENCH_TIMEOUT, MAX_MISSES * STEP),
 }
 #: A frame that is under way, and the cycle of the gateway, s.
@@ -65,8 +68,8 @@ def check(one: Round, seen: Seen) -> Verdict:
     """Everything that is promised."""
     verdict = Verdict()
     said = verdict.findings
-    log = _check_log(one, seen, verdict)
     summary = _summary(seen)
+    log = _check_log(one, seen, summary, verdict)
     ended = _ended(one, seen, log, summary) if log is not None and summary else None
     expected = documented(one)
     if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
@@ -79,7 +82,7 @@ def check(one: Round, seen: Seen) -> Verdict:
     if log is not None and seen.status != KILLED and not summary:
         said.append("no summary.json")
     if one.session == "engine":
-        _check_bus(one, seen, ended, verdict)
+        check_bus(one, seen, ended, verdict)
     return verdict
 
 
@@ -91,7 +94,8 @@ def _last(seen: Seen) -> str:
 # ---- files -------------------------------------------------------------------------------------
 
 
-def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
+def _check_log(one: Round, seen: Seen, summary: dict[str, Any], verdict: Verdict) -> Log | None:
+    """The log, if there is one that can be read."""
     file = None if seen.folder is None else seen.folder / "session.mcap"
     if file is None or not file.exists():
         if seen.struck.running:
@@ -102,17 +106,15 @@ def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
     except Exception as error:
         verdict.findings.append(f"the log cannot be read: {type(error).__name__}: {error}")
         return None
-    dies = one.loses_rows or (one.what == "kill master")
     if log.truncated and not one.loses_rows:
         verdict.findings.append(f"the log is cut off: {log.truncated}")
-    if not dies:
-        gaps = [event.text for event in log.events if event.cause == "record_gap"]
-        verdict.findings += [f"rows are missing: {text}" for text in gaps]
-    elif len(log.t) and seen.status not in (FINISHED, INTERRUPTED) and one.session != "fast":
-        verdict.loss_s = max(0.0, seen.struck.t - _ended(one, seen, log, {}))
-        if verdict.loss_s > LOSS_S:
-            verdict.findings.append(f"the log lacks {verdict.loss_s:.2f} s")
-    _check_rows(log, verdict.findings)
+    if one.loses_rows or one.kills_master:
+        _check_loss(one, seen, log, verdict)
+    elif summary:
+        verdict.loss_s = max(0.0, summary["time_s"] - float(log.t[-1]))
+        if verdict.loss_s > 0.5 * STEP:
+            verdict.findings.append(f"the log lacks the last {verdict.loss_s:.2f} s")
+    check_rows(log, verdict.findings)
     if one.fault == "clock" and seen.struck.running and len(log.t) > 1.0 / STEP:
         steps = [event.text for event in log.events if event.cause == "clock_step"]
         if len(steps) != 1:
@@ -120,7 +122,16 @@ def _check_log(one: Round, seen: Seen, verdict: Verdict) -> Log | None:
     return log
 
 
-def _check_rows(log: Log, said: list[str]) -> None:
+def _check_loss(one: Round, seen: Seen, log: Log, verdict: Verdict) -> None:
+    """Where a process died that had rows: what of the time before the fault is not in the log."""
+    if not len(log.t) or seen.status in (FINISHED, INTERRUPTED) or one.session == "fast":
+        return  # as fast as possible, session time says nothing of the clock
+    verdict.loss_s = max(0.0, seen.struck.t - _ended(one, seen, log, {}))
+    if verdict.loss_s > LOSS_S:
+        verdict.findings.append(f"the log lacks {verdict.loss_s:.2f} s")
+
+
+def check_rows(log: Log, said: list[str]) -> None:
     """Every tick has a row, but those that the master says it left out."""
     if "master:skipped" not in log or len(log.t) < 2:
         return
@@ -162,7 +173,8 @@ def _check_texts(seen: Seen, said: list[str]) -> None:
 # ---- the bus -----------------------------------------------------------------------------------
 
 
-def _check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> None:
+def check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> None:
+    """Limits and rates, and whether the bench was brought down; the session `ended` then, s."""
     frames = {name: _frames(seen.heard, name) for name in DEMANDS}
     for name, (signal, maximum) in DEMANDS.items():
         outside = [f[signal] for f in frames[name] if not 0.0 <= f[signal] <= maximum]
@@ -211,7 +223,7 @@ def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, floa
     struck = seen.struck
     if one.fault in ("kill", "stop") and one.target in REACTION_S and seen.status in (3, KILLED):
         reaction = REACTION_S[one.target] if struck.running else BEFORE_RUNNING_S
-        return struck.over if one.target == "gateway" else struck.t, reaction
+        return struck.over if one.target in CONTINUED else struck.t, reaction
     if ended is None:  # where nothing says when the session ended, there is no promise either
         return struck.t, math.inf if struck.running else BEFORE_RUNNING_S
     return ended, STEP

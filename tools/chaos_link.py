@@ -56,18 +56,17 @@ class Line:
                 target.write(part)
                 left -= len(part)
             while True:
-                command, data = await _message(source)
+                command, data = await read_message(source)
                 if command or self._chance.random() >= self.loss:
                     waiting.put_nowait((loop.time() + self.delay, data))
         except (asyncio.IncompleteReadError, OSError):
-            pass
-        finally:
-            sending.cancel()
-            self._open.discard(target)
-            target.close()
+            waiting.put_nowait((0.0, b""))
+        await sending
+        self._open.discard(target)
+        target.close()
 
 
-async def _message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
+async def read_message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
     """Whether it is a command, and all frames of the next message as they came."""
     data, more, flags = b"", True, 0
     while more:
@@ -80,11 +79,11 @@ async def _message(source: asyncio.StreamReader) -> tuple[bool, bytes]:
 
 
 async def _send(waiting: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter) -> None:
+    """Send each when it is due, to the end: an empty one."""
     loop = asyncio.get_running_loop()
-    while True:
-        due, data = await waiting.get()
-        await asyncio.sleep(max(0.0, due - loop.time()))
-        target.write(data)
+    while (given := await waiting.get())[1]:
+        await asyncio.sleep(max(0.0, given[0] - loop.time()))
+        target.write(given[1])
 
 
 async def serve(listener: socket.socket, master: tuple[str, int], line: Line, parent: int) -> None:

@@ -13,7 +13,7 @@ AFTER_S = 0.8
 AFTER_LOSS_S = 2.5
 #: Some rounds strike before the first tick: that long after the process is there at the latest, s.
 STARTING_S = 1.0
-EARLY_SHARE = 0.15
+EARLY_SHARE, EARLY = 0.2, ("kill", "stop", "clock", "interrupt")
 #: Shortest and longest time for which a process is stopped, or messages are lost or held back, s.
 LENGTH_S = (0.02, 1.5)
 #: By how much the wall clock is set, s.
@@ -32,6 +32,9 @@ CASES = (
         ("engine", "stop", name)
         for name in ("master", "recorder", "gateway", "solver", "emulator", "view")
     ),
+    ("engine", "kill", "others"),  # all at once but the gateway and the bench
+    ("engine", "stop", "all"),
+    *((session, "interrupt", "master") for session in ("engine", "masses", "fast")),
     *(("engine", "bus", kind) for kind in ("loss", "latency", "silent", "dead")),
     *(("masses", fault, name) for fault in ("kill", "stop") for name in ("master", "solver")),
     *(("masses", fault, name) for fault in ("kill", "stop") for name in ("recorder", "relay")),
@@ -86,7 +89,12 @@ class Round(NamedTuple):
     @property
     def loses_rows(self) -> bool:
         """Whether the process with the log dies, or cannot write."""
-        return self.fault == "disk" or (self.fault == "kill" and self.target == "recorder")
+        return self.fault == "disk" or self.what in ("kill recorder", "kill others")
+
+    @property
+    def kills_master(self) -> bool:
+        """Whether the master has no time to end."""
+        return self.what in ("kill master", "kill others")
 
     @property
     def duration(self) -> float:
@@ -101,7 +109,7 @@ def draw(seed: int, number: int) -> Round:
     random.Random(f"{seed} turn {turn}").shuffle(cases)
     session, fault, target = cases[place]
     chance = random.Random(f"{seed} round {number}")
-    early = chance.random() < EARLY_SHARE and fault in ("kill", "stop", "clock")
+    early = chance.random() < EARLY_SHARE and fault in EARLY
     moment = chance.uniform(0.0, STARTING_S if early else RUNNING_S)
     length = chance.uniform(*LENGTH_S) if fault in ("stop", "link", "bus") else 0.0
     amount = 0.0
@@ -118,14 +126,16 @@ def documented(one: Round) -> set[int]:
     """Exit statuses that docs/session.md gives for what is done in a round."""
     # Without a duration to reach, the session that is as fast as possible is ended by Ctrl-C.
     undisturbed = INTERRUPTED if one.session == "fast" else FINISHED
-    if (one.fault, one.target) == ("kill", "master"):
+    if one.kills_master:
         return {KILLED}
+    if one.fault == "interrupt":
+        return {INTERRUPTED}
     if one.loses_rows:
         return {FAULT, LESS, INTERRUPTED} if one.session == "fast" else {FAULT, LESS}
     if one.fault == "kill" and one.target not in ("view", "relay"):
         return {FAULT}
     if one.fault in ("link", "bus"):
         return {undisturbed, FAULT}
-    if one.fault == "stop" and one.target in ("master", "gateway", "solver", "emulator"):
+    if one.fault == "stop" and one.target in ("master", "gateway", "solver", "emulator", "all"):
         return {undisturbed, FAULT}
     return {undisturbed}

@@ -117,6 +117,7 @@ def play(one: Round, folder: Path) -> Seen:
         run = stack.enter_context(_started(one, folder, bus))
         seen.struck = strike(one, run, folder)
         if one.session == "fast":
+            _wait(lambda: run.ended() or list(run.out.glob("*/session.mcap")), START_S)
             _wait(run.ended, one.duration - one.moment - one.length)
             if not run.ended():
                 run.signal(signal.SIGINT)

@@ -69,11 +69,13 @@ def strike(one: Round, run: Run, folder: Path) -> Struck:
 
 def _do(one: Round, run: Run, folder: Path, undo: contextlib.ExitStack) -> None:
     if one.fault in ("kill", "stop"):
-        pid = process(run, one.target)
-        if pid:
+        pids = processes(run, one.target)
+        for pid in pids:
             _signal(pid, signal.SIGKILL if one.fault == "kill" else signal.SIGSTOP)
             if one.fault == "stop":
                 undo.callback(_signal, pid, signal.SIGCONT)
+    elif one.fault == "interrupt":
+        run.process.terminate()
     elif one.fault == "link":
         said = {"cut": True} if one.target == "cut" else {one.target: one.amount}
         _say(folder / "link", json.dumps(said).encode())
@@ -94,6 +96,16 @@ def _do(one: Round, run: Run, folder: Path, undo: contextlib.ExitStack) -> None:
         with contextlib.suppress(ProcessLookupError):
             if pid:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(sizes), max(sizes)))
+
+
+def processes(run: Run, target: str) -> list[int]:
+    """The processes that are meant by a target."""
+    if target == "all":
+        return [pid for pid, _ in run.alive()]
+    if target == "others":
+        spared = {process(run, "gateway"), process(run, "emulator")}
+        return [pid for pid, _ in run.alive() if pid not in spared]
+    return [pid for pid in [process(run, target)] if pid]
 
 
 def process(run: Run, target: str) -> int:
