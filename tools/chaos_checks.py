@@ -13,7 +13,15 @@ import cantools
 import numpy as np
 from chaos_listener import STALL, Heard, stall_s
 from chaos_plan import FINISHED, INTERRUPTED, KILLED, Round, documented
-from chaos_session import BENCH_TIMEOUT, IDLE_TIMEOUT, MASTER_TIMEOUT, MAX_MISSES, STEP, Seen
+from chaos_session import (
+    BENCH_TIMEOUT,
+    IDLE_TIMEOUT,
+    MASTER_TIMEOUT,
+    MAX_GAP,
+    MAX_MISSES,
+    STEP,
+    Seen,
+)
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -23,6 +31,8 @@ from tests.scenarios.sessions import MAX_RATE, Frame, assert_ramped  # noqa: E40
 MESSAGES = cantools.database.load_file(ROOT / "bench_configs" / "engine_bench.dbc")
 #: The demands, and what they may be.
 DEMANDS = {"DynoDemand": ("Speed", 650.0), "EngineDemand": ("Pedal", 100.0)}
+#: How often the recorder writes, and then finds the disk full, s.
+FLUSH_S = 0.5
 #: With these the gateway is stopped: what it promises, it promises from its continuation on.
 CONTINUED = ("gateway", "all")
 #: From the fault to the first set-point on its way to its safe value at the latest, s: what the
@@ -32,6 +42,8 @@ REACTION_S = {
     "others": MASTER_TIMEOUT,
     "solver": MAX_MISSES * STEP,
     **dict.fromkeys(CONTINUED, MASTER_TIMEOUT),
+    "recorder": MAX_GAP,
+    **dict.fromkeys(("full", "limit"), MAX_GAP + FLUSH_S),
     "emulator": max(5.0 * BENCH_TIMEOUT, MAX_MISSES * STEP),
 }
 #: A frame that is under way, and the cycle of the gateway, s.
@@ -221,7 +233,11 @@ def _check_safe(
 def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, float]:
     """From when on the bench is to be brought down, and how soon that begins, s."""
     struck = seen.struck
-    if one.fault in ("kill", "stop") and one.target in REACTION_S and seen.status in (3, KILLED):
+    if (
+        one.fault in ("kill", "stop", "disk")
+        and one.target in REACTION_S
+        and seen.status in (3, KILLED)
+    ):
         reaction = REACTION_S[one.target] if struck.running else BEFORE_RUNNING_S
         return struck.over if one.target in CONTINUED else struck.t, reaction
     if ended is None:  # where nothing says when the session ended, there is no promise either

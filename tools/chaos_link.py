@@ -22,6 +22,8 @@ from typing import Any
 GREETING_BYTES = 64
 MORE, LONG, COMMAND = 1, 2, 4
 POLL_S = 0.01
+#: What the solver sent before its end may be under way for that long, s.
+END_S = 1.0
 
 
 class Line:
@@ -43,6 +45,13 @@ class Line:
                 for writer in list(self._open):
                     writer.close()
             await asyncio.sleep(POLL_S)
+
+    async def drained(self) -> None:
+        """Until what the solver has still sent has passed, and its connections are closed."""
+        until = asyncio.get_running_loop().time() + END_S
+        while self._open and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(POLL_S)
+        os._exit(0)
 
     async def carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Pass messages on in their order until either end closes."""
@@ -100,9 +109,9 @@ async def serve(listener: socket.socket, master: tuple[str, int], line: Line, pa
             return
         await asyncio.gather(line.carry(reader, forth), line.carry(back, writer))
 
-    server = await asyncio.start_server(joined, sock=listener)
+    await asyncio.start_server(joined, sock=listener)
     await line.watch(parent)
-    server.close()
+    await line.drained()
 
 
 def main() -> None:
@@ -114,7 +123,6 @@ def main() -> None:
     if os.fork() == 0:
         line = Line(Path(control), int(seed))
         asyncio.run(serve(listener, (host, int(port)), line, solver))
-        os._exit(0)
     command[at] = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
     os.execvp(command[0], command)
 

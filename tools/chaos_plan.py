@@ -131,7 +131,7 @@ def documented(one: Round) -> set[int]:
     if one.fault == "interrupt":
         return {INTERRUPTED}
     if one.loses_rows:
-        return {FAULT, LESS, INTERRUPTED} if one.session == "fast" else {FAULT, LESS}
+        return {LESS, INTERRUPTED} if one.session == "fast" else {FAULT}
     if one.fault == "kill" and one.target not in ("view", "relay"):
         return {FAULT}
     if one.fault in ("link", "bus"):

@@ -30,11 +30,14 @@ REST_S = 8.0
 #: Of the sessions, s: what the gateway promises, and when the master gives up.
 STEP, MAX_MISSES, STEP_TIMEOUT = 0.01, 30, 2.0
 MASTER_TIMEOUT, IDLE_TIMEOUT, BENCH_TIMEOUT = 0.3, 2.0, 0.1
+#: What a recording may lack before the session ends, s.
+MAX_GAP = 1.0
 SETTINGS = (
     f"master.step={STEP}",
     f"master.connect_timeout={START_S}",
     "master.pacing={spin=0.0, affinity=[]}",
     "record.report=false",
+    f"record.max_gap={MAX_GAP}",
 )
 BENCH = (
     f"subsystems.vehicle.late.max_misses={MAX_MISSES}",
