@@ -47,7 +47,8 @@ def run_round(one: Round, folder: Path, keep: bool, disks: bool) -> Verdict:
             stack.enter_context(small_disk(own / "runs"))
         verdict = check(one, play(one, own))
         if keep and verdict.findings:
-            shutil.copytree(own, folder / f"{one.number}-kept")
+            left_out = shutil.ignore_patterns("filler")
+            shutil.copytree(own, folder / f"{one.number}-kept", ignore=left_out)
     took = time.monotonic() - begun
     when = "early " if one.early else ""
     found = "; ".join(verdict.findings) or "passed"

@@ -33,6 +33,7 @@ class Line:
         self.loss, self.delay, self.cut = 0.0, 0.0, False
         self._control, self._chance = control, random.Random(seed)
         self._open: set[asyncio.StreamWriter] = set()
+        self._carrying: set[asyncio.Task[None]] = set()
 
     async def watch(self, parent: int) -> None:
         """Follow the file until the parent, the solver, has ended."""
@@ -48,10 +49,15 @@ class Line:
 
     async def drained(self) -> None:
         """Until what the solver has still sent has passed, and its connections are closed."""
-        until = asyncio.get_running_loop().time() + END_S
-        while self._open and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(POLL_S)
-        os._exit(0)
+        if self._carrying:
+            await asyncio.wait(self._carrying, timeout=END_S)
+        os._exit(0)  # what still waits for a message is not told
+
+    def join(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """Begin to `carry`."""
+        task = asyncio.create_task(self.carry(source, target))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
 
     async def carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Pass messages on in their order until either end closes."""
@@ -107,7 +113,8 @@ async def serve(listener: socket.socket, master: tuple[str, int], line: Line, pa
         except OSError:  # the master is gone
             writer.close()
             return
-        await asyncio.gather(line.carry(reader, forth), line.carry(back, writer))
+        line.join(reader, forth)
+        line.join(back, writer)
 
     await asyncio.start_server(joined, sock=listener)
     await line.watch(parent)
