@@ -29,7 +29,8 @@ class Port:
     start : float
         Value before the first exchange, in `unit`.
     min, max : float
-        Bounds of the value, in `unit`. Inputs are limited to them before they are sent.
+        Bounds of the value, in `unit`. Inputs are limited to them before they are sent; outputs
+        outside them are flagged, and used or not as the session file's `out_of_range` says.
     max_rate : float
         Largest rate of change, in `unit` per second.
     max_jerk : float

@@ -17,6 +17,7 @@ from hilrt.coupling.control_order import control_order
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.link import Ports
 from hilrt.reliability.guard import guard
+from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
 from hilrt.reliability.move_flags import move_flags
 from hilrt.solver import Port
@@ -30,6 +31,7 @@ from tests.stepping import make_numerics
 STAGES: tuple[Callable[..., None], ...] = (
     apply_changes,
     guard,
+    judge_ranges,
     measure_defects,
     choose_step,
     control_order,
@@ -57,7 +59,10 @@ def build(method: str) -> Numerics:
         "motor": Ports((Port("flow", "m/s", size=2),), (Port("effort", "N", size=2),)),
         "load": Ports(
             (Port("effort", "N", size=2), Port("valve")),
-            (Port("flow", "m/s", size=2, feedthrough=("effort",)), Port("level")),
+            (
+                Port("flow", "m/s", size=2, feedthrough=("effort",), min=-1.0, max=1.0),
+                Port("level", min=0.0),
+            ),
         ),
         "driver": Ports((Port("level"),), (Port("valve"),)),
     }
@@ -65,6 +70,11 @@ def build(method: str) -> Numerics:
         ports,
         physical=("load",),
         master={"step": 0.01, **METHODS[method]},
+        subsystems={
+            "motor": {},
+            "load": {"out_of_range": {"level": "safe"}, "late": {"max_misses": 1}},
+            "driver": {},
+        },
         connections=[
             {"from": "motor.effort", "to": "load.effort"},
             {"from": "load.flow", "to": "motor.flow", "order": 2},

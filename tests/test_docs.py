@@ -102,7 +102,9 @@ def type_words(hint):
     if get_origin(hint) is list:
         return f"list of {plural(type_words(arguments[0]))}"
     if get_origin(hint) is dict:
-        return "table" if arguments[1] is Any else f"table of {plural(type_words(arguments[1]))}"
+        words = "" if arguments[1] is Any else type_words(arguments[1])
+        words = words if words.startswith("`") else words and plural(words)
+        return f"table of {words}" if words else "table"
     if get_origin(hint) in (Union, type(int | str)):
         return " or ".join(type_words(part) for part in arguments if part is not type(None))
     assert issubclass(hint, msgspec.Struct), hint

@@ -15,6 +15,7 @@ import numpy as np
 from hilrt.coupling.build_model import Identified, Jacobians
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.models.two_mass import Mass1, Mass2
+from hilrt.tables.plan import RANGE_POLICIES
 from hilrt.tables.record import blocks, cloned
 from tests.interpreted import numbers
 from tests.stepping import MemoryLink, Stepping
@@ -39,6 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "late": {"late": 7},
     "late, held": {"late": 7, "policy": "hold"},
     "bench": {"physical": True, "lead": {"one": 2e-3}},
+    "ranges": {"physical": True, "range": 0.4},
     "feedthrough": {"model": "feedthrough"},
     "jacobians": {"model": "given"},
     "identified": {"model": "identified"},
@@ -79,6 +81,10 @@ def build(method: str) -> Stepping:
         ],
         alarms=[{"signal": "two.x", "max": 1e3, "max_rate": 1e4, "action": "log"}],
     )
+    if "range" in keys:
+        outputs = session.numerics.plan.outputs
+        outputs["low"], outputs["high"] = -keys["range"], keys["range"]
+        outputs["range_policy"] = np.arange(len(outputs)) % len(RANGE_POLICIES)
     if "model" in keys:
         session.correct(**_corrections(session, keys["model"]))
     return session

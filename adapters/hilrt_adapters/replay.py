@@ -18,6 +18,7 @@ from hilrt.can.database import (
     find_signal,
     load_database,
 )
+from hilrt.can.measured_port import measured_port
 from hilrt.config.structs import NonNegative, SubsystemOptions
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
@@ -30,6 +31,8 @@ from hilrt_adapters.recorded_tracks import RecordedTracks, Track, find_signals, 
 
 class ReplayOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "replay"``."""
+
+    measured: ClassVar[bool] = True
 
     #: Signals: .mcap (a session's log), .mf4, .csv, .parquet; frames: .log (candump), .asc, …
     log: str
@@ -201,13 +204,12 @@ def _decode(
 
 
 def _ports(signals: Found) -> Ports:
-    # Without the database's bounds: recordings exceed them, and an output is not limited anyway.
     ports = []
     for output, ref in signals.items():
         if ref is None:
             ports.append(Port(output, UNSTATED))
         elif isinstance(ref, SignalRef):
-            ports.append(Port(output, ref.unit, description=ref.signal.comment or ""))
+            ports.append(measured_port(output, ref))
         else:
             ports.append(Port(output, ref.unit or UNSTATED, description=ref.comment))
     return Ports((), tuple(ports))

@@ -171,6 +171,8 @@ def _ports(statistics: LogStatistics) -> dict[str, dict[str, Any]]:
                 entry[kind] = {"rms": defect.rms, "max": defect.high}
             elif defect.count and kind == "connection_defect":  # before the first interval
                 entry[kind] = {"rms": 0.0, "max": 0.0}
+        outside = stats.get(f"{port}:out_of_range")
+        entry["out_of_range"] = None if outside is None else round(outside.total)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -43,6 +43,8 @@ class BenchInput(InputOptions, kw_only=True):
 
 class BenchOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "can"``."""
+
+    measured: ClassVar[bool] = True
 
     #: Arguments of python-can's `Bus`: ``interface``, ``channel``, …
     bus: dict[str, Any]

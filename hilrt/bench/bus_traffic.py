@@ -14,6 +14,7 @@ from hilrt.can.bus_off import RestartSchedule
 from hilrt.can.frame import Frame
 from hilrt.can.library_errors import BUS_ERRORS
 from hilrt.can.receiver import Receiver
+from hilrt.can.refused_frames import Refusal, RefusedFrames
 from hilrt.can.sender import Sender
 from hilrt.record.frame_feed import FrameFeed
 
@@ -82,6 +83,7 @@ class BusTraffic:
         )
         self.realised = bench.realised(self.receiver.y)
         self._watch = BusWatch()
+        self._refused = RefusedFrames(self.receiver.stats)
         self._revived_at = self._frames_before = self._asked_at = 0
         self._schedule = RestartSchedule(options.bus_off_recovery)
         self._restarting = False
@@ -147,6 +149,10 @@ class BusTraffic:
                 self.receiver.start_clock_anew()
         changes = watch.update(now, self.bus.down)
         return [change for change in changes if self.policy(change) != "ignore"]
+
+    def refused_frames(self, now: int) -> list[Refusal]:
+        """What is to be told at `now` [ns] of frames that did not count."""
+        return self._refused.look(now)
 
     def _recover(self, now: int) -> None:
         """Restart a controller that is bus-off, as the session file says."""

@@ -13,6 +13,7 @@ from hilrt.can.database import SignalRef, representable
 from hilrt.can.frame import CLASSIC_BYTES, FD_BYTES
 from hilrt.can.id_table import is_j1939
 from hilrt.can.j1939_transport import LONGEST
+from hilrt.can.measured_port import declared_range
 from hilrt.can.message_options import MessageOptions, protection_of
 from hilrt.config.structs import InputOptions
 
@@ -30,10 +31,8 @@ def check_range(ref: SignalRef, low: float | None, high: float | None, label: st
             f"{label} min = {low}, max = {high}: signal {name} carries only"
             f" {carried[0]:g} to {carried[1]:g}; narrow the limits"
         ]
-    # Many databases say [0|0] where no limits were chosen.
-    least = -math.inf if signal.minimum is None else float(signal.minimum)
-    most = math.inf if signal.maximum is None else float(signal.maximum)
-    if least < most and not _within(low, high, least, most):
+    least, most = declared_range(signal)
+    if not _within(low, high, least, most):
         return [
             f"{label} min = {low}, max = {high}: the database limits signal {name} to"
             f" {least:g} to {most:g}; narrow the limits, or correct the database if the bench"

@@ -19,6 +19,7 @@ from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
 from hilrt.can.bus import check_bus
 from hilrt.can.database import SignalRef, check_distinct, find_signal, inward, load_database
+from hilrt.can.measured_port import measured_port
 from hilrt.can.message_options import MessageOptions, check_messages
 from hilrt.config.from_toml import nearest
 from hilrt.config.units import UNSTATED, conversion
@@ -301,10 +302,7 @@ def _ports(
 
     return Ports(
         inputs=tuple(port(name, ref) for name, ref in inputs.items()),
-        outputs=tuple(
-            Port(name=name, unit=ref.unit, description=ref.signal.comment or "")
-            for name, ref in outputs.items()
-        ),
+        outputs=tuple(measured_port(name, ref) for name, ref in outputs.items()),
     )
 
 

@@ -79,6 +79,7 @@ class ReceivedMessage:
         timeout = options.timeout or max(timeout, SILENT_CYCLES * self._cycle) + whole
         self.timeout_ns = int(1e9 * timeout)
         self._stalled = False
+        self._refused: dict[str, int] = {}  # by reasons, since the newest frame that counted
         guard = protection_of(options, message)
         self._check = guard.check if guard else None
         self._header_counter = guard.counter if guard else None
@@ -122,23 +123,35 @@ class ReceivedMessage:
         stats = self.stats
         interval = stats.seen(t)
         if self._check and not self._check(data):
-            stats.checksum_errors += 1
+            self._refuse("checksum_errors")
             return None
         try:
             values = self._decode(data)
         except (cantools.database.DecodeError, ValueError):
-            stats.decode_errors += 1
+            self._refuse("decode_errors")
             return None
         if self._marked and None in values:
-            stats.not_available += 1
+            self._refuse("not_available")
             return None
         if self._modulus > 1 and not self._is_next(data, values):
             return None
         if self._held_up(t, interval):
-            stats.held_up += 1
+            self._refuse("held_up")
             return None
         self.heard.heard(t)
+        if self._refused:
+            self._refused.clear()
         return values
+
+    def _refuse(self, reason: str) -> None:
+        """Count a frame that does not count."""
+        setattr(self.stats, reason, getattr(self.stats, reason) + 1)
+        self._refused[reason] = self._refused.get(reason, 0) + 1
+
+    def silence(self) -> str:
+        """What has come since the newest frame that counted."""
+        parts = [f"{n:,} {reason.replace('_', ' ')}" for reason, n in self._refused.items()]
+        return f"what came did not count ({', '.join(parts)})" if parts else "none came"
 
     def _is_next(self, data: bytes, values: Sequence[float | None]) -> bool:
         """Whether the counter goes on; what is missing before the frame counts as lost."""
@@ -148,11 +161,11 @@ class ReceivedMessage:
             count = int(values[len(self.indices)] or 0) % self._modulus
         ahead = 1 if self._counter is None else (count - self._counter) % self._modulus
         if ahead == 0:  # the sender repeats its last frame: the receiver counts it as silent
-            self.stats.repeated += 1
+            self._refuse("repeated")
             return False
         self._counter = count
         if ahead > self._furthest:  # the next one tells whether the sender just started anew
-            self.stats.out_of_order += 1
+            self._refuse("out_of_order")
             return False
         self.stats.lost += ahead - 1
         return True

@@ -256,7 +256,8 @@ class Receiver:
                 worst, slowest = ratio, entry
         if worst >= 1.0:
             age = 1e-6 * worst * slowest.timeout_ns
-            text = f"no new frame of {slowest.message.name} for {age:.0f} ms"
+            name, came = slowest.message.name, slowest.silence()
+            text = f"no new frame of {name} for {age:.0f} ms: {came}"
         if self._forms:
             if now >= self._look_at_ns:
                 self._look_at_forms(now)

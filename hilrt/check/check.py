@@ -17,6 +17,7 @@ from hilrt.check.check_control import check_control
 from hilrt.check.check_host import check_host
 from hilrt.check.check_listen import check_listen
 from hilrt.check.check_monitor import check_monitor
+from hilrt.check.check_ranges import check_ranges
 from hilrt.check.check_record import check_record
 from hilrt.check.check_stepping import check_stepping
 from hilrt.check.check_topology import (
@@ -142,6 +143,7 @@ def check(
     check_benches(topology, findings)
     check_control(topology, findings)
     check_alarms(topology, findings)
+    check_ranges(topology, findings)
     check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
     check_monitor(topology, findings)

@@ -7,7 +7,7 @@ into them.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -126,6 +126,10 @@ class Late(Table):
     rejoin: bool = False
 
 
+#: What follows from a value outside the range that is declared for it.
+OutOfRange = Literal["use", "hold", "safe"]
+
+
 class InputOptions(Table):
     """``[subsystems.NAME.inputs]``: narrows the subsystem's own data of its input."""
 
@@ -181,6 +185,20 @@ class SubsystemOptions(Table):
     every: Annotated[int, msgspec.Meta(ge=1)] = 1
     jacobian: JacobianOptions | None = None
     inputs: dict[str, InputOptions] = {}
+    #: Outputs outside their declared range: use them, hold the last value before, or run the safe
+    #: profile; for all outputs, or a table by output. Default: "hold" for measurements (benches,
+    #: recordings), "use" for what solvers compute.
+    out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
+
+    #: Whether the outputs of the adapter are measurements.
+    measured: ClassVar[bool] = False
+
+    def range_policy(self, output: str, measured: bool) -> OutOfRange:
+        """What follows from values of that output outside its declared range."""
+        given = self.out_of_range
+        if isinstance(given, dict):
+            given = given.get(output)
+        return given or ("hold" if measured or self.measured else "use")
 
 
 class Connection(Table):

@@ -7,6 +7,7 @@ In reading order:
   with `ramp`;
 * defects and control: `measure_defects`, `estimate_error`, `control_step`, `control_order`,
   `choose_step`;
+* what benches made of inputs: `realised`;
 * energy: `power_bond`, `mu`, `correct_energy`;
 * corrections of outputs: `true_inputs`, `correct_outputs`, `correct_feedthrough`, `correct_model`,
   built by `build_model`, solved by `elimination`, held against a trial by `verification` and

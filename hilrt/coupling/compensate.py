@@ -18,22 +18,23 @@ from hilrt.tables.state import State
 def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
-    A sample that is not a finite number, or beyond every quantity, does not act: the output counts
-    as not arrived.
+    A sample that is not a finite number, beyond every quantity, or withheld for its declared range
+    does not act: the output counts as not arrived. What is withheld is held at the sample before:
+    the slope towards a fault would lead anywhere.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
         out, sample = state.outputs[i], given.outputs[i]
         plausible = abs(sample.y) <= LARGEST  # NaN is not
         out.implausible = sample.fresh and not plausible
-        out.arrived = sample.fresh and plausible
+        out.arrived = sample.fresh and plausible and not out.withheld
         if out.arrived:
             push(out, sample.t_valid, sample.y, plan.outputs[i].spacing, samples)
     forget_before_jumps(plan, state, given)
     for i in range(len(state.outputs)):
         out, s = state.outputs[i], plan.outputs[i].subsystem
         newton_form(out, samples, now)
-        held = plan.subsystems[s].holds_when_late and given.subsystems[s].late
+        held = out.withheld or (plan.subsystems[s].holds_when_late and given.subsystems[s].late)
         out.degree = 0 if held else min(samples - 1, out.count - 1)
         out.y = newton_value(out, min(out.order, out.degree))
         out.bridged = 0.0

@@ -63,7 +63,7 @@ def through_samples(connection: Table, out: Table, coefficients: int) -> None:
 def take_derivatives(plan: Plan, state: State, given: StepInput, c: int) -> None:
     """Taylor coefficients from the output's own derivatives, as far as these are known."""
     source, p = plan.connections[c].source, state.connections[c].polynomial
-    p[0], known = state.outputs[source].y, True
+    p[0], known = state.outputs[source].y, not state.outputs[source].withheld
     for m in range(1, plan.session[0].coefficients):
         p[m] = 0.0
         known = known and m <= plan.session[0].derivatives and m <= plan.connections[c].order

@@ -13,6 +13,7 @@ import math
 from hilrt.compiled import compiled, stage
 from hilrt.coupling.correct_model import correction_of, prepare_correction
 from hilrt.coupling.past import follow_extrapolation, take_inputs
+from hilrt.coupling.realised import realised_input
 from hilrt.coupling.regression import assume, forget, jacobian_entry, observe
 from hilrt.coupling.trust import USED, judge, root_mean_square
 from hilrt.solver import Floats
@@ -39,13 +40,13 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     regressions, weight, now = plan.model.regressions, plan.model.weight, given.session[0].t
     tolerance, changed = _SAMPLED * plan.session[0].step, False
     turns = session.regular and slack[0].learns
-    take_step(state.model.outputs, state.model.inputs, given.inputs, learning, settings.order + 1)
+    take_step(plan, state, given, settings.order + 1)
     pass_noise(plan.model.noise_paths, learning.outputs, learning.inputs)
     for r in range(len(regressions)):
         at, memory = regressions[r], learning.regressions[r]
         if not session.stepped:
             memory.known = memory.unbroken = 0
-        elif not sampled(at, given.outputs, now, tolerance):
+        elif not sampled(at, state.outputs, given.outputs, now, tolerance):
             bridge(at, learning, r)
         else:
             learns = turns and r == session.turn
@@ -61,13 +62,15 @@ def identify(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
 
 
 @stage
-def take_step(outputs: Table, inputs: Table, given: Table, learning: Learning, terms: int) -> None:
+def take_step(plan: Plan, state: State, given: StepInput, terms: int) -> None:
     """Outputs and inputs of the step that ended, with what benches realised of these."""
+    outputs, inputs, learning = state.model.outputs, state.model.inputs, state.model.learning
     learned_outputs, learned_inputs = learning.outputs, learning.inputs
     for i in range(len(outputs)):
         learned_outputs[i].y = outputs[i].y
     for i in range(len(inputs)):
-        take_inputs(learned_inputs[i], inputs[i], terms, given[i].realised)
+        realised = realised_input(plan.inputs[i], state.outputs, given.inputs[i])
+        take_inputs(learned_inputs[i], inputs[i], terms, realised)
 
 
 @compiled
@@ -78,10 +81,13 @@ def tell_reasons(learned: Table, outputs: Table) -> None:
 
 
 @compiled
-def sampled(at: Table, outputs: Table, t: float, tolerance: float) -> bool:
-    """Whether all outputs of a subsystem have a new sample of the communication point `t` [s]."""
+def sampled(at: Table, outputs: Table, given: Table, t: float, tolerance: float) -> bool:
+    """Whether all outputs of a subsystem have a new sample of the communication point `t` [s].
+
+    One that is not used is none: what stands for it was extrapolated, or held.
+    """
     for i in range(at.first_output, at.first_output + at.outputs):
-        if not (outputs[i].fresh and abs(outputs[i].t_valid - t) < tolerance):
+        if not (outputs[i].arrived and abs(given[i].t_valid - t) < tolerance):
             return False
     return True
 

@@ -69,12 +69,15 @@ def root_mean_square(c: Floats, count: int, h: float, factor: Floats) -> float:
 
 @stage
 def measure_output_defects(plan: Plan, state: State, given: StepInput) -> None:
-    """Of every output; NaN where its value in the middle of the interval is not known."""
-    known, elapsed = given.session[0].has_middle, given.session[0].elapsed
+    """Of every output; NaN where its value in the middle of the interval is not known.
+
+    Nor is it of an output whose newest sample is withheld.
+    """
+    told, elapsed = given.session[0].has_middle, given.session[0].elapsed
     for i in range(len(state.outputs)):
         out = state.outputs[i]
         covered = given.subsystems[plan.outputs[i].subsystem].covered
-        middle = 0.5 * covered
+        middle, known = 0.5 * covered, told and not out.withheld
         if plan.session[0].derivatives:
             order = known_derivatives(given.outputs[i], out.order)
             expected = taylor_before(given.outputs[i], out.y, order, middle)

@@ -10,6 +10,7 @@ import math
 
 from hilrt.compiled import stage
 from hilrt.coupling.polynomial import value_at
+from hilrt.coupling.realised import realised_input
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -102,7 +103,9 @@ def measure_bonds(plan: Plan, state: State, given: StepInput) -> None:
         bond.power, bond.tracking = transmitted_power(plan, state, b), 0.0
         for i in range(plan.bonds[b].first, plan.bonds[b].first + plan.bonds[b].elements):
             ends = plan.elements[i]
-            u, realised = state.inputs[ends.flow_input], given.inputs[ends.flow_input].realised
+            k = ends.flow_input
+            u = state.inputs[k]
+            realised = realised_input(plan.inputs[k], state.outputs, given.inputs[k])
             if math.isfinite(realised):
                 demanded = value_at(u.previous, coefficients, t - u.previous_t0)
                 lost = effort_of(plan, state, i) * (realised - demanded)

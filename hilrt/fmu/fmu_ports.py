@@ -12,7 +12,14 @@ from hilrt.errors import ConfigError
 from hilrt.fmu.description import Fmu
 from hilrt.fmu.fmu_units import unit_of
 from hilrt.fmu.start_values import start_values, wrong_lengths
-from hilrt.fmu.variables import NUMERIC, bounds_of, size_of, start_outside, starts_of
+from hilrt.fmu.variables import (
+    NUMERIC,
+    bounds_of,
+    declared_bounds,
+    size_of,
+    start_outside,
+    starts_of,
+)
 from hilrt.solver import Port
 
 _MOST_ELEMENTS = 1_000_000  # a larger array is taken as a wrong size, and would fill the memory
@@ -224,8 +231,9 @@ def _make_port(
     fmu: Fmu, variable: Any, size: int, feedthrough: tuple[str, ...], remarks: list[str]
 ) -> Port:
     is_input = variable.causality == "input"
-    # The master enforces bounds of inputs; those of outputs are the FMU's own.
-    low, high = bounds_of(fmu.major, variable) if is_input else (-math.inf, math.inf)
+    low, high = bounds_of(fmu.major, variable) if is_input else declared_bounds(variable)
+    if not (is_input or low < high):  # of an output they are only watched
+        low, high = -math.inf, math.inf
     starts = starts_of(variable)
     if is_input and len(set(starts)) > 1:
         remarks.append(

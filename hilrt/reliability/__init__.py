@@ -3,6 +3,7 @@
 In reading order:
 
 * what is watched, and why: `causes`, `checks`, `alarms`;
-* the stages: `guard` (before a sample acts), `measure` and `move_flags` (in the slack);
-* in words: `flags`, `verdict`, `divergence`, `degradation`.
+* the stages: `guard` and `judge_ranges` (before a sample acts), `measure` and `move_flags` (in
+  the slack);
+* in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`.
 """

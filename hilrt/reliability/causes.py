@@ -50,6 +50,7 @@ CAUSES: Final[dict[str, Cause]] = {
     "correction_unverified": Cause(
         "nothing could verify the correction, and it moves much energy", 0.05, 1.1
     ),
+    "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
 }
 
 _ROWS = list(CAUSES)
@@ -74,6 +75,7 @@ CLOCK_UNCERTAIN: Final = _ROWS.index("clock_uncertain")
 ALARM: Final = _ROWS.index("alarm")
 CORRECTION_WRONG: Final = _ROWS.index("correction_wrong")
 CORRECTION_UNVERIFIED: Final = _ROWS.index("correction_unverified")
+OUT_OF_RANGE: Final = _ROWS.index("out_of_range")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (

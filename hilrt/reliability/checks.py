@@ -86,6 +86,7 @@ def check_rows(
         "alarm": list(alarms),
         "correction_wrong": bonds,
         "correction_unverified": bonds,
+        "out_of_range": network.outputs.names,
     }
     groups: list[slice] = []
     where: list[str] = []

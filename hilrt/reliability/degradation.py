@@ -1,4 +1,4 @@
-"""Whether a session is degraded: samples of a bench stay away, or an alarm says so."""
+"""Whether a session is degraded: a bench gives no usable samples, or an alarm says so."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Degradation:
         """Take in a flag that was raised or cleared."""
         if change.cause == "sample_late" and change.where in self._benches:
             reason = f"samples of {change.where} are late"
+        elif change.cause == "out_of_range" and change.where.partition(".")[0] in self._benches:
+            reason = f"{change.where} is outside its declared range"
         elif change.cause == "alarm" and self._alarms.degrades(change.where):
             reason = f"alarm {change.where}"
         else:

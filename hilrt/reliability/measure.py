@@ -22,6 +22,7 @@ from hilrt.reliability.causes import (
     EVENT_INSIDE_STEP,
     INPUT_LIMITED,
     MODEL_UNTRUSTED,
+    OUT_OF_RANGE,
     OUTPUT_DEFECT,
     POWER_RESIDUAL,
     REJOINED,
@@ -100,11 +101,12 @@ def measure_inputs(plan: Plan, state: State) -> None:
 
 @stage
 def measure_outputs(plan: Plan, state: State, given: StepInput) -> None:
-    """Output defects, values that are no numbers, and corrections that are not trusted; alarms."""
+    """Output defects, values that cannot be, and corrections that are not trusted; alarms."""
     checks, causes, threshold = state.checks, plan.causes, state.session[0].output_defect
     for i in range(len(state.outputs)):
         out = state.outputs[i]
         checks[causes[SAMPLE_IMPLAUSIBLE].first + i].ratio = out.implausible
+        checks[causes[OUT_OF_RANGE].first + i].ratio = out.outside
         checks[causes[MODEL_UNTRUSTED].first + i].ratio = out.reason != 0
         if given.session[0].has_middle:
             checks[causes[OUTPUT_DEFECT].first + i].ratio = out.defect / (out.scale * threshold)

@@ -18,6 +18,7 @@ NAMED = 6
 
 #: Stages of the macro step in their order, and what each one decides.
 STAGES = (
+    ("which values are outside their declared range", (":out_of_range",)),
     (
         "outputs at the tick (extrapolation to it, feedthrough and model correction)",
         (":corrected",),

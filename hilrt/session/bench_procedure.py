@@ -20,7 +20,7 @@ from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
     from hilrt.reliability.alarms import AlarmNames
-    from hilrt.tables.network import Network
+    from hilrt.reliability.ranges import Ranges
 
 #: How often measured values are looked at, s.
 LOOK_S = 0.01
@@ -37,7 +37,8 @@ class Procedure:
     ----------
     links : sequence of Link
         All of the session's.
-    network : Network
+    ranges : Ranges
+        Of the outputs.
     alarms : AlarmNames
     y : ndarray, shape (ny,)
         Outputs as last known; those of the benches are kept up to date.
@@ -55,19 +56,23 @@ class Procedure:
     def __init__(
         self,
         links: Sequence[Link],
-        network: Network,
+        ranges: Ranges,
         alarms: AlarmNames,
         y: Floats,
         timeout: float,
         tell: Callable[[str], None],
     ) -> None:
-        self.links, self.network, self.alarms = links, network, alarms
+        self.links, self.ranges, self.alarms = links, ranges, alarms
+        self.network = ranges.network
         self.y, self.timeout, self.tell = y.copy(), timeout, tell
         self.benches = [s for s, link in enumerate(links) if link.physical]
         self.unwanted: Callable[[], bool] = lambda: False
 
     def measure(self) -> Floats:
-        """Newest outputs, shape (ny,); `SessionFault` when an alarm or a bench ends the session."""
+        """Newest outputs, shape (ny,); `SessionFault` when one of them or a bench ends the session.
+
+        Alarms judge what was measured, whatever its declared range.
+        """
         if self.unwanted():
             raise CutShort("cut short")
         for s in self.benches:
@@ -77,6 +82,8 @@ class Procedure:
                 self.y[self.network.outputs.slices[s]] = link.latest
         if reasons := self.alarms.outside(dict(enumerate(self.y.tolist()))):
             raise SessionFault(f"alarm: {', '.join(reasons)}")
+        if reasons := self.ranges.brings_down(self.y):
+            raise SessionFault("; ".join(reasons))
         return self.y
 
     async def move(self, u: Floats, only: Sequence[int] | None = None) -> None:
@@ -150,12 +157,16 @@ class Procedure:
     async def _until(
         self, where: str, signal: str, low: float, high: float, hold: float, timeout: float
     ) -> None:
-        """Wait until `signal` has been within `low` and `high` for `hold` [s]."""
+        """Wait until `signal` has been within `low` and `high` for `hold` [s].
+
+        A value that is not used for its declared range is within nothing.
+        """
         part, _ = self.network.outputs.ports[signal]
         begun = inside_since = monotonic_ns()
         while True:
             value, now = float(self.measure()[part.start]), monotonic_ns()
-            if not low <= value <= high:
+            withheld = self.ranges.withheld(self.y)[part.start]
+            if withheld or not low <= value <= high:
                 inside_since = now
             elif now - inside_since >= hold * 1e9:
                 return

@@ -13,6 +13,7 @@ from hilrt.link import Link
 from hilrt.monitor.arming import operator_arms
 from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
+from hilrt.reliability.ranges import Ranges
 from hilrt.session.bench_procedure import CutShort, Procedure
 from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
@@ -140,8 +141,9 @@ class Benches:
 
     def _procedure(self, assembled: Assembled) -> Procedure:
         numerics, timeout = assembled.numerics, self._tables.master.arm_timeout
+        ranges = Ranges(numerics.network, numerics.plan)
         y = numerics.state.outputs["y"]
-        return Procedure(self._links, numerics.network, numerics.alarms, y, timeout, self._tell)
+        return Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
 
     def _tell(self, text: str) -> None:
         self._publisher.announce(str(self._events.state), text)

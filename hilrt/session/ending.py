@@ -13,6 +13,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.divergence import describe_divergence
 from hilrt.reliability.guard import DIVERGED
+from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled
 from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
@@ -54,10 +55,13 @@ def own_ends(exchange: Exchange) -> list[str]:
 
 
 def value_fault(numerics: Numerics) -> str:
-    """Which alarms, or which divergence, have ended the loop."""
-    if numerics.state.session[0].alarm_level == DIVERGED:
-        return describe_divergence(numerics.network, numerics.given)
-    return "alarm: " + ", ".join(numerics.alarms.ending(numerics.state))
+    """Which alarms, which values that cannot be, or which divergence have ended the loop."""
+    state, given = numerics.state, numerics.given
+    if state.session[0].alarm_level == DIVERGED:
+        return describe_divergence(numerics.network, given)
+    alarms = numerics.alarms.ending(state)
+    told = [f"alarm: {', '.join(alarms)}"] if alarms else []
+    return "; ".join(told + Ranges(numerics.network, numerics.plan).ending(state, given))
 
 
 class Ending:

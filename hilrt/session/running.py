@@ -15,6 +15,7 @@ from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.feed import Feed
 from hilrt.reliability.alarms import refuse_alarms
+from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import (
     Assembled,
     InitializedSession,
@@ -57,6 +58,7 @@ async def run_connected(parts: SessionParts) -> None:
     of_benches = [links[owner].physical for owner in outputs.owner]
     parts.publisher.order = display_order(outputs.names, of_benches, tables.monitor.values)
     refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
+    Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
     feed = await _open_log(parts, numerics, initialized)
     timing = parts.timing
     parts.note_host(await timing.take_place())

@@ -17,6 +17,7 @@ from hilrt.peers.remote_link import RemoteLink
 from hilrt.record.feed import Feed
 from hilrt.record.memory_feed import MemoryFeed
 from hilrt.reliability.alarms import refuse_alarms
+from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
 from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
@@ -108,6 +109,7 @@ async def _start(links: Sequence[Link], file: SessionFile, events: EventLog) -> 
     assembled = await assemble(links, file.tables, initialized, shadow=False)
     numerics = assembled.numerics
     refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
+    Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])
     events.go(SessionState.ARMED, "nothing to arm")
     return assembled
 

@@ -210,11 +210,15 @@ def _ports(numerics: Numerics) -> dict[str, Any]:
         ports[name] = {
             "connection_defect": defect(u),
             "output_defect": None,
+            "out_of_range": None,
             "last": _finite(u.polynomial[0]),
         }
-    for name, out in zip(network.outputs.names, state.outputs, strict=True):
+    limits = numerics.plan.outputs
+    ranges = np.isfinite(limits["low"]) | np.isfinite(limits["high"])
+    for name, out, declared in zip(network.outputs.names, state.outputs, ranges, strict=True):
         port = ports.setdefault(name, {"connection_defect": None})  # an input may share the name
         port["output_defect"] = defect(out) if out.defect_seconds else None
+        port["out_of_range"] = int(out.outside_samples) if declared else None
         port["last"] = _finite(out.y)
     return ports
 

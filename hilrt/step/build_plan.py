@@ -15,6 +15,7 @@ from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
+from hilrt.step.fill_ranges import fill_ranges
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
@@ -84,6 +85,7 @@ def build_plan(
         model=model or no_model_plan(),
     )
     _fill_ports(plan, network, tables, platform)
+    fill_ranges(plan, network, tables)
     _fill_connections(plan, network)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)
@@ -114,6 +116,9 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     subsystems["physical"] = platform.physical
     subsystems["holds_when_late"] = [policy == "hold" for policy in late]
     subsystems["predicts_when_late"] = [policy == "predict" for policy in late]
+    subsystems["max_misses"] = [
+        tables.subsystems[name].late.max_misses for name in network.subsystems
+    ]
     for side, first, count in (
         (network.outputs, "first_output", "outputs"),
         (network.inputs, "first_input", "inputs"),

@@ -24,6 +24,7 @@ from hilrt.coupling.power_bond import measure_bonds
 from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.sum_inputs import sum_inputs
 from hilrt.reliability.guard import guard
+from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
 from hilrt.reliability.move_flags import move_flags
 from hilrt.step.apply_changes import apply_changes
@@ -38,6 +39,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     """The critical path: from the samples at a communication point to the inputs for the wire."""
     apply_changes(plan, state, given)
     guard(plan, state, given)
+    judge_ranges(plan, state, given)
     turn_over(plan, state, given)
     compensate(plan, state, given)
     predict_late(plan, state, given)

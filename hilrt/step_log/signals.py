@@ -156,6 +156,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
                     outputs, ":arrived", TablePlace("given.outputs", "dy", 0, m - 1), m
                 )
             ),
+            *_ranges(outputs, plan),
             *_of(peers, PEER_CUT_SIGNALS),
             *_of(["cut"], CUT_SIGNALS),
         ],
@@ -187,6 +188,21 @@ def _fresh(side: Side, suffix: str, units: Sequence[str], field: str) -> list[Co
             TablePlace("given.outputs", "fresh", i),
         )
         for i, (name, unit) in enumerate(zip(side.names, units, strict=True))
+    ]
+
+
+def _ranges(outputs: Side, plan: Plan) -> list[Column]:
+    """Whether a new value is outside, of every output with a declared range."""
+    limits = plan.outputs
+    declared = np.flatnonzero(np.isfinite(limits["low"]) | np.isfinite(limits["high"]))
+    fresh = [TablePlace("given.outputs", "fresh", i) for i in declared.tolist()]
+    return [
+        Column(
+            Signal(f"{outputs.names[mask.row]}:out_of_range", ""),
+            TablePlace("state.outputs", "outside", mask.row),
+            mask,
+        )
+        for mask in fresh
     ]
 
 

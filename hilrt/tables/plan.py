@@ -24,6 +24,10 @@ UNVERIFIED: Final = 0
 VERIFIED: Final = 1
 WRONG: Final = 2
 
+#: What follows from a sample outside its port's declared range, by its number in `Plan.outputs`.
+RANGE_POLICIES: Final = ("use", "hold", "safe")
+RANGE_USE, RANGE_HOLD, RANGE_SAFE = range(3)
+
 #: One record.
 SESSION: Final = np.dtype(
     [
@@ -68,6 +72,7 @@ SUBSYSTEMS: Final = np.dtype(
         ("physical", "i8"),  # a bench: runs by itself
         ("holds_when_late", "i8"),  # late policy "hold"
         ("predicts_when_late", "i8"),  # late policy "predict"
+        ("max_misses", "i8"),  # due points in a row that an output may be without a usable sample
         ("first_output", "i8"),
         ("outputs", "i8"),
         ("first_input", "i8"),
@@ -82,6 +87,9 @@ OUTPUTS: Final = np.dtype(
         ("free", "i8"),  # source of a connection whose order is controlled
         ("atol", "f8"),
         ("uncorrectable", "i8"),  # effort of a bond corrected by its feedthrough or by a model
+        ("low", "f8"),  # declared range; infinite where there is none
+        ("high", "f8"),
+        ("range_policy", "i8"),  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
     ]
 )
 INPUTS: Final = np.dtype(
@@ -98,6 +106,7 @@ INPUTS: Final = np.dtype(
         ("max_jerk", "f8"),  # unit/s^2
         ("free", "i8"),  # has a connection whose order is controlled
         ("atol", "f8"),
+        ("realised_by", "i8"),  # output of a bench that measures what became of it; -1: none
     ]
 )
 CONNECTIONS: Final = np.dtype(

@@ -51,7 +51,14 @@ OUTPUTS: Final = np.dtype(
         ("t_past", "f8", SAMPLES),  # s
         ("y_past", "f8", SAMPLES),
         ("count", "i8"),  # samples seen, up to the number that is kept
-        ("arrived", "i8"),  # has a fresh sample that is a finite number
+        # The newest sample, until the next one:
+        ("outside", "i8"),  # it is outside the port's declared range
+        ("withheld", "i8"),  # and therefore not used: the last one before is held
+        ("unusable", "i8"),  # it is not used, for that or because it is no finite number
+        ("unusable_points", "i8"),  # due points in a row since the last one that was used
+        ("outside_samples", "i8"),  # how many were outside, over the run
+        ("value_fault", "i8"),  # the sample in this cut ends the session
+        ("arrived", "i8"),  # has a fresh sample that is used: a finite number, not withheld
         ("implausible", "i8"),  # has a fresh sample that is none
         ("jumps", "i8"),  # will show another subsystem's discontinuity at the next point
         # Newton's form of the polynomial through the samples

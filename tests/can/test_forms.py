@@ -90,7 +90,7 @@ def test_of_a_message_that_is_silent_as_a_whole_no_form_is_named() -> None:
     bench.clock.pass_(0.5)
     ratio, text = bench.rx.overdue(bench.clock())
     assert ratio == pytest.approx(25.0)
-    assert text == "no new frame of EngineTemps for 500 ms"
+    assert text == "no new frame of EngineTemps for 500 ms: none came"
 
 
 def test_a_form_that_is_sent_rarely_on_purpose_is_missed_by_its_own_interval() -> None:

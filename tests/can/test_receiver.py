@@ -74,7 +74,9 @@ def test_a_frozen_counter_looks_like_silence() -> None:
         assert not rx.take([fast(1)])
     ratio, text = rx.overdue(now + 35_000_000)
     assert ratio > 0.8
-    assert text.startswith("no new frame of Fast for 35 ms")
+    assert text == "no new frame of Fast for 35 ms: what came did not count (10 repeated)"
+    assert rx.take([fast(2)])
+    assert rx.overdue(rx.t_valid_ns[0] + 35_000_000)[1].endswith("for 35 ms: none came")
 
 
 def test_overdue_follows_each_messages_own_pace() -> None:

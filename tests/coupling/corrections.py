@@ -154,6 +154,7 @@ class Corrections:
             self.state.inputs["previous"][:, m] = taylor
         self.state.inputs["previous_t0"] = t - self.h
         self.state.outputs["y"] = y
+        self.state.outputs["arrived"] = self.given.outputs["fresh"]
         self.given.outputs["t_valid"] = t
         with np.errstate(all="ignore"):
             correct_outputs(self.plan, self.state, self.given)
@@ -181,8 +182,7 @@ class Corrections:
         """As the stage of the slack, with all subsystems at once."""
         model, plan = self.model, self.plan.model
         learning, settings = model.learning, plan.settings[0]
-        given = self.given.inputs
-        take_step(model.outputs, model.inputs, given, learning, len(model.gamma))
+        take_step(self.plan, self.state, self.given, len(model.gamma))
         pass_noise(plan.noise_paths, learning.outputs, learning.inputs)
         for r, at in enumerate(plan.regressions):
             take_sample(settings, at, learning, model.work, r, plan.weight[r], True)

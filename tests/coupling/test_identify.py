@@ -276,7 +276,7 @@ def test_missing_samples_are_bridged() -> None:
     loop.run(300)
     learning = loop.session.model.learning
     thetas = learning.parameters.copy()
-    loop.session.given.outputs["fresh"] = 0
+    loop.session.state.outputs["arrived"] = 0
     loop.session.identify()
     np.testing.assert_array_equal(learning.parameters, thetas)
     assert not learning.regressions["known"].any()

@@ -12,10 +12,11 @@ from hilrt.config.structs import Alarm, Match, Step
 from hilrt.errors import PeerLost, SessionFault
 from hilrt.link import Ports
 from hilrt.reliability.alarms import alarm_rows
+from hilrt.reliability.ranges import Ranges
 from hilrt.session import bench_procedure as module
 from hilrt.session.bench_procedure import Procedure
 from hilrt.solver import Port
-from tests.stepping import make_network, make_session
+from tests.stepping import make_numerics, make_session
 
 PORTS = {
     "model": Ports((Port("torque"),), (Port("speed", "1/min"),)),
@@ -62,12 +63,13 @@ class Model:
 def made(monkeypatch):
     monkeypatch.setattr(module, "LOOK_S", 0.0)
 
-    def make(bench, *alarms, speed=1000.0):
-        network, _ = make_network(PORTS)
+    def make(bench, *alarms, speed=1000.0, ports=None):
+        numerics = make_numerics(PORTS if ports is None else ports, physical=("bench",))
         told = []
-        watched = alarm_rows(network, list(alarms))
+        watched = alarm_rows(numerics.network, list(alarms))
+        ranges = Ranges(numerics.network, numerics.plan)
         procedure = Procedure(
-            [Model(), bench], network, watched, np.array([speed, 0.0]), 1.0, told.append
+            [Model(), bench], ranges, watched, np.array([speed, 0.0]), 1.0, told.append
         )
         return procedure, told
 
@@ -166,11 +168,18 @@ async def test_a_ramp_that_does_not_end_names_the_bench_and_the_limit(made):
     assert bench.cancelled
 
 
+def among(benches, timeout):
+    """A procedure of several benches."""
+    numerics = make_numerics({bench.name: PORTS["bench"] for bench in benches})
+    ranges = Ranges(numerics.network, numerics.plan)
+    alarms = alarm_rows(numerics.network, [])
+    return Procedure(benches, ranges, alarms, np.zeros(2), timeout, print)
+
+
 async def test_all_benches_are_held_at_once():
     """One that had to wait for another would miss its ticks."""
     benches = [Slow("one"), Slow("two")]
-    network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
-    procedure = Procedure(benches, network, alarm_rows(network, []), np.zeros(2), 30.0, print)
+    procedure = among(benches, 30.0)
     holding = asyncio.ensure_future(procedure.hold(np.array([5.0, 2.0, 7.0, 1.0])))
     async with asyncio.timeout(30.0):
         for bench in benches:  # each has been asked before any has arrived
@@ -184,8 +193,7 @@ async def test_all_benches_are_held_at_once():
 async def test_of_benches_that_are_held_the_one_that_does_not_answer_is_named():
     benches = [Slow("one"), Slow("two")]
     benches[0].arrived.set()
-    network, _ = make_network({bench.name: PORTS["bench"] for bench in benches})
-    procedure = Procedure(benches, network, alarm_rows(network, []), np.zeros(2), 0.1, print)
+    procedure = among(benches, 0.1)
     with pytest.raises(PeerLost, match=r"two.* could not be armed within 0\.1 s"):
         await procedure.hold(np.zeros(4))
     assert benches[1].cancelled

@@ -28,6 +28,8 @@ def test_the_sessions_make_use_of_what_they_are_named_after():
         ("energy", "elements", "correction"),
         ("limits", "inputs", "limited"),
         ("jacobians", "inputs", "offset"),
+        ("ranges", "outputs", "withheld"),
+        ("ranges", "outputs", "value_fault"),
     ):
         used = [
             s.state for _, _, s in left_by_steps(method) if getattr(s.state, table)[field].any()

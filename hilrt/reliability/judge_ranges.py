@@ -1,0 +1,51 @@
+"""Stage: samples against the declared ranges of their ports, before anything is computed of them.
+
+A value that a database says cannot be is no measurement, whatever brought it: a broken sensor, a
+signal that is marked as not available, a frame of a stranger. Alarms have judged it by then
+(`hilrt.reliability.guard`), so that an overspeed beyond the declared range is one all the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.reliability.alarms import SAFE
+from hilrt.tables.given import LARGEST, StepInput
+from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+
+@stage
+def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
+    """Which newest samples are outside, which are withheld, and whether one ends the session.
+
+    One that does raises `alarm_level` to that of an alarm with the action "safe".
+    """
+    for i in range(len(state.outputs)):
+        at, out, sample = plan.outputs[i], state.outputs[i], given.outputs[i]
+        out.value_fault = 0
+        if sample.fresh:
+            judge_sample(at, out, sample.y)
+        if not out.unusable:
+            out.unusable_points = 0
+            continue
+        out.unusable_points += given.subsystems[at.subsystem].due
+        if sample.fresh:
+            too_long = out.unusable_points > plan.subsystems[at.subsystem].max_misses
+            counts = out.withheld != 0 or at.coupled != 0
+            at_once = out.withheld != 0 and at.range_policy == RANGE_SAFE
+            out.value_fault = at_once or (counts and too_long)
+        if out.value_fault and state.session[0].alarm_level < SAFE:
+            state.session[0].alarm_level = SAFE
+
+
+@compiled
+def judge_sample(at: Table, out: Table, y: float) -> None:
+    """A fresh sample against the declared range; what is no number is outside every one."""
+    declared = at.low > -math.inf or at.high < math.inf
+    out.outside = declared and not (at.low <= y <= at.high)
+    out.outside_samples += out.outside
+    out.withheld = out.outside != 0 and at.range_policy != RANGE_USE
+    out.unusable = out.withheld != 0 or not abs(y) <= LARGEST

@@ -1,0 +1,89 @@
+"""Declared ranges of a session's outputs in words, and what follows from them between the ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hilrt.errors import SessionFault
+from hilrt.solver import Floats
+from hilrt.tables.given import StepInput
+from hilrt.tables.network import Network
+from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan
+from hilrt.tables.ports import Bools
+from hilrt.tables.state import State
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges of the outputs, as `hilrt.reliability.judge_ranges` has them.
+
+    Attributes
+    ----------
+    network : Network
+    plan : Plan
+    """
+
+    network: Network
+    plan: Plan
+
+    def outside(self, y: Floats) -> Bools:
+        """Which values of `y`, shape (ny,), are outside; what is no number always is."""
+        low, high = self.plan.outputs["low"], self.plan.outputs["high"]
+        declared = np.isfinite(low) | np.isfinite(high)
+        found: Bools = declared & ~((low <= y) & (y <= high))
+        return found
+
+    def withheld(self, y: Floats) -> Bools:
+        """Which of them are not used."""
+        return self.outside(y) & (self.plan.outputs["range_policy"] != RANGE_USE)
+
+    def brings_down(self, y: Floats) -> list[str]:
+        """Texts of values that bring the safe profile at once."""
+        at_once = self.outside(y) & (self.plan.outputs["range_policy"] == RANGE_SAFE)
+        return [self.text(i, float(y[i])) for i in _rows(at_once)]
+
+    def refuse(self, y: Floats) -> None:
+        """`SessionFault` if a value of `y`, shape (ny,), must keep the session from being armed.
+
+        There is none before it that could be held.
+        """
+        if texts := [self.text(i, float(y[i])) for i in _rows(self.withheld(y))]:
+            raise SessionFault(
+                f"before the first tick: {'; '.join(texts)}; see to the sensor, correct the "
+                'range, or set out_of_range = "use" for it'
+            )
+
+    def ending(self, state: State, given: StepInput) -> list[str]:
+        """What is said of the samples that have ended the session."""
+        found = []
+        for i in _rows(state.outputs["value_fault"] != 0):
+            out, value = state.outputs[i], float(given.outputs["y"][i])
+            misses = self.plan.subsystems[self.plan.outputs[i].subsystem].max_misses
+            if out.withheld and self.plan.outputs[i].range_policy == RANGE_SAFE:
+                why = 'its out_of_range is "safe"'
+            else:
+                why = (
+                    f"no usable sample for {out.unusable_points} ticks, late.max_misses is {misses}"
+                )
+            found.append(f"{self.text(i, value)} ({why})")
+        return found
+
+    def text(self, i: int, value: float) -> str:
+        """A value of output `i` for people: what it is, and what it would have to be."""
+        outputs = self.network.outputs
+        ports = outputs.ports.values()
+        low, high = next((p.min, p.max) for part, p in ports if part.start <= i < part.stop)
+        text = f"{outputs.names[i]} = {value:.6g} {outputs.units[i]}".rstrip()
+        bounds = [f"below {low:g}"] if value < low else []
+        bounds += [f"above {high:g}"] if value > high else []
+        text += f" is {bounds[0] if bounds else 'no finite number'}"
+        if np.isfinite(low) and np.isfinite(high):
+            return f"{text}: its declared range is {low:g} to {high:g}"
+        return text + (", a declared limit" if bounds else "")
+
+
+def _rows(marked: Bools) -> list[int]:
+    rows: list[int] = np.flatnonzero(marked).tolist()
+    return rows
