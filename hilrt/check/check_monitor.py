@@ -52,10 +52,8 @@ def _check_foxglove(address: str | None, findings: Findings) -> None:
     if not colon or not port.isdecimal() or int(port) > 65535:
         remedy = 'write it as ADDRESS:PORT, for example "127.0.0.1:8765"'
         findings.error("monitor", "foxglove", address, "is no address", remedy)
-    if find_spec("foxglove") is None:
-        findings.error(
-            "monitor", "foxglove", address, "needs foxglove-sdk", "install hilrt[foxglove]"
-        )
+    if find_spec("tornado") is None:
+        findings.error("monitor", "foxglove", address, "needs tornado", "install hilrt[foxglove]")
 
 
 def check_addresses(table: MonitorTable, findings: Findings) -> None:

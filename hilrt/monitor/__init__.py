@@ -5,5 +5,5 @@ a few times per second), `operator_commands`, `arming` (Enter on the terminal), 
 readers must know: `read_token`. The relay between a session and its watchers: `stream` (topics and
 messages), `broadcast` (no I/O), `relay`. Watchers: `viewer` with `flag_spans`, `terminal` and
 `watch` with `screen`, `panel`, `display_order`, `short_names`, `sparkline`, `operator_keys`;
-`foxglove`; the web page is a room of its own. At the end: `closing_table`.
+`foxglove` with `foxglove_server`; the web page is a room of its own. At the end: `closing_table`.
 """

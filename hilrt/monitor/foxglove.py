@@ -1,7 +1,8 @@
 """The bridge to Foxglove and Lichtblick: the telemetry stream over their WebSocket protocol.
 
 ``python -m hilrt.monitor.foxglove``; needs the extra ``hilrt[foxglove]``. It is one more subscriber
-of the stream, in a process of its own, and read-only: it offers its clients nothing but channels.
+of the stream, in a process of its own, and read-only: it offers its clients nothing but channels,
+and these only to clients that know the reading token.
 Topics and message types are those of the log, so that one layout serves the log and the live
 session (docs/telemetry.md).
 """
@@ -9,21 +10,28 @@ session (docs/telemetry.md).
 from __future__ import annotations
 
 import argparse
+import asyncio
 import math
-import queue
 import signal
 import sys
 import time
 from collections import Counter
 from typing import Any
 
-import foxglove
 import msgspec
 import zmq
-from foxglove import Channel, Context, Schema, StatusLevel
-from foxglove.websocket import ChannelView, Client, ServerListener
 
+from hilrt.local_sockets import is_of_session
 from hilrt.monitor.broadcast import MAX_FULL
+from hilrt.monitor.foxglove_server import (
+    ERROR,
+    WARNING,
+    ChannelContent,
+    FoxgloveChannel,
+    FoxgloveServer,
+    json_content,
+)
+from hilrt.monitor.read_token import read_token, with_token
 from hilrt.monitor.stream import Full, Happening, Head, Signals, array
 from hilrt.monitor.telemetry import RaisedFlag, Status
 from hilrt.monitor.viewer import Viewer
@@ -31,13 +39,11 @@ from hilrt.peers.addresses import parse_address
 from hilrt.record import cdr, log_entry
 from hilrt.record.messages import EVENTS, Topic
 
-POLL_MS = 20
+#: How often the stream is looked at, s.
+POLL_S = 0.01
 STATE = "/state"
 #: Time between a session's end and the server's, s.
 LAST_LOOK_S = 0.6
-#: Messages that wait for a slow client; older ones are dropped for it alone. A batch of full rate
-#: has one for every tick of every signal that is asked for.
-BACKLOG = 16_384
 
 
 class BondMessage(msgspec.Struct):
@@ -100,27 +106,8 @@ def json_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
     return schema
 
 
-class Subscriptions(ServerListener):
-    """Collects clients' subscriptions; the server calls it from threads of its own."""
-
-    def __init__(self) -> None:
-        self._changes: queue.SimpleQueue[tuple[int, str, int]] = queue.SimpleQueue()
-
-    def on_subscribe(self, client: Client, channel: ChannelView) -> None:
-        """One client more."""
-        self._changes.put((client.id, channel.topic, 1))
-
-    def on_unsubscribe(self, client: Client, channel: ChannelView) -> None:
-        """One client less; also when it is gone, or the channel is."""
-        self._changes.put((client.id, channel.topic, -1))
-
-    def changes(self) -> list[tuple[int, str, int]]:
-        """Client, topic and +1 or -1, since the last call."""
-        return [self._changes.get() for _ in range(self._changes.qsize())]
-
-
 class Bridge:
-    """Serves what a `Viewer` receives; `RuntimeError` if the address cannot be used.
+    """Serves what a `Viewer` receives, on the loop that runs; `OSError` for an unusable address.
 
     Attributes
     ----------
@@ -132,26 +119,18 @@ class Bridge:
         Signals that clients get at full rate, and how many clients each.
     """
 
-    def __init__(self, viewer: Viewer, host: str, port: int) -> None:
+    def __init__(self, viewer: Viewer, host: str, port: int, token: str) -> None:
         self.stop = False
         self._viewer = viewer
         viewer.on_signals, viewer.on_full = self._take_signals, self._take_full
         viewer.on_event = self._take_event
-        self._context = Context()
-        self._subscriptions = Subscriptions()
-        self._server = foxglove.start_server(
-            name="hilrt",
-            host=host,
-            port=port,
-            server_listener=self._subscriptions,
-            context=self._context,
-            message_backlog_size=BACKLOG,
-        )
+        self._server = FoxgloveServer(host, port, token)
         self.port = self._server.port
-        self._state = self._channel(STATE, json_schema(StateMessage))
-        self._events = self._channel(EVENTS, log_entry.SCHEMA)
-        self._rows: list[tuple[slice, tuple[Channel, Channel, Channel]]] = []
-        self._full: dict[str, Channel] = {}
+        self._state = self._server.open(STATE, json_content(json_schema(StateMessage)))
+        self._events = self._server.open(EVENTS, json_content(log_entry.SCHEMA))
+        self._rows: list[tuple[slice, tuple[FoxgloveChannel, FoxgloveChannel, FoxgloveChannel]]]
+        self._rows = []
+        self._full: dict[str, FoxgloveChannel] = {}
         self._name_of: dict[str, str] = {}
         self.asked: Counter[str] = Counter()
         self._event_readers: set[int] = set()
@@ -160,19 +139,20 @@ class Bridge:
         self._silent = False
         self._width = self._lost = 0
 
-    def run(self) -> None:
+    async def run(self) -> None:
         """Serve until `stop`; what has arrived by then is still passed on."""
         end = math.inf
         while time.monotonic() < end:
-            self.turn(POLL_MS)
+            self.turn()
+            await asyncio.sleep(POLL_S)
             if self.stop and end == math.inf:
                 end = time.monotonic() + LAST_LOOK_S
 
-    def turn(self, wait_ms: int) -> None:
-        """Take what has arrived, waiting for at most `wait_ms` [ms], and pass it on."""
-        self._viewer.take(wait_ms)
+    def turn(self) -> None:
+        """Take what has arrived, and pass it on."""
+        self._viewer.take()
         self._follow_head()
-        for client, topic, change in self._subscriptions.changes():
+        for client, topic, change in self._server.changes():
             self._serve(client, topic, change)
         status = self._viewer.status
         if status is not None and status is not self._shown:
@@ -182,12 +162,9 @@ class Bridge:
 
     def close(self) -> None:
         """End the server."""
-        self._server.stop()
+        self._server.close()
 
     # -- channels ---------------------------------------------------------------------------------
-
-    def _channel(self, topic: str, schema: dict[str, Any]) -> Channel:
-        return Channel(topic, schema=schema, context=self._context)
 
     def _follow_head(self) -> None:
         """Replace the channels when another session begins, or its log does."""
@@ -227,11 +204,8 @@ class Bridge:
 
     def _cdr_channel(
         self, topic: str, kind: str, text: str, about: dict[str, str] | None = None
-    ) -> Channel:
-        schema = Schema(name=kind, encoding="ros2msg", data=text.encode())
-        return Channel(
-            topic, schema=schema, message_encoding="cdr", metadata=about, context=self._context
-        )
+    ) -> FoxgloveChannel:
+        return self._server.open(topic, ChannelContent("cdr", kind, "ros2msg", text), about)
 
     def _serve(self, client: int, topic: str, change: int) -> None:
         """A client has subscribed (`change` 1) or no longer does (-1)."""
@@ -252,7 +226,7 @@ class Bridge:
             self._viewer.want_full(name)
             if len(self.asked) > MAX_FULL:
                 text = f"only {MAX_FULL} signals at full rate at a time: some stay without data"
-                self._server.publish_status(text, StatusLevel.Warning, "full")
+                self._server.publish_status(text, WARNING, "full")
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -290,8 +264,7 @@ class Bridge:
         text = log_entry.entry(
             log_time, event.t, event.level, event.cause, event.source, event.text
         )
-        # Clients are the only sinks of this process's context: their numbers are the same.
-        self._events.log(text, log_time=log_time, sink_id=client)
+        self._events.log(text, log_time, client)
 
     def _state_message(self, status: Status) -> bytes:
         late, nan = status.lateness_us, math.nan
@@ -323,9 +296,9 @@ class Bridge:
             return
         self._silent = silent
         if silent:
-            self._server.publish_status("the session is silent", StatusLevel.Error, "silent")
+            self._server.publish_status("the session is silent", ERROR, "silent")
         else:
-            self._server.remove_status(["silent"])
+            self._server.remove_status("silent")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -345,21 +318,28 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
-        bridge = Bridge(viewer, host, port)
-    except RuntimeError as error:
-        sys.stderr.write(f"foxglove: cannot use {options.foxglove}: {error}; choose another\n")
-        viewer.close()
+        return asyncio.run(_serve(viewer, host, port, own=is_of_session(options.connect)))
+    except OSError as error:
+        reason = error.strerror or error
+        sys.stderr.write(f"foxglove: cannot use {options.foxglove}: {reason}; choose another\n")
         return 2
+    finally:
+        viewer.close()
+
+
+async def _serve(viewer: Viewer, host: str, port: int, own: bool) -> int:
+    bridge = Bridge(viewer, host, port, read_token())
 
     def stop(*_: object) -> None:
         bridge.stop = True
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    print(f"foxglove: ws://{host}:{bridge.port}", flush=True)
-    bridge.run()
+    where = f"ws://[{host}]:{bridge.port}" if ":" in host else f"ws://{host}:{bridge.port}"
+    # A session prints the token itself: what is printed here is in its log folder.
+    print(f"foxglove: {where if own else with_token(where, read_token())}", flush=True)
+    await bridge.run()
     bridge.close()
-    viewer.close()
     return 0
 
 

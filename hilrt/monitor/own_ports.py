@@ -21,16 +21,23 @@ def bind_page(address: str) -> list[socket.socket]:
 
     `ConfigError` if it is taken, or no address of this machine.
     """
-    host, port = parse_address(address)
+    try:
+        return listen_at(*parse_address(address))
+    except OSError as error:
+        raise _refusal("page", address, error) from None
+
+
+def listen_at(host: str, port: int) -> list[socket.socket]:
+    """The same; `OSError` if it is taken."""
     bound: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, _, _, where in dict.fromkeys(found):
             bound.append(bind(family, kind, where))
             bound[-1].listen(BACKLOG)
-    except OSError as error:
+    except OSError:
         close(bound)
-        raise _refusal("page", address, error) from None
+        raise
     return bound
 
 

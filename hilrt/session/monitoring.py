@@ -107,7 +107,8 @@ class Monitoring:
         if self._table.listen is not None:
             lines.append(f"telemetry: {self._table.listen}")
         if self._table.foxglove is not None:
-            lines.append(f"foxglove: ws://{self._table.foxglove}")
+            address = f"ws://{self._table.foxglove}"
+            lines.append(f"foxglove: {with_token(address, read_token())}")
         if self.wanted and self.token and not os.environ.get(TOKEN_VARIABLE):
             lines.append(f"token for {', '.join(self._table.control)}: {self.token}")
         return lines
@@ -185,7 +186,8 @@ class Monitoring:
         if table.foxglove is not None:
             argv = [sys.executable, "-P", "-m", "hilrt.monitor.foxglove"]
             argv += ["--connect", settings.telemetry, "--foxglove", table.foxglove]
-            children.start("foxglove", argv, nice=NICE, env=self._environment)
+            environment = {READ_TOKEN_VARIABLE: read_token(), **self._environment}
+            children.start("foxglove", argv, nice=NICE, env=environment)
 
     def _start_page(self, children: Children, settings: RelaySettings) -> None:
         argv = [sys.executable, "-P", "-m", "hilrt.web", "--connect", settings.telemetry]

@@ -10,15 +10,15 @@ import time
 import numpy as np
 import pytest
 
-pytest.importorskip("foxglove", reason="the bridge needs hilrt[foxglove]")
-pytest.importorskip("tornado", reason="the client is tornado's, of hilrt[web]")
+pytest.importorskip("tornado", reason="the bridge needs hilrt[foxglove]")
 
 import zmq
 from mcap.records import Schema
 from mcap_ros2.decoder import DecoderFactory
+from tornado.httpclient import HTTPClientError
 from tornado.websocket import websocket_connect
 
-from hilrt.monitor import foxglove, stream
+from hilrt.monitor import foxglove, foxglove_server, stream
 from hilrt.monitor.broadcast import MAX_FULL, Broadcast
 from hilrt.monitor.foxglove import Bridge, StateMessage, json_schema, parse_address
 from hilrt.monitor.stream import Head
@@ -52,10 +52,10 @@ class Client:
     def __init__(self):
         self.channels, self.data, self.told, self._asked = {}, {}, [], {}
 
-    async def connect(self, port):
+    async def connect(self, port, query="?token=token", protocol="foxglove.sdk.v1"):
         self._socket = await websocket_connect(
-            f"ws://127.0.0.1:{port}",
-            subprotocols=["foxglove.sdk.v1"],
+            f"ws://127.0.0.1:{port}/{query}",
+            subprotocols=[protocol],
             on_message_callback=self._take,
         )
         return self
@@ -113,7 +113,7 @@ class Session:
         self._socket = self._context.socket(zmq.XPUB)
         port = self._socket.bind_to_random_port("tcp://127.0.0.1")
         self.viewer = Viewer(f"tcp://127.0.0.1:{port}", clock=lambda: self.now)
-        self.bridge = Bridge(self.viewer, "127.0.0.1", 0)
+        self.bridge = Bridge(self.viewer, "127.0.0.1", 0, "token")
         self.clients = []
         self._next = 0
 
@@ -147,7 +147,7 @@ class Session:
                 self.broadcast.subscribe(self._socket.recv())
             self.send()
             if turn:
-                self.bridge.turn(0)
+                self.bridge.turn()
             await asyncio.sleep(0.002)
 
     def send(self):
@@ -183,7 +183,7 @@ async def test_client_receives_the_values_that_were_published(session):
     topics = ("/outputs", "/outputs/min", "/outputs/max", "/timing")
     for topic in topics:
         await client.subscribe(topic)
-    await session.until(lambda: session.bridge._rows[1][1][0].has_sinks())
+    await session.until(lambda: session.bridge._rows[1][1][0].subscribers)
     rows = np.random.default_rng(1).normal(size=(100, 3))
     rows[-1, 1] = np.nan
     session.rows(np.arange(100) * 1_000_000, rows)
@@ -251,7 +251,7 @@ async def test_events_are_log_entries_once_each(session):
 async def test_event_that_arrives_with_a_subscription_is_told_once(session):
     client = await session.client()
     await client.subscribe("/events")
-    await session.until(session.bridge._events.has_sinks, turn=False)
+    await session.until(lambda: session.bridge._events.subscribers, turn=False)
     session.event("sample_late raised: engine")
     session.send()
     session.viewer.take(1000)  # before the bridge serves the subscription
@@ -264,7 +264,7 @@ async def test_event_that_arrives_with_a_subscription_is_told_once(session):
 async def test_state_with_flags_bonds_and_peers(session):
     client = await session.client()
     await client.subscribe("/state")
-    await session.until(lambda: session.bridge._state.has_sinks())
+    await session.until(lambda: session.bridge._state.subscribers)
     session.status(STATUS)
     await session.until(lambda: client.data["/state"])
     (state,) = client.texts("/state")
@@ -288,7 +288,7 @@ async def test_another_session_has_other_channels(session):
     await session.until(lambda: TORQUE not in client.channels)
     assert not session.bridge.asked
     await client.subscribe("/outputs")
-    await session.until(lambda: session.bridge._rows[0][1][0].has_sinks())
+    await session.until(lambda: session.bridge._rows[0][1][0].subscribers)
     session.rows([0], np.array([[2.5]]))
     await session.publish_signals()
     await session.until(lambda: client.data["/outputs"])
@@ -322,6 +322,75 @@ async def test_clients_may_only_read(session):
     client = await session.client()
     (about,) = [message for message in client.told if message["op"] == "serverInfo"]
     assert about["capabilities"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "protocol", "status"),
+    [
+        ("", "foxglove.sdk.v1", 403),
+        ("?token=", "foxglove.sdk.v1", 403),
+        ("?token=guess", "foxglove.sdk.v1", 403),
+        ("?token=token", "other.v1", 400),
+    ],
+)
+async def test_strangers_are_refused(session, query, protocol, status):
+    with pytest.raises(HTTPClientError) as refused:
+        await Client().connect(session.bridge.port, query, protocol)
+    assert refused.value.code == status
+    assert not session.bridge._server.clients
+
+
+async def test_clients_are_no_more_than_it_serves(session, monkeypatch):
+    monkeypatch.setattr(foxglove_server, "MAX_CLIENTS", 1)
+    await session.client()
+    with pytest.raises(HTTPClientError, match="503"):
+        await Client().connect(session.bridge.port)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no JSON",
+        '{"op": "advertise", "channels": []}',
+        '{"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 999}]}',
+        '{"op": "subscribe", "subscriptions": [{"id": -1, "channelId": 1}]}',
+        '{"op": "subscribe", "subscriptions": [{"id": 4294967296, "channelId": 1}]}',
+    ],
+)
+async def test_nonsense_of_a_client_is_answered(session, said):
+    client = await session.client()
+    await client._socket.write_message(said)
+    await session.until(lambda: client.told[-1]["op"] == "status")
+    assert client.told[-1]["level"] == 2
+    await client.subscribe("/state")  # which goes on
+    await session.until(lambda: session.bridge._state.subscribers)
+
+
+async def test_a_client_that_does_not_read_loses_its_oldest_messages(session, monkeypatch):
+    monkeypatch.setattr(foxglove_server, "BACKLOG", 4)
+    slow, other = [await session.client(), await session.client()]
+    for client in (slow, other):
+        await client.subscribe("/state")
+    await session.until(lambda: len(session.bridge._state.subscribers) == 2)
+    first = next(iter(session.bridge._state.subscribers))[0]
+    first._writer.cancel()
+    for number in range(10):
+        session.bridge._state.log(bytes([number]), number)
+        await session.until(lambda sent=number: len(other.data["/state"]) > sent)
+    assert [payload for _, payload in other.data["/state"]] == [bytes([n]) for n in range(10)]
+    first._writer = asyncio.get_running_loop().create_task(first._write())
+    await session.until(lambda: len(slow.data["/state"]) == 4)
+    assert [payload for _, payload in slow.data["/state"]] == [bytes([n]) for n in range(6, 10)]
+
+
+@pytest.mark.parametrize("size", [0, 112, 113, 65_522, 65_523, 300_000])
+async def test_messages_of_every_length_arrive(session, size):
+    client = await session.client()
+    await client.subscribe("/state")
+    await session.until(lambda: session.bridge._state.subscribers)
+    session.bridge._state.log(b"x" * size, 7)
+    await session.until(lambda: client.data["/state"])
+    assert client.data["/state"] == [(7, b"x" * size)]
 
 
 # -- small parts ---------------------------------------------------------------------------------
