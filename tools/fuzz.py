@@ -7,8 +7,10 @@
 Every case is a seed of its reader: valid samples are changed by it, always in the same way. A
 finding is whatever a reader must not do: raise something else than the errors for users, die, take
 too long or too much memory, or accept what a reference reads otherwise. The file of a finding is
-kept below ``--folder``, with its text beside it. There, ``state.json`` has the next seed of each
-reader; the next call goes on where this one ended.
+kept below ``--folder``, with its text beside it, a few times if its text is the same. There,
+``state.json`` has the next seed of each reader, and the next call goes on where this one ended.
+A reader's own child that dies of a file, as that of MF4 files may, is no finding but *contained*,
+if the file is refused by name.
 
 Mutations are blind, not guided by coverage. atheris 3.1 installs for Python 3.11, but as a build of
 libFuzzer that owns the process: it stops at the first crash, cannot fork limited workers, and needs
@@ -22,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -31,11 +34,13 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads would not outlive a fork
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from fuzzing.readers import Reader, all_readers  # noqa: E402
+from fuzzing.readers import Reader, all_readers, samples_of  # noqa: E402
 from fuzzing.worker import Outcome, run_cases  # noqa: E402
 
-#: A reader's turn, s.
+#: A reader's turn, s; shorter if all readers would not have one.
 TURN_S = 15.0
+#: Findings of the same text that are kept.
+SAME = 3
 
 
 @dataclass
@@ -45,6 +50,7 @@ class Figures:
     cases: int = 0
     accepted: int = 0
     refused: int = 0
+    contained: int = 0
     findings: int = 0
     slowest: float = 0.0
     slowest_seed: int = 0
@@ -55,6 +61,7 @@ class Figures:
         self.cases += 1
         self.accepted += outcome.kind == "accepted"
         self.refused += outcome.kind == "refused"
+        self.contained += outcome.kind == "contained"
         self.findings += outcome.finding
         if outcome.seconds > self.slowest:
             self.slowest, self.slowest_seed = outcome.seconds, outcome.seed
@@ -69,6 +76,7 @@ class Campaign:
         self.folder, self.readers = folder, readers
         self.figures = {reader.name: Figures() for reader in readers}
         self._state = folder / "state.json"
+        self._same: Counter[tuple[str, str, str]] = Counter()
         folder.mkdir(parents=True, exist_ok=True)
         self.next: dict[str, int] = {}
         if self._state.exists():
@@ -85,21 +93,25 @@ class Campaign:
         self._state.write_text(json.dumps(self.next, indent=1))
 
     def _keep(self, reader: Reader, outcome: Outcome) -> None:
+        last = " ".join(outcome.text.strip().splitlines()[-1:])[:200]
+        self._same[reader.name, outcome.kind, re.sub(r"\d+", "0", last)] += 1
+        if self._same[reader.name, outcome.kind, re.sub(r"\d+", "0", last)] > SAME:
+            return
         place = self.folder / reader.name
         place.mkdir(exist_ok=True)
         (place / f"{outcome.seed}{reader.suffix}").write_bytes(reader.make(outcome.seed)[0])
         (place / f"{outcome.seed}.txt").write_text(f"{outcome.kind}\n{outcome.text}\n")
-        last = outcome.text.strip().splitlines()[-1:]
-        print(f"{reader.name} {outcome.seed}: {outcome.kind}: {' '.join(last)[:200]}", flush=True)
+        print(f"{reader.name} {outcome.seed}: {outcome.kind}: {last}", flush=True)
 
     def table(self) -> str:
         """Figures by reader."""
-        head = f"{'reader':10} {'cases':>9} {'accepted':>9} {'refused':>9} {'findings':>9}"
-        lines = [f"{head}  slowest", "-" * 68]
+        head = f"{'reader':10} {'cases':>9} {'accepted':>9} {'refused':>9} {'contained':>9}"
+        lines = [f"{head} {'findings':>9}  slowest", "-" * 80]
         for name, f in self.figures.items():
             kinds = ", ".join(f"{n} {kind}" for kind, n in f.kinds.items())
             lines.append(
-                f"{name:10} {f.cases:9,} {f.accepted:9,} {f.refused:9,} {f.findings:9,}  "
+                f"{name:10} {f.cases:9,} {f.accepted:9,} {f.refused:9,} {f.contained:9,} "
+                f"{f.findings:9,}  "
                 f"{f.slowest:6.3f} s (case {f.slowest_seed}) {kinds}".rstrip()
             )
         return "\n".join(lines)
@@ -118,16 +130,20 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     readers = [known[name] for name in options.readers.split(",")]
+    os.environ["HILRT_FUZZ_SAMPLES"] = str(options.folder.absolute() / "samples")
+    for reader in readers:
+        samples_of(reader)
     if options.case is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        print("accepted" if readers[0].case(options.case, options.folder) else "refused")
+        print(readers[0].case(options.case, options.folder) or "accepted")
         return 0
     campaign = Campaign(options.folder, readers)
     end = time.monotonic() + 60.0 * options.minutes
+    turn = min(TURN_S, 60.0 * options.minutes / len(readers))
     try:
         while time.monotonic() < end:
             for reader in readers:
-                campaign.turn(reader, min(end, time.monotonic() + TURN_S))
+                campaign.turn(reader, min(end, time.monotonic() + turn))
     except KeyboardInterrupt:
         pass
     print(campaign.table())

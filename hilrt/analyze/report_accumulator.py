@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hilrt.analyze.curves import Envelopes
 from hilrt.analyze.log_statistics import Intervals, LogStatistics, SignalStatistics
 from hilrt.analyze.slowest_rows import WorstStep
+from hilrt.files.msgpack import NOT_MSGPACK
 from hilrt.logs.contents import read_attachments, read_index
 from hilrt.record import cdr
 from hilrt.record.decimate import Curve
@@ -37,6 +38,8 @@ POINT_BUDGET = 500_000
 MIN_INTERVALS, MAX_INTERVALS = 250, 1500
 #: Of zlib: the curves are mostly noise, and higher levels gain little.
 LEVEL = 1
+#: The largest attachment once it is unpacked, bytes: some hundred curves of `POINT_BUDGET` points.
+_MOST_BYTES = 256 << 20
 
 
 class _Accumulated(msgspec.Struct):
@@ -141,9 +144,12 @@ def read_accumulated(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatis
     stream = LogStream(file)
     stream.attachments = {a.name: a.data for a in read_attachments(file)}
     try:
-        text = zlib.decompress(stream.attachments.pop(REPORT_STATISTICS))
+        unpacking = zlib.decompressobj()
+        text = unpacking.decompress(stream.attachments.pop(REPORT_STATISTICS), _MOST_BYTES)
+        if unpacking.unconsumed_tail:
+            return None
         kept = msgspec.msgpack.decode(text, type=_Accumulated)
-    except (zlib.error, msgspec.MsgspecError):
+    except (zlib.error, *NOT_MSGPACK):
         return None
     if contents.metadata.get("rows") != str(kept.rows_written):
         return None  # the attachment of another log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import logging
 import re
 import sys
@@ -12,9 +13,12 @@ from typing import Any
 import cantools
 from cantools.database.can import Database
 
+from hilrt.can.container import with_contained
 from hilrt.can.identifier_faults import identifier_faults
+from hilrt.can.number_faults import check_numbers
 from hilrt.can.tolerant_loading import load_tolerantly
 from hilrt.errors import ConfigError
+from hilrt.files.regular import read_regular
 
 #: What an XML file says of its encoding.
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*encoding=["']([A-Za-z0-9._-]+)["']""")
@@ -31,6 +35,7 @@ _WORDS = {
     "sym": "FormatVersion",
     "cdd": "<CANDELA",
 }
+_XML = ("arxml", "kcd", "cdd")
 #: Characters of a file from which on it must have that word.
 _LARGE = 100_000
 
@@ -44,12 +49,13 @@ def read_database(path: Path, label: str) -> Database:
         If it cannot be read, with file, reason and remedy.
     """
     try:
-        text = path.read_text(encoding=_encoding(path), errors="replace")
+        data = read_regular(path)
     except OSError as error:
         raise ConfigError(
             f"{label}: {path} cannot be read: {error.strerror}; "
             "give the database's path, relative to the session file"
         ) from None
+    text = io.TextIOWrapper(io.BytesIO(data), _encoding(data, path.suffix), "replace").read()
     faults = identifier_faults(text, path.suffix)
     try:
         database = _load(text, path.suffix, faults)
@@ -66,7 +72,14 @@ def read_database(path: Path, label: str) -> Database:
 def _load(text: str, suffix: str, faults: list[str]) -> Any:
     if faults:
         raise ValueError(", ".join(faults))
-    return cantools.database.load_string(text, _kind(text, suffix), strict=False)
+    kind = _kind(text, suffix)
+    if kind in _XML and "<!DOCTYPE" in text:  # entities that expand, or name other files
+        raise ValueError("it declares a document type, which such files do not have")
+    database = cantools.database.load_string(text, kind, strict=False)
+    if isinstance(database, Database):
+        for message, _ in with_contained(database.messages):
+            check_numbers(message)
+    return database
 
 
 def _kind(text: str, suffix: str) -> str:
@@ -82,9 +95,8 @@ def _kind(text: str, suffix: str) -> str:
     return kind
 
 
-def _encoding(path: Path) -> str:
+def _encoding(data: bytes, suffix: str) -> str:
     """Encoding of a file: what it says, else UTF-8 if it can be that, else that of Windows."""
-    data = path.read_bytes()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     declared = _DECLARED.match(data.removeprefix(codecs.BOM_UTF8))
@@ -98,7 +110,7 @@ def _encoding(path: Path) -> str:
     try:
         data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return "cp1252" if path.suffix.lower() in _WINDOWS else "utf-8"
+        return "cp1252" if suffix.lower() in _WINDOWS else "utf-8"
     return "utf-8-sig"
 
 

@@ -14,6 +14,7 @@ import struct
 import msgspec
 
 from hilrt.can.frame import ERROR, EXTENDED, REMOTE, Frame
+from hilrt.files.msgpack import NOT_MSGPACK
 
 _DATAGRAM_BYTES = 4096
 _TIMESTAMP = struct.Struct("@ll")  # SO_TIMESTAMPNS: s, ns
@@ -98,7 +99,7 @@ class UdpFrames:
                 continue
             try:
                 fields = decode(data)
-            except msgspec.DecodeError:
+            except NOT_MSGPACK:
                 self.errors += 1
                 continue
             can_id = fields.arbitration_id

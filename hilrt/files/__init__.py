@@ -1,6 +1,7 @@
 """Files from elsewhere, read within limits: a stranger's file costs an error, not the machine.
 
-Read in this order: `regular` (is it a file, and how large), `archive` (ZIP archives, by what comes
-out of them), `xml` (without document types), `limited_process` (a child for parsers that may
-crash), `idle_process` (kept for the next file).
+Read in this order: `regular` (is it a file, and how large), `text` (lines, also of compressed
+files), `archive` (ZIP archives, by what comes out of them), `xml` (without document types),
+`msgpack`, `limited_process` (a child for parsers that may crash), `idle_process` (kept for the next
+file).
 """

@@ -30,7 +30,7 @@ class BusNumbers:
         known = self._numbers.get(bus)
         if known is not None:
             return known
-        digits = re.search(r"\d+$", bus)
+        digits = re.search(r"(?<!\d)\d{1,9}$", bus)  # a longer number is none that fits
         wanted = self._first if digits is None else int(digits[0])
         if wanted > _MOST:
             wanted = self._first

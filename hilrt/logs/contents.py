@@ -15,7 +15,7 @@ from mcap.records import Metadata as MetadataRecord
 from hilrt.errors import RecordError
 from hilrt.logs.log_file import Batch, LogFile
 from hilrt.record.messages import Attachment, Signal
-from hilrt.record.record_file import DAMAGE
+from hilrt.record.record_file import DAMAGE, check_metadata
 
 
 @dataclass
@@ -120,6 +120,7 @@ def _from_index(contents: Contents) -> bool:
             if summary is None or summary.statistics is None:
                 return False
             for record in reader.iter_metadata():
+                check_metadata(record.metadata)
                 contents.metadata.update(record.metadata)
     except OSError as error:
         raise RecordError(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from hilrt.files.msgpack import decode_by
 from hilrt.record.messages import Attachment, Signal, Topic
 
 #: Kinds of files that a child reads.
@@ -106,5 +107,5 @@ def decode_request(data: bytes) -> Request:
 
 def decode_answer(data: bytes) -> Answer:
     """Answer in a message; `msgspec.MsgspecError` if it is none."""
-    answer: Answer = _answers.decode(data)
+    answer: Answer = decode_by(_answers, data)
     return answer

@@ -31,7 +31,7 @@ from hilrt.logs.foreign_messages import (
     encode,
 )
 from hilrt.logs.source import Source
-from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.logged_frame import LoggedFrame, impossible
 from hilrt.record.messages import Attachment, Topic
 from hilrt.record.reader import Block, LogChannel
 
@@ -79,7 +79,10 @@ class ForeignSource(Source):
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames, as the child reads them."""
         for part in self._stream(Start(0, "frames")):
-            yield from map(LoggedFrame._make, part.frames)
+            for frame in map(LoggedFrame._make, part.frames):
+                if problem := impossible(frame):
+                    raise self.fail(f"is damaged: a frame {problem}")
+                yield frame
 
     def attachments(self) -> list[Attachment]:
         """Files inside."""

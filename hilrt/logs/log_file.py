@@ -16,7 +16,14 @@ from mcap.opcode import Opcode
 
 from hilrt.record import logged_frame
 from hilrt.record.logged_frame import LoggedFrame
-from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
+from hilrt.record.record_file import (
+    HEAD,
+    Chunk,
+    RecordFile,
+    read_attachment,
+    read_metadata,
+    stream_of,
+)
 
 _MESSAGE = struct.Struct("<BQHIQQ")
 
@@ -95,7 +102,12 @@ class LogFile(RecordFile):
                 bus = logged_frame.bus_of(channel.topic) if "frames" in channel.metadata else ""
                 buses[message.channel] = bus
             if bus:
-                yield logged_frame.decode(message.log_time, bus, message.data)
+                try:
+                    frame = logged_frame.decode(message.log_time, bus, message.data)
+                except ValueError as error:
+                    self.damage = f"damaged at {message.log_time} ns: {error}"
+                    return
+                yield frame
 
     def _pieces(self, kind: int, body: bytes | Chunk) -> list[Piece]:
         if isinstance(body, Chunk):
@@ -106,7 +118,7 @@ class LogFile(RecordFile):
         if kind in (Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE):  # a file without chunks
             return self._batch(HEAD.pack(kind, len(body)) + body, True)
         if kind == Opcode.METADATA:
-            return [records.Metadata.read(stream_of(body))]
+            return [read_metadata(body)]
         if kind == Opcode.ATTACHMENT:
             return [read_attachment(body)]
         return []
@@ -124,6 +136,8 @@ class LogFile(RecordFile):
             if kind == Opcode.MESSAGE:
                 if inside:
                     _, _, channel, sequence, log_time, publish_time = unpack(data, position)
+                    if channel not in self.channels:
+                        raise ValueError(f"a message of channel {channel}, which is not there")
                     if low <= log_time <= high:
                         body = data[position + fixed : end]
                         messages.append(LogMessage(channel, sequence, log_time, publish_time, body))

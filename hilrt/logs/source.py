@@ -8,11 +8,15 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
-from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.logged_frame import LATEST_NS, LoggedFrame
 from hilrt.record.messages import Attachment, Topic
 from hilrt.record.reader import Block
+from hilrt.solver import Floats
 
 
 class Source(abc.ABC):
@@ -81,6 +85,14 @@ class Source(abc.ABC):
 
     def close(self) -> None:
         """Free the file."""
+
+    def nanoseconds(self, seconds: Floats) -> NDArray[np.int64]:
+        """Times [s], shape (n,), in ns; `ConfigError` for what is none, or no log can hold."""
+        wrong = ~(np.abs(seconds) < LATEST_NS / 1e9)
+        if np.any(wrong):
+            at = int(np.argmax(wrong))
+            raise self.fail(f"has the time {seconds[at]:g} s, which is none, or of another century")
+        return np.rint(np.asarray(seconds, np.float64) * 1e9).astype(np.int64)
 
     def fail(self, text: str) -> ConfigError:
         """What is wrong with the file, to raise."""

@@ -6,20 +6,17 @@ their contents, dates, frames without data, times relative to the line before.
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TextIO
 
+from hilrt.files.text import open_lines
 from hilrt.logs.frame_text import FrameTextError, NotAFrame
 from hilrt.logs.source import Source, format_suffix
-from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.logged_frame import LoggedFrame, impossible
 from hilrt.record.messages import Topic
 from hilrt.record.reader import Block
 
-#: Times of frames fit into 64 bits, ns.
-_LATEST_NS = (1 << 63) - 1
 #: Lines without a frame before a file is taken for something else.
 _PATIENCE = 1000
 
@@ -41,10 +38,10 @@ class CanSource(Source):
         """Frames in the order of the file, times rounded to microseconds."""
         name, read_line = _line_reader(self.path, self.notes)
         try:
-            with _open_text(self.path) as file:
-                yield from _read_lines(self, name, file, read_line)
-        except (OSError, EOFError) as error:
-            text = getattr(error, "strerror", None) or error
+            with open_lines(self.path) as lines:
+                yield from _read_lines(self, name, lines, read_line)
+        except OSError as error:
+            text = error.strerror or error
             raise self.fail(f"cannot be read: {text}; check the path") from None
 
 
@@ -64,12 +61,6 @@ def _line_reader(path: Path, notes: list[str]) -> tuple[str, Callable[[str], Log
     return "TRC log", TrcReader().read_line
 
 
-def _open_text(path: Path) -> TextIO:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    file: TextIO = opener(path, "rt", encoding="utf-8", errors="replace")
-    return file
-
-
 def _read_lines(
     source: Source,
     name: str,
@@ -83,14 +74,15 @@ def _read_lines(
     for number, line in enumerate(lines, 1):
         try:
             frame = read_line(line)
-            if frame is not None and abs(frame.time_ns) > _LATEST_NS:
-                raise FrameTextError("has a time that is centuries from 1970")
+            if frame is not None and (problem := impossible(frame)):
+                raise FrameTextError(problem)
         except NotAFrame as error:
             skipped[str(error)] += 1
             continue
-        except FrameTextError as error:
+        except (ValueError, LookupError, OverflowError) as error:
+            known = isinstance(error, FrameTextError)
             unread += 1
-            first = first or f"line {number} {error}"
+            first = first or f"line {number} {error if known else 'has a number that is none'}"
             if not found or unread > _PATIENCE + found:
                 raise source.fail(f"is no {name}: {first}; the suffix says the format") from None
             continue

@@ -6,24 +6,26 @@ semicolons with decimal commas. An empty cell is no sample.
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import io
 import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from hilrt.config.from_toml import nearest
+from hilrt.files.text import open_lines
 from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
 TOPIC = "table"
-#: Rows of a block.
-ROWS = 8192
+#: Cells of a block.
+CELLS = 100_000
 #: Units that a time column may have, in s.
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _TIME_NAMES = ("time", "t", "time_s", "timestamp", "timestamps", "seconds", "zeit")
@@ -59,10 +61,10 @@ class CsvSource(Source):
         names = [s for i, s in enumerate(signals) if i != time]
         last = -np.inf
         with self._open() as file:
-            lines = _rows(file, self._delimiter)
+            lines = self._rows(file)
             for _ in range(skip):
                 next(lines)
-            while batch := list(itertools.islice(lines, ROWS)):
+            while batch := list(itertools.islice(lines, max(1, CELLS // len(signals)))):
                 numbers = np.array([self._numbers(row, n, signals) for n, row in batch])
                 times = numbers[:, time] * scale
                 wrong = np.flatnonzero(~(np.diff(times, prepend=last) >= 0.0) | np.isnan(times))
@@ -73,16 +75,31 @@ class CsvSource(Source):
                     )
                 last = times[-1]
                 values = np.delete(numbers, time, axis=1)
-                at = np.rint(times * 1e9).astype(np.int64)
+                at = self.nanoseconds(times)
                 kept = columns_of(Block(LogChannel(TOPIC, names), at, values), wanted)
                 if kept is not None:
                     yield kept
 
-    def _open(self) -> io.TextIOWrapper:
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Iterator[str]]:
         try:
-            return self.path.open(encoding="utf-8-sig", newline="", errors="replace")
+            with open_lines(self.path, newline="") as lines:
+                yield lines
         except OSError as error:
-            raise self.fail(f"cannot be read: {error.strerror}; check the path") from None
+            text = error.strerror or error
+            raise self.fail(f"cannot be read: {text}; check the path") from None
+
+    def _rows(self, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+        """Line number and cells; comments and empty lines are left out."""
+        for n, line in enumerate(lines, 1):
+            if not line.startswith("#") and line.strip():
+                yield n, self._cells(n, line)
+
+    def _cells(self, number: int, line: str) -> list[str]:
+        try:
+            return next(csv.reader([line], delimiter=self._delimiter), [])
+        except csv.Error as error:
+            raise self.fail(f"line {number}: {error}; correct it") from None
 
     def _read_head(self) -> tuple[list[Signal], int, float, int]:
         """Columns, which one is the time, its unit in s, and how many rows the head has."""
@@ -93,7 +110,7 @@ class CsvSource(Source):
         if not text or not text[0].strip():
             raise self.fail("is empty; it needs a line of names and rows of numbers")
         self._delimiter = max(";\t,", key=text[0].count)
-        rows = list(csv.reader(text, delimiter=self._delimiter))
+        rows = [self._cells(n, line) for n, line in enumerate(text, 1)]
         self._comma = self._delimiter != "," and not any(
             "." in cell for row in rows[1:] for cell in row
         )
@@ -108,7 +125,7 @@ class CsvSource(Source):
         if second and all(_number(cell, self._comma) is None for cell in second):
             units = [cell.strip(" []()") for cell in second] + [""] * len(names)
             skip = 2
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
             raise self.fail(f"has several columns {', '.join(map(repr, twice))}; rename them")
         signals = [
@@ -141,15 +158,6 @@ class CsvSource(Source):
                 raise self.fail(f"line {line}: {signal.name} = {cell!r} is no number; correct it")
             numbers.append(value)
         return numbers
-
-
-def _rows(file: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells; comments and empty lines are left out."""
-    lines = (
-        (n, line) for n, line in enumerate(file, 1) if not line.startswith("#") and line.strip()
-    )
-    for n, line in lines:
-        yield n, next(csv.reader([line], delimiter=delimiter))
 
 
 def _number(cell: str, comma: bool) -> float | None:

@@ -12,7 +12,7 @@ from asammdf import MDF
 from hilrt.logs.columns import interleave
 from hilrt.logs.frames_mf4 import frames_of
 from hilrt.logs.source import Source
-from hilrt.record.logged_frame import LoggedFrame
+from hilrt.record.logged_frame import LATEST_NS, LoggedFrame
 from hilrt.record.messages import Attachment, Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
@@ -38,6 +38,8 @@ class Mf4Source(Source):
         stamp = header.start_time.timestamp()
         # The integer is local time where the file says so; whole seconds then come from the stamp.
         self.epoch_ns = round(stamp) * 10**9 if exact is None else _epoch_ns(exact, stamp)
+        if abs(self.epoch_ns) > LATEST_NS:
+            raise self.fail(f"begins at {stamp:g} s since 1970, which is no time of a recording")
         self._groups: dict[str, tuple[int, list[int], list[Signal]]] | None = None
 
     def topics(self) -> list[Topic]:
@@ -64,6 +66,8 @@ class Mf4Source(Source):
     def attachments(self) -> list[Attachment]:
         """Embedded files."""
         found = []
+        if str(self._mdf.version) < "4":
+            return []  # they came with version 4
         for index, entry in enumerate(self._mdf.attachments):
             data, name, _ = self._mdf.extract_attachment(index=index)
             if data:
@@ -127,7 +131,7 @@ class Mf4Source(Source):
                 if invalid is not None:
                     values[np.asarray(invalid, bool)] = np.nan
                 columns.append(values)
-            at = np.rint(np.asarray(times, np.float64) * 1e9).astype(np.int64)
+            at = self.nanoseconds(np.asarray(times, np.float64))
             if np.any(np.diff(at) < 0):
                 raise self.fail(f"group {topic}: the time goes back; the file is damaged")
             yield Block(channel, at, np.column_stack(columns))

@@ -14,6 +14,7 @@ from hilrt.config.from_toml import nearest
 from hilrt.logs.columns import columns_of
 from hilrt.logs.source import Source
 from hilrt.logs.source_csv import _TIME_NAMES, TIME_UNITS, TOPIC
+from hilrt.record.logged_frame import LATEST_NS
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.reader import Block, LogChannel
 
@@ -49,7 +50,13 @@ class ParquetSource(Source):
             raise self.fail(f"the time is in {_note(field, 'unit')!r}; give it in s")
         self._stamps = pa.types.is_timestamp(field.type)
         known = self._facts.get("epoch_ns")
-        self.epoch_ns: int = int(known) if known else path.stat().st_mtime_ns
+        self.epoch_ns: int = path.stat().st_mtime_ns
+        if known:
+            if not known.isdecimal() or len(known) > 19 or int(known) > LATEST_NS:
+                raise self.fail(
+                    f"says epoch_ns = {known[:40]!r}, which is no time in ns since 1970"
+                )
+            self.epoch_ns = int(known)
 
     def topics(self) -> list[Topic]:
         """One topic with all columns of numbers."""
@@ -98,9 +105,10 @@ class ParquetSource(Source):
             raise self.fail("the time is missing in some rows; remove them")
         if self._stamps:
             stamps = column.cast(pa.timestamp("ns")).cast(pa.int64()).to_numpy(zero_copy_only=False)
+            if np.any(np.abs(stamps.astype(np.float64)) > LATEST_NS):
+                raise self.fail("has a time that is a century or more from 1970")
             return stamps - self.epoch_ns
-        seconds = _floats(column) * self._scale
-        return np.rint(seconds * 1e9).astype(np.int64)
+        return self.nanoseconds(_floats(column) * self._scale)
 
 
 def _numeric(kind: Any) -> bool:

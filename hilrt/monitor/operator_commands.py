@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import zmq
 
+from hilrt.files.msgpack import decode_by
 from hilrt.local_sockets import bind, connect
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def decode_command(frame: bytes) -> OperatorCommand:
     """
     if len(frame) > MAX_FRAME:
         raise msgspec.DecodeError(f"a command of {len(frame)} bytes")
-    command: OperatorCommand = _commands.decode(frame)
+    command: OperatorCommand = decode_by(_commands, frame)
     command.who = _printable(command.who)[:MAX_WHO] or "unknown"
     command.text = _printable(command.text)
     if command.action == "mark" and len(command.text) > MAX_TEXT:
@@ -108,7 +109,7 @@ def decode_command(frame: bytes) -> OperatorCommand:
 
 def decode_reply(frame: bytes) -> Reply:
     """Reply in a frame; `msgspec.MsgspecError` if it is none."""
-    reply: Reply = _replies.decode(frame)
+    reply: Reply = decode_by(_replies, frame)
     return reply
 
 

@@ -27,6 +27,7 @@ from hilrt.monitor.operator_commands import (
     OperatorCommand,
     Reply,
     decode_command,
+    decode_reply,
     encode,
     same_key,
 )
@@ -235,7 +236,7 @@ class Relay:
         envelope, command = self._open_requests.pop(number, ([], None))
         if command is None or not envelope:
             return
-        if command.action == "acknowledge" and msgspec.msgpack.decode(frame, type=Reply).ok:
+        if command.action == "acknowledge" and decode_reply(frame).ok:
             everything = command.text == ALL_BEFORE
             self.broadcast.acknowledge(int(command.value), command.who, everything)
         self._commands.send_multipart([*envelope, frame], zmq.NOBLOCK)

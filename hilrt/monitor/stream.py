@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from hilrt.config.structs import Session
+from hilrt.files.msgpack import decode_by
 from hilrt.record.messages import Level, Signal
 from hilrt.solver import Floats
 
@@ -157,12 +158,12 @@ def decode(topic: bytes, frame: bytes) -> Message | None:
     `msgspec.MsgspecError` if the frame is none of the topic's.
     """
     if topic.startswith(FULL):
-        full: Full = _full.decode(frame)
+        full: Full = decode_by(_full, frame)
         return full
     decoder = _decoders.get(topic)
     if decoder is None:
         return None
-    message: Message = decoder.decode(frame)
+    message: Message = decode_by(decoder, frame)
     return message
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 import zmq
 
+from hilrt.files.msgpack import decode_by
 from hilrt.local_sockets import bind
 
 #: Messages kept for a slow watcher; only the newest is of interest.
@@ -97,7 +98,7 @@ def encode(status: Status) -> bytes:
 
 def decode(frame: bytes) -> Status:
     """Status in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
-    status: Status = _decoder.decode(frame)
+    status: Status = decode_by(_decoder, frame)
     return status
 
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from hilrt.files.msgpack import decode_by
+
 #: Where gateways hand their frames to the recorder: an endpoint that the session gives them.
 VARIABLE = "HILRT_FRAMES"
 
@@ -56,5 +58,5 @@ def encode(
 
 def decode(data: bytes) -> FrameBatch:
     """Batch in a message; `msgspec.MsgspecError` if it is none."""
-    batch: FrameBatch = _decoder.decode(data)
+    batch: FrameBatch = decode_by(_decoder, data)
     return batch

@@ -24,6 +24,9 @@ UNNAMED = "bus"
 
 #: Bytes of a frame without CAN FD.
 CLASSIC_BYTES = 8
+#: Furthest times from 1970, ns: differences of two fit into 64 bits.
+LATEST_NS = 1 << 62
+_MOST_IDENTIFIER, _MOST_BYTES = (1 << 32) - 1, 255
 #: CDR header, id, flags, dlc, alignment, number of bytes.
 _HEAD = struct.Struct("<4sIBB2xI")
 _CDR = b"\x00\x01\x00\x00"
@@ -60,6 +63,17 @@ class LoggedFrame(NamedTuple):
         return len(self.data) >= announced
 
 
+def impossible(frame: LoggedFrame) -> str:
+    """Why no log can hold a frame, to follow "line 3" or "frame 3"; empty if one can."""
+    if abs(frame.time_ns) > LATEST_NS:
+        return "has a time that is centuries from 1970"
+    if not 0 <= frame.identifier <= _MOST_IDENTIFIER:
+        return f"has the identifier {frame.identifier:#x}, which does not fit into 32 bits"
+    if not 0 <= frame.dlc <= _MOST_BYTES or len(frame.data) > _MOST_BYTES:
+        return f"announces more than {_MOST_BYTES} bytes of data"
+    return ""
+
+
 def encode(frame: LoggedFrame) -> bytes:
     """The message; the time and the bus stand outside of it."""
     return (
@@ -76,7 +90,10 @@ def decode(time_ns: int, bus: str, data: bytes) -> LoggedFrame:
     body = data[_HEAD.size : _HEAD.size + length]
     if len(body) != length:
         raise ValueError(f"a CAN frame with {len(body)} of {length} data bytes")
-    return LoggedFrame(time_ns, bus, identifier, flags, dlc, body)
+    frame = LoggedFrame(time_ns, bus, identifier, flags, dlc, body)
+    if abs(time_ns) > LATEST_NS:
+        raise ValueError(f"a CAN frame that {impossible(frame)}")
+    return frame
 
 
 def topic(bus: str) -> str:

@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from hilrt.files.msgpack import decode_by
+
 #: First frame of a batch of rows. It is followed by `BATCH` (index of the first row since `Begin`),
 #: the rows' session times (int64, ns) and the rows themselves (float64, row-major).
 ROWS = b"rows"
@@ -154,5 +156,5 @@ def encode(message: Begin | RecordEvent | Stretched | RecordEnd) -> bytes:
 
 def decode(frame: bytes) -> Begin | RecordEvent | Stretched | RecordEnd:
     """Message in a frame; `msgspec.DecodeError` or `ValidationError` if it is none."""
-    message: Begin | RecordEvent | Stretched | RecordEnd = _decoder.decode(frame)
+    message: Begin | RecordEvent | Stretched | RecordEnd = decode_by(_decoder, frame)
     return message

@@ -23,7 +23,14 @@ from hilrt.errors import RecordError
 from hilrt.record.chunk import Run, find_messages, gather, record_type
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import EVENTS, LEVELS, Signal
-from hilrt.record.record_file import HEAD, Chunk, RecordFile, read_attachment, stream_of
+from hilrt.record.record_file import (
+    HEAD,
+    Chunk,
+    RecordFile,
+    read_attachment,
+    read_metadata,
+    stream_of,
+)
 from hilrt.solver import Floats
 
 if TYPE_CHECKING:
@@ -308,7 +315,7 @@ class LogStream(RecordFile):
         if isinstance(body, Chunk):
             return self._read_chunk(body.data)
         if kind == Opcode.METADATA:
-            self.metadata.update(records.Metadata.read(stream_of(body)).metadata)
+            self.metadata.update(read_metadata(body).metadata)
         elif kind == Opcode.ATTACHMENT:
             attachment = read_attachment(body)
             self.attachments[attachment.name] = attachment.data

@@ -7,9 +7,11 @@ record ahead of their use: they are half of the work, and none of it is Python's
 from __future__ import annotations
 
 import io
+import os
+import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
@@ -18,16 +20,23 @@ from mcap import records
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
+from mcap.stream_reader import CRCValidationError
 
 from hilrt.errors import RecordError
+from hilrt.files.regular import open_regular
 
 MAGIC = b"\x89MCAP0\r\n"
 #: Kind and length of a record.
 HEAD = struct.Struct("<BQ")
 #: A larger record, or a chunk that unpacks to more, was not written by us.
 MAX_RECORD = 1 << 31
-MAX_CHUNK = 1 << 30
+MAX_CHUNK = 1 << 28
+#: How much larger than the file its chunks may be, once that is more than `RATIO_FROM` bytes: rows
+#: of constants reach 300.
+MAX_RATIO, RATIO_FROM = 500, 1 << 30
+#: Facts of a log that are whole numbers.
+_NUMBERS = ("epoch_ns", "rows", "rows_missing", "rows_left_out", "frames_missing")
+_DECIMAL = re.compile(r"-?[0-9]{1,19}")
 #: What reading a damaged record may raise.
 DAMAGE = (
     McapError,
@@ -86,7 +95,7 @@ class RecordFile:
             If the file cannot be read, or is no MCAP file.
         """
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 if file.read(len(MAGIC)) != MAGIC:
                     raise RecordError(f"{self.path}: is not an MCAP file; give a session.mcap")
                 for record in _one_ahead(self._records(file)):
@@ -104,11 +113,15 @@ class RecordFile:
     def _records(self, file: BinaryIO) -> Iterator[Record]:
         """Records as they come; the index of a chunk is left out."""
         checksum = zlib.crc32(MAGIC)
+        size = os.fstat(file.fileno()).st_size
+        unpacked = 0
         while True:
             start = file.tell()
             head = file.read(HEAD.size)
             kind, length = HEAD.unpack(head) if len(head) == HEAD.size else (0, 1)
-            body = file.read(length) if length <= MAX_RECORD else b""
+            if length > size:  # a log that is being written grows
+                size = os.fstat(file.fileno()).st_size
+            body = file.read(length) if length <= min(MAX_RECORD, size) else b""
             if len(body) < length:
                 self.damage = f"cut off after {start} bytes"
                 return
@@ -123,6 +136,10 @@ class RecordFile:
                 content = unpack(body) if kind == Opcode.CHUNK else body
             except DAMAGE as error:
                 self.damage = f"damaged after {start} bytes: {error}"
+                return
+            unpacked += len(content.data) if isinstance(content, Chunk) else 0
+            if unpacked > max(RATIO_FROM, MAX_RATIO * size):
+                self.damage = f"unpacks to more than {unpacked:,} bytes after {start} bytes"
                 return
             yield Record(start, kind, content)
 
@@ -139,12 +156,56 @@ def _one_ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def unpack(body: bytes) -> Chunk:
-    """A chunk's records; raises one of `DAMAGE` if it does not match its checksum."""
+    """A chunk's records; raises one of `DAMAGE` if it does not match its size or its checksum."""
     chunk = records.Chunk.read(stream_of(body))
     if chunk.uncompressed_size > MAX_CHUNK:
         raise ValueError(f"a chunk of {chunk.uncompressed_size} bytes")
-    stream, length = get_chunk_data_stream(chunk, validate_crc=True)
-    return Chunk(stream.read(length), chunk.message_start_time, chunk.message_end_time)
+    data = _decompressed(chunk)
+    if len(data) != chunk.uncompressed_size:
+        raise ValueError(f"a chunk that does not unpack to {chunk.uncompressed_size} bytes")
+    if chunk.uncompressed_crc not in (0, zlib.crc32(data)):
+        raise ValueError("a chunk that does not match its checksum")
+    return Chunk(data, chunk.message_start_time, chunk.message_end_time)
+
+
+def _decompressed(chunk: records.Chunk) -> bytes:
+    """Its data, of at most a little more than the size that it states.
+
+    The mcap library lets a chunk unpack to what its compressed data say.
+    """
+    if not chunk.compression:
+        return bytes(chunk.data)
+    if not chunk.uncompressed_size:
+        return b""
+    if chunk.compression == "zstd":
+        # The size in the compressed data, where it is, comes before the limit.
+        if zstandard.frame_content_size(chunk.data) > chunk.uncompressed_size:
+            raise ValueError(f"a chunk that unpacks to more than {chunk.uncompressed_size} bytes")
+        return zstandard.decompress(chunk.data, chunk.uncompressed_size)
+    if chunk.compression == "lz4":
+        import lz4.frame  # other tools' logs
+
+        unpacking = lz4.frame.LZ4FrameDecompressor()
+        try:
+            return bytes(unpacking.decompress(chunk.data, chunk.uncompressed_size + 1))
+        except (RuntimeError, EOFError) as error:
+            raise ValueError(f"a chunk that cannot be unpacked: {error}") from None
+    raise ValueError(f"a chunk compressed by {chunk.compression[:20]!r}")
+
+
+def read_metadata(body: bytes) -> records.Metadata:
+    """Facts in the log; `ValueError` if one that is a number is none."""
+    found: records.Metadata = records.Metadata.read(stream_of(body))
+    check_metadata(found.metadata)
+    return found
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """`ValueError` for a number that is none, or of more than 63 bits."""
+    for key in _NUMBERS:
+        text = metadata.get(key, "0")
+        if not _DECIMAL.fullmatch(text) or abs(int(text)) >= 1 << 63:
+            raise ValueError(f"{key} = {text[:30]!r} is no number")
 
 
 def read_attachment(body: bytes) -> records.Attachment:

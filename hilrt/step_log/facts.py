@@ -19,6 +19,7 @@ import numpy as np
 from hilrt.config.session_file import SessionFile
 from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
+from hilrt.files.msgpack import NOT_MSGPACK
 from hilrt.link import Link
 from hilrt.record.messages import Attachment
 from hilrt.solver import Floats, Port, Ports, Sample
@@ -146,7 +147,7 @@ def read_facts(attachments: dict[str, bytes], where: str) -> Facts:
         if msgspec.msgpack.decode(attachments[REPLAY], type=_Head).format != FORMAT:
             raise other_version(where)
         return msgspec.msgpack.decode(attachments[REPLAY], type=Facts)
-    except msgspec.MsgspecError as error:
+    except NOT_MSGPACK as error:
         raise RecordError(f"{where}: {REPLAY} is damaged: {error}") from None
 
 

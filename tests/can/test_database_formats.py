@@ -188,3 +188,38 @@ def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_p
     path.write_text(f'<?xml version="1.0" encoding="{declared}"?>{start}{rest}', encoding="utf-8")
     names = [message.name for message in load_database(DATA / "drive.kcd", "database").messages]
     assert [message.name for message in load_database(path, "database").messages] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "message"),
+    [
+        ("drive.kcd", 'slope="0.5"', 'slope="inf"', "has a scale that is no finite number"),
+        ("drive.kcd", 'slope="0.5"', f'slope="{"9" * 400}"', "has a scale that is no finite"),
+        ("drive.kcd", 'offset="0" length="16"', 'offset="-1" length="16"', "begins at bit -1"),
+        ("drive.kcd", "<NetworkDefinition", "<!DOCTYPE x>\n<NetworkDefinition", "document type"),
+        ("drive.arxml", "<AUTOSAR", "<!DOCTYPE x>\n<AUTOSAR", "it declares a document type"),
+    ],
+)
+def test_numbers_that_no_value_has_and_document_types_are_refused(
+    name: str, before: str, after: str, message: str, tmp_path: Path
+) -> None:
+    text = (DATA / name).read_text(encoding="utf-8")
+    assert before in text
+    (tmp_path / name).write_text(text.replace(before, after), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_database(tmp_path / name, "t")
+
+
+def test_a_scale_that_is_no_number_costs_a_dbc_file_that_message_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.dbc"
+    text = GOOD + '\nBO_ 1000 Endless: 8 A\n SG_ X : 0|8@1+ (1e400,0) [0|0] "" A\n'
+    path.write_text(text)
+    assert "Endless" not in [message.name for message in load_database(path, "t").messages]
+    assert "has a scale that is no finite number" in capsys.readouterr().err
+
+
+def test_a_device_is_no_database() -> None:
+    with pytest.raises(ConfigError, match="/dev/zero cannot be read: it is a device"):
+        load_database(Path("/dev/zero"), "t")

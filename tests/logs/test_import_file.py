@@ -229,3 +229,17 @@ def test_older_log_is_not_replaced_without_being_told(tmp_path: Path) -> None:
     assert (tmp_path / "log.mcap").read_text() == "precious"
     import_file(path, tmp_path / "log.mcap", replace=True)
     assert load_log(tmp_path / "log.mcap")["a"].tolist() == [1.0]
+
+
+def test_a_file_of_mdf_3_is_imported(tmp_path: Path) -> None:
+    from asammdf import MDF
+    from asammdf import Signal as MdfSignal
+
+    times = np.arange(50) * 0.01
+    path = tmp_path / "old.mdf"
+    with MDF(version="3.30") as file:
+        file.append([MdfSignal(np.sin(times), times, name="x", unit="m")])
+        file.save(path)
+    log = load_log(import_file(path, tmp_path / "new.mcap").path)
+    np.testing.assert_array_equal(log["x"], np.sin(times))
+    assert log.units["x"] == "m"

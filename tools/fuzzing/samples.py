@@ -112,6 +112,11 @@ def unchecked_log(path: Path, *, chunked: bool = True) -> None:
         writer.finish()
 
 
+def unchunked_log(path: Path) -> None:
+    """As `unchecked_log`, one record after the other."""
+    unchecked_log(path, chunked=False)
+
+
 def text_log(suffix: str) -> list[bytes]:
     """CAN logs as this project's writers make them."""
 
@@ -135,7 +140,7 @@ def mdf_3(path: Path) -> None:
     t = np.arange(50) * 0.01
     file = MDF(version="3.30")
     file.append([Signal(np.sin(t), t, name="x", unit="m"), Signal(np.arange(50), t, name="n")])
-    file.save(path)
+    file.save(path, overwrite=True)
     file.close()
 
 
@@ -145,7 +150,7 @@ def mdf_4(path: Path) -> None:
 
     whole = path.with_name("made.mcap")
     log(whole)
-    export_file(whole, path)
+    export_file(whole, "mf4", path)
 
 
 def mdf_4_packed(path: Path) -> None:
@@ -160,11 +165,11 @@ def mdf_4_packed(path: Path) -> None:
         [
             Signal(np.arange(300, dtype="u2"), t, name="raw", unit="V", conversion=linear),
             Signal(np.arange(300, dtype="u1") % 3, t, name="state", conversion=table),
-            Signal(np.array([b"text"] * 300), t, name="words"),
+            Signal(np.array([b"text"] * 300), t, name="words", encoding="utf-8"),
         ]
     )
     file.attach(b"hello", file_name="a.txt", mime="text/plain")
-    file.save(path, compression=2)
+    file.save(path, compression=2, overwrite=True)
     file.close()
 
 

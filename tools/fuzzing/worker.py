@@ -33,8 +33,17 @@ CASES = 2000
 HANG_S = 120.0
 
 
+#: Outcomes that are no finding.
+GOOD = ("accepted", "refused", "contained")
+#: In the refusal of a file whose reader's child has died.
+DIED = "the reader of it"
+
+
 class Outcome(NamedTuple):
-    """What came of a case: `kind` is ``accepted``, ``refused`` or that of a finding."""
+    """What came of a case: `kind` is ``accepted``, ``refused`` or that of a finding.
+
+    ``contained``: refused, because the reader's own child died of it.
+    """
 
     seed: int
     kind: str
@@ -44,15 +53,15 @@ class Outcome(NamedTuple):
     @property
     def finding(self) -> bool:
         """Whether it is one."""
-        return self.kind not in ("accepted", "refused")
+        return self.kind not in GOOD
 
 
 class Wrong(Exception):
     """A reader accepted what a reference reads otherwise."""
 
 
-#: Makes the file of a case and reads it; returns whether it was accepted.
-Case = Callable[[int, Path], bool]
+#: Makes the file of a case and reads it; why it was refused, empty if it was not.
+Case = Callable[[int, Path], str]
 
 
 def run_cases(case: Case, first: int, last: int, until: float) -> Iterator[Outcome]:
@@ -146,7 +155,9 @@ def _outcome(case: Case, seed: int, folder: Path) -> Outcome:
     start = time.process_time()
     kind, text = "accepted", ""
     try:
-        kind = "accepted" if case(seed, folder) else "refused"
+        refused = case(seed, folder)
+        if refused:
+            kind = "contained" if DIED in refused else "refused"
     except Wrong as error:
         kind, text = "wrong", str(error)
     except MemoryError:
@@ -156,7 +167,7 @@ def _outcome(case: Case, seed: int, folder: Path) -> Outcome:
     seconds = time.process_time() - start
     signal.setitimer(signal.ITIMER_PROF, 0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    if kind in ("accepted", "refused"):
+    if kind in GOOD:
         if seconds > SLOW_S:
             kind, text = "slow", f"{seconds:.1f} s of processor time"
         elif grown > GROWTH:

@@ -1,0 +1,87 @@
+"""Text that would fill the memory: lines without end, and compressed files."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from hilrt.errors import ConfigError
+from hilrt.files import text as room
+from hilrt.logs.import_file import import_file
+from hilrt.logs.open_source import open_source
+
+LINE = "(1780000000.000100) can0 100#0A00\n"
+CSV = "time,x\n0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [("log.log", 2 * LINE), ("log.asc", "base hex\n\n"), ("log.trc", ";\n;\n"), ("log.csv", CSV)],
+)
+def test_a_line_without_end_is_refused_with_its_number(
+    name: str, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MAX_LINE", 1000)
+    (tmp_path / name).write_text(begin + "0" * 2000)
+    with pytest.raises(ConfigError, match=rf"{name}: cannot be read: line 3 has 1,000 characters"):
+        _read(tmp_path / name)
+
+
+def test_a_compressed_log_unpacks_to_a_multiple_of_itself_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.log.gz"
+    path.write_bytes(gzip.compress(LINE.encode() * 30_000))
+    assert _read(path) == 30_000
+    monkeypatch.setattr(room, "RATIO_FROM", 300_000)
+    monkeypatch.setattr(room, "MAX_RATIO", 20)
+    with pytest.raises(ConfigError, match="cannot be read: it unpacks to more than 300,000 bytes"):
+        _read(path)
+    path.write_bytes(gzip.compress(os.urandom(5000).hex().encode())[:1000])
+    with pytest.raises(ConfigError, match="cannot be read: it is damaged: Compressed file ended"):
+        _read(path)
+
+
+def test_a_pipe_a_device_and_a_folder_are_no_logs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.log")
+    (tmp_path / "zero.log").symlink_to("/dev/zero")
+    (tmp_path / "folder.log").mkdir()
+    for name in ("pipe", "zero", "folder"):
+        with pytest.raises(ConfigError, match=rf"{name}\.log: "):
+            _read(tmp_path / f"{name}.log")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "time,x\n0,1\n1e300,2\n", r"has the time 1e\+300 s, which is none"),
+        ("a.csv", "time,x\n0,1\ninf,2\n", r"has the time inf s, which is none"),
+        ("a.csv", f'time,x\n0,"{"1" * 200_000}"\n', r"line 2: field larger than field limit"),
+        ("a.log", LINE + f"({'9' * 5000}.1) can0 100#00\n", "line 2 has a number that is none"),
+        ("a.log", LINE + f"({'9' * 30}.1) can0 100#00\n", "line 2 has a time that is centuries"),
+        ("a.asc", "date\n0.1 1 100 Rx d 2 0A 00\n0.2 1 100 Rx d 999 0A\n", "announces more than"),
+    ],
+)
+def test_numbers_that_no_log_can_hold_are_told_with_their_line(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    try:
+        notes = import_file(tmp_path / name, tmp_path / "out.mcap").notes
+    except ConfigError as error:
+        notes = error.problems
+    assert len(notes) == 1
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(notes[0])
+
+
+def _read(path: Path) -> int:
+    source = open_source(path)
+    try:
+        rows = sum(len(block.times_ns) for block in source.blocks())
+        return rows + sum(1 for _ in source.frames())
+    finally:
+        source.close()
