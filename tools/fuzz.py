@@ -144,6 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
         while time.monotonic() < end:
             for reader in readers:
                 campaign.turn(reader, min(end, time.monotonic() + turn))
+                (options.folder / "table.txt").write_text(campaign.table() + "\n")
     except KeyboardInterrupt:
         pass
     print(campaign.table())

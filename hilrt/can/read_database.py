@@ -36,6 +36,10 @@ _WORDS = {
     "cdd": "<CANDELA",
 }
 _XML = ("arxml", "kcd", "cdd")
+#: cantools takes the square of their number, and more, to read the digits of a number in SYM files:
+#: 5,000 take a second.
+_DIGITS = 100
+_LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
 #: Characters of a file from which on it must have that word.
 _LARGE = 100_000
 
@@ -75,6 +79,9 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
     kind = _kind(text, suffix)
     if kind in _XML and "<!DOCTYPE" in text:  # entities that expand, or name other files
         raise ValueError("it declares a document type, which such files do not have")
+    if kind == "sym" and (found := _LONG_NUMBER.search(text)):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line} has a number of more than {_DIGITS} digits")
     database = cantools.database.load_string(text, kind, strict=False)
     if isinstance(database, Database):
         for message, _ in with_contained(database.messages):

@@ -22,7 +22,9 @@ MAX_RATIO, RATIO_FROM = 200, 256 << 20
 
 
 @contextlib.contextmanager
-def open_lines(path: Path, *, newline: str | None = None) -> Iterator[Iterator[str]]:
+def open_lines(
+    path: Path, *, newline: str | None = None, longest: int = MAX_LINE
+) -> Iterator[Iterator[str]]:
     """Lines with their ends, of UTF-8 text; what is not UTF-8 becomes U+FFFD.
 
     Parameters
@@ -31,6 +33,8 @@ def open_lines(path: Path, *, newline: str | None = None) -> Iterator[Iterator[s
         The file; one that ends in ``.gz`` is unpacked.
     newline : str, optional
         As that of `open`.
+    longest : int
+        Characters that no line may have.
 
     Raises
     ------
@@ -44,13 +48,13 @@ def open_lines(path: Path, *, newline: str | None = None) -> Iterator[Iterator[s
             most = max(RATIO_FROM, MAX_RATIO * check_regular(path))
             raw = io.BufferedReader(_Unpacked(file, most))
         with io.TextIOWrapper(raw, "utf-8-sig", "replace", newline) as text:  # type: ignore[type-var]
-            yield _lines(text)
+            yield _lines(text, longest)
 
 
-def _lines(text: TextIO) -> Iterator[str]:
-    for number, line in enumerate(iter(partial(text.readline, MAX_LINE), ""), 1):
-        if len(line) == MAX_LINE:
-            raise OSError(errno.EFBIG, f"line {number} has {MAX_LINE:,} characters or more")
+def _lines(text: TextIO, longest: int) -> Iterator[str]:
+    for number, line in enumerate(iter(partial(text.readline, longest), ""), 1):
+        if len(line) == longest:
+            raise OSError(errno.EFBIG, f"line {number} has {longest:,} characters or more")
         yield line
 
 

@@ -17,6 +17,8 @@ from hilrt.record.logged_frame import LoggedFrame, impossible
 from hilrt.record.messages import Topic
 from hilrt.record.reader import Block
 
+#: Characters of a line: a frame takes some 300, statistics of a bus a few more.
+MAX_LINE = 1 << 14
 #: Lines without a frame before a file is taken for something else.
 _PATIENCE = 1000
 
@@ -38,7 +40,7 @@ class CanSource(Source):
         """Frames in the order of the file, times rounded to microseconds."""
         name, read_line = _line_reader(self.path, self.notes)
         try:
-            with open_lines(self.path) as lines:
+            with open_lines(self.path, longest=MAX_LINE) as lines:
                 yield from _read_lines(self, name, lines, read_line)
         except OSError as error:
             text = error.strerror or error

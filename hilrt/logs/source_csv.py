@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -29,7 +28,6 @@ CELLS = 100_000
 #: Units that a time column may have, in s.
 TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 _TIME_NAMES = ("time", "t", "time_s", "timestamp", "timestamps", "seconds", "zeit")
-_NAME = re.compile(r"^(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]\s*$")
 
 
 class CsvSource(Source):
@@ -119,8 +117,7 @@ class CsvSource(Source):
             raise self.fail("has no line of names; add one")
         units, skip = [""] * len(names), 1
         for i, name in enumerate(names):
-            if match := _NAME.match(name):
-                names[i], units[i] = match["name"], match["unit"]
+            names[i], units[i] = _name_and_unit(name)
         second = rows[1] if len(rows) > 1 else []
         if second and all(_number(cell, self._comma) is None for cell in second):
             units = [cell.strip(" []()") for cell in second] + [""] * len(names)
@@ -158,6 +155,21 @@ class CsvSource(Source):
                 raise self.fail(f"line {line}: {signal.name} = {cell!r} is no number; correct it")
             numbers.append(value)
         return numbers
+
+
+def _name_and_unit(cell: str) -> tuple[str, str]:
+    """Of ``torque [N*m]`` or ``torque (N*m)``: what the last brackets hold, and what is before.
+
+    Not by a regular expression, which takes a minute for 100,000 brackets.
+    """
+    if not cell.endswith(("]", ")")):
+        return cell, ""
+    inside = cell[:-1]
+    start = max(inside.rfind("]"), inside.rfind(")")) + 1
+    opened = [at for at in (inside.find("[", start), inside.find("(", start)) if at >= 0]
+    if not opened:
+        return cell, ""
+    return inside[: min(opened)].rstrip(), inside[min(opened) + 1 :]
 
 
 def _number(cell: str, comma: bool) -> float | None:

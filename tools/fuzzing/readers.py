@@ -273,6 +273,9 @@ def _load_libraries() -> None:
     import hilrt.logs.source_library
     import hilrt.logs.source_mf4
     import hilrt.logs.source_parquet  # noqa: F401
+    from hilrt.config.units import is_power
+
+    is_power("N*m", "rad/s")  # loads the units
 
 
 def _blf(path: Path) -> None:
