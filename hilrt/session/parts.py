@@ -12,6 +12,7 @@ from hilrt.link import Link
 from hilrt.peers import keys, session_token
 from hilrt.peers.authenticator import Authenticator, KeyAuthenticator, TokenAuthenticator
 from hilrt.peers.hub import Hub
+from hilrt.peers.transport.base import SPARE_CONNECTIONS
 from hilrt.record.recorder_feed import open_feed_socket
 from hilrt.session.benches import Benches
 from hilrt.session.event_log import EventLog
@@ -22,6 +23,7 @@ from hilrt.session.reserved_file import ReservedFile
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, run_folder
 from hilrt.session.timing_setup import TimingSetup
+from hilrt.timing.descriptors import reserve_descriptors
 from hilrt.timing.monotonic import monotonic_ns
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ class SessionParts:
         self.name, master = file.tables.session.name, file.tables.master
         self.duration = options.duration or self.tables.session.duration
         self.pace = self.tables.session.pace if options.pace is None else options.pace
+        # Of both transports: the peers' own account may be the stranger, too.
+        reserve_descriptors(len(self.tables.subsystems), 2 * SPARE_CONNECTIONS)
         authenticator, self.environment = _authenticator(file)
         with contextlib.ExitStack() as undo:  # first what may be refused
             self.monitoring = Monitoring(self.tables, options, self.real_time)

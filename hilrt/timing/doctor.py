@@ -20,6 +20,7 @@ import numpy as np
 
 from hilrt.solver import Floats
 from hilrt.timing.clock import WallClock
+from hilrt.timing.descriptors import COMMON, descriptor_limit
 from hilrt.timing.host import available_cpus
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import stolen_s
@@ -168,6 +169,19 @@ def limit_lines(host: Host) -> list[Line]:
             )
         )
     return lines
+
+
+def descriptor_line() -> Line:
+    """How many files and sockets the master may have."""
+    limit = descriptor_limit()
+    if limit is None:
+        return Line("open files", "no limit", "good")
+    found = _limit(limit.now)
+    if limit.at_most > limit.now:
+        found += f", can be raised to {_limit(limit.at_most)}"
+    graded: Grade = "good" if limit.at_most >= COMMON else "bad"
+    remedy = f"raise the user's nofile limit to {COMMON} or more, for example with ulimit -n"
+    return Line("open files", found, graded, "" if graded == "good" else remedy)
 
 
 def _limit(value: int) -> str:
@@ -372,6 +386,7 @@ def examine(host: Host | None = None) -> list[Line]:
         clock_line(host),
         governor_line(host),
         *limit_lines(host),
+        descriptor_line(),
         timer_line(),
         load_line(),
         stolen_line(host),

@@ -10,6 +10,7 @@ from typing import Protocol
 import pytest
 
 from hilrt.cli.main import main
+from hilrt.timing import descriptors
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 ENGINE = CONFIGS / "engine_in_the_loop.toml"
@@ -46,6 +47,15 @@ def test_as_a_process(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_descriptors(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda which: (40, 40))
+    [line] = refused(tmp_path, MASSES)
+    assert "may open 40 files and sockets" in line
+    assert "ulimit -n" in line
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from hilrt.peers.origin import Origin
 
 #: Messages queued per connection in each direction before more are refused.
 QUEUE_MESSAGES = 1000
+#: Connections that may stand in each transport beside those of the session's peers, and, where it
+#: cannot be told whose they are before, that may come within a second.
+SPARE_CONNECTIONS = 64
 
 
 class ServerTransport(abc.ABC):

@@ -22,6 +22,7 @@ from typing import Final
 import zmq
 from zmq.backend import zmq_poll
 
+from hilrt.peers.transport.base import SPARE_CONNECTIONS
 from hilrt.timing.monotonic import monotonic_ns
 
 Socket = zmq.Socket[bytes]
@@ -39,8 +40,6 @@ _EVENTS: Final = _LISTENING | _ACCEPTED | _ENDED | REFUSED | _MISSING | _UNFINIS
 MAX_PER_LOOK: Final = 20
 #: How long no connection is accepted after a flood.
 PAUSE_NS: Final = 1_000_000_000
-#: Connections that may stand, and that may come within a second, beside those that are expected.
-SPARE: Final = 64
 
 _LINUX = sys.platform == "linux"
 _ATTACH_FILTER, _DETACH_FILTER = 26, 27
@@ -74,7 +73,7 @@ class ConnectionLimiter:
         watched: Socket,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
-        self.limit = SPARE
+        self.limit = SPARE_CONNECTIONS
         self.open = 0
         self.accepting = True
         self._clock = clock

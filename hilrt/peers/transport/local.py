@@ -21,15 +21,13 @@ from collections.abc import Iterator
 
 from hilrt.errors import ProtocolError
 from hilrt.peers.origin import Origin
-from hilrt.peers.transport.base import ClientTransport, ServerTransport
+from hilrt.peers.transport.base import SPARE_CONNECTIONS, ClientTransport, ServerTransport
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 #: Asked of the kernel for each connection and direction; it gives what its own limit allows.
 QUEUE_BYTES = 1 << 20
 #: Peers with larger messages than this use the other transport: a message must fit in the queue.
 MAX_BYTES = 100_000
-#: Connections at once beside those of the session's peers.
-SPARE = 64
 #: Connections taken in at once: a flood of them costs a tick no more than that.
 MAX_ACCEPTED = 4
 _BACKLOG = 64
@@ -73,7 +71,7 @@ class LocalServer(ServerTransport):
         self._epoll.register(self._listener, select.EPOLLIN)
         self._connections: dict[int, socket.socket] = {}
         self._newest: socket.socket | None = None
-        self._limit = SPARE
+        self._limit = SPARE_CONNECTIONS
         self._expected = True
         self._refused: list[ProtocolError] = []
         self._buffer = bytearray(BUFFER_BYTES)
@@ -119,7 +117,7 @@ class LocalServer(ServerTransport):
 
     def expect(self, expected: bool, peers: int) -> None:
         """See `ServerTransport.expect`: without it, only `look` takes connections in."""
-        self._limit = peers + SPARE
+        self._limit = peers + SPARE_CONNECTIONS
         if expected != self._expected:
             self._expected = expected
             if expected:

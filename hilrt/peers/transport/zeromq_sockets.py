@@ -19,8 +19,13 @@ from hilrt.errors import ConfigError, ProtocolError
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.authenticator import Authenticator
 from hilrt.peers.origin import Origin
-from hilrt.peers.transport.base import QUEUE_MESSAGES, ClientTransport, ServerTransport
-from hilrt.peers.transport.connection_limiter import REFUSED, SPARE, ConnectionLimiter
+from hilrt.peers.transport.base import (
+    QUEUE_MESSAGES,
+    SPARE_CONNECTIONS,
+    ClientTransport,
+    ServerTransport,
+)
+from hilrt.peers.transport.connection_limiter import REFUSED, ConnectionLimiter
 from hilrt.peers.wire import MAX_MESSAGE_BYTES
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -143,7 +148,7 @@ class Router(ServerTransport):
 
     def expect(self, expected: bool, peers: int) -> None:
         """See `ServerTransport.expect`."""
-        self._connections.limit = peers + SPARE
+        self._connections.limit = peers + SPARE_CONNECTIONS
         self._connections.expect(expected)
 
     def look(self) -> list[ProtocolError]:

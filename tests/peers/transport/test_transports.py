@@ -284,7 +284,7 @@ class TestLocal(TransportContract):
         assert local.connect(ADDRESS + " free") is None
 
     def test_connections_are_bounded(self, server, connect, monkeypatch):
-        monkeypatch.setattr(local, "SPARE", 1)
+        monkeypatch.setattr(local, "SPARE_CONNECTIONS", 1)
         server.expect(True, 1)
         for _ in range(2):
             self.key(server, connect())
