@@ -14,7 +14,7 @@ from hilrt.peers.addresses import is_number, is_port
 #: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
 #: correction.
 RELIABILITY_KEYS = ("connection_defect", "output_defect", "power_residual", "tracking")
-BOND_KEYS = ("cap", "cap_abs")
+BOND_KEYS = ("cap", "cap_abs", "share")
 WILDCARDS = set("*?")
 
 

@@ -363,7 +363,8 @@ class MonitorTable(Table):
     rate: Annotated[float, msgspec.Meta(gt=0.0, le=20.0)] = 10.0
     #: What a token opens; empty: nothing, all views are read-only.
     control: list[str] = []
-    #: What ``adjust`` may set: ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``reliability.KEY``.
+    #: What ``adjust`` may set: ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``, ``bonds.NAME.share``,
+    #: ``reliability.KEY``.
     adjust: dict[str, Adjustable] = {}
 
 

@@ -44,11 +44,11 @@ def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
         else:
             bond.made = bond.work = bond.applied_work = 0.0
             bond.capped = 0
-        bond.in_force = acts
+        bond.in_force = bond.acting_share if acts else 0.0
         bond.correction = bond.correction_computed = 0.0
         for i in range(settings.first, settings.first + settings.elements):
             element, ends = state.elements[i], plan.elements[i]
-            element.effort = element.correction if acts else 0.0
+            element.effort = element.correction * bond.in_force
             bond.correction += element.effort
             bond.correction_computed += element.correction
             state.inputs[ends.effort_input].correction += element.effort * ends.effort_gain
@@ -72,7 +72,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
     elapsed = t - bond.t
     bond.residual_power = residual
     bond.made, bond.work = elapsed * residual, done * elapsed
-    bond.applied_work = bond.work if bond.in_force else 0.0
+    bond.applied_work = bond.work * bond.in_force
     bond.uncorrected += bond.budget + bond.work
     bond.budget = settings.mu * bond.made
 

@@ -42,11 +42,25 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
         corrected[i].corrected = corrected[i].y
     if settings.corrects:
         correct_by_jacobians(parts, state.inputs, now)
-    applied = now.apply and not session.shadow
-    if applied:
+    share = acting_share(plan, state) if now.apply and not session.shadow else 0.0
+    if share > 0.0:
         for i in range(len(outputs)):
-            apply_correction(outputs[i], corrected[i].corrected, session.samples, now.t)
-    apply_offsets(state.model.inputs, state.inputs, applied)
+            wanted = corrected[i].corrected - outputs[i].y
+            apply_correction(outputs[i], outputs[i].y + share * wanted, session.samples, now.t)
+    apply_offsets(state.model.inputs, state.inputs, share)
+
+
+@stage
+def acting_share(plan: Plan, state: State) -> float:
+    """Share of the corrections of outputs that acts: the least of their bonds.
+
+    They are one system of equations, and do not act one by one.
+    """
+    share = 1.0
+    for b in range(len(plan.bonds)):
+        if plan.bonds[b].corrected_elsewhere:
+            share = min(share, state.bonds[b].acting_share)
+    return share
 
 
 @compiled
@@ -59,10 +73,10 @@ def apply_correction(out: Table, corrected: float, samples: int, now: float) -> 
 
 
 @compiled
-def apply_offsets(offsets: Table, inputs: Table, applied: bool) -> None:
-    """Offsets of the model's state to the inputs, if there are any and they are applied."""
+def apply_offsets(offsets: Table, inputs: Table, share: float) -> None:
+    """The share of the offsets of the model's state that is applied to the inputs."""
     for u in range(len(offsets)):
-        inputs[u].offset = offsets[u].offset if applied else 0.0
+        inputs[u].offset = offsets[u].offset * share
 
 
 @compiled

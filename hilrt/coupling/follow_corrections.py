@@ -8,12 +8,18 @@ error in force is ``added - D du``, and over the interval it makes the energy ``
 
 from __future__ import annotations
 
-from hilrt.compiled import stage
+import math
+
+from hilrt.compiled import compiled, stage
 from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.power_bond import flow_of
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
 from hilrt.tables.state import State
+
+#: Time in which a correction is faded out or in, s.
+FADE_S = 0.2
 
 
 @stage
@@ -21,10 +27,11 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
     """Energies of the interval that ended; what is added to the efforts from now on."""
     elapsed = given.session[0].elapsed
     for b in range(len(state.bonds)):
-        state.bonds[b].error_energy = 0.0
+        state.bonds[b].error_energy = state.bonds[b].added_lately = 0.0
     for i in range(len(state.elements)):
         element, bond = state.elements[i], state.bonds[plan.elements[i].bond]
         transmitted = elapsed * plan.elements[i].watt * flow_of(plan, state, i)
+        bond.added_lately += transmitted * element.added
         bond.added_energy += transmitted * element.added
         bond.error_energy += transmitted * element.error
         out = plan.elements[i].effort
@@ -36,6 +43,35 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
         element.added += change
         element.error += change
     answer_to_inputs(plan, state, given)
+    for b in range(len(state.bonds)):
+        if plan.bonds[b].tried:
+            judge_harm(plan.session[0], state.session[0], state.bonds[b], given.session[0])
+        fade(state.bonds[b], elapsed)
+
+
+@compiled
+def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None:
+    """Switch a correction off that has lately made more energy than none would have made.
+
+    More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
+    the plan's session and of the state's, `now` that of the given one.
+    """
+    keep = math.exp(-now.elapsed / settings.scale_time)
+    bond.lately_made = bond.lately_made * keep + bond.error_energy
+    bond.otherwise_made = bond.otherwise_made * keep + bond.error_energy - bond.added_lately
+    if bond.harmful or now.t < settings.warm_up:
+        return
+    worse = abs(bond.lately_made) - abs(bond.otherwise_made)
+    if worse > session.energy_drift * bond.through:
+        bond.harmful = 1
+        bond.share = 0.0
+
+
+@compiled
+def fade(bond: Table, elapsed: float) -> None:
+    """Let the share of a correction that acts follow the one that is to act."""
+    most = elapsed / FADE_S
+    bond.acting_share += max(-most, min(bond.share - bond.acting_share, most))
 
 
 @stage

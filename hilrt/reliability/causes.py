@@ -51,6 +51,9 @@ CAUSES: Final[dict[str, Cause]] = {
         "nothing could verify the correction, and it moves much energy", 0.05, 1.1
     ),
     "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
+    "correction_harmful": Cause(
+        "the correction made things worse than none, and was switched off", 0.0, 1.1
+    ),
 }
 
 _ROWS = list(CAUSES)
@@ -76,6 +79,7 @@ ALARM: Final = _ROWS.index("alarm")
 CORRECTION_WRONG: Final = _ROWS.index("correction_wrong")
 CORRECTION_UNVERIFIED: Final = _ROWS.index("correction_unverified")
 OUT_OF_RANGE: Final = _ROWS.index("out_of_range")
+CORRECTION_HARMFUL: Final = _ROWS.index("correction_harmful")
 
 #: Those whose thresholds are relative to a running scale.
 RELATIVE: Final = (

@@ -87,6 +87,7 @@ def check_rows(
         "correction_wrong": bonds,
         "correction_unverified": bonds,
         "out_of_range": network.outputs.names,
+        "correction_harmful": bonds,
     }
     groups: list[slice] = []
     where: list[str] = []

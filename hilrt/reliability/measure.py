@@ -13,6 +13,7 @@ from hilrt.reliability.causes import (
     CLOCK_UNCERTAIN,
     CONNECTION_DEFECT,
     CORRECTION_CAPPED,
+    CORRECTION_HARMFUL,
     CORRECTION_SHADOW,
     CORRECTION_UNVERIFIED,
     CORRECTION_WRONG,
@@ -155,25 +156,25 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
         stays = bond.error_energy
     else:
         stays = staying_share(plan, state, given, b) * bond.made + bond.applied_work
-    carried = follow_energy(bond, stays, given.session[0].elapsed)
-    allowed = carried * session.energy_drift
+    follow_energy(bond, stays, given.session[0].elapsed)
+    allowed = bond.through * session.energy_drift
     checks[causes[ENERGY_DRIFT].first + b].ratio = abs(bond.drift) / allowed
     unverified = settings.verification == UNVERIFIED and not plan.session[0].shadow
     doubtful = abs(bond.added_energy) / allowed if unverified else 0.0
     checks[causes[CORRECTION_UNVERIFIED].first + b].ratio = doubtful
     checks[causes[CORRECTION_WRONG].first + b].ratio = settings.verification == WRONG
+    checks[causes[CORRECTION_HARMFUL].first + b].ratio = bond.harmful
     acts = settings.active and given.session[0].apply
     checks[causes[CORRECTION_CAPPED].first + b].ratio = settings.active and bond.capped
     checks[causes[CORRECTION_SHADOW].first + b].ratio = settings.wanted and not acts
 
 
 @compiled
-def follow_energy(bond: Table, stays: float, elapsed: float) -> float:
-    """Add the interval of `elapsed` [s] to a bond's energies; what it has carried, J.
+def follow_energy(bond: Table, stays: float, elapsed: float) -> None:
+    """Add the interval of `elapsed` [s] to a bond's energies, and what it has carried.
 
-    `stays` [J] is what the interface made in it and no correction took out.
-
-    That is the range of the energy that has gone through it, to and fro: for an oscillation about
+    `stays` [J] is what the interface made in it and no correction took out. What it has carried is
+    the range of the energy that has gone through it, to and fro: for an oscillation about
     what the system stores, for a drive what it has delivered. The sum of magnitudes was rejected
     as a scale: in an oscillation it grows without end, and would hide that the energy stored has
     doubled.
@@ -182,9 +183,8 @@ def follow_energy(bond: Table, stays: float, elapsed: float) -> float:
     bond.carried += bond.power * elapsed
     bond.least_carried = min(bond.least_carried, bond.carried)
     bond.most_carried = max(bond.most_carried, bond.carried)
-    through: float = bond.most_carried - bond.least_carried
-    least: float = LEAST_STEPS * elapsed * bond.peak
-    return max(through, least) + TINY
+    least = LEAST_STEPS * elapsed * bond.peak
+    bond.through = max(bond.most_carried - bond.least_carried, least) + TINY
 
 
 @stage

@@ -15,6 +15,7 @@ ENERGY_DRIFT = THRESHOLDS.index("energy_drift")
 TRACKING = THRESHOLDS.index("tracking")
 CAP = BOND_SETTINGS.index("cap")
 CAP_ABS = BOND_SETTINGS.index("cap_abs")
+SHARE = BOND_SETTINGS.index("share")
 
 
 @stage
@@ -28,6 +29,16 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.bonds[change.row].cap = change.value
         elif change.what == CAP_ABS:
             state.bonds[change.row].cap_abs = change.value
+        elif change.what == SHARE:
+            set_share(state.bonds[change.row], change.value)
+
+
+@compiled
+def set_share(bond: Table, share: float) -> None:
+    """Set the share of a bond's correction; whether it does harm is judged anew."""
+    bond.share = max(0.0, min(share, 1.0))
+    bond.harmful = 0
+    bond.lately_made = bond.otherwise_made = 0.0
 
 
 @compiled

@@ -12,8 +12,8 @@ from hilrt.tables.state import State
 class Changes:
     """Changes of numbers by an operator, from when they are asked for until they act.
 
-    A number is ``reliability.KEY``, ``bonds.NAME.cap`` or ``bonds.NAME.cap_abs``. A change acts at
-    the next cut, as part of what the step is given.
+    A number is ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs`` or
+    ``bonds.NAME.share``. A change acts at the next cut, as part of what the step is given.
 
     Parameters
     ----------

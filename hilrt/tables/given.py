@@ -17,7 +17,7 @@ THRESHOLDS: Final = (
     "energy_drift",
     "tracking",
 )
-BOND_SETTINGS: Final = ("cap", "cap_abs")
+BOND_SETTINGS: Final = ("cap", "cap_abs", "share")
 #: Changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 

@@ -117,12 +117,17 @@ BONDS: Final = np.dtype(
     [
         ("cap", "f8"),  # of the correction, share of the effort; an operator may change it
         ("cap_abs", "f8"),  # in the effort's unit; likewise
+        # Share of its correction that is to act; 0 once it was found harmful, until an operator
+        # changes it; and the share that acts, which follows it gradually
+        ("share", "f8"),
+        ("acting_share", "f8"),
+        ("harmful", "i8"),
         ("t", "f8"),  # previous communication point, s
         ("due", "i8"),  # communicates now
         ("power", "f8"),  # transmitted, W
         ("tracking", "f8"),  # lost to what a bench made of its demand, W
         ("residual_power", "f8"),  # at its own last communication point, W
-        ("in_force", "i8"),  # the correction has been applied since then
+        ("in_force", "f8"),  # share of the correction that has been applied since then
         ("capped", "i8"),
         ("correction", "f8"),  # sum over the elements, in force; in the effort's unit
         ("correction_computed", "f8"),
@@ -145,10 +150,15 @@ BONDS: Final = np.dtype(
         ("peak", "f8"),  # W
         ("drift", "f8"),  # energy that the interface has made and no correction took out, J
         ("added_energy", "f8"),  # by corrections of the effort, over the run, J
+        ("added_lately", "f8"),  # of the interval that ended, J
         ("error_energy", "f8"),  # of the interval that ended: by the effort's error as tried out, J
+        # Energy that was made lately, and would have been made without the corrections, J
+        ("lately_made", "f8"),
+        ("otherwise_made", "f8"),
         ("carried", "f8"),  # energy that has gone through, J
         ("least_carried", "f8"),
         ("most_carried", "f8"),
+        ("through", "f8"),  # what it has carried: the range of the energy that has gone through, J
     ]
 )
 ELEMENTS: Final = np.dtype(

@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 from hilrt.config.session_file import load_session
+from hilrt.coupling.follow_corrections import fade
 from hilrt.coupling.verification import contradicts
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
-from hilrt.solver import Floats
+from hilrt.solver import Floats, Port, Ports
+from hilrt.step.apply_changes import apply_changes
+from hilrt.step.changes import Changes
 from hilrt_adapters.inprocess import InProcessOptions
+from tests.stepping import make_numerics
 
 CONFIGS = Path(__file__).parents[2] / "bench_configs"
 CORRECTION = "bonds.spring.correction"
@@ -65,6 +69,42 @@ def test_drift_is_the_error_of_the_systems_energy_whatever_the_correction_believ
     assert (abs(error) < 0.02) == right
     assert (result.summary["verdict"] == "unreliable") == (not right)
     assert ("correction_wrong" in result.summary["flags"]) == wrong
+
+
+def test_a_harmful_correction_is_faded_out_and_does_little_more_harm_than_none() -> None:
+    # with that D all the time, the error is +377 %; without correction +102 %
+    result = simulate(CONFIGS / "two_mass.toml", feedthrough(-100.0))
+    assert result.summary is not None
+    assert result.log is not None
+    assert energy_error(result) < 1.25
+    log = result.log
+    added = np.abs(log["mass1.force:corrected"] - log["mass1.force"])
+    assert added[:200].max() > 1.0
+    off = int(np.flatnonzero(added > 0.0)[-1])
+    assert log.t[off] < 2.0
+    assert np.all(np.diff(added[off - 150 : off + 2]) < 1.0)  # gradually
+    assert result.summary["flags"]["correction_harmful"]["count"] == 1
+
+
+def test_an_operator_may_want_a_correction_back() -> None:
+    motion = (Port("force", "N"), Port("v", "m/s"))
+    ports = {"a": Ports(motion[1:], motion[:1]), "b": Ports(motion[:1], motion[1:])}
+    numerics = make_numerics(
+        ports,
+        connections=[{"from": "a.force", "to": "b.force"}, {"from": "b.v", "to": "a.v"}],
+        bonds=[{"name": "shaft", "effort": "a.force", "flow": "b.v"}],
+    )
+    bond = numerics.state.bonds[0]
+    bond.share, bond.acting_share, bond.harmful = 0.0, 0.0, 1
+    changes = Changes(numerics.network)
+    changes.add("bonds.shaft.share", 1.0)
+    changes.put_into(numerics.given)
+    apply_changes(numerics.plan, numerics.state, numerics.given)
+    assert (bond.share, bond.acting_share, bond.harmful) == (1.0, 0.0, 0)
+    fade(bond, 0.05)
+    assert bond.acting_share == pytest.approx(0.25)
+    fade(bond, 1.0)
+    assert bond.acting_share == 1.0
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -32,6 +32,11 @@ from hilrt.step_log import snapshots
 from tests.replay.recording_tools import record_file
 
 PI = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
+#: A correction that is found harmful and fades.
+WRONG = (
+    "bonds.spring.correction.method=feedthrough",
+    'subsystems.mass1.jacobian={source="given", D=[[100.0, 0.0], [0.0, 0.0], [0.0, 0.0]]}',
+)
 
 SESSIONS = [
     ("coupled_pendula.toml", 0.4, ()),
@@ -42,6 +47,7 @@ SESSIONS = [
     ("three_mass.toml", 0.4, ()),
     ("two_mass.toml", 0.4, ()),
     ("two_mass.toml", 0.4, ("bonds.spring.correction.method=feedthrough",)),
+    ("two_mass.toml", 0.4, WRONG),
     ("two_mass_model.toml", 0.1, ()),
     ("two_mass_rotational.toml", 1.0, ()),
     ("two_mass_rotational.toml", 0.3, (PI,)),
