@@ -8,8 +8,8 @@ from typing import Any
 
 from hilrt.exit_status import ExitStatus
 from hilrt.record.recorder_feed import close_feed_socket
+from hilrt.session.losses import add_losses, summary_without_steps
 from hilrt.session.parts import SessionParts
-from hilrt.session.summary import add_losses, summary_without_steps
 from hilrt.temporary_folder import remove_abandoned_folders
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from hilrt.exchange.exchange import Exchange
 from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.verdict import verdict
+from hilrt.session.losses import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
 from hilrt.timing.host import host_report
 from hilrt.timing.progress import Progress
 from hilrt.wording import json_numbers
-
-FORMAT = "hilrt-summary-1"
 
 
 class RunFacts(NamedTuple):
@@ -54,29 +53,6 @@ class RunFacts(NamedTuple):
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
     strangers: Mapping[str, int] = MappingProxyType({})
-
-
-def summary_without_steps(session: str, state: str, reason: str) -> dict[str, Any]:
-    """What there is to say of a session that ended before its first tick, for the `reason`."""
-    host = host_report()
-    return {
-        "format": FORMAT,
-        "session": session,
-        "state": state,
-        "steps": 0,
-        "time_s": 0.0,
-        "verdict": "unreliable",
-        "reasons": [f"no step was made: {reason}"],
-        "versions": host.pop("versions"),
-        "host": host,
-    }
-
-
-def add_losses(summary: dict[str, Any], problems: Sequence[str]) -> None:
-    """Say in a summary what turned out later to be missing in the log."""
-    if problems:
-        summary["verdict"] = "degraded" if summary["verdict"] == "good" else summary["verdict"]
-        summary["reasons"] = [*summary["reasons"], *problems]
 
 
 def without_derivatives(numerics: Numerics) -> list[str]:
