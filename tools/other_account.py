@@ -6,8 +6,9 @@ Starts a session with its page, bridge and commands, on the loopback and without
 socket at which its processes listen (/proc), and tries all of them from a process of another
 account: ZeroMQ sockets of every kind, a subsystem's hello, rows and commands of its own making,
 HTTP and WebSocket requests without a token, Unix sockets by path and by abstract name. It also
-tries to signal the processes, and looks for secrets on their command lines and in their
-environments. Then the session is stopped, and must have lost nothing.
+tries to read and write the run's folder, temporary folders and what the processes have open, to
+signal the processes, and looks for secrets on their command lines and in their environments. Then
+the session is stopped, and must have lost nothing.
 
 Frames on a CAN bus are left out: every account may read and send them. Needs Linux and root, which
 alone can become another account; otherwise it says so and ends with status 0. Status 1: something
@@ -29,7 +30,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from stranger import SECRETS, Outcome, as_account, attack, places
+from stranger import SECRETS, Outcome, as_account, attack, files_of, places
 from watched_session import children, command_of, free_port, until
 
 from hilrt.record.reader import load_log
@@ -183,12 +184,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"skipped: {reason}")
         return 0
     with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # the session is to protect what is in it
         session = Session(Path(folder), options.session.resolve())
         try:
             session.until_running()
             processes = session.processes()
             found = places(processes)
-            outcomes = as_account(options.account, lambda: attack(found, processes))
+            files = files_of(next(session.out.iterdir()), processes)
+            outcomes = as_account(options.account, lambda: attack(found, processes, files))
             outcomes.append(session.end())
             outcomes += while_it_waits(Path(folder), options.account)
         finally:

@@ -9,8 +9,9 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,9 +124,11 @@ def as_account(account: int, work: Callable[[], list[Outcome]]) -> list[Outcome]
     return outcomes
 
 
-def attack(found: list[Place], processes: dict[int, str]) -> list[Outcome]:
+def attack(
+    found: list[Place], processes: dict[int, str], files: Sequence[Path] = ()
+) -> list[Outcome]:
     """Everything that is tried."""
-    outcomes = []
+    outcomes = [against_file(path) for path in files]
     for place in found:
         if place.kind == "tcp":
             outcomes += over_tcp(place)
@@ -240,6 +243,28 @@ def over_unix(place: Place) -> Outcome:
         except OSError as error:
             said, well = error.strerror or type(error).__name__, True
     return Outcome(place.process, place.name, place.kind, said, well)
+
+
+def files_of(folder: Path, pids: Iterable[int]) -> list[Path]:
+    """What lies in a run's folder and in sessions' temporary ones, and what processes have open."""
+    tops = [folder, *Path(tempfile.gettempdir()).glob("hilrt_*")]
+    inside = [path for top in tops for path in [top, *top.rglob("*")]]
+    links = [link for pid in pids for link in Path(f"/proc/{pid}/fd").glob("*")]
+    for link in links:
+        with contextlib.suppress(OSError):
+            target = link.readlink()
+            device = target.is_relative_to("/dev") and not target.is_relative_to("/dev/shm")
+            inside += [] if device else [target]
+    return sorted({path for path in inside if path.is_file() or path.is_dir()})
+
+
+def against_file(path: Path) -> Outcome:
+    """To read a file or folder, and to write to it."""
+    may = []
+    for tried, mode in (("read", os.R_OK), ("write", os.W_OK)):
+        with contextlib.suppress(OSError):
+            may += [tried] if os.access(path, mode) else []
+    return Outcome("files", str(path), "to read, write", " and ".join(may) or "refused", not may)
 
 
 def against_process(pid: int, name: str) -> Iterator[Outcome]:

@@ -46,6 +46,15 @@ def test_an_answer_with_content_is_harm(tool: Any) -> None:
     ]
 
 
+def test_a_file_that_may_be_read_is_harm(tool: Any, tmp_path: Path) -> None:
+    (tmp_path / "session.mcap").touch()
+    stranger = tool("stranger")
+    files = stranger.files_of(tmp_path, [])
+    assert {tmp_path, tmp_path / "session.mcap"} <= set(files)
+    assert stranger.against_file(tmp_path / "session.mcap")[3:] == ("read and write", False)
+    assert stranger.against_file(tmp_path / "none")[3:] == ("refused", True)
+
+
 def test_without_root_it_says_so(
     tool: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
