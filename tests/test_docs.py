@@ -283,6 +283,19 @@ def test_files_of_the_project_that_are_named_exist(page):
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+def test_every_promise_of_the_threat_model_names_tests_and_tools_that_exist():
+    text = (DOCS / "threat_model.md").read_text(encoding="utf-8")
+    promises = re.findall(r"^\| (?!Promise|-)(.+) \| (.+) \|$", text, flags=re.M)
+    assert len(promises) > 20
+    for promise, shown in promises:
+        assert re.fullmatch(r"(`(tests|tools)/[^`]+`(, )?)+", shown), promise
+    tests = re.findall(r"`(tests/[^`:]+)::(\w+)`", text)
+    assert len(tests) > 40
+    for path, name in tests:
+        assert re.search(rf"^ *(async )?def {name}\(", (ROOT / path).read_text("utf-8"), re.M), name
+    assert all((ROOT / tool).exists() for tool in re.findall(r"`(tools/[\w.]+)`", text))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_exist(page):
     commands = typer.main.get_command(cli.app).commands
