@@ -21,6 +21,8 @@ import threading
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
+from hilrt.child_environment import inherited_environment
+
 if sys.platform != "win32":
     import resource
 
@@ -74,7 +76,7 @@ class LimitedProcess:
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**inherited_environment(), **_ENVIRONMENT},
         )
 
     def send(self, message: bytes) -> None:

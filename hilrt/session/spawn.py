@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from hilrt.child_environment import inherited_environment
 from hilrt.config.spawn_command import executable
 from hilrt.errors import ConfigError
 
@@ -29,9 +30,6 @@ KILL_TIMEOUT_S = 2.0
 #: Added to the environment of processes without linear algebra: OpenBLAS starts no threads, which
 #: would cost 0.1 s of processor time while numpy is imported.
 SINGLE_THREAD: Final[Mapping[str, str]] = {"OPENBLAS_NUM_THREADS": "1"}
-#: Beginning of the names of variables that are for the process alone that they are given to: tokens
-#: and keys, addresses of sockets. None of them is inherited.
-OWN_VARIABLES: Final = "HILRT_"
 _POLL_S = 0.02
 _TAIL_BYTES = 8192
 _LAUNCH = Path(__file__).with_name("launch.py")
@@ -209,7 +207,7 @@ class Children:
         ConfigError
             If there is no such command.
         """
-        environment = {**_inherited_environment(), "PYTHONUNBUFFERED": "1", **(env or {})}
+        environment = {**inherited_environment(), "PYTHONUNBUFFERED": "1", **(env or {})}
         command = executable(name, argv, cwd, environment.get("PATH"))
         if _LINUX:
             command = _launched(command, affinity, nice)
@@ -331,15 +329,6 @@ class Children:
                 self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
 
         self._unwatch[child.pid] = loop.call_later(_POLL_S, poll).cancel
-
-
-def _inherited_environment() -> dict[str, str]:
-    """The environment without what is meant for this process alone."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.upper().startswith(OWN_VARIABLES)
-    }
 
 
 def _launched(command: list[str], affinity: Iterable[int], nice: int) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.files.limited_process import Limits
+from hilrt.files.limited_process import LimitedProcess, Limits
 from hilrt.logs.export_file import export_file
 from hilrt.logs.foreign_source import ForeignSource
 from hilrt.logs.import_file import import_file
@@ -143,3 +143,12 @@ def test_what_is_no_file_has_no_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.mf4")
     with pytest.raises(ConfigError, match=r"pipe\.mf4: cannot be read: it is a pipe, not a file"):
         ForeignSource("mf4", tmp_path / "pipe.mf4")
+
+
+def test_a_reader_that_a_file_may_take_over_knows_no_tokens(monkeypatch):
+    monkeypatch.setenv("HILRT_TOKEN", "of the operators")
+    given = {}
+    monkeypatch.setattr("subprocess.Popen", lambda argv, **how: given.update(how))
+    LimitedProcess("hilrt.logs.foreign_process")
+    assert given["env"]["PATH"]
+    assert not [name for name in given["env"] if name.startswith("HILRT_")]
