@@ -33,7 +33,7 @@ _END_S = 2.0
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "NUMEXPR_MAX_THREADS": "1"}
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """What a child may take: memory [bytes], processor time [s], and time for an answer [s]."""
 
     memory: int
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     answer_s: float
 
     @classmethod
-    def for_size(cls, size: int) -> Limits:
+    def for_size(cls, size: int) -> ProcessLimits:
         """Enough for a file of `size` bytes, as slow as the slowest reader of packed ones."""
         return cls((1 << 30) + 8 * size, 60 + size // 50_000, 60.0 + size / 1e6)
 
@@ -60,16 +60,16 @@ class LimitedProcess:
 
     Attributes
     ----------
-    limits : Limits
+    limits : ProcessLimits
         What it has been told to keep to, for the texts of its end and the time for an answer.
     unanswered : int
         Messages without an answer so far.
     """
 
-    limits: Limits
+    limits: ProcessLimits
 
     def __init__(self, module: str) -> None:
-        self.limits = Limits.for_size(0)
+        self.limits = ProcessLimits.for_size(0)
         self.unanswered = 0
         self._late = False
         self._process = subprocess.Popen(

@@ -67,7 +67,7 @@ class PackedBlock(msgspec.Struct, array_like=True):
     signals: list[Signal] = []
 
 
-class Answer(msgspec.Struct, omit_defaults=True):
+class ForeignAnswer(msgspec.Struct, omit_defaults=True):
     """What was asked for, and how the source stands.
 
     `refused`: the file cannot be read, and why; `missing`: a package that is not installed.
@@ -91,10 +91,10 @@ class Answer(msgspec.Struct, omit_defaults=True):
 Request = Open | Ask | Start | More | Close
 _encoder = msgspec.msgpack.Encoder()
 _requests = msgspec.msgpack.Decoder(Request)
-_answers = msgspec.msgpack.Decoder(Answer)
+_answers = msgspec.msgpack.Decoder(ForeignAnswer)
 
 
-def encode(message: Request | Answer) -> bytes:
+def encode(message: Request | ForeignAnswer) -> bytes:
     """One message."""
     return _encoder.encode(message)
 
@@ -105,7 +105,7 @@ def decode_request(data: bytes) -> Request:
     return request
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> ForeignAnswer:
     """Answer in a message; `msgspec.MsgspecError` if it is none."""
-    answer: Answer = decode_by(_answers, data)
+    answer: ForeignAnswer = decode_by(_answers, data)
     return answer

@@ -21,9 +21,9 @@ from hilrt.files.limited_process import (
     write_message,
 )
 from hilrt.logs.foreign_messages import (
-    Answer,
     Ask,
     Close,
+    ForeignAnswer,
     Kind,
     Open,
     PackedBlock,
@@ -48,14 +48,14 @@ class Service:
         self._channels: dict[int, tuple[int, LogChannel]] = {}
         self._told = 0
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> ForeignAnswer:
         """Carry a request out."""
         try:
             answer = self._answer(request)
         except ConfigError as error:
-            answer = Answer(refused=error.problems)
+            answer = ForeignAnswer(refused=error.problems)
         except ImportError as error:
-            answer = Answer(missing=error.name or str(error))
+            answer = ForeignAnswer(missing=error.name or str(error))
         except MemoryError:
             answer = self._refuse("needs more memory than a file of its size should")
         except Exception as error:  # libraries raise all kinds for damaged files
@@ -74,37 +74,37 @@ class Service:
         if source is not None:
             source.close()
 
-    def _refuse(self, text: str) -> Answer:
-        return Answer(refused=[str(self._source.fail(text)) if self._source else text])
+    def _refuse(self, text: str) -> ForeignAnswer:
+        return ForeignAnswer(refused=[str(self._source.fail(text)) if self._source else text])
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> ForeignAnswer:
         if isinstance(request, (Open, Close)):
             self._close()
         if isinstance(request, Close):
-            return Answer()
+            return ForeignAnswer()
         if isinstance(request, Open):
             limit_this_process(request.memory, request.processor_s)
             path, label = Path(request.path), request.label
             self._source = open_here(request.kind, path, label, request.time)
-            return Answer()
+            return ForeignAnswer()
         source = self._source
         assert source is not None
         if isinstance(request, Ask):
             if request.what == "topics":
-                return Answer(topics=source.topics())
+                return ForeignAnswer(topics=source.topics())
             if request.what == "attachments":
-                return Answer(attachments=source.attachments())
-            return Answer(metadata=source.metadata())
+                return ForeignAnswer(attachments=source.attachments())
+            return ForeignAnswer(metadata=source.metadata())
         if isinstance(request, Start):
             wanted = None if request.wanted is None else set(request.wanted)
             blocks = request.what == "blocks"
             stream = self._blocks(source.blocks(wanted)) if blocks else _frames(source)
             self._streams[request.stream] = stream
-        answer = next(self._streams[request.stream], Answer())
+        answer = next(self._streams[request.stream], ForeignAnswer())
         answer.stream = request.stream
         return answer
 
-    def _blocks(self, blocks: Iterator[Block]) -> Iterator[Answer]:
+    def _blocks(self, blocks: Iterator[Block]) -> Iterator[ForeignAnswer]:
         part: list[PackedBlock] = []
         size = 0
         for block in blocks:
@@ -112,9 +112,9 @@ class Service:
             size += len(packed.times) + len(packed.values)
             part.append(packed)
             if size > BLOCK_BYTES or len(part) >= BLOCKS:
-                yield Answer(blocks=part, more=True)
+                yield ForeignAnswer(blocks=part, more=True)
                 part, size = [], 0
-        yield Answer(blocks=part)
+        yield ForeignAnswer(blocks=part)
 
     def _pack(self, block: Block) -> PackedBlock:
         times = np.ascontiguousarray(block.times_ns, np.int64).tobytes()
@@ -142,10 +142,10 @@ def open_here(kind: Kind, path: Path, label: str, time: str | None) -> Source:
     return LibraryFrames(path, label)
 
 
-def _frames(source: Source) -> Iterator[Answer]:
+def _frames(source: Source) -> Iterator[ForeignAnswer]:
     frames = source.frames()
     while part := list(itertools.islice(frames, FRAMES)):
-        yield Answer(frames=[tuple(frame) for frame in part], more=True)  # type: ignore[misc]
+        yield ForeignAnswer(frames=[tuple(frame) for frame in part], more=True)  # type: ignore[misc]
 
 
 def main() -> int:

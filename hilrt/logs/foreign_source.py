@@ -15,12 +15,12 @@ import numpy as np
 
 from hilrt.errors import ConfigError
 from hilrt.files.idle_process import give_back, take_process
-from hilrt.files.limited_process import ChildDied, Limits
+from hilrt.files.limited_process import ChildDied, ProcessLimits
 from hilrt.files.regular import check_regular
 from hilrt.logs.foreign_messages import (
-    Answer,
     Ask,
     Close,
+    ForeignAnswer,
     Kind,
     More,
     Open,
@@ -47,13 +47,13 @@ class ForeignSource(Source):
     def __init__(self, kind: Kind, path: Path, label: str = "", time: str | None = None) -> None:
         super().__init__(path, label)
         try:
-            limits = Limits.for_size(check_regular(path))
+            limits = ProcessLimits.for_size(check_regular(path))
         except OSError as error:
             raise self.fail(f"cannot be read: {error.strerror}; check the path") from None
         self._topics: list[Topic] | None = None
         self._channels: dict[int, LogChannel] = {}
         self._streams = 0
-        self._early: dict[int, Answer] = {}
+        self._early: dict[int, ForeignAnswer] = {}
         self._child = take_process(_CHILD)
         self._child.limits = limits
         self._closed = False
@@ -102,7 +102,7 @@ class ForeignSource(Source):
                 self._ask(Close())
         give_back(_CHILD, self._child)
 
-    def _stream(self, start: Start) -> Iterator[Answer]:
+    def _stream(self, start: Start) -> Iterator[ForeignAnswer]:
         """Parts of a stream, one asked for ahead."""
         self._streams += 1
         number = start.stream = self._streams
@@ -118,7 +118,7 @@ class ForeignSource(Source):
                 self._send(More(number))
             yield answer
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> ForeignAnswer:
         self._send(request)
         while (answer := self._receive()).stream >= 0:  # a part that was asked for ahead
             self._early[answer.stream] = answer
@@ -130,7 +130,7 @@ class ForeignSource(Source):
         except ChildDied as death:
             raise self._died(death) from None
 
-    def _receive(self) -> Answer:
+    def _receive(self) -> ForeignAnswer:
         try:
             answer = decode_answer(self._child.receive())
         except ChildDied as death:

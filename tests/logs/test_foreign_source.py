@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.files.limited_process import LimitedProcess, Limits
+from hilrt.files.limited_process import LimitedProcess, ProcessLimits
 from hilrt.logs.export_file import export_file
 from hilrt.logs.foreign_source import ForeignSource
 from hilrt.logs.import_file import import_file
@@ -89,7 +89,7 @@ def test_a_crash_reaches_a_replay_and_an_import_as_the_same_error(
 
 def test_the_memory_of_a_reader_is_limited(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(table) == 100_000
-    monkeypatch.setattr(Limits, "for_size", lambda size: Limits(100_000, 60, 60.0))
+    monkeypatch.setattr(ProcessLimits, "for_size", lambda size: ProcessLimits(100_000, 60, 60.0))
     message = r"table\.parquet: (needs more memory|is damaged: .*alloc|.*reader of it crashed)"
     with pytest.raises(ConfigError, match=message):
         read(table)

@@ -250,7 +250,7 @@ def _forked_children() -> Any:
     """Children of `ForeignSource` are forked: the same code and the same ends, in milliseconds."""
     from unittest import mock
 
-    from hilrt.files.limited_process import LimitedProcess, Limits
+    from hilrt.files.limited_process import LimitedProcess, ProcessLimits
     from hilrt.logs import foreign_source
 
     class Forked(LimitedProcess):
@@ -258,11 +258,11 @@ def _forked_children() -> Any:
             with mock.patch.object(subprocess, "Popen", side_effect=_Forked):
                 super().__init__(module)
 
-    small = Limits(512 << 20, 10, 20.0)
+    small = ProcessLimits(512 << 20, 10, 20.0)
     with (
         mock.patch.object(foreign_source, "take_process", Forked),
         mock.patch.object(foreign_source, "give_back", lambda module, process: process.close()),
-        mock.patch.object(Limits, "for_size", return_value=small),
+        mock.patch.object(ProcessLimits, "for_size", return_value=small),
     ):
         yield
 
