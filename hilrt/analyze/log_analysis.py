@@ -6,7 +6,6 @@ its rows are not read.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from hilrt.analyze.report_accumulator import intervals, read_accumulated
 from hilrt.analyze.rows_summary import summarise_rows
 from hilrt.analyze.step_advice import Advice, advise
 from hilrt.errors import RecordError
+from hilrt.files.json import parse_json
+from hilrt.files.regular import read_regular
 from hilrt.record.decimate import Curve
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import FILE_NAME as LOG_NAME
@@ -124,7 +125,7 @@ def read_rows(file: Path) -> tuple[LogStream, dict[str, Curve], LogStatistics]:
 def bonds_of(stream: LogStream) -> dict[str, dict[str, str]]:
     """Bond to the names of its ``effort`` and ``flow``, from the log's metadata."""
     try:
-        bonds = json.loads(stream.metadata.get("bonds", "[]"))
+        bonds = parse_json(stream.metadata.get("bonds", "[]"))
         return {bond["name"]: bond for bond in bonds}
     except (ValueError, TypeError, KeyError):  # a log of another version: fewer figures
         return {}
@@ -136,8 +137,8 @@ def _summary(file: Path, stream: LogStream) -> dict[str, Any]:
     try:
         data = stream.attachments.get("summary.json", b"")
         if file.name == LOG_NAME and beside.is_file():
-            data = beside.read_bytes()
-        summary = json.loads(data) if data else {}
+            data = read_regular(beside)
+        summary = parse_json(data) if data else {}
     except OSError as error:
         raise RecordError(f"{beside}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from hilrt.config.session_file import apply_override
 from hilrt.errors import ConfigError
+from hilrt.files.json import parse_json
 
 
 def changes_of(metadata: Mapping[str, str], key: str) -> list[str]:
     """``table.key=value`` texts under a key of the metadata: ``overrides``, ``what_if``."""
     try:
-        return [str(item) for item in json.loads(metadata.get(key) or "[]")]
+        return [str(item) for item in parse_json(metadata.get(key) or "[]")]
     except (ValueError, TypeError):  # of another version
         return []
 

@@ -7,13 +7,13 @@ share, answers of solvers, lost messages) is left out.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
+from hilrt.files.json import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.flags import FlagTotal
@@ -152,7 +152,7 @@ def _bonds(statistics: LogStatistics, metadata: Mapping[str, str]) -> dict[str, 
 
 def _listed(metadata: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
-        return [bond for bond in json.loads(metadata.get("bonds", "[]")) if "name" in bond]
+        return [bond for bond in parse_json(metadata.get("bonds", "[]")) if "name" in bond]
     except (ValueError, TypeError):  # of another version
         return []
 

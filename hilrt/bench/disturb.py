@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import heapq
 import random
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,8 +24,10 @@ import msgspec
 
 from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
+from hilrt.config.parse_toml import TomlError, parse_toml
 from hilrt.config.structs import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
+from hilrt.files.regular import read_regular
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")
@@ -113,10 +114,10 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
         With every problem, each naming file, event and remedy.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; give its path") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (TomlError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: is no TOML: {error}") from None
     problems: list[str] = []
     scenario = build(ScenarioFile, data, "", problems)

@@ -2,6 +2,6 @@
 
 Read in this order: `regular` (is it a file, and how large), `text` (lines, also of compressed
 files), `archive` (ZIP archives, by what comes out of them), `xml` (without document types),
-`msgpack`, `limited_process` (a child for parsers that may crash), `idle_process` (kept for the next
-file).
+`msgpack` and `json`, `limited_process` (a child for parsers that may crash), `idle_process` (kept
+for the next file).
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,9 @@ from mcap.records import Channel
 from mcap.records import Metadata as MetadataRecord
 
 from hilrt.errors import RecordError
+from hilrt.files.regular import open_regular
 from hilrt.logs.log_file import Batch, LogFile
-from hilrt.record.messages import Attachment, Signal
+from hilrt.record.messages import Attachment, Signal, signals_in
 from hilrt.record.record_file import DAMAGE, check_metadata
 
 
@@ -97,7 +97,7 @@ def _in_session_time(contents: Contents) -> Contents:
 def read_attachments(path: Path) -> list[Attachment]:
     """Files inside a log; those of a log without an index are found by reading it through."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             reader = make_reader(file)
             if reader.get_summary() is not None:
                 return [Attachment(a.name, a.media_type, a.data) for a in reader.iter_attachments()]
@@ -114,7 +114,7 @@ def read_attachments(path: Path) -> list[Attachment]:
 
 def _from_index(contents: Contents) -> bool:
     try:
-        with contents.path.open("rb") as file:
+        with open_regular(contents.path) as file:
             reader = make_reader(file)
             summary = reader.get_summary()
             if summary is None or summary.statistics is None:
@@ -168,8 +168,8 @@ def _topics(
 ) -> Iterator[TopicContents]:
     for key, channel in sorted(channels.items()):
         try:
-            signals = [Signal(*e) for e in json.loads(channel.metadata.get("signals", "[]"))]
-        except (ValueError, TypeError):  # of another version: listed without its signals
+            signals = signals_in(channel.metadata.get("signals", "[]"))
+        except ValueError:  # of another version: listed without its signals
             signals = []
         yield TopicContents(
             name=channel.topic.removeprefix("/"),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mcap import records
 
 from hilrt.errors import ConfigError
+from hilrt.files.json import parse_json
 from hilrt.logs.contents import Contents, read_contents
 from hilrt.logs.log_file import Batch, LogFile, LogMessage
 from hilrt.logs.output import new_file
@@ -237,7 +238,7 @@ def _renamer(prefix: str, clashing: set[str]) -> Callable[[records.Channel], rec
             return channel
         metadata = dict(channel.metadata)
         if "signals" in metadata:
-            entries = json.loads(metadata["signals"])
+            entries = parse_json(metadata["signals"])
             own = [[f"{prefix}/{name}", *rest] for name, *rest in entries]
             metadata["signals"] = json.dumps(own, ensure_ascii=False)
         return records.Channel(

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from hilrt.errors import ConfigError
+from hilrt.errors import ConfigError, RecordError
+from hilrt.files.json import parse_json
 from hilrt.logs.columns import between, tables
 from hilrt.logs.contents import Contents, TopicContents
 from hilrt.logs.export_csv import every, seconds, wanted_topics, write_head, write_rows
@@ -130,7 +131,12 @@ def cat_events(path: Path, file: TextIO, contents: Contents, span_ns: tuple[int,
     for message in log.messages():
         t_ns = message.log_time - contents.epoch_ns
         if log.channels[message.channel].topic == EVENTS and span_ns[0] <= t_ns <= span_ns[1]:
-            body = json.loads(message.data)
+            try:
+                body = dict(parse_json(message.data))
+            except (ValueError, TypeError) as error:
+                raise RecordError(
+                    f"{path}: the event at {seconds(t_ns)} s is none: {error}"
+                ) from None
             keep = {k: body[k] for k in ("t", "until", "cause", "name", "message") if k in body}
             file.write(json.dumps(keep, ensure_ascii=False) + "\n")
             count += 1

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hilrt.errors import ConfigError
+from hilrt.files.regular import read_regular
 
 if TYPE_CHECKING:
     from hilrt.models.driveline import Driveline
@@ -62,7 +63,7 @@ def read_cycle(path: str | Path) -> DriveCycle:
     """
     file = Path(path)
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_regular(file).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:  # ValueError: not text
         reason = getattr(error, "strerror", None) or "it is not a text file"
         raise ConfigError(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from hilrt.files.json import parse_json
 from hilrt.files.msgpack import decode_by
 
 #: First frame of a batch of rows. It is followed by `BATCH` (index of the first row since `Begin`),
@@ -58,6 +59,15 @@ class Signal(msgspec.Struct, frozen=True):
     unit: str = ""
     source: str = ""
     comment: str = ""
+
+
+def signals_in(text: str) -> list[Signal]:
+    """Signals as a channel's metadata list them; `ValueError` if the text lists none."""
+    try:
+        rows: list[tuple[str, ...]] = msgspec.convert(parse_json(text), list[tuple[str, ...]])
+        return [Signal(*row) for row in rows]
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ValueError(f"a list of signals that is none: {error}") from None
 
 
 class Topic(msgspec.Struct, frozen=True):

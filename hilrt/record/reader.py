@@ -5,7 +5,6 @@ A log that was cut off (power, kill -9, full disk) is read as far as it is whole
 
 from __future__ import annotations
 
-import json
 import logging
 import struct
 from collections import deque
@@ -20,9 +19,10 @@ from mcap.opcode import Opcode
 from numpy.typing import NDArray
 
 from hilrt.errors import RecordError
+from hilrt.files.json import parse_json
 from hilrt.record.chunk import Run, find_messages, gather, record_type
 from hilrt.record.find_log import find_log
-from hilrt.record.messages import EVENTS, LEVELS, Signal
+from hilrt.record.messages import EVENTS, LEVELS, Signal, signals_in
 from hilrt.record.record_file import (
     HEAD,
     Chunk,
@@ -341,7 +341,7 @@ class LogStream(RecordFile):
     def _read_channel(self, body: bytes) -> None:
         channel = records.Channel.read(stream_of(body))
         if "signals" in channel.metadata:
-            signals = [Signal(*entry) for entry in json.loads(channel.metadata["signals"])]
+            signals = signals_in(channel.metadata["signals"])
             self.channels[channel.id] = LogChannel(channel.topic.removeprefix("/"), signals)
         elif channel.topic == EVENTS:
             self._event_channels.add(channel.id)
@@ -373,7 +373,7 @@ def _block(data: bytes, runs: list[Run], channel: LogChannel, epoch_ns: int) -> 
 
 
 def _event(data: bytes) -> LogEvent:
-    body = json.loads(data)
+    body = parse_json(data)
     return LogEvent(
         t=float(body["t"]),
         level=_LEVEL_NAMES.get(body["level"], "info"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from hilrt.coupling.correct_feedthrough import feedthrough_table
 from hilrt.coupling.verification import Verification
 from hilrt.errors import HilrtError, RecordError
 from hilrt.exchange.jacobians import find_model
+from hilrt.files.json import parse_json
 from hilrt.link import Arrival, Link
 from hilrt.solver import Floats, Sample
 from hilrt.step.build_plan import Platform
@@ -64,11 +64,16 @@ def read_recorded(
     name = metadata.get("session_file", "")
     if name not in attachments:
         raise RecordError(f"{where}: holds no session file; it cannot be replayed")
-    host = json.loads(attachments.get("host.json", b"{}"))
+    try:
+        host = dict(parse_json(attachments.get("host.json", b"{}")))
+        overrides = tuple(parse_json(metadata.get("overrides", "[]")))
+        text = attachments[name].decode()
+    except (ValueError, TypeError) as error:  # not UTF-8, too
+        raise RecordError(f"{where}: its session cannot be read: {error}") from None
     return Recorded(
-        text=attachments[name].decode(),
+        text=text,
         name=name,
-        overrides=tuple(json.loads(metadata.get("overrides", "[]"))),
+        overrides=overrides,
         facts=facts,
         build=host.get("build", {}),
         where=where,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hilrt.analyze.report_accumulator import ReportAccumulator
 from hilrt.analyze.rows_summary import fault_of
 from hilrt.errors import ConfigError
+from hilrt.files.json import parse_json
 from hilrt.record.find_log import find_log
 from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.recording import Recording
@@ -236,8 +237,8 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
 def _recorded_verdict(steps: RecordedSteps) -> str:
     """Verdict in the session's summary, which also covers faults and missed ticks."""
     try:
-        summary = json.loads(steps.stream.attachments.get("summary.json", b"{}"))
-    except json.JSONDecodeError:
+        summary = dict(parse_json(steps.stream.attachments.get("summary.json", b"{}")))
+    except (ValueError, TypeError):
         return ""
     return str(summary.get("verdict", ""))
 

@@ -10,12 +10,16 @@ import pytest
 import zstandard
 from mcap.writer import CompressionType, Writer
 
+from hilrt.errors import RecordError
 from hilrt.logs.contents import read_contents
 from hilrt.logs.log_file import LogFile
 from hilrt.logs.log_writer import LogWriter
 from hilrt.logs.open_source import open_source
+from hilrt.logs.show import cat_events
 from hilrt.record import record_file
 from hilrt.record.logged_frame import LoggedFrame, encode
+from hilrt.record.messages import EVENTS
+from hilrt.record.reader import LogStream
 from hilrt.record.record_file import unpack
 
 
@@ -89,3 +93,33 @@ def test_a_frame_that_is_none_ends_the_log_there(tmp_path: Path) -> None:
     source = open_source(path)
     assert len(list(source.frames())) == 1
     assert "a CAN frame with 1 of 2 data bytes" in source.notes[0]
+
+
+@pytest.mark.parametrize("signals", ["[" * 100_000, "[[1]]", "{}x", '[["a"], 3]', '["ab"]'])
+def test_a_list_of_signals_that_is_none_is_damage(signals: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        writer.add_metadata("hilrt", {"epoch_ns": "0"})
+        topic = writer.register_channel("/x", "cdr", 0, {"signals": signals})
+        writer.add_message(topic, 1, bytes(12), 1)
+        writer.finish()
+    stream = LogStream(path)
+    with pytest.raises(RecordError, match="holds no signals"):
+        list(stream.blocks())
+    assert "damaged after" in stream.damage
+    assert [topic.signals for topic in read_contents(path).topics] == [[]]
+
+
+@pytest.mark.parametrize("event", [b"[" * 100_000, b"3", b"{", b"\xff"])
+def test_an_event_that_is_none_is_told_with_its_time(event: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        topic = writer.register_channel(EVENTS, "json", 0)
+        writer.add_message(topic, 2_000_000_000, event, 1)
+        writer.finish()
+    with pytest.raises(RecordError, match=r"log\.mcap: the event at 2\.0+ s is none"):
+        cat_events(path, io.StringIO(), read_contents(path), (0, 1 << 62))
