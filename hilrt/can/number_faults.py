@@ -23,6 +23,8 @@ def check_numbers(message: Message) -> None:
         for what in ("scale", "offset"):
             if not _finite(getattr(signal, what)):
                 raise ValueError(f"{place} has a {what} that is no finite number")
+        if not _finite(abs(signal.scale) * 2.0 ** min(signal.length, 1000) + abs(signal.offset)):
+            raise ValueError(f"{place} has values that are no finite numbers")
         for what in ("minimum", "maximum"):
             bound = getattr(signal, what)
             if bound is not None and not _finite(bound) and not _infinite(bound):
@@ -30,9 +32,10 @@ def check_numbers(message: Message) -> None:
 
 
 def _finite(value: float) -> bool:
+    """Whether a number is one to compute with; so is no integer of 400 digits."""
     try:
         return math.isfinite(value)
-    except (OverflowError, TypeError, ValueError):  # an integer of 400 digits
+    except (OverflowError, TypeError, ValueError):
         return False
 
 

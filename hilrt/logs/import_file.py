@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hilrt.errors import ConfigError
 from hilrt.logs.bus_databases import BusDatabase
 from hilrt.logs.log_writer import LogWriter
 from hilrt.logs.open_source import open_source
@@ -81,6 +82,8 @@ def _write(source: Source, part: Path, out: Path) -> Imported:
         for attachment in source.attachments():
             writer.attach(attachment.name, attachment.media_type, attachment.data)
         for block in source.blocks():
+            if epoch_ns + int(block.times_ns.min()) < 0:
+                raise _before_1970(source, "a row", epoch_ns + int(block.times_ns.min()))
             # Frames go to the file with the signals of their time, as if recorded together.
             end_ns = epoch_ns + int(block.times_ns[-1])
             for frame in frames.until(end_ns):
@@ -109,11 +112,15 @@ def _since_1970(source: Source) -> Iterator[LoggedFrame]:
     """Frames of a source; `ConfigError` for one with an earlier time, which a log cannot hold."""
     for frame in source.frames():
         if frame.time_ns < 0:
-            raise source.fail(
-                f"holds a frame {-frame.time_ns / 1e9:g} s before 1970, or before its time 0; give "
-                "it a date, or shift its times"
-            )
+            raise _before_1970(source, "a frame", frame.time_ns)
         yield frame
+
+
+def _before_1970(source: Source, what: str, time_ns: int) -> ConfigError:
+    return source.fail(
+        f"holds {what} {-time_ns / 1e9:g} s before 1970, or before its time 0; give it a date, or "
+        "shift its times"
+    )
 
 
 class _Ahead:

@@ -197,6 +197,7 @@ def test_a_file_whose_declaration_is_wrong_is_read_as_utf_8(declared: str, tmp_p
         ("drive.kcd", 'slope="0.5"', f'slope="{"9" * 400}"', "has a scale that is no finite"),
         ("drive.kcd", 'offset="0" length="16"', 'offset="-1" length="16"', "begins at bit -1"),
         ("drive.kcd", "<NetworkDefinition", "<!DOCTYPE x>\n<NetworkDefinition", "document type"),
+        ("drive.sym", "/f:0.5", "/f:1e308", "has values that are no finite numbers"),
         ("drive.sym", "ID=200h", f"ID=200h\nLen={'9' * 200_000}", "line 17 has a number of more"),
         ("drive.arxml", "<AUTOSAR", "<!DOCTYPE x>\n<AUTOSAR", "it declares a document type"),
     ],
