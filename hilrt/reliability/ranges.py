@@ -14,6 +14,9 @@ from hilrt.tables.plan import RANGE_SAFE, RANGE_USE, Plan
 from hilrt.tables.ports import Bools
 from hilrt.tables.state import State
 
+#: What to do about a value that is not used.
+REMEDY = 'see to the sensor, correct the range, or set out_of_range = "use" for it'
+
 
 @dataclass(frozen=True)
 class Ranges:
@@ -50,10 +53,7 @@ class Ranges:
         There is none before it that could be held.
         """
         if texts := [self.text(i, float(y[i])) for i in _rows(self.withheld(y))]:
-            raise SessionFault(
-                f"before the first tick: {'; '.join(texts)}; see to the sensor, correct the "
-                'range, or set out_of_range = "use" for it'
-            )
+            raise SessionFault(f"before the first tick: {'; '.join(texts)}; {REMEDY}")
 
     def ending(self, state: State, given: StepInput) -> list[str]:
         """What is said of the samples that have ended the session."""

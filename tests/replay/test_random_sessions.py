@@ -14,13 +14,14 @@ from tests.replay.recording_tools import Erratic, record_erratic
 STEP = 1e-3
 
 
-def ports_of(name, n_outputs, n_inputs, bounded):
+def ports_of(name, n_outputs, n_inputs, bounded, declared):
     """Ports whose first ones make the bond: an effort out of "a", a flow out of "b"."""
+    declared = {"min": -0.5, "max": 0.5} if declared else {}
     limits = {"min": -2.0, "max": 2.0, "max_rate": 300.0, "max_jerk": 3e4} if bounded else {}
     outputs, inputs = {"a": ("N", "m/s"), "b": ("m/s", "N")}.get(name, ("", ""))
     return Ports(
         tuple(Port(f"i{i}", "" if i else inputs, **limits) for i in range(n_inputs)),
-        tuple(Port(f"o{i}", "" if i else outputs) for i in range(n_outputs)),
+        tuple(Port(f"o{i}", "" if i else outputs, **declared) for i in range(n_outputs)),
     )
 
 
@@ -38,7 +39,7 @@ def session(draw):
         links.append(
             Erratic(
                 name,
-                ports_of(name, draw(sizes), draw(sizes), draw(st.booleans())),
+                ports_of(name, draw(sizes), draw(sizes), draw(st.booleans()), draw(st.booleans())),
                 draw(numbers),
                 physical=not variable and draw(st.booleans()),
                 derivatives=order if source == "taylor" else 0,
@@ -48,6 +49,7 @@ def session(draw):
         subsystems[name] = {
             "adapter": "inprocess",
             "model": "none:None",
+            "out_of_range": draw(st.sampled_from(["hold", "use", "safe"])),
             "every": 1 if variable else draw(st.integers(1, 3)),
             "late": {"policy": draw(st.sampled_from(["hold", "extrapolate"])), "max_misses": 10**6},
         }
