@@ -64,9 +64,9 @@ class Ranges:
             if out.withheld and self.plan.outputs[i].range_policy == RANGE_SAFE:
                 why = 'its out_of_range is "safe"'
             else:
-                why = (
-                    f"no usable sample for {out.unusable_points} ticks, late.max_misses is {misses}"
-                )
+                points = out.unusable_points
+                why = f"no usable sample for {points} ticks, late.max_misses is {misses}"
+                why += f"; {REMEDY}" if out.withheld else ""
             found.append(f"{self.text(i, value)} ({why})")
         return found
 
