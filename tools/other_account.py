@@ -82,6 +82,7 @@ class Session:
             ]
         command = [sys.executable, "-m", "hilrt", "run", str(file), "--out", str(self.out)]
         command += ["--quiet", "--web"]
+        self._errors.touch(mode=0o600)
         with self._errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [*command, *(word for item in given for word in ("--set", item))],

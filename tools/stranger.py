@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -246,16 +245,16 @@ def over_unix(place: Place) -> Outcome:
 
 
 def files_of(folder: Path, pids: Iterable[int]) -> list[Path]:
-    """What lies in a run's folder and in sessions' temporary ones, and what processes have open."""
-    tops = [folder, *Path(tempfile.gettempdir()).glob("hilrt_*")]
-    inside = [path for top in tops for path in [top, *top.rglob("*")]]
-    links = [link for pid in pids for link in Path(f"/proc/{pid}/fd").glob("*")]
-    for link in links:
+    """What lies in a run's folder, and what processes have open, with temporary folders of it."""
+    opened = set()
+    for link in (link for pid in pids for link in Path(f"/proc/{pid}/fd").glob("*")):
         with contextlib.suppress(OSError):
             target = link.readlink()
-            device = target.is_relative_to("/dev") and not target.is_relative_to("/dev/shm")
-            inside += [] if device else [target]
-    return sorted({path for path in inside if path.is_file() or path.is_dir()})
+            if target.is_relative_to("/dev/shm") or not target.is_relative_to("/dev"):
+                opened.add(target)
+    own = {path.parent for path in opened if path.parent.name.startswith("hilrt_")}
+    inside = [path for top in (folder, *own) for path in (top, *top.rglob("*"))]
+    return sorted({path for path in [*inside, *opened] if path.is_file() or path.is_dir()})
 
 
 def against_file(path: Path) -> Outcome:
