@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,12 +87,14 @@ def check(one: Round, seen: Seen) -> Verdict:
     expected = documented(one)
     if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
         expected = expected | {FINISHED}
+    if one.fault == "interrupt" and seen.folder is None:  # before Python had loaded the program
+        expected = expected | {-int(signal.SIGTERM)}
     if seen.status not in expected:
         said.append(f"exit status {seen.status}, documented is {sorted(expected)}: {_last(seen)}")
     if seen.left:
         said.append(f"left over: {'; '.join(seen.left)}")
     _check_texts(seen, said)
-    if log is not None and seen.status != KILLED and not summary:
+    if seen.folder is not None and seen.status != KILLED and not summary:
         said.append("no summary.json")
     if one.session == "engine":
         check_bus(one, seen, ended, verdict)
@@ -188,14 +191,14 @@ def _check_texts(seen: Seen, said: list[str]) -> None:
 def check_bus(one: Round, seen: Seen, ended: float | None, verdict: Verdict) -> None:
     """Limits and rates, and whether the bench was brought down; the session `ended` then, s."""
     frames = {name: _frames(seen.heard, name) for name in DEMANDS}
-    for name, (signal, maximum) in DEMANDS.items():
-        outside = [f[signal] for f in frames[name] if not 0.0 <= f[signal] <= maximum]
+    for name, (port, maximum) in DEMANDS.items():
+        outside = [f[port] for f in frames[name] if not 0.0 <= f[port] <= maximum]
         if outside:
-            verdict.findings.append(f"{name}.{signal} is out of its limits: {outside[0]:g}")
+            verdict.findings.append(f"{name}.{port} is out of its limits: {outside[0]:g}")
         try:
-            assert_ramped(frames[name], signal)
+            assert_ramped(frames[name], port)
         except AssertionError as error:
-            verdict.findings.append(f"{signal} is not ramped: {str(error).splitlines()[0]}")
+            verdict.findings.append(f"{port} is not ramped: {str(error).splitlines()[0]}")
     if not frames["DynoDemand"]:
         return  # no demand has ever been made
     stopped = one.fault == "stop" and one.length > WATCHDOG_S + SPREAD_S
@@ -211,13 +214,13 @@ def _check_safe(
     """Both inputs at their safe values and the enable withdrawn, for good and in time."""
     since, reaction = _reference(one, seen, ended)
     limit, reached = reaction + SPREAD_S + _stalls(seen.heard, since), since
-    for name, (signal, _) in DEMANDS.items():
-        high = max((f[signal] for f in frames[name] if f.t >= since - STEP), default=0.0)
-        limit += high / MAX_RATE[signal]
-        away = [f.t for f in frames[name] if f[signal] != 0.0]
+    for name, (port, _) in DEMANDS.items():
+        high = max((f[port] for f in frames[name] if f.t >= since - STEP), default=0.0)
+        limit += high / MAX_RATE[port]
+        away = [f.t for f in frames[name] if f[port] != 0.0]
         reached = max(reached, away[-1] if away else 0.0)
-        if frames[name][-1:] and frames[name][-1][signal] != 0.0:
-            verdict.findings.append(f"{signal} ends at {frames[name][-1][signal]:g}")
+        if frames[name][-1:] and frames[name][-1][port] != 0.0:
+            verdict.findings.append(f"{port} ends at {frames[name][-1][port]:g}")
     verdict.safe_s = reached - since
     if verdict.safe_s > limit:
         text = f"safe values {verdict.safe_s:.3f} s after the fault, promised are {limit:.3f} s"

@@ -25,6 +25,7 @@ from hilrt.cli import (
     watch_commands,
 )
 from hilrt.cli.common import Overrides, SessionPath, fail, load
+from hilrt.cli.interrupts import ignore_both, sigterm_as_ctrl_c
 from hilrt.cli.threads import single_thread
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.exit_status import ExitStatus
@@ -236,8 +237,12 @@ def main(command: Callable[[], Any] = app) -> None:
     # At its end the interpreter looks through everything for cycles: with the compiler loaded, this
     # takes 0.2 s of processor time.
     atexit.register(gc.freeze)
+    atexit.register(ignore_both)
     try:
-        command()
+        with sigterm_as_ctrl_c():
+            command()
+    except KeyboardInterrupt:  # typer takes those that come while the command itself runs
+        raise SystemExit(ExitStatus.INTERRUPTED) from None
     except ConfigError as error:
         for problem in error.problems:
             sys.stderr.write(f"{problem}\n")

@@ -98,20 +98,25 @@ def make_folder(out: Path, name: str) -> Path:
 
 @contextlib.contextmanager
 def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
-    """Route SIGINT and SIGTERM to `interrupt` while the session runs in this thread's loop."""
+    """Route SIGINT and SIGTERM to `interrupt` while the session runs in this thread's loop.
+
+    Afterwards they do what they did before.
+    """
     loop = asyncio.get_running_loop()
-    installed = []
+    before = {}
     for number, reason in SIGNALS.items():
+        handler = signal.getsignal(number)
         try:
             loop.add_signal_handler(number, interrupt, reason)
-            installed.append(number)
+            before[number] = handler
         except (NotImplementedError, RuntimeError, ValueError):
             continue  # Windows, or not the main thread: the caller interrupts
     try:
         yield
     finally:
-        for number in installed:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
