@@ -6,13 +6,16 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from types import FrameType
+
+from hilrt.exit_status import ExitStatus
 
 _BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, where nothing else does.
+    """Let SIGTERM end the command as Ctrl-C does, with exit status 130, where it is not taken.
 
     Commands that take signals themselves do so when they have loaded what they need: a second or
     more after the start.
@@ -20,11 +23,15 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, _interrupted)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(ExitStatus.INTERRUPTED)
 
 
 def ignore_both() -> None:
