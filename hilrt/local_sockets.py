@@ -92,11 +92,6 @@ def connect(connecting: Socket, address: str) -> None:
     connecting.connect(address.removeprefix(_CURVE))
 
 
-def is_of_session(address: str) -> bool:
-    """Whether only processes of one session reach it."""
-    return address.startswith(("ipc:", _CURVE))
-
-
 def _secret_of(address: str) -> str:
     if not address.startswith(_CURVE):
         return ""

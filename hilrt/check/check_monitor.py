@@ -5,9 +5,12 @@ from __future__ import annotations
 import socket
 from importlib.util import find_spec
 
+import zmq
+
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import MonitorTable
+from hilrt.local_sockets import UNIX
 from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
 
@@ -72,6 +75,12 @@ def check_addresses(table: MonitorTable, findings: Findings) -> None:
 def _check_endpoint(key: str, address: str, findings: Findings) -> None:
     example = "tcp://0.0.0.0:5570" if key == "listen" else "tcp://0.0.0.0:5571"
     scheme, _, rest = address.partition("://")
+    if scheme == "ipc" and key == "listen" and UNIX:
+        if rest[:1] != "/" or rest[-1] == "/" or len(rest) > zmq.IPC_PATH_MAX_LEN:
+            longest = zmq.IPC_PATH_MAX_LEN
+            remedy = f"write it as ipc:///FOLDER/NAME, of at most {longest} characters"
+            findings.error("monitor", key, address, "is no address to listen at", remedy)
+        return
     host, colon, port = rest.rpartition(":")
     if scheme != "tcp" or not colon or not (port == "*" or is_port(port)):
         remedy = f'write it as tcp://ADDRESS:PORT, for example "{example}", with a port up to 65535'

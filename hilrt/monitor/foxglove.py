@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 import zmq
 
-from hilrt.local_sockets import is_of_session
 from hilrt.monitor.broadcast import MAX_FULL
 from hilrt.monitor.foxglove_server import (
     ERROR,
@@ -306,6 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="hilrt monitor", description="Bridge to Foxglove.")
     parser.add_argument("--connect", required=True, help="address of the telemetry stream")
     parser.add_argument("--foxglove", required=True, help="address and port to listen at")
+    parser.add_argument("--of-session", action="store_true", help="a session has printed the token")
     options = parser.parse_args(arguments)
     try:
         host, port = parse_address(options.foxglove)
@@ -318,7 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{options.connect}: {error}; write it as tcp://HOST:PORT\n")
         return 2
     try:
-        return asyncio.run(_serve(viewer, host, port, own=is_of_session(options.connect)))
+        return asyncio.run(_serve(viewer, host, port, own=options.of_session))
     except OSError as error:
         reason = error.strerror or error
         sys.stderr.write(f"foxglove: cannot use {options.foxglove}: {reason}; choose another\n")

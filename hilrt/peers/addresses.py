@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -40,10 +41,12 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def why_not_bound(address: str) -> OSError | None:
-    """Why ``[tcp://]ADDRESS:PORT`` cannot be listened at; None if it can, or does not say.
+    """Why ``[tcp://]ADDRESS:PORT`` or ``ipc://PATH`` cannot be listened at; None if it can.
 
     A name instead of a number, of an interface for example, is not looked up.
     """
+    if address.startswith("ipc://"):
+        return _why_not_at(address.removeprefix("ipc://"))
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     host = "0.0.0.0" if host == "*" else host.strip("[]")
     if not is_port(port) or not is_number(host):
@@ -54,6 +57,20 @@ def why_not_bound(address: str) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def _why_not_at(path: str) -> OSError | None:
+    """A socket that is left of a session before is no obstacle."""
+    if not os.access(os.path.dirname(path), os.W_OK | os.X_OK):
+        return OSError(errno.EACCES, "No folder that can be written")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        except OSError as error:
+            return error
+    return OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def bind(family: int, kind: int, where: tuple[object, ...]) -> socket.socket:

@@ -185,7 +185,7 @@ class Monitoring:
             self._start_page(children, settings)
         if table.foxglove is not None:
             argv = [sys.executable, "-P", "-m", "hilrt.monitor.foxglove"]
-            argv += ["--connect", settings.telemetry, "--foxglove", table.foxglove]
+            argv += ["--connect", settings.telemetry, "--foxglove", table.foxglove, "--of-session"]
             environment = {READ_TOKEN_VARIABLE: read_token(), **self._environment}
             children.start("foxglove", argv, nice=NICE, env=environment)
 

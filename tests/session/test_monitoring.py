@@ -10,6 +10,7 @@ import pytest
 
 from hilrt.config.structs import MonitorTable
 from hilrt.errors import ConfigError
+from hilrt.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.session.monitoring import Monitoring
@@ -133,6 +134,22 @@ def taken():
 def test_a_port_that_is_taken_is_refused_before_anything_starts(monitoring, taken, key, address):
     made = monitoring(web=key == "page", **{key: address.format(taken)})
     with pytest.raises(ConfigError, match=rf"^\[monitor\] {key} = '.*{taken}': address already"):
+        made.listen()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Unix sockets with accounts are POSIX's")
+def test_a_unix_socket_of_another_session_is_refused_and_one_left_behind_is_not(monitoring):
+    local = LocalAddresses()
+    address = local.get("stream")
+    made = monitoring(listen=address)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(address.removeprefix("ipc://"))
+        other.listen()
+        with pytest.raises(ConfigError, match=r"^\[monitor\] listen = 'ipc://.*': address already"):
+            made.listen()
+    made.listen()
+    local.close()
+    with pytest.raises(ConfigError, match="no folder that can be written"):
         made.listen()
 
 

@@ -1,5 +1,6 @@
 """What operators' commands do, and that each is noted, also when it is refused."""
 
+import os
 import time
 from datetime import datetime
 from types import SimpleNamespace
@@ -178,6 +179,10 @@ def test_what_was_asked_before_the_first_tick_is_kept_with_who_and_when(tmp_path
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=2, max=1)}), "is no range"),
         (MonitorTable(adjust={"reliability.tracking": Adjustable(min=0, max=1)}), "flag"),
         (MonitorTable(foxglove="8765"), "write it as ADDRESS:PORT"),
+        (MonitorTable(listen="ipc://stream"), "is no address to listen at"),
+        (MonitorTable(commands="ipc:///tmp/commands"), "write it as tcp://"),
+        (MonitorTable(listen="ipc:///tmp/"), "is no address to listen at"),
+        (MonitorTable(listen=f"ipc:///tmp/{'x' * 120}"), "is no address to listen at"),
         (MonitorTable(listen="bench-pc"), '"tcp://0.0.0.0:5570"'),
         (MonitorTable(listen="tcp://bench-pc:5570"), "names no address of this machine"),
         (MonitorTable(listen="tcp://0.0.0.0:65536"), "a port up to 65535"),
@@ -201,6 +206,10 @@ def test_check_names_what_cannot_be(table, words):
         MonitorTable(listen="tcp://0.0.0.0:5570", commands="tcp://*:5571", page="5006"),
         MonitorTable(listen="tcp://127.0.0.1:*", commands="tcp://127.0.0.1:*", page="pc:5006"),
         MonitorTable(listen="tcp://[::1]:5570"),
+        pytest.param(
+            MonitorTable(listen="ipc:///tmp/stream"),
+            marks=pytest.mark.skipif(os.name != "posix", reason="Unix sockets with accounts"),
+        ),
     ],
 )
 def test_check_takes_addresses_that_can_be(table):
