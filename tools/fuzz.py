@@ -34,7 +34,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads would not outlive a fork
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from fuzzing.readers import Reader, all_readers, samples_of  # noqa: E402
+from fuzzing.readers import Reader, all_readers, load_libraries, samples_of  # noqa: E402
 from fuzzing.worker import Outcome, run_cases  # noqa: E402
 
 #: A reader's turn, s; shorter if all readers would not have one.
@@ -124,6 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--readers", default=",".join(known), help="names, with commas between")
     parser.add_argument("--folder", type=Path, default=Path("fuzz_findings"))
+    parser.add_argument("--cases", type=int, help="one turn of so many cases for each reader")
     parser.add_argument("--case", type=int, help="read this case again, without a child")
     options = parser.parse_args(arguments)
     unknown = set(options.readers.split(",")) - set(known)
@@ -137,14 +138,19 @@ def main(arguments: list[str] | None = None) -> int:
         options.folder.mkdir(parents=True, exist_ok=True)
         print(readers[0].case(options.case, options.folder) or "accepted")
         return 0
+    if len(readers) > 1:
+        load_libraries()
     campaign = Campaign(options.folder, readers)
     end = time.monotonic() + 60.0 * options.minutes
     turn = min(TURN_S, 60.0 * options.minutes / len(readers))
     try:
         while time.monotonic() < end:
             for reader in readers:
-                campaign.turn(reader, min(end, time.monotonic() + turn))
+                cases = options.cases or 1 << 60
+                campaign.turn(reader, min(end, time.monotonic() + turn), cases)
                 (options.folder / "table.txt").write_text(campaign.table() + "\n")
+            if options.cases:
+                break
     except KeyboardInterrupt:
         pass
     print(campaign.table())

@@ -202,7 +202,7 @@ class _Reader:
     def _connection(self, element: Any, path: tuple[str, ...]) -> None:
         def node(which: str) -> Node:
             name = element.get(f"{which}Element")
-            return ((*path, name) if name else path), element.get(f"{which}Connector")
+            return ((*path, name) if name else path), _text(element, f"{which}Connector")
 
         factor, offset = _transformation(element)
         known = {etree.QName(child).localname for child in element if isinstance(child.tag, str)}

@@ -131,6 +131,19 @@ def test_a_system_whose_connectors_branch_without_end_is_refused(tmp_path: Path)
         read_ssp(path)
 
 
+def test_a_connection_without_a_connector_is_named(tmp_path: Path) -> None:
+    from tests.fmu.test_ssp import HEAD, component, connection
+
+    nowhere = connection("a.x", "a.F").replace('startConnector="x"', "")
+    text = (
+        f'{HEAD}<ssd:System name="root"><ssd:Elements>{component("a", "a.fmu")}</ssd:Elements>\n'
+        f"<ssd:Connections>{nowhere}</ssd:Connections></ssd:System></ssd:SystemStructureDescription>"
+    )
+    path = packed(tmp_path / "a.ssp", ("SystemStructure.ssd", text.encode()))
+    with pytest.raises(ConfigError, match=r"Connection \(line 2\) has no startConnector"):
+        read_ssp(path)
+
+
 def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ssp")
     with pytest.raises(ConfigError, match="cannot be read: it is a pipe"):

@@ -267,8 +267,10 @@ def _forked_children() -> Any:
         yield
 
 
-def _load_libraries() -> None:
-    """What readers load when they are first used, before workers are forked."""
+def load_libraries() -> None:
+    """What readers load when they are first used: before workers are forked, which takes longer
+    than most cases.
+    """
     import hilrt.logs.foreign_process
     import hilrt.logs.source_library
     import hilrt.logs.source_mf4
@@ -288,7 +290,6 @@ def _blf(path: Path) -> None:
 
 def all_readers() -> list[Reader]:
     """In the order of the table."""
-    _load_libraries()
     found, made = samples.of_files, samples.written
     mf4 = (samples.mdf_4, samples.mdf_4_packed)
     own = (samples.log, samples.recorded, samples.unchecked_log, samples.unchunked_log)
