@@ -73,6 +73,30 @@ def missed_ticks(summary: Mapping[str, Any]) -> str:
     return f"{missed:,} ({100 * min(1.0, missed / points):.2f} %)" if points else f"{missed:,}"
 
 
+#: Columns of `flag_rows` after the cause.
+FLAG_COLUMNS = ("times", "of the time", "of its worst second")
+
+
+def flag_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Causes that came up, the most affecting first: how often, and what share each affected.
+
+    Summaries of older versions know how long the flags were up instead.
+    """
+    time_s = summary.get("time_s") or 0.0
+    shares = {
+        cause: (flag.get("affected_s", flag.get("seconds")) or 0.0) / time_s if time_s else 0.0
+        for cause, flag in (summary.get("flags") or {}).items()
+        if flag.get("count")
+    }
+    rows = []
+    for cause, share in sorted(shares.items(), key=lambda item: -item[1]):
+        flag = summary["flags"][cause]
+        worst = flag.get("worst_second")
+        second = "–" if worst is None else f"{100 * worst:.1f} %"
+        rows.append([words(cause), f"{flag['count']:,}", f"{100 * share:.2f} %", second])
+    return rows
+
+
 def stolen(summary: Mapping[str, Any]) -> str:
     """``the host took …``: the master's time that a virtual machine's host took, if any."""
     seconds, wall_s = summary.get("stolen_s") or 0.0, summary.get("wall_s") or 0.0

@@ -16,6 +16,7 @@ from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.control_order import control_order
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.link import Ports
+from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
@@ -37,6 +38,7 @@ STAGES: tuple[Callable[..., None], ...] = (
     control_order,
     measure_reliability,
     move_flags,
+    count_affected,
 )
 ROUNDS = 20
 ORDERS = {"method": "derivatives", "maximum": 4}

@@ -11,8 +11,10 @@ from hilrt.analyze.report_page import table
 from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.record.reader import LogStream
 from hilrt.wording import (
+    FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
+    flag_rows,
     missed_ticks,
     number,
     processors,
@@ -112,13 +114,8 @@ def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float
 
 
 def _flag_table(summary: Mapping[str, Any]) -> str:
-    flags = summary.get("flags") or {}
-    rows = [
-        [words(cause), f"{flag['count']:,}", number(flag.get("seconds"))]
-        for cause, flag in sorted(flags.items(), key=lambda item: -(item[1].get("seconds") or 0))
-        if flag.get("count")
-    ]
-    return table("Flags: how often and how long they were up", ["cause", "times", "seconds"], rows)
+    heading = "Flags: how often each cause came up, and what share of the steps it affected"
+    return table(heading, ["cause", *FLAG_COLUMNS], flag_rows(summary))
 
 
 def peer_table(summary: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from hilrt.files.json import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.flags import FlagTotal
-from hilrt.reliability.verdict import verdict
+from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.timing.timeline import LONGEST, STAGES
 from hilrt.wording import json_numbers
 
@@ -77,11 +77,17 @@ def _order(orders: SignalStatistics, metadata: Mapping[str, str]) -> dict[str, f
 
 
 def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, Any]:
-    return {
-        name.rpartition(":")[2]: {"count": flag.rises, "seconds": flag.above}
-        for name, flag in stats.items()
-        if name.startswith("flag:") and flag.rises
-    }
+    """What the summary says of each cause; logs of older versions lack what it affected."""
+    found: dict[str, Any] = {}
+    for name, flag in stats.items():
+        cause = name.removeprefix("flag:")
+        if cause == name or not flag.rises:
+            continue
+        found[cause] = {"count": flag.rises, "seconds": flag.above}
+        affected, second = stats.get(f"affected:{cause}"), stats.get(f"second:{cause}")
+        if affected is not None and second is not None:
+            found[cause] |= {"affected_s": affected.change, "worst_second": second.high}
+    return found
 
 
 def _timing(statistics: LogStatistics, real_time: bool) -> dict[str, Any]:
@@ -192,6 +198,12 @@ def fault_of(events: Iterable[LogEvent]) -> str | None:
     return next((match[2] for match in changes if match), None)
 
 
+def secured_by(events: Iterable[LogEvent]) -> str:
+    """That benches were brought to their safe profile by an operator or a signal, and why."""
+    told = (e.text for e in events if e.cause == "safe_profile" and e.source == "session")
+    return next(told, "")
+
+
 def _change(event: LogEvent) -> re.Match[str] | None:
     """A change of the session's state."""
     return _CHANGE.fullmatch(event.text) if event.source == "session" else None
@@ -202,10 +214,17 @@ def _verdict(found: Mapping[str, Any], events: Iterable[LogEvent]) -> dict[str, 
     if "missed_ticks" not in found:
         return {}
     totals = {
-        cause: FlagTotal(flag["count"], flag["seconds"])
+        cause: FlagTotal(flag["count"], flag["seconds"], *_affected(flag))
         for cause, flag in found["flags"].items()
         if cause in CAUSES
     }
-    numbers = found["missed_ticks"], found["steps"]
-    judged = verdict(totals, found["time_s"], fault_of(events), *numbers)
+    lost = found.get("recorder", {}).get("dropped_rows", 0)
+    numbers = found["missed_ticks"], found["steps"], lost
+    course = SessionCourse(found["time_s"], fault_of(events), *numbers, secured_by(events))
+    judged = verdict(totals, course)
     return {"verdict": judged.word, "reasons": judged.reasons}
+
+
+def _affected(flag: Mapping[str, float]) -> tuple[float, float]:
+    """Of a log of an older version, the time that the flag was up stands for what it affected."""
+    return flag.get("affected_s", flag["seconds"]), flag.get("worst_second", 0.0)

@@ -3,6 +3,11 @@
 The connection defect is what extrapolation and corrections made different about an input (Glumac
 and Kovačić 2023, eq. 17); the output defect says whether the step resolves what the subsystem does
 inside it (eqs. 30 and 32).
+
+An input can be compared with its sources when these have sent anew. Between two points of a slow
+source it keeps the defect of the interval before. While a source is late the defect is unknown: it
+is bounded by what such inputs were wrong by before, growing with the time as the error of a
+polynomial of that order does. The next sample then measures the whole gap.
 """
 
 from __future__ import annotations
@@ -30,22 +35,89 @@ def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
 @stage
 def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> None:
     """Of every input; the previous input polynomial against the outputs that are now known."""
-    t, elapsed = given.session[0].t, given.session[0].elapsed
-    coefficients, factor = plan.session[0].coefficients, plan.session[0].gram_factor
+    elapsed = given.session[0].elapsed
+    keep = math.exp(-elapsed / plan.session[0].scale_time)
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        difference = u.difference
-        copy(u.previous, coefficients, difference)
-        shift(difference, coefficients, t - u.previous_t0)
-        for m in range(coefficients):
-            difference[m] -= u.extrapolated[m]
-        u.defect = root_mean_square(difference, coefficients, elapsed, factor)
+        late = look_at_sources(plan, state, given, i)
+        u.unmeasured += elapsed
+        u.expected_defect *= keep
+        if u.measured:
+            measure_input(plan, state, given, i)
+            u.unmeasured = behind(plan, state, given, i)
+        elif late:
+            bound = u.expected_defect * growth(plan, state, i)
+            u.defect = bound if bound >= 0.0 else math.nan
     if given.session[0].rest > 0.0:  # an input that jumps at this point was right until here
         for k in range(len(plan.feeds)):
             if given.subsystems[plan.feeds[k].giver].event:
                 state.inputs[plan.feeds[k].input].defect = 0.0
     for i in range(len(state.inputs)):
-        add_to_totals(state.inputs[i], state.inputs[i].defect, elapsed)
+        if math.isfinite(state.inputs[i].defect):
+            add_to_totals(state.inputs[i], state.inputs[i].defect, elapsed)
+
+
+@stage
+def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
+    """Set whether all sources of input `i` have sent anew; returns whether one is late instead."""
+    u, at, late = state.inputs[i], plan.inputs[i], False
+    u.measured = 1
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        source = plan.connections[c].source
+        out = state.outputs[source]
+        if not out.arrived:
+            u.measured = 0
+            if given.subsystems[plan.outputs[source].subsystem].late or out.unusable:
+                late = True
+    return late
+
+
+@stage
+def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
+    """Difference of what input `i` was and what it now turns out that it should have been.
+
+    With one source the polynomial in force has been the same ever since its sample before. With
+    several it has not: the gap is then taken as wrong by as much as its last step, which is the
+    worst of it.
+    """
+    t, u, settings = given.session[0].t, state.inputs[i], plan.session[0]
+    span = u.unmeasured if plan.inputs[i].connections == 1 else given.session[0].elapsed
+    copy(u.previous, settings.coefficients, u.difference)
+    shift(u.difference, settings.coefficients, t - u.previous_t0)
+    for m in range(settings.coefficients):
+        u.difference[m] -= u.extrapolated[m]
+    u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)
+    u.expected_defect = max(u.expected_defect, u.defect / growth(plan, state, i))
+
+
+@stage
+def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
+    """How far the newest sample of a source of input `i` that is late lies back, s; or 0."""
+    at, age = plan.inputs[i], 0.0
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        source = plan.connections[c].source
+        if given.subsystems[plan.outputs[source].subsystem].late:
+            age = max(age, given.session[0].t - state.outputs[source].t_past[0])
+    return age
+
+
+@stage
+def growth(plan: Plan, state: State, i: int) -> float:
+    """Factor of an input's error after the time without a measurement, at least 1.
+
+    The error of a polynomial of degree p grows with the power p + 1 of the time since its newest
+    sample, in intervals of the slowest source.
+    """
+    at, every, order = plan.inputs[i], 1, 0
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        source = plan.outputs[plan.connections[c].source].subsystem
+        every = max(every, plan.subsystems[source].every)
+        order = max(order, state.connections[c].order)
+    intervals = state.inputs[i].unmeasured / (every * plan.session[0].step)
+    factor = max(intervals, 1.0)
+    for _ in range(order):
+        factor *= max(intervals, 1.0)
+    return factor
 
 
 @compiled

@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.wording import (
+    FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
+    flag_rows,
     missed_ticks,
     number,
     processors,
@@ -120,16 +122,16 @@ def _answers(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _flag_times(summary: Mapping[str, Any]) -> Table | None:
-    flags: Mapping[str, Mapping[str, Any]] = summary.get("flags") or {}
-    raised = {cause: flag for cause, flag in flags.items() if flag.get("count")}
-    if not raised:
+    """How often each cause came up, and the share of the session and of a second it affected."""
+    rows = flag_rows(summary)
+    if not rows:
         return None
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("flag")
-    table.add_column("times", justify="right")
-    table.add_column("seconds", justify="right")
-    for cause, flag in sorted(raised.items(), key=lambda item: -float(item[1].get("seconds") or 0)):
-        table.add_row(words(cause), f"{flag['count']:,}", number(flag.get("seconds")))
+    for heading in FLAG_COLUMNS:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -18,7 +18,7 @@ from hilrt.monitor.telemetry import (
     Telemetry,
 )
 from hilrt.reliability.flags import active_flags, flag_totals
-from hilrt.reliability.verdict import verdict
+from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.timing.histogram import Recent
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -168,8 +168,8 @@ class StatusPublisher:
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
-        lost = master.feed.dropped
-        so_far = verdict(totals, t, None, progress.missed, progress.steps, lost)
+        course = SessionCourse(t, None, progress.missed, progress.steps, master.feed.dropped)
+        so_far = verdict(totals, course)
         return Status(
             session=self.session,
             run=self.run,

@@ -3,7 +3,7 @@
 In reading order:
 
 * what is watched, and why: `causes`, `checks`, `alarms`;
-* the stages: `guard` and `judge_ranges` (before a sample acts), `measure` and `move_flags` (in
-  the slack);
+* the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
+  `count_affected` (in the slack);
 * in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`.
 """

@@ -1,4 +1,8 @@
-"""Why results are less reliable: the causes of flags, and when they make a verdict."""
+"""Why results are less reliable: the causes of flags, and when they make a verdict.
+
+Consequences decide: what an input, an output or a bond was wrong by. Late samples, missed ticks
+and capped corrections bring these about; they are named beside them, and decide nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,23 @@ from typing import Final, NamedTuple
 
 
 class Cause(NamedTuple):
-    """A cause in words, and how much of the time under it makes a verdict."""
+    """A cause in words, and which share of the steps under it makes a verdict."""
 
     text: str
-    degraded: float  #: share of the session's time from which the verdict is "degraded"
-    unreliable: float  #: and from which it is "unreliable"
+    degraded: float  #: share above which the verdict is "degraded"; 0: if it ever was up
+    unreliable: float  #: and above which it is "unreliable"; of one second alone: "degraded"
+    explains: bool = False  #: no verdict; named beside one from the first share on
 
 
+#: More than all of a session.
+NEVER: Final = 1.1
 #: In the order of the table `Plan.causes`.
 CAUSES: Final[dict[str, Cause]] = {
     "sample_late": Cause(
-        "sample late, carried on by prediction, extrapolation or hold", 0.005, 0.1
+        "sample late, carried on by prediction, extrapolation or hold", 0.005, NEVER, True
     ),
-    "rejoined": Cause("came back after it was lost, without its state", 0.0, 1.1),
+    "subsystem_silent": Cause("not heard for 0.2 s or longer", 0.0, 0.2),
+    "rejoined": Cause("came back after it was lost, without its state", 0.0, NEVER),
     "sample_implausible": Cause("value is not a finite number", 0.0, 0.01),
     "connection_defect": Cause("input as sent differs from the output it stands for", 0.05, 0.5),
     "output_defect": Cause("output inside the step differs from its polynomial", 0.05, 0.5),
@@ -33,22 +41,22 @@ CAUSES: Final[dict[str, Cause]] = {
         "energy made at the interface adds up, though little in any one step", 0.05, 0.5
     ),
     "tracking_error": Cause("the bench realises its demand late or imperfectly", 0.2, 0.8),
-    "correction_capped": Cause("energy correction at its cap", 0.2, 1.1),
-    "correction_shadow": Cause("energy correction computed, not applied", 0.2, 1.1),
-    "model_untrusted": Cause("model correction inactive: its Jacobian is not trusted", 0.2, 1.1),
+    "correction_capped": Cause("energy correction at its cap", 0.005, NEVER, True),
+    "correction_shadow": Cause("energy correction computed, not applied", 0.2, NEVER),
+    "model_untrusted": Cause("model correction inactive: its Jacobian is not trusted", 0.2, NEVER),
     "event_inside_step": Cause(
-        "stepped across a discontinuity of a subsystem that gives it inputs", 0.02, 0.2
+        "stepped across a discontinuity of a subsystem that gives it inputs", 0.005, 0.05
     ),
     "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
     "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
-    "deadline_missed": Cause("inputs not on the wire in time", 0.02, 0.2),
-    "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, 1.1),
-    "alarm": Cause("a measured value outside its limits", 0.0, 1.1),
+    "deadline_missed": Cause("inputs not on the wire in time", 0.005, NEVER, True),
+    "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, NEVER),
+    "alarm": Cause("a measured value outside its limits", 0.0, NEVER),
     "correction_wrong": Cause(
-        "what the correction takes for the subsystem's answer is not what was tried out", 0.0, 1.1
+        "what the correction takes for the subsystem's answer is not what was tried out", 0.0, NEVER
     ),
     "correction_unverified": Cause(
-        "nothing could verify the correction, and it moves much energy", 0.05, 1.1
+        "nothing could verify the correction, and it moves much energy", 0.05, NEVER
     ),
     "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
     "correction_harmful": Cause(
@@ -59,6 +67,7 @@ CAUSES: Final[dict[str, Cause]] = {
 _ROWS = list(CAUSES)
 #: Rows of `Plan.causes`.
 SAMPLE_LATE: Final = _ROWS.index("sample_late")
+SUBSYSTEM_SILENT: Final = _ROWS.index("subsystem_silent")
 REJOINED: Final = _ROWS.index("rejoined")
 SAMPLE_IMPLAUSIBLE: Final = _ROWS.index("sample_implausible")
 CONNECTION_DEFECT: Final = _ROWS.index("connection_defect")

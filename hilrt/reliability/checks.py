@@ -67,6 +67,7 @@ def check_rows(
     bonds = [bond.name for bond in network.bonds.tables]
     watched = {
         "sample_late": network.subsystems,
+        "subsystem_silent": network.subsystems,
         "rejoined": network.subsystems,
         "sample_implausible": network.outputs.names,
         "connection_defect": network.inputs.names,

@@ -20,10 +20,24 @@ class FlagChange(NamedTuple):
 
 
 class FlagTotal(NamedTuple):
-    """How often a cause came up, and how long any flag of it was up, s."""
+    """What a cause came to.
+
+    Attributes
+    ----------
+    raised : int
+        How often it came up.
+    seconds : float
+        How long any flag of it was up, s.
+    affected_s : float
+        Length of the steps that it affected, s.
+    worst_second : float
+        Largest share of a second (of ten steps that take longer) that these make.
+    """
 
     raised: int
     seconds: float
+    affected_s: float = 0.0
+    worst_second: float = 0.0
 
 
 def flag_changes(names: CheckNames, state: State, t: float) -> list[FlagChange]:
@@ -42,6 +56,6 @@ def active_flags(names: CheckNames, state: State) -> list[tuple[str, str]]:
 
 def flag_totals(names: CheckNames, state: State) -> dict[str, FlagTotal]:
     """Of every cause, over the session so far."""
-    counts, seconds = state.causes["count"].tolist(), state.causes["seconds"].tolist()
-    totals = map(FlagTotal, counts, seconds)
+    fields = ("count", "seconds", "affected", "worst_second")
+    totals = map(FlagTotal, *(state.causes[name].tolist() for name in fields))
     return dict(zip(names.causes, totals, strict=True))

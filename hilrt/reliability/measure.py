@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.polynomial import value_at
 from hilrt.reliability.causes import (
     ALARM,
     CLOCK_UNCERTAIN,
@@ -31,6 +32,7 @@ from hilrt.reliability.causes import (
     SAMPLE_IMPLAUSIBLE,
     SAMPLE_LATE,
     STEP_MINIMUM,
+    SUBSYSTEM_SILENT,
     TRACKING_ERROR,
 )
 from hilrt.tables.given import StepInput
@@ -43,6 +45,8 @@ SCALE_FLOOR = 0.02
 #: Steps at a bond's highest power that are the least scale of its energy: a motion from rest has
 #: carried none yet.
 LEAST_STEPS = 50.0
+#: Silence of a subsystem from which nothing is known of it any more, s.
+SILENCE_S = 0.2
 #: Keeps ratios of signals that were never other than zero finite.
 TINY = 1e-200
 
@@ -51,7 +55,7 @@ TINY = 1e-200
 def measure_reliability(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     """Ratios of all checks, after the running scales have followed the values."""
     follow_scales(plan, state, given)
-    measure_inputs(plan, state)
+    measure_inputs(plan, state, given, slack)
     measure_outputs(plan, state, given)
     measure_subsystems(plan, state, given)
     measure_session(plan, state, slack)
@@ -86,7 +90,7 @@ def follow_scale(record: Table, value: float, keep: float) -> None:
 
 
 @stage
-def measure_inputs(plan: Plan, state: State) -> None:
+def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     """Connection defects, limits, and estimated errors of steps that failed their test."""
     checks, causes = state.checks, plan.causes
     threshold, failed = state.session[0].connection_defect, state.session[0].failed
@@ -94,10 +98,44 @@ def measure_inputs(plan: Plan, state: State) -> None:
         u = state.inputs[i]
         # What a correction added on purpose is no error of the exchange; the log has it all.
         unexplained = max(u.defect - abs(u.previous_correction), 0.0)
-        checks[causes[CONNECTION_DEFECT].first + i].ratio = unexplained / (u.scale * threshold)
+        if slack[0].missed:
+            unexplained = max(unexplained, left_behind(plan, state, given, i))
+        check = checks[causes[CONNECTION_DEFECT].first + i]
+        check.ratio = unexplained / (u.scale * threshold)
+        count_gap(check, u, given.session[0].elapsed)
         checks[causes[INPUT_LIMITED].first + i].ratio = u.limited
         if plan.session[0].tests_errors:
             checks[causes[ERROR_ESTIMATE].first + i].ratio = u.error_ratio * failed
+
+
+@compiled
+def count_gap(check: Table, u: Table, elapsed: float) -> None:
+    """A measured defect speaks for the time before it that no flag has counted yet.
+
+    What has come since a sample that lies back is not measured yet.
+    """
+    check.before = 0.0
+    if u.measured:
+        check.before = u.uncounted
+        u.uncounted = 0.0 if check.ratio >= 1.0 else min(u.uncounted, u.unmeasured)
+    elif not check.ratio >= 1.0:
+        u.uncounted += elapsed
+
+
+@stage
+def left_behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
+    """Error of input `i` of a bench while a tick that is missed leaves it as it was.
+
+    It is that at the end of the step, of which it may last any part. A solver computes a step with
+    the inputs of that step, however late these come; its answer is late then.
+    """
+    u, subsystem = state.inputs[i], plan.inputs[i].subsystem
+    if not (plan.subsystems[subsystem].physical and state.subsystems[subsystem].dispatch):
+        return 0.0
+    end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
+    before = value_at(u.previous, coefficients, end - u.previous_t0) - u.previous_correction
+    now = value_at(u.polynomial, coefficients, end - u.t0) - u.correction
+    return abs(now - before)
 
 
 @stage
@@ -122,6 +160,8 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
     across = causes[EVENT_INSIDE_STEP].first
     for s in range(len(plan.subsystems)):
         checks[causes[SAMPLE_LATE].first + s].ratio = cuts[s].late
+        silent = follow_silence(plan, state, given, s)
+        checks[causes[SUBSYSTEM_SILENT].first + s].ratio = silent / SILENCE_S
         checks[causes[REJOINED].first + s].ratio = cuts[s].rejoined
         limit = plan.session[0].clock_limit * plan.subsystems[s].every
         checks[causes[CLOCK_UNCERTAIN].first + s].ratio = cuts[s].clock_error / limit
@@ -132,6 +172,20 @@ def measure_subsystems(plan: Plan, state: State, given: StepInput) -> None:
         s = plan.receives[k].subsystem
         if cuts[plan.receives[k].giver].event and (on_grid or cuts[s].busy):
             checks[across + s].ratio = 1.0
+
+
+@stage
+def follow_silence(plan: Plan, state: State, given: StepInput, s: int) -> float:
+    """How long nothing has been taken in from a subsystem that should have been there, s."""
+    subsystem, ports, elapsed = state.subsystems[s], plan.subsystems[s], given.session[0].elapsed
+    heard = not given.subsystems[s].late
+    for i in range(ports.first_output, ports.first_output + ports.outputs):
+        if state.outputs[i].arrived:
+            heard = True
+    subsystem.silent = 0.0 if heard else subsystem.silent + elapsed
+    if plan.session[0].variable_step:
+        return float(subsystem.silent)
+    return max(float(subsystem.silent), elapsed - plan.session[0].step)  # the master stood still
 
 
 @stage
@@ -156,6 +210,7 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
         stays = bond.error_energy
     else:
         stays = staying_share(plan, state, given, b) * bond.made + bond.applied_work
+    stays += settings.spurious * gap_energy(plan, state, given, b)
     follow_energy(bond, stays, given.session[0].elapsed)
     allowed = bond.through * session.energy_drift
     checks[causes[ENERGY_DRIFT].first + b].ratio = abs(bond.drift) / allowed
@@ -185,6 +240,26 @@ def follow_energy(bond: Table, stays: float, elapsed: float) -> None:
     bond.most_carried = max(bond.most_carried, bond.carried)
     least = LEAST_STEPS * elapsed * bond.peak
     bond.through = max(bond.most_carried - bond.least_carried, least) + TINY
+
+
+@stage
+def gap_energy(plan: Plan, state: State, given: StepInput, b: int) -> float:
+    """Energy that a bond's interface made while an end was late, beyond that of the last step, J.
+
+    Until a sample comes the prediction shows no residual. It is taken to have risen from nothing to
+    what it turns out to be. A variable step has no late samples.
+    """
+    bond, at = state.bonds[b], plan.bonds[b]
+    bond.unmeasured += given.session[0].elapsed
+    for i in range(at.first, at.first + at.elements):
+        ends = plan.elements[i]
+        if not (state.outputs[ends.effort].arrived and state.outputs[ends.flow].arrived):
+            return 0.0
+    beyond = bond.unmeasured - at.every * plan.session[0].step
+    bond.unmeasured = 0.0
+    if plan.session[0].variable_step or not beyond > 0.0:
+        return 0.0
+    return float(0.5 * beyond * bond.residual_power)
 
 
 @stage

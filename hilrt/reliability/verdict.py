@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.causes import CAUSES, Cause
 from hilrt.reliability.flags import FlagTotal
 
-#: Missed ticks per step from which a session is unreliable. Skipped ticks raise no flag.
+#: Missed ticks per step from which a session is unreliable.
 MISSED_SHARE = 0.2
+#: Share of one second from which a cause that decides nothing is named beside the reasons.
+BAD_SECOND = 0.1
+WORDS = ("good", "degraded", "unreliable")
+GOOD, DEGRADED, UNRELIABLE = range(3)
 
 
 class Verdict(NamedTuple):
@@ -19,51 +23,92 @@ class Verdict(NamedTuple):
     reasons: list[str]
 
 
-def verdict(
-    totals: Mapping[str, FlagTotal],
-    time_s: float,
-    fault: str | None,
-    missed: int = 0,
-    steps: int = 0,
-    unrecorded: int = 0,
-) -> Verdict:
-    """How far the session's results can be trusted, from the time spent under each cause.
+class SessionCourse(NamedTuple):
+    """What a verdict rests on beside the causes.
 
-    Parameters
+    Attributes
     ----------
-    totals : mapping of str to FlagTotal
-        Of the causes at the end of the session.
     time_s : float
         Session time, s.
     fault : str or None
         Why the session ended early, if it did by a fault.
     missed, steps : int
-        Ticks missed, in real time, and steps made.
+        Ticks missed, in real time, those skipped included; and steps made.
     unrecorded : int
         Steps that are missing in the log: nothing of them can be looked at again.
+    secured : str
+        That benches were brought to their safe profile, and why; empty if they were not.
     """
-    word, reasons = "good", []
-    if fault:
-        word, reasons = "unreliable", [f"ended by a fault: {fault}"]
-    mostly_missed = missed > MISSED_SHARE * max(steps, 1)
-    for cause, total in totals.items():
-        if mostly_missed and cause == "deadline_missed":
-            continue  # its reason follows, with the skipped ticks
-        share = total.seconds / time_s if time_s > 0 else 0.0
-        limits = CAUSES[cause]
-        if share <= limits.degraded:
+
+    time_s: float
+    fault: str | None = None
+    missed: int = 0
+    steps: int = 0
+    unrecorded: int = 0
+    secured: str = ""
+
+
+def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
+    """How far the session's results can be trusted, from what each cause has affected.
+
+    Parameters
+    ----------
+    totals : mapping of str to FlagTotal
+        Of the causes at the end of the session.
+    course : SessionCourse
+    """
+    found, explanations = [*_of_the_course(course)], []
+    for name, total in totals.items():
+        cause, share = CAUSES[name], _share(total, course.time_s)
+        grade = _grade(cause, total, share)
+        if grade == GOOD:
             continue
-        reasons.append(f"{cause}: {limits.text}, {share:.1%} of the time")
-        if share > limits.unreliable:
-            word = "unreliable"
-        elif word == "good":
-            word = "degraded"
-    if mostly_missed:
-        word = "unreliable"
-        reasons.append(
-            f"deadline_missed: {missed:,} ticks in {steps:,} steps, those skipped included"
-        )
-    if unrecorded:
-        word = "degraded" if word == "good" else word
-        reasons.append(f"recording: {unrecorded:,} of {steps:,} steps are not in the log")
-    return Verdict(word, reasons)
+        said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
+        if not cause.explains:
+            found.append((grade, said))
+        elif name != "deadline_missed" or not _mostly_missed(course):  # then it is there already
+            explanations.append(said)
+    word = WORDS[max((grade for grade, _ in found), default=GOOD)]
+    reasons = [said for _, said in found]
+    return Verdict(word, reasons + explanations if reasons else [])
+
+
+def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
+    """Grades that hold whatever was measured, each with its reason."""
+    if course.fault:
+        yield UNRELIABLE, f"ended by a fault: {course.fault}"
+    if course.secured:
+        yield DEGRADED, course.secured
+    if course.unrecorded:
+        missing, steps = course.unrecorded, course.steps
+        yield DEGRADED, f"recording: {missing:,} of {steps:,} steps are not in the log"
+    if _mostly_missed(course):
+        missed, steps = course.missed, course.steps
+        said = f"{missed:,} ticks in {steps:,} steps, those skipped included"
+        yield UNRELIABLE, f"deadline_missed: {said}"
+
+
+def _mostly_missed(course: SessionCourse) -> bool:
+    return course.missed > MISSED_SHARE * max(course.steps, 1)
+
+
+def _share(total: FlagTotal, time_s: float) -> float:
+    return total.affected_s / time_s if time_s > 0.0 else 0.0
+
+
+def _grade(cause: Cause, total: FlagTotal, share: float) -> int:
+    """What a cause comes to; a second that alone would be unreliable degrades the session."""
+    if share > cause.unreliable:
+        return UNRELIABLE
+    ever = cause.degraded == 0.0 and total.raised > 0
+    return DEGRADED if ever or share > cause.degraded or _is_bad(cause, total) else GOOD
+
+
+def _is_bad(cause: Cause, total: FlagTotal) -> bool:
+    return total.worst_second > (cause.unreliable if not cause.explains else BAD_SECOND)
+
+
+def _shares(share: float, worst_second: float) -> str:
+    """``1.4% of the time, 30.0% of its worst second``."""
+    said = f"{share:.1%} of the time"
+    return f"{said}, {worst_second:.1%} of its worst second" if worst_second > share else said

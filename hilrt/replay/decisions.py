@@ -31,7 +31,7 @@ STAGES = (
     ("inputs as sent (extrapolation, corrections, limits)", (":sent",)),
     ("defects of the interval that ended", ("_defect",)),
     ("ledger of the bonds", (":power", "_power", "_energy", ":communicates", ":capped")),
-    ("flags", ("flag:",)),
+    ("flags", ("flag:", "affected:", "second:")),
 )
 
 
@@ -51,14 +51,14 @@ def is_decision(name: str) -> bool:
         return False
     _, _, key = name.rpartition(":")
     owner = name.partition(":")[0]
-    if owner in ("flag", "master"):
-        return owner == "flag" or key not in CIRCUMSTANCES
+    if owner == "master":
+        return key not in CIRCUMSTANCES
     return stage_of(name) < len(STAGES)
 
 
 def stage_of(name: str) -> int:
     """Number of the stage that decides a signal; the number of stages if none does."""
-    if name.startswith("flag:"):
+    if name.startswith(STAGES[-1][1]):
         return len(STAGES) - 1
     for number, (_, marks) in enumerate(STAGES[:-1]):
         for mark in marks:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.analyze.report_accumulator import ReportAccumulator
-from hilrt.analyze.rows_summary import fault_of
+from hilrt.analyze.rows_summary import fault_of, secured_by
 from hilrt.errors import ConfigError
 from hilrt.files.json import parse_json
 from hilrt.record.find_log import find_log
@@ -28,7 +28,7 @@ from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEve
 from hilrt.record.recording import Recording
 from hilrt.reliability.causes import CAUSES
 from hilrt.reliability.flags import flag_totals
-from hilrt.reliability.verdict import verdict
+from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.replay.decisions import decisions, shared
 from hilrt.replay.rebuild import rebuild
 from hilrt.replay.recorded_steps import RecordedSteps, RowChunk
@@ -229,9 +229,11 @@ def _missed(chunk: RowChunk, made: NDArray[np.bool_], columns: dict[str, int]) -
 def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
     """Verdict of the decisions made again; ticks that were missed and a fault stay as they were."""
     numerics = walk.engine.numerics
-    fault = fault_of(event for event in steps.stream.events if event.t <= walk.end)
-    totals = flag_totals(numerics.checks, numerics.state)
-    return verdict(totals, walk.end, fault, missed, max(walk.made - 1, 0)).word
+    events = [event for event in steps.stream.events if event.t <= walk.end]
+    lost = int(steps.stream.metadata.get("rows_missing", 0))
+    numbers = missed, max(walk.made - 1, 0), lost
+    course = SessionCourse(walk.end, fault_of(events), *numbers, secured_by(events))
+    return verdict(flag_totals(numerics.checks, numerics.state), course).word
 
 
 def _recorded_verdict(steps: RecordedSteps) -> str:

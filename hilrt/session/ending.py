@@ -88,6 +88,8 @@ class Ending:
     ) -> None:
         self._benches, self._operator, self._events = benches, operator, events
         self._processes, self._result, self._interrupted = processes, result, interrupted
+        #: That benches were brought to their safe profile by an operator or a signal, and why.
+        self.secured = ""
 
     async def bring_down(self, assembled: Assembled, master: Master, ended: LoopEnd) -> str | None:
         """Benches to rest, in the way that fits how the loop ended; returns the fault, if any."""
@@ -121,6 +123,9 @@ class Ending:
     async def _interrupt(self, master: Master) -> None:
         reason = self._interrupted() or master.stop_requested
         self._events.go(SessionState.SAFE, reason, level="warning")
+        if self._benches.armed:
+            self.secured = f"benches run their safe profile: {reason}"
+            self._events.note("warning", "session", self.secured, cause="safe_profile")
         self._result.end_with(ExitStatus.INTERRUPTED)
         if self._operator.held:
             await self._benches.hold_safe(master.stop_requested, self._interrupted)

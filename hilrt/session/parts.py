@@ -69,6 +69,8 @@ class SessionParts:
         Where it is written.
     brought_down : bool
         Whether the benches have been brought to rest after the last tick.
+    secured : str
+        That an operator or a signal brought them to their safe profile, and why; else empty.
     epoch_ns : int
         Reading of the monotonic clock at session time 0, ns.
 
@@ -114,6 +116,7 @@ class SessionParts:
         self.master: Master | None = None
         self.summarize: Callable[[str | None], dict[str, Any]] | None = None
         self.brought_down = False
+        self.secured = ""
         self.interrupted = ""
         #: Whether a program operates the session, and not what is typed.
         self.by_program = False

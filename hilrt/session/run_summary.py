@@ -53,6 +53,7 @@ class RunSummary:
             real_time=parts.real_time,
             fault=fault,
             dropped_rows=master.feed.dropped,
+            secured=parts.secured,
             strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
         )
         return build_summary(master.numerics, master.exchange, master.progress, facts)

@@ -123,7 +123,7 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         lambda: parts.interrupted,
     )
     await ending.bring_down(assembled, master, ended)
-    parts.brought_down = True
+    parts.brought_down, parts.secured = True, ending.secured
     parts.result.warnings += without_derivatives(numerics)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
 from hilrt.reliability.flags import FlagTotal, flag_totals
-from hilrt.reliability.verdict import verdict
+from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.losses import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
@@ -36,6 +36,8 @@ class RunFacts(NamedTuple):
         Why the session ended early, if it did by a fault.
     dropped_rows : int
         Ticks that the recorder could not take.
+    secured : str
+        That benches were brought to their safe profile, and why; empty if they were not.
     stolen_s : float or None
         Time of it that the host took the master's processors away, s; None where it is not told.
     processor_share : dict of str to float
@@ -50,6 +52,7 @@ class RunFacts(NamedTuple):
     real_time: bool
     fault: str | None
     dropped_rows: int = 0
+    secured: str = ""
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
     strangers: Mapping[str, int] = MappingProxyType({})
@@ -80,7 +83,8 @@ def build_summary(
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
-    judgement = verdict(totals, time_s, run.fault, missed, progress.steps, run.dropped_rows)
+    course = SessionCourse(time_s, run.fault, missed, progress.steps, run.dropped_rows, run.secured)
+    judgement = verdict(totals, course)
     host = host_report()
     summary = {
         "format": FORMAT,
@@ -137,9 +141,14 @@ def _timing(progress: Progress, real_time: bool) -> dict[str, Any]:
 
 
 def _flags(totals: Mapping[str, FlagTotal]) -> dict[str, Any]:
-    """How often and how long each cause was up, of those that ever were."""
+    """How often and how long each cause was up, and what it affected, of those that ever were."""
     return {
-        cause: {"count": total.raised, "seconds": total.seconds}
+        cause: {
+            "count": total.raised,
+            "seconds": total.seconds,
+            "affected_s": total.affected_s,
+            "worst_second": total.worst_second,
+        }
         for cause, total in totals.items()
         if total.raised
     }

@@ -23,6 +23,7 @@ from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.power_bond import measure_bonds
 from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.sum_inputs import sum_inputs
+from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges
 from hilrt.reliability.measure import measure_reliability
@@ -66,3 +67,4 @@ def assess(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
     identify(plan, state, given, slack)
     measure_reliability(plan, state, given, slack)
     move_flags(plan, state, given)
+    count_affected(plan, state, given)

@@ -80,6 +80,7 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
     for name in ("extrapolated", "polynomial", "previous"):
         inputs[name][:, 0] = u0
     inputs["last"] = inputs["approach_asked"] = u0
+    inputs["expected_defect"] = -1.0
     for records, values in ((outputs, y0), (inputs, u0)):
         for name in ("magnitude", "scale", "peak"):
             records[name] = np.abs(values)

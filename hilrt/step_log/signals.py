@@ -140,6 +140,11 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
             Column(Signal(f"flag:{cause}", ""), TablePlace("state.causes", "active", c))
             for c, cause in enumerate(numerics.checks.causes)
         ],
+        "affected": [
+            Column(Signal(f"{key}:{cause}", unit), TablePlace("state.causes", key, c))
+            for key, unit in (("affected", "s"), ("second", ""))
+            for c, cause in enumerate(numerics.checks.causes)
+        ],
         "timing": _of(["master"], MASTER_SIGNALS + control) + _of(peers, PEER_SIGNALS),
         "arrivals": [
             *_fresh(outputs, ":t_valid", ["s"] * len(outputs), "t_valid"),

@@ -9,12 +9,17 @@ import numpy as np
 from hilrt.tables.model import ModelState
 from hilrt.tables.record import COEFFICIENTS, SAMPLES, Table
 
+#: Parts of the sliding window of a second in which affected time is counted.
+PARTS: Final = 10
+
 #: One record.
 SESSION: Final = np.dtype(
     [
         ("h_next", "f8"),  # macro step from this communication point, s
         ("alarm_level", "i8"),  # of the gravest active alarm's action, or of a divergence; or -1
         ("moved", "i8"),  # flags that moved in the last assessment
+        ("part", "i8"),  # newest part of the window
+        ("part_seconds", "f8", PARTS),  # how long each part is, s
         # thresholds that an operator may change
         ("connection_defect", "f8"),
         ("output_defect", "f8"),
@@ -43,6 +48,7 @@ SUBSYSTEMS: Final = np.dtype(
         ("t_start", "f8"),  # of the interval that it is dispatched with, s
         ("h", "f8"),  # length of the interval, s
         ("dispatch", "i8"),  # gets its inputs at this tick
+        ("silent", "f8"),  # how long it has been late without any sample, s
     ]
 )
 OUTPUTS: Final = np.dtype(
@@ -97,10 +103,14 @@ INPUTS: Final = np.dtype(
         ("approach_asked", "f8"),  # what was asked then
         ("limited", "i8"),
         ("difference", "f8", COEFFICIENTS),  # previous less extrapolated, scaled by its interval
-        ("defect", "f8"),  # RMS of the interval that ended
+        ("defect", "f8"),  # RMS of the interval that ended; a bound while its source is late
         ("defect_square", "f8"),
         ("defect_max", "f8"),
         ("defect_seconds", "f8"),
+        ("measured", "i8"),  # the defect is measured: all its sources have sent anew
+        ("unmeasured", "f8"),  # time since it was measured, s
+        ("uncounted", "f8"),  # of that, what no flag has counted as affected, s
+        ("expected_defect", "f8"),  # decaying peak of those measured; below 0: none yet
         ("error_ratio", "f8"),  # estimated error over its tolerance
         ("magnitude", "f8"),
         ("scale", "f8"),
@@ -144,6 +154,7 @@ BONDS: Final = np.dtype(
         ("tracking_energy", "f8"),
         ("capped_steps", "i8"),
         ("steps", "i8"),
+        ("unmeasured", "f8"),  # time since all its outputs had sent anew, s
         ("mean_power", "f8"),  # running mean of the magnitude, for ECCO, W
         ("magnitude", "f8"),  # W
         ("scale", "f8"),  # W
@@ -179,6 +190,7 @@ ELEMENTS: Final = np.dtype(
 CHECKS: Final = np.dtype(
     [
         ("ratio", "f8"),  # measure over threshold
+        ("before", "f8"),  # time before the step that the measure speaks for, too, s
         ("last_high", "f8"),  # when that was last at or above one half, s
         ("active", "i8"),
         ("moved", "i8"),  # in the last assessment
@@ -189,6 +201,10 @@ CAUSES: Final = np.dtype(
         ("active", "i8"),  # any of its flags is up
         ("count", "i8"),  # how often it came up: from none of its flags to at least one
         ("seconds", "f8"),  # how long any was up, s
+        ("affected", "f8"),  # time of the steps that were affected, s
+        ("window", "f8", PARTS),  # the same in each part of the window, s
+        ("second", "f8"),  # share of the window that was affected
+        ("worst_second", "f8"),  # largest such share so far
     ]
 )
 ALARMS: Final = np.dtype(

@@ -29,7 +29,7 @@ SUMMARY = {
         }
     },
     "flags": {
-        "sample_late": {"count": 12, "seconds": 0.31},
+        "sample_late": {"count": 12, "seconds": 0.3, "affected_s": 0.031, "worst_second": 0.012},
         "step_minimum": {"count": 0, "seconds": 0.0},
     },
     "lateness_us": {"p50": 62.0, "p99": 180.0, "p999": 400.2, "max": 1234.5},
@@ -49,7 +49,7 @@ def test_closing_table_sums_up():
         "123 (0.41 %)",
         "62.0 median, 180 p99, 400 p99.9",
         "3.4 %",
-        "sample late",
+        "sample late      12        0.10 %                 1.2 %",
         "vehicle: 12 late, 0 lost",
         "runs/x/session.mcap",
     ):

@@ -12,7 +12,7 @@ from hilrt.monitor.display_order import display_order
 from hilrt.monitor.status import PERIOD_NS, StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
-from hilrt.reliability.verdict import verdict
+from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.solver import Port
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.clock import VirtualClock
@@ -82,7 +82,7 @@ async def test_what_is_watched_ends_with_the_last_numbers(master):
     assert last.missed > 0
     assert last.values
     totals = flag_totals(master.numerics.checks, master.numerics.state)
-    found = verdict(totals, last.t, None, last.missed, master.progress.steps)
+    found = verdict(totals, SessionCourse(last.t, None, last.missed, master.progress.steps))
     assert last.verdict == found.word == "unreliable"  # for the missed ticks alone
 
 

@@ -9,6 +9,7 @@ from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.link import Ports
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.flags import (
     FlagChange,
     FlagTotal,
@@ -18,7 +19,6 @@ from hilrt.reliability.flags import (
 )
 from hilrt.reliability.measure import measure_reliability
 from hilrt.reliability.move_flags import move_flags
-from hilrt.reliability.verdict import verdict
 from hilrt.solver import Port
 from tests.stepping import Recorded, Stepping, make_numerics
 
@@ -48,8 +48,10 @@ class Watched:
         t, n = self.tick * STEP, self.numerics
         self.given.session["t"], self.given.session["elapsed"] = t, STEP
         self.state.inputs["defect"] = ratio  # 10 % of 10
+        self.state.inputs["measured"] = 1
         measure_reliability(n.plan, n.state, n.given, n.slack)
         move_flags(n.plan, n.state, n.given)
+        count_affected(n.plan, n.state, n.given)
         moved = flag_changes(n.checks, n.state, t)
         assert len(moved) == self.state.session["moved"][0]
         self.changes += moved
@@ -69,7 +71,9 @@ def test_a_spike_raises_at_once_and_clears_after_its_time():
     assert w.see(1.01)
     up = [w.see(0.0) for _ in range(8)]
     assert up == [True] * 4 + [False] * 4
-    assert w.of("connection_defect") == (1, pytest.approx(5 * STEP))
+    found = w.of("connection_defect")
+    assert (found.raised, found.seconds) == (1, pytest.approx(5 * STEP))
+    assert found.affected_s == pytest.approx(STEP)  # one step, however long the flag is held up
     raised, cleared = w.changes
     assert raised == FlagChange(pytest.approx(0.02), "connection_defect", "b.u", True)
     assert cleared == FlagChange(pytest.approx(0.07), "connection_defect", "b.u", False)
@@ -223,7 +227,9 @@ def test_causes_of_the_session_are_counted_with_their_time():
     for missed in (True, False, True, False, False):
         w.numerics.slack["missed"] = missed
         w.see()
-    assert w.of("deadline_missed") == (1, pytest.approx(5 * STEP))
+    found = w.of("deadline_missed")
+    assert (found.raised, found.seconds) == (1, pytest.approx(5 * STEP))
+    assert found.affected_s == pytest.approx(2 * STEP)
     w.given.subsystems["late"] = [True, False]
     w.see()
     assert ("sample_late", "a") in w.flags
@@ -238,47 +244,6 @@ def test_every_check_has_a_cause_in_words():
     used = [cause for cause in CAUSES if checks.of(cause)]
     assert sorted(set(named), key=named.index) == used
     assert [checks.causes[c] for c in plan.checks["cause"]] == named
-
-
-def ended(**seconds: float) -> dict[str, FlagTotal]:
-    """Totals at the end of a session that spent the given time under each cause, s."""
-    return {cause: FlagTotal(0, seconds.get(cause, 0.0)) for cause in CAUSES}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "word"),
-    [
-        ({}, "good"),
-        ({"connection_defect": 4.9}, "good"),
-        ({"connection_defect": 5.1}, "degraded"),
-        ({"connection_defect": 51.0}, "unreliable"),
-        ({"sample_implausible": 0.01}, "degraded"),
-        ({"sample_late": 11.0, "connection_defect": 5.1}, "unreliable"),
-        ({"correction_shadow": 100.0}, "degraded"),  # never more than that
-    ],
-)
-def test_verdict_follows_from_the_time_under_each_cause(seconds, word):
-    found = verdict(ended(**seconds), 100.0, None)
-    assert found.word == word
-    assert len(found.reasons) == (0 if word == "good" else len(seconds))
-    assert all(CAUSES[reason.partition(":")[0]] for reason in found.reasons)
-
-
-def test_a_fault_makes_a_session_unreliable():
-    found = verdict(ended(connection_defect=5.1), 100.0, "subsystem 'engine': silent")
-    assert found.word == "unreliable"
-    assert found.reasons[0] == "ended by a fault: subsystem 'engine': silent"
-    assert len(found.reasons) == 2
-
-
-def test_steps_missing_in_the_log_are_no_good_session():
-    judged = verdict({}, 10.0, None, steps=3000, unrecorded=1200)
-    reason = "recording: 1,200 of 3,000 steps are not in the log"
-    assert judged == ("degraded", [reason])
-
-
-def test_a_session_that_never_began_has_no_time_to_judge():
-    assert verdict(ended(), 0.0, None) == ("good", [])
 
 
 def test_a_clock_that_is_not_known_well_enough():

@@ -51,7 +51,8 @@ def test_a_changed_cap_shows_in_the_correction_and_in_what_follows_from_it(path)
 
 def test_a_threshold_moves_flags_alone(path):
     found = what_if(path, ["reliability.connection_defect=1e-7"])
-    assert [change.name for change in found.signals] == ["flag:connection_defect"]
+    kinds = ("flag", "affected", "second")
+    assert [c.name for c in found.signals] == [f"{kind}:connection_defect" for kind in kinds]
     assert found.verdicts[1] == "unreliable"
 
 
@@ -74,7 +75,8 @@ def test_an_operators_change_of_what_is_set_does_not_act(tmp_path):
         "correction_capped",
     ]
     found = what_if(path, ["reliability.connection_defect=0.05"])
-    assert [change.name for change in found.signals] == ["flag:connection_defect"]
+    kinds = ("flag", "affected", "second")
+    assert [c.name for c in found.signals] == [f"{kind}:connection_defect" for kind in kinds]
 
 
 def test_another_order_is_recomputed_from_the_beginning(path):

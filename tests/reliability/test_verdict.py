@@ -1,0 +1,95 @@
+"""What affected steps, floors and the course of a session come to."""
+
+import pytest
+
+from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.verdict import SessionCourse, verdict
+
+RUN = SessionCourse(time_s=100.0)
+
+
+def totals(worst: dict[str, float] | None = None, **affected: float) -> dict[str, FlagTotal]:
+    """Of a session of 100 s, by the affected time of each cause, s; flags are held far longer."""
+    found = {cause: FlagTotal(0, 0.0) for cause in CAUSES}
+    for cause, seconds in affected.items():
+        found[cause] = FlagTotal(1, 50.0 * seconds, seconds, seconds / 100.0)
+    for cause, share in (worst or {}).items():
+        found[cause] = FlagTotal(1, 50.0, share, share)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("affected", "word"),
+    [
+        ({}, "good"),
+        ({"connection_defect": 4.9}, "good"),
+        ({"connection_defect": 5.1}, "degraded"),
+        ({"connection_defect": 51.0}, "unreliable"),
+        ({"sample_implausible": 0.01}, "degraded"),
+        ({"subsystem_silent": 21.0, "connection_defect": 5.1}, "unreliable"),
+        ({"correction_shadow": 100.0}, "degraded"),  # never more than that
+    ],
+)
+def test_verdict_follows_from_what_each_cause_has_affected(affected, word):
+    found = verdict(totals(**affected), RUN)
+    assert found.word == word
+    assert len(found.reasons) == (0 if word == "good" else len(affected))
+    assert all(CAUSES[reason.partition(":")[0]] for reason in found.reasons)
+
+
+def test_a_bad_second_is_not_diluted():
+    assert verdict(totals(worst={"connection_defect": 0.45}), RUN).word == "good"
+    found = verdict(totals(worst={"connection_defect": 0.55}), RUN)
+    assert found.word == "degraded"  # a second is never more than that
+    assert found.reasons[0].endswith(", 0.6% of the time, 55.0% of its worst second")
+
+
+def test_what_explains_decides_nothing_and_is_named_beside_what_does():
+    explain = {"sample_late": 90.0, "deadline_missed": 90.0, "correction_capped": 90.0}
+    assert verdict(totals(**explain), RUN) == ("good", [])
+    found = verdict(totals(**explain, connection_defect=6.0), RUN)
+    assert found.word == "degraded"
+    causes = [reason.partition(":")[0] for reason in found.reasons]
+    assert causes == ["connection_defect", "sample_late", "correction_capped", "deadline_missed"]
+    found = verdict(totals(sample_late=0.1, connection_defect=6.0), RUN)
+    assert len(found.reasons) == 1  # too few to explain anything
+
+
+@pytest.mark.parametrize("cause", ["subsystem_silent", "rejoined", "sample_implausible", "alarm"])
+def test_never_good_however_short_it_was(cause):
+    found = {name: FlagTotal(0, 0.0) for name in CAUSES}
+    found[cause] = FlagTotal(1, 0.05, 0.0, 0.0)  # at the first tick, which has no length
+    assert verdict(found, RUN).word == "degraded"
+
+
+@pytest.mark.parametrize(
+    ("course", "word", "reason"),
+    [
+        ({"fault": "subsystem 'engine': silent"}, "unreliable", "ended by a fault: subsystem"),
+        ({"secured": "benches run their safe profile: stop"}, "degraded", "benches run their safe"),
+        ({"unrecorded": 1, "steps": 9}, "degraded", "recording: 1 of 9 steps are not in the log"),
+        ({"missed": 21, "steps": 100}, "unreliable", "deadline_missed: 21 ticks in 100 steps"),
+        ({"missed": 20, "steps": 100}, "good", ""),
+    ],
+)
+def test_floors_hold_whatever_was_measured(course, word, reason):
+    found = verdict(totals(), RUN._replace(**course))
+    assert found.word == word
+    assert "".join(found.reasons).startswith(reason)
+
+
+def test_a_fault_comes_first_and_hides_nothing():
+    found = verdict(totals(connection_defect=5.1), RUN._replace(fault="lost"))
+    assert found.word == "unreliable"
+    assert found.reasons[0] == "ended by a fault: lost"
+    assert found.reasons[1].startswith("connection_defect")
+
+
+def test_mostly_missed_ticks_are_named_once():
+    found = verdict(totals(deadline_missed=40.0), RUN._replace(missed=40, steps=100))
+    assert [reason.partition(":")[0] for reason in found.reasons] == ["deadline_missed"]
+
+
+def test_a_session_that_never_began_has_no_time_to_judge():
+    assert verdict(totals(), SessionCourse(0.0)) == ("good", [])
