@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
-from hilrt.coupling.polynomial import copy, shift
+from hilrt.coupling.polynomial import copy, shift, value_at
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -29,6 +29,8 @@ def measure_defects(plan: Plan, state: State, given: StepInput) -> None:
     if given.session[0].elapsed <= 0.0:
         return
     measure_connection_defects(plan, state, given)
+    if not plan.session[0].variable_step:
+        measure_left_behind(plan, state, given)
     measure_output_defects(plan, state, given)
 
 
@@ -55,6 +57,23 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
     for i in range(len(state.inputs)):
         if math.isfinite(state.inputs[i].defect):
             add_to_totals(state.inputs[i], state.inputs[i].defect, elapsed)
+
+
+@stage
+def measure_left_behind(plan: Plan, state: State, given: StepInput) -> None:
+    """Errors of a bench's inputs if the tick is missed, so that they stay as they were.
+
+    They are those at the end of the step, of which that may last any part. A solver computes a step
+    with the inputs of that step, however late these come; its answer is late then.
+    """
+    end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
+    for i in range(len(state.inputs)):
+        u, subsystem = state.inputs[i], plan.inputs[i].subsystem
+        u.left_behind = 0.0
+        if plan.subsystems[subsystem].physical and state.subsystems[subsystem].dispatch:
+            before = value_at(u.previous, coefficients, end - u.previous_t0)
+            now = value_at(u.polynomial, coefficients, end - u.t0)
+            u.left_behind = abs(now - u.correction - (before - u.previous_correction))
 
 
 @stage

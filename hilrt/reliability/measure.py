@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
-from hilrt.coupling.polynomial import value_at
 from hilrt.reliability.causes import (
     ALARM,
     CLOCK_UNCERTAIN,
@@ -99,7 +98,7 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table) -> 
         # What a correction added on purpose is no error of the exchange; the log has it all.
         unexplained = max(u.defect - abs(u.previous_correction), 0.0)
         if slack[0].missed:
-            unexplained = max(unexplained, left_behind(plan, state, given, i))
+            unexplained = max(unexplained, u.left_behind)
         check = checks[causes[CONNECTION_DEFECT].first + i]
         check.ratio = unexplained / (u.scale * threshold)
         count_gap(check, u, given.session[0].elapsed)
@@ -120,22 +119,6 @@ def count_gap(check: Table, u: Table, elapsed: float) -> None:
         u.uncounted = 0.0 if check.ratio >= 1.0 else min(u.uncounted, u.unmeasured)
     elif not check.ratio >= 1.0:
         u.uncounted += elapsed
-
-
-@stage
-def left_behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
-    """Error of input `i` of a bench while a tick that is missed leaves it as it was.
-
-    It is that at the end of the step, of which it may last any part. A solver computes a step with
-    the inputs of that step, however late these come; its answer is late then.
-    """
-    u, subsystem = state.inputs[i], plan.inputs[i].subsystem
-    if not (plan.subsystems[subsystem].physical and state.subsystems[subsystem].dispatch):
-        return 0.0
-    end, coefficients = given.session[0].t + state.session[0].h_next, plan.session[0].coefficients
-    before = value_at(u.previous, coefficients, end - u.previous_t0) - u.previous_correction
-    now = value_at(u.polynomial, coefficients, end - u.t0) - u.correction
-    return abs(now - before)
 
 
 @stage

@@ -107,6 +107,7 @@ INPUTS: Final = np.dtype(
         ("defect_square", "f8"),
         ("defect_max", "f8"),
         ("defect_seconds", "f8"),
+        ("left_behind", "f8"),  # its error until the next tick, if this one is missed
         ("measured", "i8"),  # the defect is measured: all its sources have sent anew
         ("unmeasured", "f8"),  # time since it was measured, s
         ("uncounted", "f8"),  # of that, what no flag has counted as affected, s
