@@ -1,0 +1,97 @@
+"""Floods of connections to a ZeroMQ socket: bounded, paused, without effect on those that stand."""
+
+import contextlib
+import socket
+import time
+
+import pytest
+import zmq
+
+from hilrt.peers.transport.connection_limiter import MAX_PER_LOOK, PAUSE_NS, ConnectionLimiter
+
+DEADLINE_S = 10.0
+
+
+class Watched:
+    """A ROUTER with its limiter, whose clock stands still until a test moves it."""
+
+    def __init__(self):
+        self.now = 10 * PAUSE_NS
+        self.context = zmq.Context()
+        self.router = self.context.socket(zmq.ROUTER)
+        self.limiter = ConnectionLimiter(self.context, self.router, lambda: self.now)
+        self.router.bind("tcp://127.0.0.1:*")
+        self.limiter.bound()
+        self.address = self.router.get_string(zmq.LAST_ENDPOINT)
+        self.where = ("127.0.0.1", int(self.address.rpartition(":")[2]))
+
+    def look_until(self, condition):
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline
+            self.limiter.look()
+
+    def close(self):
+        self.limiter.close()
+        self.router.close(0)
+        self.context.term()
+
+
+@pytest.fixture
+def watched():
+    with contextlib.closing(Watched()) as made:
+        yield made
+
+
+@pytest.fixture
+def dealer(watched):
+    """A connection that stands."""
+    with watched.context.socket(zmq.DEALER) as made:
+        made.linger = 0
+        made.connect(watched.address)
+        made.send(b"here")
+        watched.router.recv_multipart()
+        yield made
+
+
+def test_more_connections_than_allowed_end_in_a_pause(watched, dealer):
+    watched.limiter.limit = 3
+    with contextlib.ExitStack() as strangers:
+        for _ in range(3):
+            strangers.enter_context(socket.create_connection(watched.where))
+        watched.look_until(lambda: not watched.limiter.accepting)
+        assert watched.limiter.open == 4
+        watched.now += 2 * PAUSE_NS
+        watched.limiter.look()
+        assert not watched.limiter.accepting  # they still stand
+    watched.look_until(lambda: watched.limiter.open == 1)
+    watched.now += PAUSE_NS
+    watched.limiter.look()
+    assert watched.limiter.accepting
+    dealer.send(b"still here")
+    assert watched.router.recv_multipart()[1] == b"still here"
+
+
+def test_more_in_a_second_than_allowed_do_so_too(watched):
+    watched.limiter.limit = 3
+    for _ in range(4):
+        socket.create_connection(watched.where).close()
+        watched.limiter.look()
+    watched.look_until(lambda: not watched.limiter.accepting)
+    watched.look_until(lambda: watched.limiter.open == 0)
+    watched.now += PAUSE_NS
+    watched.limiter.look()
+    assert watched.limiter.accepting
+    socket.create_connection(watched.where, timeout=DEADLINE_S).close()
+
+
+def test_events_that_wait_pause_connections_and_stop_no_message(watched, dealer):
+    for _ in range(50):
+        with socket.create_connection(watched.where) as stranger:
+            stranger.sendall(bytes(64))
+    dealer.send(b"still here")
+    assert watched.router.poll(DEADLINE_S * 1000)
+    assert watched.router.recv_multipart()[1] == b"still here"
+    watched.limiter.look()
+    assert not watched.limiter.accepting  # more than one look takes
+    assert watched.limiter.open <= MAX_PER_LOOK
