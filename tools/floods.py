@@ -14,9 +14,10 @@ alternate:
     local        connections to the Unix socket, of another account if the tool runs as root
     takeovers    hellos under the name of a solver: with another's key where there are keys
 
-Prints the share of ticks that were missed in the blocks of each kind, the exit status, what
-it counted of strangers, and how many takeovers were told. Linux. Exit status 1 if a session did not
-end in order, or a takeover succeeded.
+Prints the share of ticks that were missed in the blocks of each kind, and of a processor that the
+master took, which says more on a busy machine: floods compete for processors, too. Then the exit
+status, what it counted of strangers, and how many takeovers were told. Linux. Exit status 1 if a
+session did not end in order, or a takeover succeeded.
 """
 
 from __future__ import annotations
@@ -207,11 +208,15 @@ FLOODS: dict[str, Callable[[str, str], None]] = {
 
 
 class Block(NamedTuple):
-    """A stretch of the session, by the wall clock, ns; without a name, nothing disturbed it."""
+    """A stretch of the session, by the wall clock, ns; without a name, nothing disturbed it.
+
+    `processor` is the master's share of one processor in it, with ZeroMQ's thread.
+    """
 
     name: str
     begin_ns: int
     end_ns: int
+    processor: float
 
 
 def run(setup: Setup, step: float, seconds: float, rounds: int) -> dict[str, Any]:
@@ -235,7 +240,7 @@ def run(setup: Setup, step: float, seconds: float, rounds: int) -> dict[str, Any
         try:
             until(lambda: (folder / "running").exists() or session.poll() is not None, "a tick")
             time.sleep(1.0)
-            blocks = flooded(address, name, seconds, rounds)
+            blocks = flooded(session.pid, address, name, seconds, rounds)
             session.send_signal(signal.SIGINT)
             status = session.wait(60.0)
         finally:
@@ -249,27 +254,33 @@ def run(setup: Setup, step: float, seconds: float, rounds: int) -> dict[str, Any
         return found
 
 
-def flooded(address: str, folder: str, seconds: float, rounds: int) -> list[Block]:
+def flooded(master: int, address: str, folder: str, seconds: float, rounds: int) -> list[Block]:
     blocks = []
     for _ in range(rounds):
         for name, work in FLOODS.items():
-            blocks.append(block("", None, seconds))
+            blocks.append(block(master, "", None, seconds))
             process = get_context("spawn").Process(target=work, args=(address, folder), daemon=True)
             process.start()
             time.sleep(1.0)  # until its interpreter is there
-            blocks.append(block(name, process, seconds))
+            blocks.append(block(master, name, process, seconds))
             time.sleep(0.5)
     return blocks
 
 
-def block(name: str, process: BaseProcess | None, seconds: float) -> Block:
-    begin = time.time_ns()
+def block(master: int, name: str, process: BaseProcess | None, seconds: float) -> Block:
+    begin, had = time.time_ns(), processor_s(master)
     time.sleep(seconds)
-    end = time.time_ns()
+    end, has = time.time_ns(), processor_s(master)
     if process is not None:
         process.kill()
         process.join()
-    return Block(name, begin, end)
+    return Block(name, begin, end, 1e9 * (has - had) / (end - begin))
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has had, with all its threads, s."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def figures(folder: Path, blocks: list[Block]) -> dict[str, Any]:
@@ -278,7 +289,9 @@ def figures(folder: Path, blocks: list[Block]) -> dict[str, Any]:
     t = log.time_ns("master:overdue") + int(log.metadata["epoch_ns"])
     missed, skipped = log["master:overdue"], log["master:skipped"]
     shares: dict[str, list[float]] = {}
-    for name, begin, end in blocks:
+    busy: dict[str, list[float]] = {}
+    for name, begin, end, processor in blocks:
+        busy.setdefault(name or "nothing", []).append(100.0 * processor)
         inside = (t >= begin) & (t < end)
         ticks = np.count_nonzero(inside) + skipped[inside].sum()
         lost = missed[inside].sum() + skipped[inside].sum()
@@ -286,7 +299,13 @@ def figures(folder: Path, blocks: list[Block]) -> dict[str, Any]:
     spread = {k: [float(f(v)) for f in (np.median, np.min, np.max)] for k, v in shares.items()}
     summary = json.loads((folder / "summary.json").read_text())
     told = [event.text for event in log.events if event.cause == "takeover"]
-    return {"missed": spread, "strangers": summary["strangers"], "takeovers": told}
+    shares_busy = {name: float(np.median(values)) for name, values in busy.items()}
+    return {
+        "missed": spread,
+        "processor": shares_busy,
+        "strangers": summary["strangers"],
+        "takeovers": told,
+    }
 
 
 def main() -> int:
@@ -308,7 +327,9 @@ def main() -> int:
         for name, result in found.items():
             print(f"{name}: exit status {result['status']}, strangers {result['strangers']}")
             for flood, (median, least, most) in result["missed"].items():
-                print(f"  {flood:12} {median:6.2f} % missed ({least:.2f} … {most:.2f})")
+                busy = result["processor"][flood]
+                missed = f"{median:6.2f} % missed ({least:.2f} … {most:.2f})"
+                print(f"  {flood:12} {missed}, master {busy:.1f} % of a processor")
             print(
                 f"  takeovers told: {len(result['takeovers'])}",
                 *result["takeovers"][:1],
