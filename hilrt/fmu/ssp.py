@@ -340,10 +340,13 @@ def _typed(element: Any) -> float | int | bool | str:
     if kind == "Integer":
         text = _text(element, "value")
         try:
-            return int(text)
+            value = int(text)
         except ValueError:
+            value = 1 << 64
+        if abs(value) >= 1 << 64:
             where = f"Integer (line {element.sourceline})"
-            raise _BadValue(f"{where}: value = {text!r} is no whole number") from None
+            raise _BadValue(f"{where}: value = {text[:60]!r} is no whole number of 64 bits")
+        return value
     if kind == "Boolean":
         return _text(element, "value") in ("true", "1")
     return _text(element, "value")

@@ -144,6 +144,24 @@ def test_a_connection_without_a_connector_is_named(tmp_path: Path) -> None:
         read_ssp(path)
 
 
+@pytest.mark.parametrize("value", ["9" * 400, "9" * 5000, "1.5"])
+def test_an_integer_of_a_system_has_64_bits(value: str, tmp_path: Path) -> None:
+    from tests.fmu.test_ssp import HEAD, PARAMETERS, component
+
+    set_ = PARAMETERS.format(
+        f'<ssv:Parameter name="a.n">\n<ssv:Integer value="{value}"/></ssv:Parameter>'
+    )
+    text = (
+        f'{HEAD}<ssd:System name="root">{set_}<ssd:Elements>{component("a", "a.fmu")}'
+        "</ssd:Elements></ssd:System></ssd:SystemStructureDescription>"
+    )
+    path = packed(tmp_path / "a.ssp", ("SystemStructure.ssd", text.encode()))
+    with pytest.raises(
+        ConfigError, match=r"Integer \(line 2\): value = .* is no whole number of 64"
+    ):
+        read_ssp(path)
+
+
 def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.ssp")
     with pytest.raises(ConfigError, match="cannot be read: it is a pipe"):
