@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
@@ -395,6 +396,35 @@ def test_a_bench_that_falls_silent_is_secured_blind(rig: Rig) -> None:
     rig.drive(500, 100.0, 20.0)
     assert rig.gateway.guardian.state is GuardState.SECURED
     assert "Fast" in rig.peer.all(wire.Secured)[0].reason
+
+
+@pytest.mark.parametrize(
+    ("step", "cause", "refused"),
+    [(0, "can_stale", "repeated"), (250, "can_bad_sequence", "out of order")],
+)
+def test_frames_that_do_not_count_are_told_apart_from_silence(
+    rig: Rig, step: int, cause: str, refused: str
+) -> None:
+    """By an event, and by the reason for which the bench is secured."""
+    rig.arm()
+    rig.drive(10, 100.0, 20.0)
+    drain = rig.bus.drain
+
+    def forged() -> list[Frame]:
+        rig.bus.count += step - 1
+        return drain()
+
+    rig.bus.drain = forged  # type: ignore[method-assign]
+    rig.drive(90, 100.0, 20.0)
+    told = {e.cause: e.text for e in rig.peer.all(wire.Event)}
+    assert told.keys() == {cause, "bench_silent"}
+    assert told[cause].startswith("Fast: ")
+    rig.drive(500, 100.0, 20.0)
+    assert rig.gateway.guardian.state is GuardState.SECURED
+    reason = rig.peer.all(wire.Secured)[0].reason
+    assert re.search(
+        rf"no new frame of Fast for \d+ ms: what came did not count \(\d+ {refused}", reason
+    )
 
 
 def test_its_own_absence_is_nobodys_silence(rig: Rig) -> None:

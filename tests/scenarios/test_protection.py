@@ -56,6 +56,7 @@ def test_damaged_frames_are_counted_and_reach_no_port(tmp_path: Path) -> None:
     (told,) = [event.text for event in log.events if event.cause == "can_messages"]
     found = re.search(r"EngineFast: [^;]*?([\d,]+) checksum errors", told)
     assert found, told
+    assert any(event.cause == "can_bad_checksum" for event in log.events)
     # The listener began before the gateway, and misses none.
     assert 0 < int(found[1].replace(",", "")) <= len(damaged)
     # Some of them say that the shaft turns the other way: no such value reaches the port.
