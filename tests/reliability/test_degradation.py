@@ -36,6 +36,15 @@ def test_late_samples_of_a_bench_degrade_until_all_has_been_calm_for_a_while(deg
     assert told[1:] == [(False, "all is back")]
 
 
+def test_so_does_a_value_of_a_bench_outside_its_declared_range(degradation, told):
+    note(degradation, "out_of_range", "model.torque")
+    degradation.look(0)
+    assert told == []
+    note(degradation, "out_of_range", "bench.speed")
+    degradation.look(10)
+    assert told == [(True, "bench.speed is outside its declared range")]
+
+
 def test_a_second_reason_is_no_news_and_holds_it_up(degradation, told):
     note(degradation, "alarm", "oil")
     degradation.look(0)

@@ -16,6 +16,7 @@ from hilrt.reliability.ranges import Ranges
 from hilrt.session import bench_procedure as module
 from hilrt.session.bench_procedure import Procedure
 from hilrt.solver import Port
+from hilrt.tables.plan import RANGE_SAFE
 from tests.stepping import make_numerics, make_session
 
 PORTS = {
@@ -120,6 +121,31 @@ async def test_alarms_act_while_waiting(made):
     steps = [Step(ramp={"bench.demand": 50.0}, wait="bench.speed", min=49.0)]
     with pytest.raises(SessionFault, match=r"bench\.speed above 40"):
         await procedure.run(steps, procedure.network.u_start, "start")
+
+
+async def test_a_value_outside_its_declared_range_fulfils_no_condition(made):
+    """It is at what is waited for, and is not used; an alarm judges it all the same."""
+    speed = Port("speed", "rad/s", min=0.0, max=40.0)
+    ports = {**PORTS, "bench": Ports(PORTS["bench"].inputs, (speed,))}
+    steps = [
+        Step(ramp={"bench.demand": 50.0}, wait="bench.speed", min=49.0, timeout=0.02),
+    ]
+    procedure, _ = made(Bench(follow=1.0), ports=ports)
+    with pytest.raises(SessionFault, match=r"bench.speed is 50, and was not from 49 to inf"):
+        await procedure.run(steps, procedure.network.u_start, "start")
+    alarm = Alarm(signal="bench.speed", max=45.0, action="safe")
+    procedure, _ = made(Bench(follow=1.0), alarm, ports=ports)
+    with pytest.raises(SessionFault, match=r"alarm: bench\.speed above 45"):
+        await procedure.run(steps, procedure.network.u_start, "start")
+
+
+async def test_a_value_outside_brings_the_safe_profile_where_its_policy_says_so(made):
+    speed = Port("speed", "rad/s", min=0.0, max=40.0)
+    ports = {**PORTS, "bench": Ports(PORTS["bench"].inputs, (speed,))}
+    procedure, _ = made(Bench(follow=1.0), ports=ports)
+    procedure.ranges.plan.outputs["range_policy"] = RANGE_SAFE
+    with pytest.raises(SessionFault, match=r"bench.speed = 50 rad/s is above 40"):
+        await procedure.move(np.array([0.0, 50.0, 0.0]))
 
 
 class Slow(Bench):
