@@ -29,6 +29,8 @@ MIN_WIDTH, MIN_HEIGHT = 80, 16
 #: Columns of a terminal that has room for small plots.
 PLOT_WIDTH = 96
 FINAL_STATES = {"STOPPED", "FAULT"}
+#: States of the loop, between which a session may go to and fro many times in a second.
+LOOP_STATES = {"RUNNING", "DEGRADED"}
 _CLEAR_LINE = "\r\x1b[K"
 
 
@@ -91,6 +93,7 @@ class Screen:
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[str] = []
+        self._state, self._stretches, self._reason = "", 0, ""  # degraded since the last line
         self._line = self._told = ""
 
     def turn(self) -> bool:
@@ -154,21 +157,42 @@ class Screen:
         return self._keys.line
 
     def _print(self, status: Status) -> None:
-        """Print a line every two seconds and at changes of state, events, and the keys' line."""
+        """Print a line every two seconds and at changes of state, events, and the keys' line.
+
+        A session that is degraded now and then does not get a line each time: the next one has
+        their count.
+        """
         now, silent_s = self._clock(), self._silent_s
-        word = f"{status.state} {silent_s > 0.0}"
-        lines = [f"{status.session}: {event}" for event in added(self._events, status.events)]
+        self._count_stretches(status)
+        loops = status.state in LOOP_STATES
+        word = f"{'RUNNING' if loops else status.state} {silent_s > 0.0}"
+        news = added(self._events, status.events)
         self._events = status.events
+        lines = [f"{status.session}: {event}" for event in news if not is_stretch(event)]
         if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
             if status.message:  # it stands in the line, too
                 lines = [line for line in lines if not line.endswith(status.message)]
-            lines.append(plain_line(status, silent_s))
+            lines.append(plain_line(status, silent_s) + self._stretches_in_words(status))
             self._printed_at, self._printed = now, word
         if lines:
             self._erase_line()
         for line in lines:
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
         self._print_keys()
+
+    def _count_stretches(self, status: Status) -> None:
+        if status.state == "DEGRADED" and self._state != "DEGRADED":
+            self._stretches += 1
+            self._reason = status.message
+        self._state = status.state
+
+    def _stretches_in_words(self, status: Status) -> str:
+        """`` | degraded 3 times: …``; nothing for one that lasts, as the line says so itself."""
+        count, self._stretches = self._stretches, 0
+        if count == 0 or (count == 1 and status.state == "DEGRADED"):
+            return ""
+        times = "once" if count == 1 else f"{count} times"
+        return f" | degraded {times}: {self._reason}"
 
     def _print_keys(self) -> None:
         if self._moves:
@@ -192,6 +216,11 @@ def added(before: list[str], now: list[str]) -> list[str]:
     overlaps = range(min(len(before), len(now)), -1, -1)
     kept = next(k for k in overlaps if before[len(before) - k :] == now[:k])
     return now[kept:]
+
+
+def is_stretch(event: str) -> bool:
+    """Whether an event is the begin or the end of a degraded stretch."""
+    return "RUNNING -> DEGRADED: " in event or "DEGRADED -> RUNNING: " in event
 
 
 def watch(source: StatusSource, show: Callable[[], None], turn: Callable[[], bool]) -> None:

@@ -287,6 +287,25 @@ def test_events_are_lines_of_their_own_where_there_is_no_panel():
     assert shown(events=told) == []
 
 
+def test_degraded_stretches_are_one_line_with_their_count():
+    """A session went to and fro several times in a second, with two lines each time."""
+    source, now = Still(), [0.0]
+    console = Console(width=200, height=30, file=io.StringIO())
+    screen = Screen(source, console, source.type, clock=lambda: now[0])
+    for k in range(40):  # 10 s, twice in each second
+        late = k % 2 == 1
+        state, message = ("DEGRADED", "samples of engine are late") if late else ("RUNNING", "")
+        change = "RUNNING -> DEGRADED" if late else "DEGRADED -> RUNNING"
+        source.status = msgspec.structs.replace(
+            RUNNING, state=state, message=message, events=[f"{now[0]:.1f} s  {change}: late"]
+        )
+        screen.show()
+        now[0] += 0.25
+    lines = console.file.getvalue().splitlines()
+    said = [line.partition("| so far ")[2].partition(" | ")[2] for line in lines]
+    assert said == ["", *["degraded 4 times: samples of engine are late"] * 4]
+
+
 def test_silence_is_shown_while_it_lasts():
     source = Still()
     screen, console = screen_of(source, 100, 30)
