@@ -20,6 +20,7 @@ from zmq.backend import zmq_poll
 from hilrt.local_sockets import bind, connect
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
+from hilrt.record.log_progress import ProgressSender
 from hilrt.record.messages import (
     BESIDE,
     ROWS,
@@ -67,6 +68,8 @@ class Recorder:
         Where gateways hand over CAN frames; empty: there are none.
     follow : callable, optional
         Makes what follows the log, see `Recording`.
+    progress : str
+        Where the master is told how far the log has come; empty: nowhere.
 
     Attributes
     ----------
@@ -81,6 +84,7 @@ class Recorder:
         tap: str = "",
         frames: str = "",
         follow: Callable[[Begin], Follower] | None = None,
+        progress: str = "",
     ) -> None:
         self.stop = False
         self._make_follower = follow
@@ -101,6 +105,7 @@ class Recorder:
             self._frames.rcvhwm = FRAME_BATCHES
             if frames:
                 bind(self._frames, frames)
+            self._progress = ProgressSender(self._context, progress) if progress else None
         except zmq.ZMQError:
             self._context.destroy(linger=0)
             raise
@@ -129,6 +134,8 @@ class Recorder:
             return self._fail(error)
         finally:
             self._socket.disable_monitor()
+            if self._progress is not None:
+                self._progress.close()
             self._context.destroy(linger=0)
         if self._ignored:
             say(f"ignored {self._ignored} messages that make no sense")
@@ -168,6 +175,8 @@ class Recorder:
                     self._recording.clock_step(step_ns)
                 self._recording.flush()
                 self._recording.sync()
+                if self._progress is not None:
+                    self._progress.tell(*self._recording.progress)
                 flushed = now
         self._take_last_frames()
 

@@ -263,6 +263,14 @@ class Recording:
         )
         self.event(RecordEvent(self._last_ns, "warning", "clock_step", "recorder", text))
 
+    @property
+    def progress(self) -> tuple[Path, int, int]:
+        """The file, the number of the row after the newest one, and how many before it are missing.
+
+        That is what a master is told after a `flush`.
+        """
+        return self.path, self._next, self.missing
+
     def flush(self) -> None:
         """Bring everything to the file, as one chunk."""
         self._writer.flush()

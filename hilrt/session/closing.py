@@ -43,7 +43,7 @@ async def _end_log(parts: SessionParts) -> None:
     result = parts.result
     _sum_up(parts)
     if parts.log is not None:
-        result.lack(await parts.log.end(result.summary))
+        await parts.log.end(result.summary)
     elif parts.recorder is not None:
         close_feed_socket(parts.recorder)
     known = result.warnings
@@ -57,9 +57,10 @@ async def _end_processes(parts: SessionParts) -> None:
     told = ["view"] if parts.log is None else ["view", "recorder"]
     result.warnings += await parts.processes.end(told)
     if parts.log is not None:
-        await parts.log.close()
         failure = parts.processes.recorder_failure()
-        result.lack(failure)
+        lost = await parts.log.close(failed=bool(failure))
+        result.lack([*lost, *failure])
+        _sum_up(parts)  # with the rows that are lost
         if result.summary:
             add_losses(result.summary, failure)
     result.judge(parts.options.fail_on)

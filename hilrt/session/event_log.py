@@ -85,10 +85,14 @@ class EventLog:
             feed.event(0, note.level, note.cause, note.source, note.text)
         self._kept.clear()
 
+    def warn_of_recorder(self, text: str, cause: str) -> None:
+        """Note and show at once what is wrong with the recording."""
+        self.note("warning", "recorder", text, cause)
+        self.publisher.announce(str(self.state), f"recorder: {text}")
+
     def _losing(self) -> None:
         text = "does not follow: steps are missing in the log; look at disk and load"
-        self.note("warning", "recorder", text, cause="recorder_behind")
-        self.publisher.announce(str(self.state), f"recorder: {text}")
+        self.warn_of_recorder(text, "recorder_behind")
 
     def untold(self) -> list[str]:
         """Warnings that never reached a log, because none was begun."""

@@ -19,6 +19,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import Monitoring
 from hilrt.session.operation import Operator
 from hilrt.session.processes import Processes
+from hilrt.session.recording_watch import require_room
 from hilrt.session.reserved_file import ReservedFile
 from hilrt.session.result import RunResult
 from hilrt.session.run import RunOptions, run_folder
@@ -100,6 +101,8 @@ class SessionParts:
             )
             undo.callback(self.hub.close)
             self.folder = run_folder(options, self.name)
+            if options.record:
+                require_room(self.folder)
             self.summary_file = ReservedFile(self.folder / "summary.json", SUMMARY_BYTES)
             undo.pop_all()
         self.result = RunResult(folder=self.folder)
@@ -111,6 +114,7 @@ class SessionParts:
         self.timing = TimingSetup(master.pacing, master.step, self.real_time)
         self.processes = Processes(self.folder, self.links, self.events, self.result.warnings)
         self.feed_address = self.monitoring.local.get("feed") if options.record else ""
+        self.progress_address = self.monitoring.local.get("progress") if options.record else ""
         self.recorder = open_feed_socket(self.feed_address) if options.record else None
         self.log: SessionLog | None = None
         self.master: Master | None = None

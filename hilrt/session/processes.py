@@ -34,11 +34,14 @@ class RecorderSockets(NamedTuple):
         Where views get the rows, too; empty: nowhere.
     frames : str
         Where it takes gateways' CAN frames.
+    progress : str
+        The master's, where it is told how far the log has come.
     """
 
     feed: str
     tap: str
     frames: str
+    progress: str
 
 
 class Processes:
@@ -96,7 +99,7 @@ class Processes:
     ) -> None:
         """Start the recorder, which waits for the session's log to be opened."""
         argv = [sys.executable, "-P", "-m", "hilrt.session.recorder_process"]
-        argv += ["--connect", sockets.feed]
+        argv += ["--connect", sockets.feed, "--progress", sockets.progress]
         argv += ["--tap", sockets.tap] if sockets.tap else []
         argv += ["--frames", sockets.frames] if any(link.buses for link in self._links) else []
         env = {**SINGLE_THREAD, **environment}

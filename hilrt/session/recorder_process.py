@@ -24,10 +24,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--connect", required=True, help="address of the master's feed")
     parser.add_argument("--tap", default="", help="where the same messages go, for live views")
     parser.add_argument("--frames", default="", help="where gateways hand over CAN frames")
+    parser.add_argument("--progress", default="", help="where the master hears of the log")
     options = parser.parse_args(arguments)
     try:
         recorder = Recorder(
-            options.connect, tap=options.tap, frames=options.frames, follow=ReportAccumulator.of
+            options.connect,
+            tap=options.tap,
+            frames=options.frames,
+            follow=ReportAccumulator.of,
+            progress=options.progress,
         )
     except zmq.ZMQError as error:
         say(f"--connect {options.connect}: {error}; give the address that the session prints")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -45,9 +46,18 @@ class ReservedFile:
             ) from None
 
     def _reserve(self, size: int) -> None:
+        try:
+            self._allocate(size)
+        except OSError as error:
+            if error.errno != errno.EFBIG or size <= _BLOCK:
+                raise
+            self._reserve(size // 2)  # files may not be that large here: as much as they may
+
+    def _allocate(self, size: int) -> None:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self._descriptor, 0, size)
             return
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
         for start in range(0, size, _BLOCK):
             os.write(self._descriptor, bytes(min(_BLOCK, size - start)))
 

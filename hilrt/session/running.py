@@ -6,7 +6,10 @@ processes of the session start.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 
 from hilrt import code_cache
 from hilrt.exchange.exchange import load_channels
@@ -26,6 +29,7 @@ from hilrt.session.assembly import (
 )
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.parts import SessionParts
+from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
 from hilrt.session.summary import without_derivatives
@@ -82,6 +86,7 @@ async def _open_log(
         numerics,
         initialized,
         parts.recorder,
+        parts.progress_address,
         real_time=parts.real_time,
     )
     parts.publisher.announce(str(parts.events.state), "waiting for the recorder")
@@ -111,7 +116,8 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
         parts.events.go(SessionState.RUNNING, "first tick")
         summary = RunSummary(parts, master)
         parts.summarize = summary.make
-        ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
+        with _watched(parts, master):
+            ended = await run_loop(master, exchange, parts.events, parts.duration, parts.epoch_ns)
     feed.flush()  # what is lost of it counts, too
     summary.loop_ended()
     ending = Ending(
@@ -125,6 +131,21 @@ async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:
     await ending.bring_down(assembled, master, ended)
     parts.brought_down, parts.secured = True, ending.secured
     parts.result.warnings += without_derivatives(numerics)
+
+
+@contextlib.contextmanager
+def _watched(parts: SessionParts, master: Master) -> Iterator[None]:
+    """The recording is watched while the loop runs."""
+    if parts.log is None:
+        yield
+        return
+    end = master.request_end if parts.must_record else lambda reason: None
+    watch = RecordingWatch(parts.log.progress, parts.log.feed, parts.events, parts.duration, end)
+    task = asyncio.ensure_future(watch.run(parts.now_ns))
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Master:

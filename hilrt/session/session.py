@@ -150,7 +150,9 @@ class SessionRun:
         handed = {frame_batch.VARIABLE: frames, **local.environment} if frames else {}
         parts.processes.start_subsystems(parts.file, cpus, parts.environment, handed)
         if parts.recorder is not None:
-            recorder = RecorderSockets(parts.feed_address, parts.monitoring.rows, frames)
+            recorder = RecorderSockets(
+                parts.feed_address, parts.monitoring.rows, frames, parts.progress_address
+            )
             parts.processes.start_recorder(recorder, cpus, local.environment)
 
     async def _connect(self) -> None:

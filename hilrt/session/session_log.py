@@ -17,6 +17,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
 from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
+from hilrt.record.log_progress import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.assembly import InitializedSession
 from hilrt.session.spawn import Children
@@ -64,6 +65,8 @@ class SessionLog:
         What the log is to be replayed from.
     opened : zmq.Socket
         From `open_feed_socket`: where the recorder takes rows and events.
+    progress : str
+        Address where the recorder tells how far the log has come.
     real_time : bool
         Whether rows that the recorder cannot take are dropped, and counted, at once.
 
@@ -71,6 +74,7 @@ class SessionLog:
     ----------
     feed : RecorderFeed
         Where rows and events go.
+    progress : ProgressReceiver
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class SessionLog:
         numerics: Numerics,
         initialized: InitializedSession,
         opened: zmq.Socket[bytes],
+        progress: str,
         *,
         real_time: bool,
     ) -> None:
@@ -91,6 +96,8 @@ class SessionLog:
         facts = collect_facts(links, numerics, initialized.samples, initialized.u0)
         self._attachments = attachments_of(file, links, facts)
         self.feed = RecorderFeed(topics, opened, holds_back=not real_time)
+        self.progress = ProgressReceiver(progress)
+        self._ended_whole = False
 
     async def wait_for_recorder(self, children: Children) -> None:
         """Wait until the recorder takes rows; `PeerLost` if it does not start in time."""
@@ -135,16 +142,22 @@ class SessionLog:
             await wait_for_room(self.feed, stopping)
         return point
 
-    async def end(self, summary: dict[str, Any]) -> list[str]:
-        """Have the recorder close the file; what was lost, in words.
-
-        What was handed over is the recorder's when it has ended: `close` after that.
-        """
+    async def end(self, summary: dict[str, Any]) -> None:
+        """Have the recorder close the file: what was handed over is with it when it has ended."""
         text = json.dumps(summary, indent=1).encode()
-        taken = await asyncio.to_thread(self.feed.end, text, END_S)
-        untaken = [] if taken else ["recorder: the end of the log, with the summary, is lost"]
-        return self.feed.losses() or untaken
+        self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
-    async def close(self) -> None:
-        """Free the feed's socket; a moment passes if a recorder hangs that cannot be killed."""
+    async def close(self, failed: bool) -> list[str]:
+        """Free the sockets, after the recorder has ended; what was lost, in words.
+
+        A recorder that has `failed` has lost everything that it had not told of as written.
+        """
         await asyncio.to_thread(self.feed.close)
+        self.progress.look()
+        self.progress.close()
+        if failed:
+            written = self.progress.newest
+            lost = self.feed.rows - written.rows + written.missing
+            self.feed.dropped = max(self.feed.dropped, lost)
+        untaken = "recorder: the end of the log, with the summary, is lost"
+        return self.feed.losses() or ([] if self._ended_whole else [untaken])

@@ -22,6 +22,7 @@ from hilrt.record import recording as file_writer
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_batch import Pass, encode
 from hilrt.record.frame_feed import FrameFeed
+from hilrt.record.log_progress import ProgressReceiver
 from hilrt.record.logged_frame import FrameFlag
 from hilrt.record.messages import (
     ASIDE,
@@ -489,3 +490,25 @@ def test_recorder_without_a_master_gives_up(capsys):
 def test_bad_address_is_an_error_in_words(capsys):
     assert recorder_process.main(["--connect", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_the_master_is_told_how_far_the_log_has_come(opened, local, address, tmp_path, monkeypatch):
+    monkeypatch.setattr("hilrt.record.recorder.CHUNK_S", 0.0)
+    told = local.get("progress")
+    receiver, feed = ProgressReceiver(told), RecorderFeed(TOPICS, opened)
+    recorder = Recorder(address, progress=told)
+    assert opened.poll(5000, zmq.POLLOUT)
+    assert feed.ready
+    feed.begin(tmp_path, "demo", EPOCH_NS)
+    for k in range(128):
+        feed.commit(k)
+    feed.end()
+    assert recorder.run() == 0
+    feed.close()
+    assert receiver._socket.poll(5000)
+    assert receiver.look()
+    newest = receiver.newest
+    receiver.close()
+    assert (newest.rows, newest.missing) == (128, 0)
+    assert 0 < newest.size <= (tmp_path / "session.mcap").stat().st_size
+    assert newest.free > 0

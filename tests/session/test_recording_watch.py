@@ -1,0 +1,86 @@
+"""The recording is watched: a recorder that stands still and a disk that fills up are told of."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hilrt.errors import ConfigError
+from hilrt.monitor.status import StatusPublisher
+from hilrt.record.log_progress import LogProgress
+from hilrt.session import recording_watch
+from hilrt.session.event_log import EventLog
+from hilrt.session.recording_watch import RecordingWatch, require_room
+
+S = 1_000_000_000
+GB = 1_000_000_000
+
+
+class Told:
+    """A recorder's progress, told by hand."""
+
+    def __init__(self):
+        self.newest = LogProgress(0, 0, 0, 10 * GB)
+        self.fresh = False
+
+    def tell(self, *progress):
+        self.newest, self.fresh = LogProgress(*progress), True
+
+    def look(self):
+        fresh, self.fresh = self.fresh, False
+        return fresh
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    monkeypatch.setattr(recording_watch, "monotonic_ns", lambda: 0)
+    events = EventLog(StatusPublisher(None, "s", 1.0))
+    feed = SimpleNamespace(rows=0, recorder_runs=lambda: True)
+    watch = RecordingWatch(Told(), feed, events, 3600.0, lambda reason: watch.ends.append(reason))
+    watch.ends, watch.feed, watch.told = [], feed, watch._receiver.tell
+    watch.texts = lambda: [note.text for note in events._kept]
+    return watch
+
+
+def test_a_recorder_that_stands_still_is_told_of_once(watch):
+    watch.feed.rows = 1000
+    watch.told(900, 0, 10_000, 10 * GB)
+    watch.look(1.0, S)
+    watch.look(3.9, 3 * S + 9 * S // 10)
+    assert watch.texts() == []
+    watch.feed.rows = 4000
+    for second in (5, 6):
+        watch.look(float(second), second * S)
+    (text,) = watch.texts()
+    assert text.startswith("has written nothing for 4 s, and 3100 steps wait for it")
+    assert watch.ends == []  # it may still write them
+
+
+def test_a_recorder_with_nothing_to_write_does_not_stand_still(watch):
+    watch.feed.rows = 900
+    watch.told(900, 0, 10_000, 10 * GB)
+    watch.look(1.0, S)
+    watch.look(60.0, 60 * S)
+    assert watch.texts() == []
+
+
+def test_a_disk_that_is_full_ends_the_session_while_its_log_can_be_closed(watch):
+    watch.told(900, 0, 10_000, 15 << 20)
+    watch.look(1.0, S)
+    assert watch.ends == ["the disk of the recording is full: 16 MB are free"]
+    assert watch.texts() == ["the disk is full: 16 MB are free"]
+
+
+@pytest.mark.parametrize(("free", "told"), [(GB, 1), (100 * GB, 0)])
+def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
+    watch.told(100_000, 0, GB // 10, free)  # 100 MB in 100 s: 3.5 GB to go
+    watch.look(100.0, 100 * S)
+    assert [text[:31] for text in watch.texts()] == ["the disk will be full in 16 min"] * told
+    assert watch.ends == []
+
+
+def test_a_recording_does_not_begin_without_room(tmp_path, monkeypatch):
+    require_room(tmp_path)
+    usage = SimpleNamespace(free=60 << 20)
+    monkeypatch.setattr(recording_watch.shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(ConfigError, match="63 MB are free, and a recording needs at least 67 MB"):
+        require_room(tmp_path)
