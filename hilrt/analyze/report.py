@@ -22,6 +22,7 @@ from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream
+from hilrt.whole_file import write_whole
 from hilrt.wording import number
 
 FILE_NAME = "report.html"
@@ -99,7 +100,7 @@ def save(target: Path, text: str) -> None:
     """Write a text file; `RecordError` if it cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        write_whole(target, text)
     except OSError as error:
         raise RecordError(f"{target}: cannot be written: {error.strerror}") from None
 

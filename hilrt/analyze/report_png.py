@@ -11,6 +11,7 @@ import numpy as np
 
 from hilrt.analyze.figure_style import Drawing
 from hilrt.errors import RecordError
+from hilrt.whole_file import whole_file
 
 
 def write_pictures(drawings: Sequence[Drawing], folder: Path) -> list[Path]:
@@ -29,7 +30,8 @@ def write_pictures(drawings: Sequence[Drawing], folder: Path) -> list[Path]:
             picture.tight_layout()
             slug = re.sub(r"[^a-z0-9]+", "_", drawing.heading.lower()).strip("_")
             target = folder / f"{number:02}_{slug}.png"
-            picture.savefig(target)
+            with whole_file(target) as part:
+                picture.savefig(part)
             written.append(target)
     except OSError as error:
         raise RecordError(f"{folder}: cannot be written: {error.strerror}") from None

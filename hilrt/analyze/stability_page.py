@@ -18,6 +18,7 @@ from hilrt.analyze.stability_study import STEP, MapAxis, StabilityMap, Stability
 from hilrt.analyze.stability_table import crossing_lines, range_line, summary_line
 from hilrt.errors import RecordError
 from hilrt.solver import Floats
+from hilrt.whole_file import write_whole
 
 STABLE_COLOUR, UNSTABLE_COLOUR, LINE = "#2f7f79", "#c8503c", "#3b82c4"
 #: Distance of the spectral radius from 1 at which the colour scale ends.
@@ -50,7 +51,7 @@ def write_page(study: StabilityStudy, folder: Path) -> Path:
     target = folder / "stability.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        target.write_text(page, encoding="utf-8")
+        write_whole(target, page)
     except OSError as error:
         raise RecordError(f"{target}: cannot be written: {error.strerror}") from None
     return target

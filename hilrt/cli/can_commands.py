@@ -191,13 +191,14 @@ def generate(
     """Write a session file for a bench: messages and signals listed, choices marked."""
     from hilrt.can.tools.session_draft import CHOOSE, choices
     from hilrt.can.tools.session_draft import generate as text_of
+    from hilrt.whole_file import write_whole
 
     if session.exists():
         raise ConfigError(f"{session}: exists already; give another name")
     folder = session.resolve().parent
     text = text_of(database, node, bus_arguments(bus), folder, bench=bench or (), send=send or ())
     try:
-        session.write_text(text, encoding="utf-8")
+        write_whole(session, text)
     except OSError as error:
         raise ConfigError(
             f"{session}: cannot be written: {error.strerror}; "

@@ -20,6 +20,7 @@ from hilrt.fmu.fmu_units import unit_of
 from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
 from hilrt.fmu.start_values import start_values
 from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
+from hilrt.whole_file import whole_file, write_whole
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3
@@ -60,8 +61,9 @@ def import_ssp(path: Path, out: Path, hosted: bool = False) -> list[str]:
         folder = out.with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
         for copy in {fmu.path for fmu in fmus.values()}:
-            shutil.copyfile(copy, folder / copy.name)
-    out.write_text(text, encoding="utf-8")
+            with whole_file(folder / copy.name) as part:
+                shutil.copyfile(copy, part)
+    write_whole(out, text)
     return structure.notes
 
 

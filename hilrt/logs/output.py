@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hilrt.errors import ConfigError, RecordError
+from hilrt.whole_file import whole_file
 
 
 @contextlib.contextmanager
@@ -22,14 +23,9 @@ def new_file(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """
     if path.exists() and not replace:
         raise ConfigError(f"{path}: exists already; give another --out, or --force to replace it")
-    # The suffix stays: some writers choose the format by it.
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        part.replace(path)
+        with whole_file(path) as part:
+            yield part
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)

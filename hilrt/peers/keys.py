@@ -19,6 +19,7 @@ import zmq
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.key_permissions import FOLDER_MODE, PUBLIC_MODE, SECRET_MODE, refuse_unsafe
+from hilrt.whole_file import whole_file
 
 MASTER = "master"
 #: Folder of the keys for processes that a session starts, and for peers on other machines.
@@ -60,10 +61,11 @@ def make_keys(folder: Path, names: Sequence[str]) -> list[Path]:
 
 def _write(path: Path, key: bytes, mode: int) -> None:
     """A new file, which has the mode before it has the key: the umask neither adds nor takes."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
-    with os.fdopen(descriptor, "wb") as file:
-        path.chmod(mode)
-        file.write(key + b"\n")
+    with whole_file(path) as part:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, SECRET_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            part.chmod(mode)
+            file.write(key + b"\n")
 
 
 def read_key(path: Path) -> bytes:

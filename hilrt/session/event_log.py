@@ -18,6 +18,7 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
+from hilrt.whole_file import write_whole
 from hilrt.wording import event_text
 
 
@@ -113,7 +114,7 @@ class EventLog:
             )
             lines.append(f"{when} {note.level} {note.cause} {note.source}: {note.text}\n")
         try:
-            path.write_text("".join(lines), encoding="utf-8")
+            write_whole(path, "".join(lines))
         except OSError as error:
             return [f"{path}: cannot be written: {error.strerror}"]
         return []
