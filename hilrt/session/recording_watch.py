@@ -19,7 +19,7 @@ STALL_NS = 3_000_000_000
 #: How often the recorder's progress is looked at, s.
 LOOK_S = 0.5
 #: With less room a recording is not begun, bytes.
-ROOM_TO_BEGIN = 64 << 20
+ROOM_TO_BEGIN = 48 << 20
 #: With less room a required recording ends, while its log can still be closed, bytes.
 ROOM_TO_END = 16 << 20
 #: Session time after which the log's growth says how much room it will need, s.

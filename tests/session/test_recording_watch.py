@@ -80,7 +80,7 @@ def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
 
 def test_a_recording_does_not_begin_without_room(tmp_path, monkeypatch):
     require_room(tmp_path)
-    usage = SimpleNamespace(free=60 << 20)
+    usage = SimpleNamespace(free=40 << 20)
     monkeypatch.setattr(recording_watch.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(ConfigError, match="63 MB are free, and a recording needs at least 67 MB"):
+    with pytest.raises(ConfigError, match="42 MB are free, and a recording needs at least 50 MB"):
         require_room(tmp_path)
