@@ -118,7 +118,7 @@ def test_killed_recorder_leaves_what_it_had_flushed(tmp_path, processes, address
         feed.commit(k * 1_000_000)
     file = tmp_path / "session.mcap"
     wait_for(file)
-    until(lambda: len(load_log(tmp_path).t) >= 64, "rows in the file")
+    until(lambda: file.stat().st_size and len(load_log(tmp_path).t) >= 64, "rows in the file")
     recorder.kill()
     recorder.wait(timeout=10)
     log = load_log(tmp_path)
