@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hilrt.record.messages import Signal, Topic
-from hilrt.record.recorder_feed import RecorderFeed
+from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
 from hilrt.session import session_log
 from hilrt.session.session_log import wait_for_room
 
@@ -15,7 +15,9 @@ from hilrt.session.session_log import wait_for_room
 @pytest.fixture
 def feed(tmp_path: Path):
     """A feed with rows that no recorder takes."""
-    with contextlib.closing(RecorderFeed([Topic("t", [Signal("a")])], holds_back=True)) as feed:
+    opened = open_feed_socket("tcp://127.0.0.1:*")
+    topics = [Topic("t", [Signal("a")])]
+    with contextlib.closing(RecorderFeed(topics, opened, holds_back=True)) as feed:
         feed.begin(tmp_path, "demo", 0)
         feed.commit(0)
         feed.flush()
