@@ -245,7 +245,8 @@ def _reference(one: Round, seen: Seen, ended: float | None) -> tuple[float, floa
         return struck.over if one.target in CONTINUED else struck.t, reaction
     if ended is None:  # where nothing says when the session ended, there is no promise either
         return struck.t, math.inf if struck.running else BEFORE_RUNNING_S
-    return ended, STEP
+    # A master that is slow to end its session is no other than one that has died.
+    return ended, MASTER_TIMEOUT
 
 
 def _check_watchdog(one: Round, seen: Seen, verdict: Verdict) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 RUNNING_S = 1.2
 #: … that long before it is ended, if it does not end by itself; longer where rows are lost, s.
 AFTER_S = 0.8
-AFTER_LOSS_S = 2.5
+AFTER_LOSS_S = 4.0
 #: Some rounds strike before the first tick: that long after the process is there at the latest, s.
 STARTING_S = 1.0
 EARLY_SHARE, EARLY = 0.2, ("kill", "stop", "clock", "interrupt")
