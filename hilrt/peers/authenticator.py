@@ -51,6 +51,7 @@ class Authenticator(ABC):
 
     def __init__(self) -> None:
         self._questions: Socket | None = None
+        self._readables: list[tuple[Socket, int]] = []
 
     @abstractmethod
     def configure(self, socket: Socket) -> None:
@@ -69,6 +70,7 @@ class Authenticator(ABC):
         self._questions = context.socket(zmq.ROUTER)
         self._questions.linger = 0
         self._questions.bind(_ZAP)
+        self._readables = [(self._questions, int(zmq.POLLIN))]
         self.configure(socket)
 
     def bound(self, address: str) -> None:
@@ -78,7 +80,7 @@ class Authenticator(ABC):
         """Answer the questions that wait, some of them; how many connections were refused."""
         refused, questions = 0, self._questions
         for _ in range(MAX_PER_LOOK):
-            if questions is None or not zmq_poll([(questions, int(zmq.POLLIN))], 0):
+            if questions is None or not zmq_poll(self._readables, 0):
                 break
             route, empty, version, number, _, _, _, mechanism, *credentials = (
                 questions.recv_multipart(zmq.NOBLOCK)

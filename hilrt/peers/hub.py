@@ -125,6 +125,7 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._draining = False
+        self._look_ns = 0
         self._ended: list[Connection] = []
         self._watchers = 0
         self._watching_fd = False
@@ -228,7 +229,8 @@ class Hub:
             return
         now_ns = self.clock()
         keeps = now_ns >= self.protocol.due_ns
-        if keeps or self._watchers:
+        if self._watchers or now_ns >= self._look_ns:
+            self._look_ns = now_ns + round(self.protocol.heartbeat_s * 1e9)
             self._see_to_connections()
         self._draining = True
         for server in self._servers if keeps or self._watchers else self._used:

@@ -69,6 +69,9 @@ class LocalServer(ServerTransport):
         self._listener.setblocking(False)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
+        # Asking is several times cheaper than the exception of an accept that finds nothing.
+        self._asking = select.poll()
+        self._asking.register(self._listener, select.POLLIN)
         self._connections: dict[int, socket.socket] = {}
         self._newest: socket.socket | None = None
         self._limit = SPARE_CONNECTIONS
@@ -128,8 +131,9 @@ class LocalServer(ServerTransport):
     def look(self) -> list[ProtocolError]:
         """See `ServerTransport.look`."""
         for _ in range(MAX_ACCEPTED):
-            if not self._accept():
+            if not self._asking.poll(0):
                 break
+            self._accept()
         refused, self._refused = self._refused, []
         return refused
 
@@ -147,12 +151,12 @@ class LocalServer(ServerTransport):
             connection.close()
         self._connections.clear()
 
-    def _accept(self) -> bool:
-        """Take a new connection in, or refuse it; False if there is none."""
+    def _accept(self) -> None:
+        """Take a new connection in, or refuse it."""
         try:
             connection, _ = self._listener.accept()
         except OSError:  # it has given up already, or there are no descriptors left
-            return False
+            return
         if len(self._connections) >= self._limit:
             refused = f"more than {self._limit} connections"
         elif not _is_trusted(connection):
@@ -161,10 +165,9 @@ class LocalServer(ServerTransport):
             _make_room(connection)
             self._epoll.register(connection, select.EPOLLIN)
             self._connections[connection.fileno()] = connection
-            return True
+            return
         connection.close()
         self._refused.append(ProtocolError(refused, "rejected"))
-        return True
 
     def _forget(self, connection: socket.socket) -> None:
         self._epoll.unregister(connection)
