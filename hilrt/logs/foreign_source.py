@@ -150,7 +150,7 @@ class ForeignSource(Source):
 
     def _died(self, death: ChildDied) -> ConfigError:
         return self.fail(
-            f"cannot be read: the reader of it {death}; it is damaged, or no such file"
+            f"cannot be read: the reader of it {death}; it is damaged, or of another format"
         )
 
     def _unpack(self, packed: PackedBlock) -> Block:
