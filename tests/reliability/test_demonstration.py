@@ -1,0 +1,70 @@
+"""The demonstration in simulated time: what its exchange is wrong by where nothing is late."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from hilrt.models.dynamometer import DynoMode
+from hilrt.models.engine_bench import EngineBench
+from hilrt.models.vehicle import Vehicle
+from hilrt.reliability.flags import flag_totals
+from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.solver import Floats, InputPolynomial, Port, Sample, Solver
+from tests.stepping import MemoryLink, Stepping
+
+CONFIGS = Path(__file__).parents[2] / "bench_configs"
+CYCLE_S = 1e-3
+#: Cycles until the bench is enabled, and until it stands at the speed that the vehicle begins with.
+ENABLED, MATCHED = 500, 6000
+
+
+class Bench(Solver):
+    """The emulated bench without its bus: one control cycle per millisecond."""
+
+    inputs = (Port("speed_demand", "rad/s"), Port("pedal", "%"))
+    outputs = (Port("torque", "N*m"), Port("speed", "rad/s"))
+
+    def __init__(self) -> None:
+        self.bench, self.cycles = EngineBench(), 0
+
+    def cycle(self, speed: float, pedal: float) -> None:
+        self.cycles += 1
+        now, alive = self.cycles * CYCLE_S, self.cycles % 16
+        mode = {"Mode": int(DynoMode.SPEED), "Torque": 0.0, "Enable": 1.0}
+        self.bench.receive("DynoDemand", {"Speed": speed, "Alive": alive, **mode}, now)
+        self.bench.receive("EngineDemand", {"Pedal": pedal, "Alive": alive}, now)
+        self.bench.advance(now)
+
+    def measured(self) -> Sample:
+        found = self.bench.measure("EngineFast")
+        return Sample(np.array([found["ShaftTorque"], found["ShaftSpeed"]]))
+
+    def initialize(self, t0: float, u0: Floats) -> Sample:
+        for k in range(MATCHED):
+            self.cycle(min(u0[0], 0.05 * max(k - ENABLED, 0)), 0.0)
+        return self.measured()
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        for i in range(round(h / CYCLE_S)):
+            self.cycle(*u(t + i * CYCLE_S).tolist())
+        return self.measured()
+
+
+def test_the_demonstration_is_good_where_nothing_is_late():
+    tables = tomllib.loads((CONFIGS / "engine_in_the_loop.toml").read_text("utf-8"))
+    s = Stepping(
+        {
+            "vehicle": Vehicle(cycle=str(CONFIGS / "wltc_class3b.csv")),
+            "engine": MemoryLink("engine", Bench(), physical=True),
+        },
+        master={key: tables["master"][key] for key in ("step", "extrapolation")},
+        connections=tables["connections"],
+        bonds=tables["bonds"],
+        subsystems={"vehicle": {}, "engine": {}},
+        lead={"engine": tables["subsystems"]["engine"]["actuation_delay"]},
+    )
+    s.run(5.0)
+    totals = flag_totals(s.numerics.checks, s.state)
+    assert verdict(totals, SessionCourse(s.t)) == ("good", [])
+    assert 0.0 < totals["connection_defect"].affected_s < 0.05
