@@ -316,6 +316,7 @@ def main() -> int:
     parser.add_argument("--only", choices=SETUPS, help="one of the sessions")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # with its session
     found = {
         name: run(setup, arguments.step, arguments.seconds, arguments.rounds)
         for name, setup in SETUPS.items()
