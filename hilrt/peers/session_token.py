@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from hilrt.errors import ConfigError
 from hilrt.peers.addresses import LOOPBACK
 from hilrt.peers.keys import Socket
-from hilrt.temporary_folder import PREFIX, TemporaryFolder
+from hilrt.temporary_folder import PREFIX, TemporaryFolder, remove_abandoned_folders
 
 #: Has the token, for processes that a session starts.
 VARIABLE: Final = "HILRT_PEER_TOKEN"
@@ -73,8 +73,9 @@ def find_token(address: str) -> str | None:
     if given := os.environ.get(VARIABLE):
         return given
     name = _file_name(address)
+    remove_abandoned_folders()  # with the token of a session that was killed at this address
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}{_PURPOSE}_*"):
-        try:  # an abandoned one may be there, too, or be removed meanwhile
+        try:  # it may be removed meanwhile
             status = folder.lstat()
             if os.name == "nt" or (status.st_uid == os.geteuid() and not status.st_mode & 0o077):
                 return (folder / name).read_text(encoding="ascii")

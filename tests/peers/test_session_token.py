@@ -111,6 +111,16 @@ def test_without_the_token_nothing_is_heard(make_hub, folder, monkeypatch):
     assert set(hub.counters) == {("?", "no_token"), ("?", "unknown_token")}
 
 
+@pytest.mark.skipif(os.name != "posix", reason="locks are POSIX's")
+def test_the_token_of_a_session_that_was_killed_is_not_believed(folder):
+    """A solver that is started before the next session would show it for ever."""
+    token = SessionToken()
+    token.publish("tcp://127.0.0.1:5555")
+    os.close(token._folder._lock)  # as the system does for a process that was killed
+    assert find_token("tcp://127.0.0.1:5555") is None
+    assert not [*folder.iterdir()]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
 def test_a_folder_that_others_may_read_or_write_is_not_believed(make_hub, folder):
     hub, _ = make_hub()
