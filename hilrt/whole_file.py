@@ -12,8 +12,13 @@ from pathlib import Path
 def whole_file(path: Path) -> Iterator[Path]:
     """Path to write to inside the block; it is renamed to `path` when the block ends well.
 
-    Nothing is left of a block that fails; `OSError` if the disk does not take the file.
+    Nothing is left of a block that fails; `OSError` if the disk does not take the file. What is no
+    file, such as ``/dev/stdout``, is the path to write to itself.
     """
+    if path.exists() and not path.is_file():  # a device or a pipe is written to as it is
+        yield path
+        return
+    path = path.resolve()  # a link stays one
     # The suffix stays: some writers choose the format by it.
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:

@@ -1,6 +1,7 @@
 """A file has its name only when it is whole; what was there before stays until then."""
 
 import ast
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,28 @@ def test_a_kill_leaves_no_half_file_under_the_name(tmp_path):
         assert not path.exists()
         assert part.suffix == ".html"
     assert path.read_text() == "half"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX pipes")
+def test_what_is_no_file_is_written_to_as_it_is(tmp_path):
+    """A rename would put a file in the place of ``/dev/null``."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, "report")
+    assert os.read(reader, 100) == b"report"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need permission elsewhere")
+def test_a_link_stays_one(tmp_path):
+    target, link = tmp_path / "report-1.html", tmp_path / "report.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
 
 
 def test_text_files_are_written_by_no_other_way():
