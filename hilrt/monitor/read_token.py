@@ -15,6 +15,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 #: Environment variable with another token, for this process.
 READ_TOKEN_VARIABLE = "HILRT_READ_TOKEN"
@@ -49,7 +50,7 @@ def token_file() -> Path:
 
 def with_token(url: str, token: str) -> str:
     """The address that opens what is served at `url`."""
-    return f"{url}/?{PARAMETER}={token}"
+    return f"{url}/?{PARAMETER}={quote(token, safe='')}"
 
 
 def given_token(parameters: Sequence[str], authorization: str) -> str:

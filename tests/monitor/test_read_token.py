@@ -71,6 +71,7 @@ def test_without_a_home_it_is_the_processs(account, tmp_path, monkeypatch):
 
 def test_where_a_request_has_it():
     assert with_token("http://here:1", "t") == "http://here:1/?token=t"
+    assert with_token("http://here:1", "a+b&c") == "http://here:1/?token=a%2Bb%26c"
     assert given_token(["a", "b"], "") == "b"
     assert given_token(["a"], "Bearer  b ") == "b"
     assert given_token([], "Basic b") == ""
