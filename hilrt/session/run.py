@@ -116,7 +116,8 @@ def route_signals(interrupt: Callable[[str], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+            if handler is not None:  # else it is none of Python's
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager

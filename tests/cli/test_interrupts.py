@@ -56,6 +56,22 @@ def test_so_it_does_when_a_session_has_ended() -> None:
     assert len(told) == 1
 
 
+def test_a_handler_that_is_none_of_pythons_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program in C that embeds Python may have set one."""
+
+    async def session() -> None:
+        with route_signals(lambda reason: None):
+            pass
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    try:
+        asyncio.run(session())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_signal_while_the_interpreter_unloads_leaves_the_exit_status_alone() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60)
     assert done.returncode == 3, done.stderr
