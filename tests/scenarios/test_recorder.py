@@ -20,17 +20,14 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs PO
 
 TOPICS = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
 
-#: A master that records 1 kHz until it is killed, and tells where its recorder connects.
+#: A master that records 1 kHz until it is killed; its recorder connects at the address given to it.
 MASTER = """
 import sys, time
 from pathlib import Path
-from hilrt.local_sockets import LocalAddresses
 from hilrt.record.messages import Signal, Topic
 from hilrt.record.recorder_feed import RecorderFeed, open_feed_socket
-address = LocalAddresses().get("feed")
 topics = [Topic("outputs", [Signal("a.x", "m"), Signal("a.tick")])]
-feed = RecorderFeed(topics, open_feed_socket(address))
-print(address, flush=True)
+feed = RecorderFeed(topics, open_feed_socket(sys.argv[2]))
 while not feed.ready:
     time.sleep(0.01)
 feed.begin(Path(sys.argv[1]), "killed", time.time_ns())
@@ -74,11 +71,11 @@ def read_until(stream, count):
     raise AssertionError("the master ended early")
 
 
-def test_killed_master_leaves_a_whole_log(tmp_path, processes):
-    command = [sys.executable, "-c", MASTER, str(tmp_path)]
+def test_killed_master_leaves_a_whole_log(tmp_path, processes, address):
+    command = [sys.executable, "-c", MASTER, str(tmp_path), address]
     master = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     processes.append(master)
-    recorder = start_recorder(master.stdout.readline().strip())
+    recorder = start_recorder(address)
     processes.append(recorder)
     read_until(master.stdout, 500)
     master.kill()
