@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from hilrt.config.parse_toml import parse_toml
 from hilrt.config.session_file import apply_override
 from hilrt.errors import ConfigError
 from hilrt.files.json import parse_json
@@ -27,8 +27,8 @@ def recorded_settings(
     named = metadata.get("session_file", "")
     for name in [named] * (named in files) + files:
         try:
-            tables = tomllib.loads(attachments[name].decode())
-        except (ValueError, UnicodeDecodeError):
+            tables = parse_toml(attachments[name].decode())
+        except ValueError:  # no TOML, or no UTF-8
             continue
         for change in changes_of(metadata, "overrides") + changes_of(metadata, "what_if"):
             try:

@@ -64,9 +64,11 @@ def read_recorded(
     name = metadata.get("session_file", "")
     if name not in attachments:
         raise RecordError(f"{where}: holds no session file; it cannot be replayed")
+    if name != Path(name).name:  # it is written to a temporary folder, and nowhere else
+        raise RecordError(f"{where}: its session file is called {name!r}, which is no file's name")
     try:
         host = dict(parse_json(attachments.get("host.json", b"{}")))
-        overrides = tuple(parse_json(metadata.get("overrides", "[]")))
+        overrides = tuple(map(str, parse_json(metadata.get("overrides", "[]"))))
         text = attachments[name].decode()
     except (ValueError, TypeError) as error:  # not UTF-8, too
         raise RecordError(f"{where}: its session cannot be read: {error}") from None
@@ -115,7 +117,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         Platform(
             physical=np.array([s.physical for s in subsystems], dtype=bool),
             lead=np.array([s.lead for s in subsystems]),
-            verification=_verification(facts, network, changed=bool(changes)),
+            verification=_verification(facts, network, recorded.where, changed=bool(changes)),
         ),
         y0,
         u0,
@@ -127,9 +129,16 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
     return numerics
 
 
-def _verification(facts: Facts, network: Network, changed: bool) -> Verification:
-    """What the session found of its corrections; with other settings, what still holds of it."""
+def _verification(facts: Facts, network: Network, where: str, changed: bool) -> Verification:
+    """What the session found of its corrections; with other settings, what still holds of it.
+
+    `RecordError` if it is not of this network.
+    """
     states, tried = facts.verification, facts.sensitivities
+    elements, inputs = len(network.bonds.effort), len(network.inputs)
+    fits = all(0 <= i < elements and 0 <= u < inputs for i, u, _ in tried)
+    if not fits or len(states) not in (0, len(network.bonds)):  # compiled code would not look
+        raise other_version(where)
     if changed or not states:
         of_element = network.bonds.of_element
         known = {int(of_element[element]) for element, _, _ in tried}

@@ -25,6 +25,7 @@ from hilrt.record.messages import (
 from hilrt.record.reader import LogStream, load_log
 from hilrt.record.recording import Recording
 from hilrt.replay import replay_log as replay_module
+from hilrt.replay.rebuild import read_recorded
 from hilrt.replay.replay_log import replay
 from hilrt.replay.replay_text import as_json, describe
 from hilrt.replay.what_if import what_if
@@ -274,8 +275,14 @@ def with_facts(path, **changes):
 
 @pytest.mark.parametrize(
     "other",
-    [{"format": 1}, {"layout": "0" * 32}, {"format": 1, "layout": 5, "later": True}],
-    ids=["older format", "other tables", "unknown"],
+    [
+        {"format": 1},
+        {"layout": "0" * 32},
+        {"format": 1, "layout": 5, "later": True},
+        {"sensitivities": [(0, 1 << 40, 1.0)]},
+        {"verification": [0] * 9},
+    ],
+    ids=["older format", "other tables", "unknown", "no such input", "no such bonds"],
 )
 def test_a_log_with_other_tables_can_be_read_and_not_replayed(tmp_path, other):
     path = with_facts(record_file("two_mass.toml", tmp_path, duration=0.03), **other)
@@ -285,6 +292,18 @@ def test_a_log_with_other_tables_can_be_read_and_not_replayed(tmp_path, other):
         what_if(path, ["bonds.spring.correction.cap=0.5"])
     assert len(load_log(path).t) == 31
     assert CliRunner().invoke(app, ["log", "info", str(path)]).exit_code == 0
+
+
+@pytest.mark.parametrize("folder", ["", "../", "a/"])
+def test_a_session_file_of_a_log_is_written_to_no_folder_of_its_choice(tmp_path, folder):
+    """It came from elsewhere, and its name may be any file of this account."""
+    path = record_file("two_mass.toml", tmp_path, duration=0.002)
+    stream = LogStream(path, asides=ASIDES)
+    list(stream.blocks())
+    name = f"{folder or tmp_path}/hostile.toml"
+    metadata = {**stream.metadata, "session_file": name}
+    with pytest.raises(RecordError, match="which is no file's name"):
+        read_recorded({**stream.attachments, name: b""}, metadata, "log")
 
 
 def test_a_log_of_an_older_version_is_named(tmp_path):
