@@ -24,9 +24,9 @@ def test_the_feed_closes_when_the_recorder_has_ended(
         order.append(f"recorder has ended: {self.children['recorder'].returncode}")
         return problems
 
-    async def noted_close(self: SessionLog) -> None:
+    async def noted_close(self: SessionLog, failed: bool) -> list[str]:
         order.append("feed closes")
-        await close(self)
+        return await close(self, failed)
 
     monkeypatch.setattr(Processes, "end", noted_end)
     monkeypatch.setattr(SessionLog, "close", noted_close)

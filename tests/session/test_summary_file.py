@@ -56,9 +56,6 @@ EXHAUSTED = """
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
 """
-DEFECT = """
-        raise MemoryError("no more")
-"""
 
 
 @pytest.fixture
