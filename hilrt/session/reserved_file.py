@@ -68,6 +68,15 @@ class ReservedFile:
         """
         if data == self._written:
             return
+        try:
+            self._write_part(data)
+            self._part.replace(self.path)
+        except OSError:
+            self.discard()
+            raise
+        self._written = data
+
+    def _write_part(self, data: bytes) -> None:
         if self._descriptor < 0:
             self._descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
         os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -77,8 +86,6 @@ class ReservedFile:
         os.ftruncate(self._descriptor, len(data))
         os.fsync(self._descriptor)
         self._close()  # Windows renames no file that is open
-        self._part.replace(self.path)
-        self._written = data
 
     def discard(self) -> None:
         """Give up what was not written."""

@@ -1,5 +1,6 @@
 """A session leaves its summary however it ends, also where disk and descriptors have run out."""
 
+import errno
 import json
 import os
 import resource
@@ -47,6 +48,8 @@ class Model(Solver):
         "Leave no room in the folder, and no descriptor."
 """
 EXHAUSTED = """
+        if not (self.folder / "full").exists():
+            return
         with (self.folder / "filler").open("wb", buffering=0) as file:
             try:
                 while file.write(bytes(4096)):
@@ -92,6 +95,9 @@ def read(folder: Path) -> dict[str, object]:
 
 def test_without_room_and_descriptors(tmp_path, small_disk, descriptors, own_modules):
     session = make_session(tmp_path, small_disk, EXHAUSTED)
+    # What is compiled and loaded on first use needs descriptors, and is there after this.
+    hilrt.run_session(session, options=RunOptions(folder=tmp_path / "first", record=False))
+    (small_disk / "full").touch()
     options = RunOptions(folder=small_disk / "run", record=False)
     result = hilrt.run_session(session, options=options)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -128,6 +134,21 @@ def test_a_disk_without_room_is_refused_before_anything_starts(small_disk):
     with pytest.raises(ConfigError, match="No space left on device: there is no room for"):
         ReservedFile(small_disk / "summary.json", 4 << 20)
     assert [*small_disk.iterdir()] == []
+
+
+def test_a_file_that_cannot_be_written_again_stays_and_leaves_no_part(tmp_path, monkeypatch):
+    file = ReservedFile(tmp_path / "summary.json", 1 << 16)
+    file.write(b"{}")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            file.write(b'{"more": 1}')
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+    assert (tmp_path / "summary.json").read_bytes() == b"{}"
 
 
 def test_a_file_has_its_name_when_it_is_whole(tmp_path):
