@@ -29,13 +29,14 @@ async def close_session(parts: SessionParts) -> None:
 
 async def _end_subsystems(parts: SessionParts) -> None:
     result = parts.result
-    if not parts.brought_down:
-        reason = result.fault or parts.interrupted or "session could not start"
-        await parts.benches.secure(reason)
-        result.warnings += parts.benches.unrest()
-    for link in parts.links:
-        await link.close()
-    parts.hub.close()
+    async with contextlib.AsyncExitStack() as last:
+        last.callback(parts.hub.close)
+        for link in parts.links:
+            last.push_async_callback(link.close)
+        if not parts.brought_down:
+            reason = result.fault or parts.interrupted or "session could not start"
+            await parts.benches.secure(reason)
+            result.warnings += parts.benches.unrest()
 
 
 async def _end_log(parts: SessionParts) -> None:
