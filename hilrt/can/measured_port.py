@@ -43,4 +43,5 @@ def _carried(signal: Signal, value: float) -> float:
         with np.errstate(over="ignore"):
             return float(_FLOATS.get(signal.length, np.float64)(value))
     scale, offset = float(signal.scale), float(signal.offset)
-    return scale * round((value - offset) / scale) + offset
+    steps = (value - offset) / scale if scale else math.inf
+    return scale * round(steps) + offset if math.isfinite(steps) else value

@@ -1,6 +1,7 @@
 """Ranges that a database declares, as ranges of ports."""
 
 import math
+from types import SimpleNamespace
 
 import cantools
 import pytest
@@ -70,3 +71,10 @@ def test_a_port_has_range_unit_and_comment(message):
     port = measured_port("speed", SignalRef(message, message.get_signal_by_name("Speed")))
     assert (port.min, port.max, port.unit) == (-100.0, 800.0, "1/min")
     assert port.description == "of the shaft"
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-308])
+def test_a_bound_of_no_raw_step_is_taken_as_it_is(scale):
+    """A scale of 0 is told of by the check; an error here would come before that."""
+    signal = SimpleNamespace(minimum=0, maximum=1e10, is_float=False, scale=scale, offset=0)
+    assert declared_range(signal) == (0.0, 1e10)
