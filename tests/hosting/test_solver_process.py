@@ -233,16 +233,20 @@ class Destructor:
         signal.raise_signal(signal.SIGTERM)
 
 
+def destroy_and_wait():
+    thing = Destructor()
+    del thing
+    threading.Event().wait(DEADLINE_S)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
 def test_sigterm_in_a_destructor_is_not_lost(monkeypatch, capfd):
     """Python prints and forgets what is raised there; the process was deaf to SIGTERM then."""
     monkeypatch.setattr(solver_process.sys, "unraisablehook", solver_process._on_unraisable)
     before = signal.signal(signal.SIGTERM, solver_process._on_sigterm)
     try:
-        thing = Destructor()
-        del thing
         with pytest.raises(solver_process.Terminated):
-            threading.Event().wait(DEADLINE_S)
+            destroy_and_wait()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert capfd.readouterr().err == ""

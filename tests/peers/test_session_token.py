@@ -101,7 +101,7 @@ def test_a_process_of_the_session_has_it_from_its_environment(make_hub, folder, 
 def test_without_the_token_nothing_is_heard(make_hub, folder, monkeypatch):
     hub, _ = make_hub()
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
-    said = attempt(hub, 0.3)
+    said = attempt(hub, 1.0)
     assert "on this machine only processes of its own account" in said
     assert counted(hub, "no_token")
     stranger = Dealer(hub.address, TokenOfPeer("model", "0" * 48))
