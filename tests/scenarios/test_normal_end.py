@@ -99,7 +99,7 @@ def test_summary_has_every_documented_key(ended: Ended) -> None:
     energies = {"residual_energy_j", "tracking_energy_j", "corrected_energy_j"}
     assert {*energies, "uncorrected_energy_j", "cap_share"} <= summary["bonds"]["shaft"].keys()
     for flag in summary["flags"].values():
-        assert flag.keys() == {"count", "seconds"}
+        assert flag.keys() == {"count", "seconds", "affected_s", "worst_second"}
     for key in ("lateness_us", "compute_us"):
         assert summary[key].keys() == {"p50", "p99", "p999", "p9999", "max"}
     assert summary["peers"].keys() == {"vehicle", "engine"}
