@@ -51,7 +51,7 @@ def run_round(one: Round, folder: Path, keep: bool, disks: bool) -> Verdict:
             shutil.copytree(own, folder / f"{one.number}-kept", ignore=left_out)
     took = time.monotonic() - begun
     when = "early " if one.early else ""
-    found = "; ".join(verdict.findings) or "passed"
+    found = "; ".join(verdict.findings) or ("ended before" if verdict.void else "passed")
     where = f"round {one.number} ({one.session}: {when}{one.what} at {one.moment:.2f} s)"
     print(f"{where}, {took:.1f} s: {found}", flush=True)
     shutil.rmtree(own)
@@ -72,15 +72,20 @@ def own_namespace() -> bool:
 
 
 def table(results: list[tuple[Round, Verdict]]) -> str:
-    """Of every fault: rounds, how many passed, longest time to safe values, largest loss."""
+    """Of every fault: rounds, how many passed, longest time to safe values, largest loss.
+
+    "void" are rounds without a finding whose session had ended before anything was done to it.
+    """
     groups: dict[tuple[str, str], list[Verdict]] = collections.defaultdict(list)
     for one, verdict in results:
         groups[one.session, one.what].append(verdict)
-    lines = [f"{'session':9}{'fault':22}{'rounds':>7}{'passed':>8}{'safe after':>12}{'lost':>8}"]
+    head = f"{'session':9}{'fault':22}{'rounds':>7}{'passed':>8}{'void':>6}"
+    lines = [f"{head}{'safe after':>12}{'lost':>8}"]
     for (session, what), verdicts in sorted(groups.items()):
-        passed = sum(not verdict.findings for verdict in verdicts)
+        passed = sum(not (verdict.findings or verdict.void) for verdict in verdicts)
+        void = sum(verdict.void and not verdict.findings for verdict in verdicts)
         safe, loss = (max(getattr(v, name) for v in verdicts) for name in ("safe_s", "loss_s"))
-        row = f"{session:9}{what:22}{len(verdicts):7}{passed:8}"
+        row = f"{session:9}{what:22}{len(verdicts):7}{passed:8}{void:6}"
         row += f"{safe:10.3f} s" if session == "engine" else f"{'':12}"
         lines.append(row + f"{loss:6.2f} s")
     return "\n".join(lines)

@@ -70,11 +70,14 @@ class Verdict:
         From the fault, or the session's last tick, to safe values on the bus.
     loss_s : float
         What the log lacks.
+    void : bool
+        The session had ended before anything was done to it: the round shows nothing of the fault.
     """
 
     findings: list[str] = field(default_factory=list)
     safe_s: float = 0.0
     loss_s: float = 0.0
+    void: bool = False
 
 
 def check(one: Round, seen: Seen) -> Verdict:
@@ -86,6 +89,7 @@ def check(one: Round, seen: Seen) -> Verdict:
     ended = _ended(one, seen, log, summary) if log is not None and summary else None
     expected = documented(one)
     if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
+        verdict.void = True
         expected = expected | {FINISHED}
     if one.fault == "interrupt" and seen.folder is None:  # before Python had loaded the program
         expected = expected | {-int(signal.SIGTERM)}
