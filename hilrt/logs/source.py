@@ -100,6 +100,20 @@ class Source(abc.ABC):
         return ConfigError(f"{where}{self.path}: {text}")
 
 
+class FrameSource(Source):
+    """A log that holds frames alone."""
+
+    kind = "CAN log"
+
+    def topics(self) -> list[Topic]:
+        """None: frames mean nothing without a database."""
+        return []
+
+    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
+        """None."""
+        return iter(())
+
+
 def format_suffix(path: Path) -> str:
     """Suffix that says the format, whether the file is compressed or not."""
     suffix = path.suffix.lower()

@@ -7,15 +7,13 @@ their contents, dates, frames without data, times relative to the line before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from hilrt.files.text import open_lines
 from hilrt.logs.frame_text import FrameTextError, NotAFrame
-from hilrt.logs.source import Source, format_suffix
+from hilrt.logs.source import FrameSource, Source, format_suffix
 from hilrt.record.logged_frame import LoggedFrame, impossible
-from hilrt.record.messages import Topic
-from hilrt.record.reader import Block
 
 #: Characters of a line: a frame takes some 300, statistics of a bus a few more.
 MAX_LINE = 1 << 14
@@ -23,18 +21,8 @@ MAX_LINE = 1 << 14
 _PATIENCE = 1000
 
 
-class CanSource(Source):
-    """A text log that holds frames alone."""
-
-    kind = "CAN log"
-
-    def topics(self) -> list[Topic]:
-        """None: frames mean nothing without a database."""
-        return []
-
-    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """None."""
-        return iter(())
+class CanSource(FrameSource):
+    """A text log."""
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames in the order of the file, times rounded to microseconds."""

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from hilrt.can import can
-from hilrt.logs.source import Source
+from hilrt.logs.source import FrameSource
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
-from hilrt.record.messages import Topic
-from hilrt.record.reader import Block
 
 #: python-can gives times as seconds since 1970 in a float64: 0.24 µs apart.
 RESOLUTION_NS = 1000
 
 
-class LibraryFrames(Source):
-    """A log that holds frames alone, times rounded to microseconds."""
-
-    kind = "CAN log"
-
-    def topics(self) -> list[Topic]:
-        """None: frames mean nothing without a database."""
-        return []
-
-    def blocks(self, wanted: Collection[str] | None = None) -> Iterator[Block]:
-        """None."""
-        return iter(())
+class LibraryFrames(FrameSource):
+    """A log of another format, times rounded to microseconds."""
 
     def frames(self) -> Iterator[LoggedFrame]:
         """Frames in the order of the file; whatever a reader raises becomes a `ConfigError`."""
