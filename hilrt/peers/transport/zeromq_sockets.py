@@ -144,7 +144,19 @@ class Router(ServerTransport):
             if self._newest is not None:
                 descriptor = os.dup(int(self._newest.get(zmq.SRCFD)))
                 with socket.socket(fileno=descriptor) as connection:
-                    connection.shutdown(socket.SHUT_RDWR)
+                    if self._is_of_newest(connection):
+                        connection.shutdown(socket.SHUT_RDWR)
+
+    def _is_of_newest(self, connection: socket.socket) -> bool:
+        """Whether a descriptor may still be that of the newest message's connection.
+
+        It may have been closed meanwhile, and its number be that of a socket of something else.
+        """
+        here = connection.getsockname()
+        if not isinstance(here, tuple):
+            return self.address == f"ipc://{os.fsdecode(here)}"
+        port = self.address.rpartition(":")[2]
+        return str(here[1]) == port and connection.getpeername()[0] == self._said("Peer-Address")
 
     def expect(self, expected: bool, peers: int) -> None:
         """See `ServerTransport.expect`."""

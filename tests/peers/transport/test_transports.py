@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import zmq
@@ -205,6 +206,18 @@ class TestRouter(TransportContract):
             [(_, error)] = taken(server)
         context.term()
         assert "leave it unset" in str(error)
+
+    def test_a_descriptor_that_is_anothers_by_now_is_left_alone(self, server, connect):
+        """The stranger has closed its connection, and something else got the number."""
+        key = self.key(server, connect())
+        near, far = socket.socketpair()
+        with near, far:
+            number = near.fileno()
+            said = {zmq.SRCFD: number, "Peer-Address": "127.0.0.1"}
+            server._newest = SimpleNamespace(get=said.__getitem__)
+            server.end(key)
+            near.send(b"still open")
+            assert far.recv(100) == b"still open"
 
     def test_what_is_too_large_is_not_read(self, server, connect):
         """Its connection ends; one that is only a little too large is told of."""
