@@ -79,7 +79,10 @@ class PlainServer:
                 self.wfile.write(content)
 
             def _token(self) -> str:
-                asked = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
+                try:
+                    asked = parse_qs(urlsplit(self.path).query).get(PARAMETER, [])
+                except ValueError:  # no address
+                    return ""
                 return given_token(asked, self.headers.get("Authorization", ""))
 
             def log_message(self, format: str, *args: object) -> None:

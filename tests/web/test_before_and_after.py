@@ -65,6 +65,22 @@ def test_what_is_waited_for_is_told_before_the_page_has_loaded(unused_tcp_port):
     close(sockets)
 
 
+def test_what_is_no_address_is_refused_without_a_traceback(unused_tcp_port, capsys):
+    sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
+    server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, TOKEN, lambda path: Answer(b"page"))
+    try:
+        with socket.create_connection(("127.0.0.1", unused_tcp_port)) as stranger:
+            host = f"127.0.0.1:{unused_tcp_port}"
+            stranger.sendall(
+                f"GET http://[/?token={TOKEN} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode()
+            )
+            assert stranger.makefile().readline().split()[1] == "403"
+    finally:
+        server.stop()
+        close(sockets)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_browser_that_goes_away_in_a_request_leaves_no_traceback(unused_tcp_port, capsys):
     sockets = bind_page(f"127.0.0.1:{unused_tcp_port}")
     server = PlainServer(sockets, "127.0.0.1", unused_tcp_port, TOKEN, lambda path: Answer(b"page"))
