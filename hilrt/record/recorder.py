@@ -154,7 +154,7 @@ class Recorder:
         rows = self._recording.rows
         say(
             f"{self._recording.path}: cannot be written: {reason}; recording ends after {rows} "
-            "rows and the session goes on without it; check the disk"
+            "rows; check the disk"
         )
         return 1
 
