@@ -268,6 +268,8 @@ class RecorderFeed(Feed):
         thread. What is handed over is not yet with the recorder: see `close`.
         """
         deadline = time.monotonic() + timeout_s
+        # Who would be told belongs to the session's thread; `losses` has it all.
+        self.on_first_loss = self.on_gap = None
         self._holds_back = True
         self.flush()
         taken = self._until(lambda: self.hand_over() and not self._waiting, deadline)

@@ -282,7 +282,10 @@ def test_the_end_does_not_wait_for_a_recorder_that_has_ended(feed, tmp_path):
     feed.commit(0)
     feed.event(0, "info", "c", "s", "t")
     feed.recorder_runs = lambda: False
+    told = []
+    feed.on_first_loss, feed.max_gap_ns, feed.on_gap = lambda: told.append("loss"), -1, told.append
     assert not feed.end(b"{}", timeout_s=3600.0)
+    assert told == []  # from a thread that is none of the session's
     assert (feed.dropped, feed.events_dropped) == (1, 1)
 
 
