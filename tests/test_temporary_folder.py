@@ -25,10 +25,11 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def temporary(tmp_path, monkeypatch):
-    """A temporary folder of our own."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+def temporary(monkeypatch):
+    """A temporary folder of our own, with a path that leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory(dir="/tmp" if os.name == "posix" else None) as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
 
 
 def test_where_there_can_be_none_the_remedy_is_named(tmp_path, monkeypatch):

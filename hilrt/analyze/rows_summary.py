@@ -84,7 +84,7 @@ def _flags(stats: Mapping[str, SignalStatistics]) -> dict[str, Any]:
         if cause == name or not flag.rises:
             continue
         found[cause] = {"count": flag.rises, "seconds": flag.above}
-        affected, second = stats.get(f"affected:{cause}"), stats.get(f"second:{cause}")
+        affected, second = (stats.get(f"flags:{cause}:{key}") for key in ("affected", "second"))
         if affected is not None and second is not None:
             found[cause] |= {"affected_s": affected.change, "worst_second": second.high}
     return found

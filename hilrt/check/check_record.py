@@ -41,7 +41,7 @@ def check_record(topology: Topology, findings: Findings) -> None:
             findings.error(table, "alarm", trigger.alarm, hint, "give the alarm its name")
         if trigger.signal is not None:
             owner = trigger.signal.replace(":", ".").partition(".")[0]
-            if owner not in {*owners, "master", "flag", "affected", "second", "cut"}:
+            if owner not in {*owners, "master", "flag", "flags", "cut"}:
                 hint = f"there is no subsystem or bond {owner!r}{nearest(owner, owners)}"
                 findings.error(table, "signal", trigger.signal, hint, "")
 

@@ -225,6 +225,8 @@ class Correction(Table):
     cap_abs: NonNegative | None = None
     #: Allows a correction that acts on a physical bench; needs `cap_abs`.
     permit_on_bench: bool = False
+    #: What becomes of a correction that is found to make more energy than none.
+    when_harmful: Literal["fade", "keep"] = "fade"
     #: Method "model": share of the accumulated input error made up in the next step; 0 for
     #: subsystems that take one explicit integration step per macro step.
     alpha: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0

@@ -46,12 +46,14 @@ def follow_corrections(plan: Plan, state: State, given: StepInput) -> None:
     for b in range(len(state.bonds)):
         if plan.bonds[b].tried:
             judge_harm(plan.session[0], state.session[0], state.bonds[b], given.session[0])
+        if state.bonds[b].harmful and not plan.bonds[b].keeps:
+            state.bonds[b].share = 0.0
         fade(state.bonds[b], elapsed)
 
 
 @compiled
 def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None:
-    """Switch a correction off that has lately made more energy than none would have made.
+    """Find a correction harmful that has lately made more energy than none would have made.
 
     More by `energy_drift` of what the bond has carried. `settings` and `session` are the records of
     the plan's session and of the state's, `now` that of the given one.
@@ -64,7 +66,6 @@ def judge_harm(settings: Table, session: Table, bond: Table, now: Table) -> None
     worse = abs(bond.lately_made) - abs(bond.otherwise_made)
     if worse > session.energy_drift * bond.through:
         bond.harmful = 1
-        bond.share = 0.0
 
 
 @compiled

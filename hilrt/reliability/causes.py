@@ -60,7 +60,7 @@ CAUSES: Final[dict[str, Cause]] = {
     ),
     "out_of_range": Cause("a value outside the range that is declared for it", 0.0, 0.1),
     "correction_harmful": Cause(
-        "the correction made things worse than none, and was switched off", 0.0, NEVER
+        "the correction made more energy than none would have made", 0.0, NEVER
     ),
 }
 

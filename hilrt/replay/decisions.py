@@ -31,7 +31,7 @@ STAGES = (
     ("inputs as sent (extrapolation, corrections, limits)", (":sent",)),
     ("defects of the interval that ended", ("_defect",)),
     ("ledger of the bonds", (":power", "_power", "_energy", ":communicates", ":capped")),
-    ("flags", ("flag:", "affected:", "second:")),
+    ("flags", ("flag:", "flags:")),
 )
 
 

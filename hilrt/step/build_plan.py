@@ -167,6 +167,7 @@ def _fill_bonds(plan: Plan, network: Network, physical: Bools, shadow: bool) -> 
         row.mu, row.nu = 0.0 if mu is None else mu, correction.nu
         row.held = correction.residual == "held"
         row.wanted = correction.method == "energy"
+        row.keeps = correction.when_harmful == "keep"
         row.active = row.wanted and allowed and not shadow
         row.spurious = spurious_share(network, b, physical)
         row.corrected_elsewhere = correction.method in ("feedthrough", "model")

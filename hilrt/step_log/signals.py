@@ -141,7 +141,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
             for c, cause in enumerate(numerics.checks.causes)
         ],
         "affected": [
-            Column(Signal(f"{key}:{cause}", unit), TablePlace("state.causes", key, c))
+            Column(Signal(f"flags:{cause}:{key}", unit), TablePlace("state.causes", key, c))
             for key, unit in (("affected", "s"), ("second", ""))
             for c, cause in enumerate(numerics.checks.causes)
         ],

@@ -132,6 +132,7 @@ BONDS: Final = np.dtype(
         ("spurious", "f8"),  # share of the residual energy that counts as spurious energy
         ("corrected_elsewhere", "i8"),  # by feedthrough or a model: its residual is no error then
         ("verification", "i8"),  # of its correction: UNVERIFIED, VERIFIED or WRONG
+        ("keeps", "i8"),  # the correction stays, also when it is found harmful
         ("tried", "i8"),  # the efforts' direct answers to their inputs are known from a trial
     ]
 )

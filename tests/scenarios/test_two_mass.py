@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 FIRST = "master.extrapolation.order=1"
 HELD = "bonds.spring.correction.residual=held"
+KEEP = "bonds.spring.correction.when_harmful=keep"  # to see what it does, as in the paper
 CAP = "bonds.spring.correction.cap={}"
 
 #: Mean energy error of the last second, %, by the name of the run.
@@ -44,7 +45,7 @@ SWEEP = {
     "cap 10 %": [HELD, CAP.format(0.1)],
     "cap 25 %": [CAP.format(0.25)],
     "first order, uncorrected": [FIRST, "bonds.spring.correction.method=none"],
-    "first order, held": [FIRST, HELD],
+    "first order, held": [FIRST, HELD, KEEP],
     "first order, as sent": [FIRST],
 }
 CONTROLLED = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
