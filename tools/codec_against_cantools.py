@@ -27,6 +27,7 @@ from hilrt.can.codec import bits, codec, multiplexers, selectors
 from hilrt.can.database import load_database
 from hilrt.can.frame_decoder import FrameDecoder
 from hilrt.can.id_table import is_j1939
+from hilrt.can.read_database import encoding_of
 from hilrt.can.tools.database_faults import fault, reason
 from hilrt.errors import ConfigError
 
@@ -77,7 +78,8 @@ class Comparison:
     def file(self, path: Path) -> None:
         """Compare the messages of a file."""
         try:
-            plain: Any = cantools.database.load_file(path, strict=False)
+            encoding = encoding_of(path.read_bytes(), path.suffix)
+            plain: Any = cantools.database.load_file(path, encoding=encoding, strict=False)
         except Exception:  # the parsers raise all kinds
             self._counts["files that cantools refuses"] += 1
             return

@@ -40,6 +40,8 @@ _XML = ("arxml", "kcd", "cdd")
 #: 5,000 take a second.
 _DIGITS = 100
 _LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
+#: It also takes memory for every bit of a signal, before it looks whether a message has them.
+_WIDE_SIGNAL = re.compile(r"^(?:Var|Sig)=[^/\n]*\b\d{5,}", re.MULTILINE)
 #: Characters of a file from which on it must have that word.
 _LARGE = 100_000
 
@@ -59,7 +61,7 @@ def read_database(path: Path, label: str) -> Database:
             f"{label}: {path} cannot be read: {error.strerror}; "
             "give the database's path, relative to the session file"
         ) from None
-    text = io.TextIOWrapper(io.BytesIO(data), _encoding(data, path.suffix), "replace").read()
+    text = io.TextIOWrapper(io.BytesIO(data), encoding_of(data, path.suffix), "replace").read()
     faults = identifier_faults(text, path.suffix)
     try:
         database = _load(text, path.suffix, faults)
@@ -82,6 +84,9 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
     if kind == "sym" and (found := _LONG_NUMBER.search(text)):
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line} has a number of more than {_DIGITS} digits")
+    if kind == "sym" and (found := _WIDE_SIGNAL.search(text)):
+        line = text.count("\n", 0, found.start()) + 1
+        raise ValueError(f"line {line} has a signal at or of 10,000 bits or more")
     database = cantools.database.load_string(text, kind, strict=False)
     if isinstance(database, Database):
         for message, _ in with_contained(database.messages):
@@ -102,7 +107,7 @@ def _kind(text: str, suffix: str) -> str:
     return kind
 
 
-def _encoding(data: bytes, suffix: str) -> str:
+def encoding_of(data: bytes, suffix: str) -> str:
     """Encoding of a file: what it says, else UTF-8 if it can be that, else that of Windows."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ TYPES: dict[int, dict[str, tuple[str, Any, Any]]] = {
     },
 }
 
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*", re.ASCII)
 _BOOLEANS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
 
 
@@ -53,9 +55,14 @@ def flows(variable: Any) -> bool:
 
 
 def items_of(variable: Any) -> dict[str, int]:
-    """Numbers of an enumeration's items by name; empty for other types, and without a list."""
+    """Numbers of an enumeration's items by name; empty for other types, and without a list.
+
+    An item whose value is no integer is none.
+    """
     listed = getattr(getattr(variable, "declaredType", None), "items", None) or []
-    return {item.name: int(item.value) for item in listed}
+    return {
+        item.name: int(item.value) for item in listed if _WHOLE_NUMBER.fullmatch(str(item.value))
+    }
 
 
 def declared_bounds(variable: Any) -> tuple[float, float]:

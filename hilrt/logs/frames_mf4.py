@@ -26,6 +26,8 @@ FLAG_FIELDS = (
     ("BRS", FrameFlag.BIT_RATE_SWITCH),
     ("ESI", FrameFlag.ERROR_STATE),
 )
+#: What only frames of CAN FD have, and that they are such.
+_OF_FD = np.uint8(FrameFlag.FD | FrameFlag.BIT_RATE_SWITCH | FrameFlag.ERROR_STATE)
 _IDENTIFIER = 0x1FFFFFFF
 _LONG = 1 << 31
 
@@ -67,6 +69,8 @@ def _frames(read: Any, kind: str, epoch_ns: int) -> Iterator[LoggedFrame]:
     flags = np.full(count, int(KINDS[kind]), np.uint8)
     for field, flag in FLAG_FIELDS:
         flags |= np.where(column(field) != 0, int(flag), 0).astype(np.uint8)
+    is_fd = (flags & FrameFlag.FD != 0) & (kind != "CAN_RemoteFrame")  # CAN FD has no remote frames
+    flags = np.where(is_fd, flags, flags & ~_OF_FD).astype(np.uint8)
     if f"{kind}.IDE" not in names:
         flags |= np.where(raw_ids & _LONG, int(FrameFlag.EXTENDED), 0).astype(np.uint8)
     flags |= np.where(_sent(column("Dir")), int(FrameFlag.SENT), 0).astype(np.uint8)

@@ -225,3 +225,12 @@ def test_a_scale_that_is_no_number_costs_a_dbc_file_that_message_alone(
 def test_a_device_is_no_database() -> None:
     with pytest.raises(ConfigError, match="/dev/zero cannot be read: it is a device"):
         load_database(Path("/dev/zero"), "t")
+
+
+def test_a_sym_signal_of_millions_of_bits_is_refused_before_memory_is_taken_for_them(
+    tmp_path: Path,
+) -> None:
+    text = 'FormatVersion=6.0\nTitle="x"\n{SEND}\n[M]\nID=100h\nLen=8\nVar=A unsigned 0,429496796\n'
+    (tmp_path / "x.sym").write_text(text)
+    with pytest.raises(ConfigError, match="line 7 has a signal at or of 10,000 bits"):
+        load_database(tmp_path / "x.sym", "x")

@@ -1,10 +1,13 @@
 """Values of parameters: what does not fit a variable is refused before the FMU sees it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from hilrt.errors import ConfigError
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_ports import select
+from hilrt.fmu.variables import items_of
 from tests.fmu.build import description, mass, needs_compiler
 
 pytestmark = needs_compiler
@@ -79,3 +82,9 @@ def test_an_enumeration_without_items_goes_by_number():
     assert chosen(3, {"mode": 77}, text).start == {"mode": 77}
     with pytest.raises(ConfigError, match="the FMU lists no items; give a number"):
         chosen(3, {"mode": "eco"}, text)
+
+
+def test_an_item_whose_value_is_no_integer_is_none():
+    items = [SimpleNamespace(name=name, value=name) for name in ("1e-320", " 7 ", "x", "9" * 5000)]
+    variable = SimpleNamespace(declaredType=SimpleNamespace(items=items))
+    assert items_of(variable) == {" 7 ": 7}

@@ -83,11 +83,13 @@ def _database(path: Path, sample: bytes) -> None:
     from codec_against_cantools import Comparison
 
     from hilrt.can.database import load_database
+    from hilrt.can.read_database import encoding_of
 
     with contextlib.redirect_stderr(io.StringIO()):
         database = load_database(path, "database")
         try:
-            whole = cantools.database.load_file(path, strict=False)
+            encoding = encoding_of(path.read_bytes(), path.suffix)
+            whole = cantools.database.load_file(path, encoding=encoding, strict=False)
         except Exception:  # its parsers raise all kinds
             return
         if len(whole.messages) != len(database.messages):
