@@ -18,6 +18,9 @@ from hilrt.replay.what_if import CAVEAT, what_if
 from tests.replay.recording_tools import record_file
 
 CAP = "bonds.spring.correction.cap"
+#: What the flags of a cause are in the log.
+FLAGS = ["flag:connection_defect"]
+FLAGS += [f"flags:connection_defect:{key}" for key in ("affected", "second")]
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +54,7 @@ def test_a_changed_cap_shows_in_the_correction_and_in_what_follows_from_it(path)
 
 def test_a_threshold_moves_flags_alone(path):
     found = what_if(path, ["reliability.connection_defect=1e-7"])
-    kinds = ("flag", "affected", "second")
-    assert [c.name for c in found.signals] == [f"{kind}:connection_defect" for kind in kinds]
+    assert [change.name for change in found.signals] == FLAGS
     assert found.verdicts[1] == "unreliable"
 
 
@@ -75,8 +77,7 @@ def test_an_operators_change_of_what_is_set_does_not_act(tmp_path):
         "correction_capped",
     ]
     found = what_if(path, ["reliability.connection_defect=0.05"])
-    kinds = ("flag", "affected", "second")
-    assert [c.name for c in found.signals] == [f"{kind}:connection_defect" for kind in kinds]
+    assert [change.name for change in found.signals] == FLAGS
 
 
 def test_another_order_is_recomputed_from_the_beginning(path):
