@@ -32,8 +32,6 @@ from hilrt_adapters.recorded_tracks import RecordedTracks, Track, find_signals, 
 class ReplayOptions(SubsystemOptions, kw_only=True):
     """``[subsystems.NAME]`` with ``adapter = "replay"``."""
 
-    measured: ClassVar[bool] = True
-
     #: Signals: .mcap (a session's log), .mf4, .csv, .parquet; frames: .log (candump), .asc, …
     log: str
     #: CAN database (DBC, ARXML, KCD, SYM): the outputs are decoded from the log's frames.

@@ -7,7 +7,7 @@ into them.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -186,19 +186,16 @@ class SubsystemOptions(Table):
     jacobian: JacobianOptions | None = None
     inputs: dict[str, InputOptions] = {}
     #: Outputs outside their declared range: use them, hold the last value before, or run the safe
-    #: profile; for all outputs, or a table by output. Default: "hold" for measurements (benches,
-    #: recordings), "use" for what solvers compute.
+    #: profile; for all outputs, or a table by output. Default: "hold" for benches, "use" for what
+    #: solvers compute and recordings hold.
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
-
-    #: Whether the outputs of the adapter are measurements.
-    measured: ClassVar[bool] = False
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
         """What follows from values of that output outside its declared range."""
         given = self.out_of_range
         if isinstance(given, dict):
             given = given.get(output)
-        return given or ("hold" if measured or self.measured else "use")
+        return given or ("hold" if measured else "use")
 
 
 class Connection(Table):
