@@ -89,7 +89,7 @@ def check(one: Round, seen: Seen) -> Verdict:
     ended = _ended(one, seen, log, summary) if log is not None and summary else None
     expected = documented(one)
     if ended is not None and ended < seen.struck.t:  # nothing was left to be disturbed
-        verdict.void = True
+        verdict.void = ended < seen.struck.t - SPREAD_S
         expected = expected | {FINISHED}
     if one.fault == "interrupt" and seen.folder is None:  # before Python had loaded the program
         expected = expected | {-int(signal.SIGTERM)}
@@ -165,8 +165,9 @@ def _ended(one: Round, seen: Seen, log: Log, summary: dict[str, Any]) -> float:
     """Time of the last tick by the summary, else of the last row, s since 1970."""
     t = summary["time_s"] if summary else (float(log.t[-1]) if len(log.t) else 0.0)
     epoch = int(log.metadata["epoch_ns"]) * 1e-9
-    if one.fault == "clock":  # it may have been set before the epoch was read
-        epoch = min(epoch, epoch - one.amount, key=lambda time: abs(time - seen.struck.t))
+    told = any(event.cause == "clock_step" for event in log.events)
+    if one.fault == "clock" and not told and not seen.struck.running:
+        epoch -= one.amount  # it had been set before the epoch was read
     return epoch + float(t)
 
 

@@ -89,8 +89,12 @@ def main(
         sys.unraisablehook = _on_unraisable
     host.die_with_parent()
     try:
-        solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
-        return _host(solver, connect, name)
+        try:
+            solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
+            return _host(solver, connect, name)
+        finally:  # from here on there is nothing left to be ended
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)

@@ -1,5 +1,7 @@
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -250,3 +252,20 @@ def test_sigterm_in_a_destructor_is_not_lost(monkeypatch, capfd):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert capfd.readouterr().err == ""
+
+
+ENDED = """
+import os, signal
+from hilrt.hosting.solver_process import main
+
+status = main("nowhere:Model", "tcp://127.0.0.1:1", "model", {})
+os.kill(os.getpid(), signal.SIGTERM)
+raise SystemExit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+def test_sigterm_after_the_end_changes_nothing():
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=60)
+    assert "Terminated" not in done.stderr
+    assert (done.returncode, "nowhere" in done.stderr) == (solver_process.EXIT_CONFIG, True)
