@@ -94,7 +94,7 @@ def main(
             return _host(solver, connect, name)
         finally:  # from here on there is nothing left to be ended
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, _pass_over)
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
@@ -250,6 +250,10 @@ def _advanced(tick: int, sample: Sample, received_ns: int = 0) -> wire.Advanced:
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the way out
     raise Terminated
+
+
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    """Do nothing: unlike `signal.SIG_IGN`, a process started from here does not inherit it."""
 
 
 def _on_unraisable(problem: sys.UnraisableHookArgs) -> None:
