@@ -63,10 +63,12 @@ def test_a_handler_that_is_none_of_pythons_is_left_out(monkeypatch: pytest.Monke
         with route_signals(lambda reason: None):
             pass
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    read = signal.getsignal
+    before = {number: read(number) for number in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(signal, "getsignal", lambda number: None)
     try:
         asyncio.run(session())
+        assert read(signal.SIGTERM) == signal.SIG_DFL  # the loop's own is gone, nothing is put back
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
