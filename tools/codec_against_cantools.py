@@ -23,7 +23,7 @@ from typing import Any
 import cantools
 from cantools.database.can import Database, Message
 
-from hilrt.can.codec import bits, codec, multiplexers, selectors
+from hilrt.can.codec import bits, codec, fits, multiplexers, selectors
 from hilrt.can.database import load_database
 from hilrt.can.frame_decoder import FrameDecoder
 from hilrt.can.id_table import is_j1939
@@ -32,6 +32,8 @@ from hilrt.can.tools.database_faults import fault, reason
 from hilrt.errors import ConfigError
 
 SUFFIXES = (".dbc", ".kcd", ".sym", ".arxml")
+#: Integers up to here are float64 values, as which they come to be encoded.
+EXACT = 1 << 53
 #: Differences that are meant, as docs/can.md says them.
 MEANT = ("multiplexer not marked", "signal beyond the message", "overlapping signals")
 
@@ -150,6 +152,9 @@ class Comparison:
         """What both make of the values that a frame was decoded to."""
         if any(math.isnan(v) or math.isinf(v) for v in values.values()):
             return  # cantools takes no such value for an integer
+        if any(abs(v) > EXACT for v in values.values()):
+            self._counts["frames with numbers that no float64 is, not encoded"] += 1
+            return
         switches = {s.name for s in multiplexers(mine)}
         fixed = {
             name: round(
@@ -224,7 +229,7 @@ def _kind(
         for s, p in zip(mine.signals, plain.signals, strict=True)
     ):
         return "multiplexer not marked"
-    if any("beyond" in fault(mine, signal) for signal in mine.signals):
+    if not all(fits(mine, signal) for signal in mine.signals):
         return "signal beyond the message"
     if _overlap(mine):
         return "overlapping signals"

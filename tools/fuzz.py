@@ -2,6 +2,7 @@
 
     python tools/fuzz.py                            all readers, ten minutes
     python tools/fuzz.py --minutes 60 --readers mf4,blf
+    python tools/fuzz.py --first 1000000            other cases than those of other folders
     python tools/fuzz.py --readers dbc --case 1234  one case again, in this process
 
 Every case is a seed of its reader: valid samples are changed by it, always in the same way. A
@@ -72,8 +73,8 @@ class Figures:
 class Campaign:
     """Cases of several readers in turn, and the folder that keeps what was found."""
 
-    def __init__(self, folder: Path, readers: list[Reader]) -> None:
-        self.folder, self.readers = folder, readers
+    def __init__(self, folder: Path, readers: list[Reader], first: int = 0) -> None:
+        self.folder, self.readers, self._first = folder, readers, first
         self.figures = {reader.name: Figures() for reader in readers}
         self._state = folder / "state.json"
         self._same: Counter[tuple[str, str, str]] = Counter()
@@ -84,7 +85,7 @@ class Campaign:
 
     def turn(self, reader: Reader, until: float, cases: int = 1 << 60) -> None:
         """Cases of one reader up to a reading of the monotonic clock, or that many."""
-        first = self.next.get(reader.name, 0)
+        first = self.next.get(reader.name, self._first)
         for outcome in run_cases(reader.case, first, first + cases, until):
             self.figures[reader.name].add(outcome)
             if outcome.finding:
@@ -124,6 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--readers", default=",".join(known), help="names, with commas between")
     parser.add_argument("--folder", type=Path, default=Path("fuzz_findings"))
+    parser.add_argument("--first", type=int, default=0, help="seed that a new folder begins with")
     parser.add_argument("--cases", type=int, help="one turn of so many cases for each reader")
     parser.add_argument("--case", type=int, help="read this case again, without a child")
     options = parser.parse_args(arguments)
@@ -140,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     if len(readers) > 1:
         load_libraries()
-    campaign = Campaign(options.folder, readers)
+    campaign = Campaign(options.folder, readers, options.first)
     end = time.monotonic() + 60.0 * options.minutes
     turn = min(TURN_S, 60.0 * options.minutes / len(readers))
     try:

@@ -115,7 +115,7 @@ class CompiledCodec:
             space[f"pack_{code[1]}"] = struct.Struct(code).pack
         source = _decoder(message, names, fields, marked, strict=strict)
         source += _encoder(message, fields, fixed)
-        exec(compile(source, f"<codec of {message.name}>", "exec"), space)  # numbers only
+        exec(compile(source, f"<codec of {message.name!r}>", "exec"), space)  # numbers only
         self.decode = space["decode"]
         self.encode = space["encode"]
 
@@ -198,14 +198,17 @@ class _Field(NamedTuple):
 def _field(signal: Signal, length: int) -> _Field:
     big = signal.byte_order == "big_endian"
     first = start_bit(signal)
+    scale, offset = signal.scale, signal.offset
+    if not signal.is_float and float(scale).is_integer() and float(offset).is_integer():
+        scale, offset = int(scale), int(offset)  # exact beyond 2**53, as cantools computes it
     return _Field(
         big=big,
         shift=8 * length - first - signal.length if big else first,
         length=signal.length,
         signed=signal.is_signed,
         real=signal.is_float,
-        scale=signal.scale,
-        offset=signal.offset,
+        scale=scale,
+        offset=offset,
         room=8 * length,
     )
 

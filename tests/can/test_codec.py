@@ -294,3 +294,17 @@ VAL_ 256 Page 0 "Nothing" 1 "Oil" ;
     message = cantools.database.load_string(text, "dbc").messages[0]
     assert codec(message, ["Page", "Oil"]).decode(bytes(3)) == (0, None)
     assert message.decode(bytes(3), decode_choices=False) == {"Page": 0}
+
+
+def test_a_name_of_any_characters_has_a_codec() -> None:
+    message = Message(1, "Sta\0tus\n", 1, [Signal("S\0", 0, 8)])
+    assert codec(message, ["S\0"]).decode(b"\x07") == (7,)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [("1", "1e18"), ("2", "0"), ("3.0", "-5")])
+@pytest.mark.parametrize("choices", ["", 'VAL_ 256 S 0 "Off" ;\n'])
+def test_whole_numbers_are_exact_beyond_2_to_the_53(scale: str, offset: str, choices: str) -> None:
+    message = one(f' SG_ S : 0|64@1+ ({scale},{offset}) [0|0] "" B\n\n{choices}')
+    for data in (b"\xff" * 8, b"\x01" + bytes(6) + b"\x40"):
+        expected: Any = message.decode(data, decode_choices=False)
+        assert codec(message, ["S"]).decode(data) == (expected["S"],)
