@@ -20,9 +20,9 @@ from hilrt.analyze.report_page import escape, render, tables_html
 from hilrt.analyze.report_tables import event_table, long_tables, short_tables
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
+from hilrt.files.whole_file import write_whole
 from hilrt.record.messages import FILE_NAME as LOG_NAME
 from hilrt.record.reader import LogStream
-from hilrt.whole_file import write_whole
 from hilrt.wording import number
 
 FILE_NAME = "report.html"

@@ -11,7 +11,7 @@ import numpy as np
 
 from hilrt.analyze.figure_style import Drawing
 from hilrt.errors import RecordError
-from hilrt.whole_file import whole_file
+from hilrt.files.whole_file import whole_file
 
 
 def write_pictures(drawings: Sequence[Drawing], folder: Path) -> list[Path]:

@@ -17,8 +17,8 @@ from bokeh.resources import Resources
 from hilrt.analyze.stability_study import STEP, MapAxis, StabilityMap, StabilityStudy
 from hilrt.analyze.stability_table import crossing_lines, range_line, summary_line
 from hilrt.errors import RecordError
+from hilrt.files.whole_file import write_whole
 from hilrt.solver import Floats
-from hilrt.whole_file import write_whole
 
 STABLE_COLOUR, UNSTABLE_COLOUR, LINE = "#2f7f79", "#c8503c", "#3b82c4"
 #: Distance of the spectral radius from 1 at which the colour scale ends.

@@ -10,7 +10,7 @@ import zmq
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import MonitorTable
-from hilrt.local_sockets import UNIX
+from hilrt.isolation.local_sockets import UNIX
 from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
 

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple
 
-from hilrt.child_environment import inherited_environment
+from hilrt.isolation.child_environment import inherited_environment
 
 if sys.platform != "win32":
     import resource

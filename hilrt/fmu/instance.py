@@ -19,8 +19,8 @@ from hilrt.files.archive import unpack
 from hilrt.fmu.description import Fmu
 from hilrt.fmu.values import Values
 from hilrt.fmu.variables import flows
+from hilrt.isolation.temporary_folder import TemporaryFolder
 from hilrt.solver import Floats
-from hilrt.temporary_folder import TemporaryFolder
 
 log = logging.getLogger("hilrt.fmu")
 

@@ -14,13 +14,13 @@ from typing import Any
 from hilrt.config import units
 from hilrt.errors import ConfigError
 from hilrt.files.archive import ArchiveError, open_archive, unpack_member
+from hilrt.files.whole_file import whole_file, write_whole
 from hilrt.fmu.description import Fmu, read_fmu
 from hilrt.fmu.fmu_ports import Selection, select
 from hilrt.fmu.fmu_units import unit_of
 from hilrt.fmu.ssp import Component, Node, Route, SspValue, Structure, read_ssp
 from hilrt.fmu.start_values import start_values
 from hilrt.fmu.variables import CONTINUOUS, NUMERIC, starts_of
-from hilrt.whole_file import whole_file, write_whole
 
 _DURATION_S = 10.0
 _STEP_S = 1e-3

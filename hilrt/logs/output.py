@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hilrt.errors import ConfigError, RecordError
-from hilrt.whole_file import whole_file
+from hilrt.files.whole_file import whole_file
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import msgspec
 import zmq
 
 from hilrt.files.msgpack import decode_by
-from hilrt.local_sockets import bind, connect
+from hilrt.isolation.local_sockets import bind, connect
 
 if TYPE_CHECKING:
     import asyncio

@@ -17,7 +17,7 @@ import time
 import msgspec
 import zmq
 
-from hilrt.local_sockets import bind, connect
+from hilrt.isolation.local_sockets import bind, connect
 from hilrt.monitor import stream
 from hilrt.monitor.broadcast import Broadcast
 from hilrt.monitor.operator_commands import (

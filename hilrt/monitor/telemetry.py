@@ -9,7 +9,7 @@ import msgspec
 import zmq
 
 from hilrt.files.msgpack import decode_by
-from hilrt.local_sockets import bind
+from hilrt.isolation.local_sockets import bind
 
 #: Messages kept for a slow watcher; only the newest is of interest.
 QUEUE_LENGTH = 4

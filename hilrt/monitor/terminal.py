@@ -18,7 +18,7 @@ import msgspec
 import zmq
 from rich.console import Console
 
-from hilrt.local_sockets import connect
+from hilrt.isolation.local_sockets import connect
 from hilrt.monitor.operator_commands import KEY_VARIABLE, CommandClient
 from hilrt.monitor.panel import flag_words
 from hilrt.monitor.screen import SILENCE_S, run

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import zmq
 
 from hilrt.errors import ConfigError
+from hilrt.files.whole_file import whole_file
 from hilrt.peers.addresses import is_loopback
 from hilrt.peers.key_permissions import FOLDER_MODE, PUBLIC_MODE, SECRET_MODE, refuse_unsafe
-from hilrt.whole_file import whole_file
 
 MASTER = "master"
 #: Folder of the keys for processes that a session starts, and for peers on other machines.

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hilrt.errors import ConfigError
+from hilrt.isolation.temporary_folder import PREFIX, TemporaryFolder, remove_abandoned_folders
 from hilrt.peers.addresses import LOOPBACK
 from hilrt.peers.keys import Socket
-from hilrt.temporary_folder import PREFIX, TemporaryFolder, remove_abandoned_folders
 
 #: Has the token, for processes that a session starts.
 VARIABLE: Final = "HILRT_PEER_TOKEN"

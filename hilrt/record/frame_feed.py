@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from hilrt.local_sockets import connect
+from hilrt.isolation.local_sockets import connect
 from hilrt.record.frame_batch import RawFrame, encode
 from hilrt.timing.monotonic import monotonic_ns
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from hilrt.local_sockets import bind, connect
+from hilrt.isolation.local_sockets import bind, connect
 
 #: Messages that may wait. (CONFLATE, which keeps the newest alone, loses it when the sender ends.)
 MESSAGES = 16

@@ -17,7 +17,7 @@ import msgspec
 import zmq
 from zmq.backend import zmq_poll
 
-from hilrt.local_sockets import bind, connect
+from hilrt.isolation.local_sockets import bind, connect
 from hilrt.record.clock_watch import ClockWatch
 from hilrt.record.frame_feed import QUEUE_BATCHES as FRAME_BATCHES
 from hilrt.record.log_progress import ProgressSender

@@ -19,7 +19,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from hilrt.local_sockets import bind
+from hilrt.isolation.local_sockets import bind
 from hilrt.record.feed import Feed
 from hilrt.record.messages import (
     ASIDE,

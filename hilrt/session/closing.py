@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 from hilrt.exit_status import ExitStatus
+from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.record.recorder_feed import close_feed_socket
 from hilrt.session.losses import add_losses, summary_without_steps
 from hilrt.session.parts import SessionParts
-from hilrt.temporary_folder import remove_abandoned_folders
 
 
 async def close_session(parts: SessionParts) -> None:

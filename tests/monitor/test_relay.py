@@ -7,7 +7,7 @@ import time
 import pytest
 import zmq
 
-from hilrt.local_sockets import LocalAddresses
+from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import (
     CommandClient,
     OperatorCommand,

@@ -13,7 +13,7 @@ import zmq
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 
-from hilrt.local_sockets import LocalAddresses
+from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.logs.contents import read_contents
 from hilrt.logs.log_file import LogFile
 from hilrt.record import cdr, gate, mcap_writer

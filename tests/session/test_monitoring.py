@@ -10,7 +10,7 @@ import pytest
 
 from hilrt.config.structs import MonitorTable
 from hilrt.errors import ConfigError
-from hilrt.local_sockets import LocalAddresses
+from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
 from hilrt.monitor.relay import SETTINGS_VARIABLE, RelaySettings
 from hilrt.session.monitoring import Monitoring

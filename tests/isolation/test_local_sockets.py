@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from hilrt.local_sockets import KEY_VARIABLE, MAX_NAME, LocalAddresses, bind, connect
+from hilrt.isolation.local_sockets import KEY_VARIABLE, MAX_NAME, LocalAddresses, bind, connect
 
 
 class Context:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hilrt.whole_file import whole_file, write_whole
+from hilrt.files.whole_file import whole_file, write_whole
 
-SOURCES = Path(__file__).parents[1] / "hilrt"
+SOURCES = Path(__file__).parents[2] / "hilrt"
 #: What writes into a folder of its own, or into the part that it was given.
 WITHOUT = {
     "whole_file.py",

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import zmq
 
-from hilrt.temporary_folder import TemporaryFolder
+from hilrt.isolation.temporary_folder import TemporaryFolder
 
 #: Environment variable with the session's key, for the processes that it starts; Windows alone.
 KEY_VARIABLE = "HILRT_SOCKETS_KEY"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.local_sockets import LocalAddresses
-from hilrt.temporary_folder import TemporaryFolder, remove_abandoned_folders
+from hilrt.isolation.local_sockets import LocalAddresses
+from hilrt.isolation.temporary_folder import TemporaryFolder, remove_abandoned_folders
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="accounts and signals are POSIX")
 KILLED = """
 import os, signal
-from hilrt.local_sockets import LocalAddresses
+from hilrt.isolation.local_sockets import LocalAddresses
 
 addresses = LocalAddresses()
 print(addresses.get("rows"), flush=True)

@@ -1,0 +1,5 @@
+"""What keeps a session's processes, sockets and folders to themselves.
+
+Read in this order: `temporary_folder` (of this account alone, and gone with its process),
+`local_sockets` (between the processes of one session), `child_environment` (what a child inherits).
+"""
