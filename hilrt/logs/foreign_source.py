@@ -159,4 +159,8 @@ class ForeignSource(Source):
         channel = self._channels[packed.channel]
         times = np.frombuffer(packed.times, np.int64)
         values = np.frombuffer(packed.values, np.float64)
+        if len(values) != len(times) * len(channel.signals):
+            raise self.fail(
+                "cannot be read: its reader gave another number of values than of times"
+            )
         return Block(channel, times, values.reshape(len(times), len(channel.signals)))

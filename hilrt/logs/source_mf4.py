@@ -123,10 +123,15 @@ class Mf4Source(Source):
             window: Any = {"record_offset": offset, "record_count": ROWS}
             times = self._mdf.get_master(group, **window)
             columns = []
-            for index, _ in keep:
+            for index, signal in keep:
                 values, invalid = self._mdf.get(
                     group=group, index=index, samples_only=True, **window
                 )
+                if len(values) != len(times):
+                    raise self.fail(
+                        f"channel {signal.name!r}: {len(values)} values for {len(times)} times; "
+                        "the file is damaged"
+                    )
                 values = values.astype(np.float64)
                 if invalid is not None:
                     values[np.asarray(invalid, bool)] = np.nan

@@ -152,3 +152,19 @@ def test_a_reader_that_a_file_may_take_over_knows_no_tokens(monkeypatch):
     LimitedProcess("hilrt.logs.foreign_process")
     assert given["env"]["PATH"]
     assert not [name for name in given["env"] if name.startswith("HILRT_")]
+
+
+def test_values_that_do_not_fit_their_times_are_refused(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive = ForeignSource._receive
+
+    def shortened(source: ForeignSource) -> object:
+        answer = receive(source)
+        for block in answer.blocks:
+            block.values = block.values[:-8]
+        return answer
+
+    monkeypatch.setattr(ForeignSource, "_receive", shortened)
+    with pytest.raises(ConfigError, match=r"table\.parquet: .* another number of values"):
+        read(table)

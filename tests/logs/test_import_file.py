@@ -243,3 +243,23 @@ def test_a_file_of_mdf_3_is_imported(tmp_path: Path) -> None:
     log = load_log(import_file(path, tmp_path / "new.mcap").path)
     np.testing.assert_array_equal(log["x"], np.sin(times))
     assert log.units["x"] == "m"
+
+
+def test_a_channel_with_fewer_values_than_times_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from asammdf import MDF
+
+    from hilrt.logs.source_mf4 import Mf4Source
+
+    path = export_file(two_rates(tmp_path / "log.mcap"), "mf4", tmp_path / "log.mf4").path
+    source, get = Mf4Source(path), MDF.get
+
+    def nothing_of_long_reads(mdf: MDF, *given: object, **window: object) -> object:
+        found = get(mdf, *given, **window)
+        return (found[0][:0], None) if window.get("record_offset") == 0 else found
+
+    monkeypatch.setattr(MDF, "get", nothing_of_long_reads)
+    with pytest.raises(ConfigError, match=r"log\.mf4: channel '\S+': 0 values for \d+ times"):
+        list(source.blocks())
+    source.close()
