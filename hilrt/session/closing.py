@@ -42,6 +42,7 @@ async def _end_subsystems(parts: SessionParts) -> None:
 async def _end_log(parts: SessionParts) -> None:
     """Hand the end of the log over, or keep what no log has taken."""
     result = parts.result
+    await parts.processes.report_ends()
     _sum_up(parts)
     if parts.log is not None:
         await parts.log.end(result.summary)

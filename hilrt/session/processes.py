@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,12 +15,14 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
-from hilrt.session.spawn import SINGLE_THREAD, Children
+from hilrt.session.spawn import SINGLE_THREAD, Child, Children
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END: Final = 0.3
+#: How long the last line of its output may take to be read, s: a disk may not answer.
+LAST_LINE: Final = 0.5
 #: Processes that must not delay a tick.
 IDLE_PRIORITY: Final = VIEWS | {"recorder"}
 
@@ -70,6 +74,7 @@ class Processes:
     ) -> None:
         self._links, self._events, self._warnings = links, events, warnings
         self._ends: dict[str, str] = {}  # how subsystems' processes ended by themselves
+        self._reports: set[asyncio.Task[None]] = set()
         self.ending = False
         self.children = Children(folder / "logs", self._ended)
 
@@ -118,7 +123,12 @@ class Processes:
         if "connection closed" not in fault:
             return fault
         await self.children.wait(PROCESS_END, [name])  # the kernel may have to write it down first
+        await self.report_ends()
         return f"{fault}; its process {self._ends[name]}" if name in self._ends else fault
+
+    async def report_ends(self) -> None:
+        """Wait until every process that has ended by itself is told of."""
+        await asyncio.gather(*self._reports)
 
     async def end(self, told: Sequence[str]) -> list[str]:
         """End all; those `told` that it is over may first end by themselves. What did not end."""
@@ -134,17 +144,24 @@ class Processes:
         if child.returncode == 0:
             return []
         how = f"the process {child.describe_exit()}"
-        told = "".join(child.tail(1)).strip().removeprefix("recorder: ")
+        told = child.tail(1).strip().removeprefix("recorder: ")
         if told and (child.returncode or 0) > 0:
             how = told
         return [f"recorder: the log is not complete: {how}"]
 
     def _ended(self, name: str, returncode: int) -> None:
         """A process has ended."""
-        child = self.children[name]
-        if self.ending or (name in VIEWS and returncode == 0):
-            return
-        last = "".join(child.tail(1)).strip()
+        if not self.ending and not (name in VIEWS and returncode == 0):
+            report = asyncio.ensure_future(self._report(self.children[name]))
+            self._reports.add(report)
+            report.add_done_callback(self._reports.discard)
+
+    async def _report(self, child: Child) -> None:
+        """Tell how a process has ended; a thread reads its last words: the loop's ticks go on."""
+        name, last = child.name, ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_LINE):
+                last = (await asyncio.to_thread(child.tail, 1)).strip()
         text = child.describe_exit() + (f": {last}" if last else "")
         for link in self._links:
             if link.name == name and isinstance(link, RemoteLink):
@@ -152,7 +169,7 @@ class Processes:
                 link.process_ended(child.pid, text)
                 return
         self._events.note("error", name, f"the process {text}", "process_ended")
-        if name != "recorder" or not returncode:  # else see `recorder_failure`
+        if name != "recorder" or not child.returncode:  # else see `recorder_failure`
             self._warnings.append(f"{name}: the process {text}")
         if self._events.state not in (SessionState.SAFE, SessionState.FAULT):  # their cause stays
             self._events.publisher.announce(str(self._events.state), f"{name} {text}")

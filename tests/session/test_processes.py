@@ -1,10 +1,16 @@
-"""Which process of a session is told which of its secrets."""
+"""What processes of a session are told, and what is told of the end of one."""
 
+import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from hilrt.link import Command
+from hilrt.monitor.session_state import SessionState
 from hilrt.record import frame_batch
+from hilrt.session import processes as session_processes
 from hilrt.session.processes import Processes
 
 FILE = SimpleNamespace(folder=Path())
@@ -46,3 +52,53 @@ def test_keys_and_the_way_for_frames_reach_only_what_needs_them(tmp_path):
     }
     processes.start_subsystems(FILE, (), {}, {})  # nothing is recorded
     assert started.env["engine"] == {}
+
+
+class Dead:
+    """A child that has ended, whose log is on a disk that answers when `disk` is set."""
+
+    name, pid, returncode = "page", 1, 2
+
+    def __init__(self):
+        self.disk, self.reader = threading.Event(), 0
+
+    def tail(self, lines):
+        self.reader = threading.get_ident()
+        self.disk.wait(10.0)
+        return "cannot be served"
+
+    def describe_exit(self):
+        return "ended with status 2"
+
+
+class Notes:
+    """Takes the place of the event log."""
+
+    state = SessionState.RUNNING
+
+    def __init__(self):
+        self.texts = []
+        self.publisher = SimpleNamespace(announce=lambda state, text: None)
+
+    def note(self, level, source, text, cause):
+        self.texts.append(text)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
+    answers, tmp_path, monkeypatch
+):
+    notes, warnings, dead = Notes(), [], Dead()
+    processes = Processes(tmp_path, [], notes, warnings)
+    processes.children = {"page": dead}
+    if not answers:
+        monkeypatch.setattr(session_processes, "LAST_LINE", 0.0)
+    processes._ended("page", 2)
+    assert notes.texts == []  # the loop goes on while the disk does not answer
+    if answers:
+        dead.disk.set()
+    await processes.report_ends()
+    said = "the process ended with status 2" + (": cannot be served" if answers else "")
+    assert (notes.texts, warnings) == ([said], [f"page: {said}"])
+    dead.disk.set()
+    assert dead.reader not in (0, threading.get_ident())
