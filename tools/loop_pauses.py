@@ -2,16 +2,18 @@
 
     python tools/loop_pauses.py [--stop 1.5] [--limit 50]
 
-A real session: an emulated engine bench on a CAN bus, its gateway, a solver, the recorder, the
-relay, and the page, at 100 Hz. Each of them gets SIGSTOP for `--stop` seconds, then SIGCONT. The
-log's own times say when the master had dispatched each tick; a table shows the longest time from
-one tick to the next, over that in a quiet session. Status 1 if one is longer than `--limit` [ms]
-beyond the quiet one: the loop has waited for that process. Linux.
+A real session at 100 Hz: an emulated engine bench on a CAN bus, its gateway, a solver, a hosted
+FMU, the recorder, the relay, the page and the terminal view. Each of them gets SIGSTOP for `--stop`
+seconds, then SIGCONT. The log's own times say when the master had dispatched each tick; a table
+shows the longest time from one tick to the next, over that in a quiet session. Status 1 if one is
+longer than `--limit` [ms] beyond the quiet one: the loop has waited for that process. Linux, with a
+C compiler for the FMU.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -23,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import hilrt
+from tests.fmu.build import mass
 from tests.scenarios.sessions import Listener, Run, engine_run, free_port, until
 
 #: Words of the command of each process that is stopped. The gateway is the last one: its bench
@@ -31,7 +34,10 @@ PROCESSES = {
     "recorder": "hilrt.session.recorder_process",
     "relay": "hilrt.monitor.relay",
     "page": "hilrt.web",
-    "solver": "solver",
+    "view": "hilrt.monitor.terminal",
+    "solver": "hilrt.models.vehicle:Vehicle",
+    "FMU": "hosted_fmu",
+    "emulator": "emulate",
     "gateway": "gateway",
 }
 QUIET = "(none)"
@@ -42,6 +48,14 @@ SETTINGS = (
     "subsystems.engine.master_timeout=60.0",
     "subsystems.engine.bench_timeout=60.0",
 )
+
+
+def hosted_fmu() -> str:
+    """The table of a mass that is connected to nothing, in a process of its own."""
+    argv = ["hilrt", "solver", str(mass(3)), "--param", "x2=0.0", "--param", "v2=0.0"]
+    spawn = json.dumps([*argv, "--param", "F=0.0"])
+    table = f'adapter = "zeromq", late = {{max_misses = 100000}}, spawn = {spawn}'
+    return f"subsystems.hosted_fmu={{{table}}}"
 
 
 def stop_each(run: Run, stop_s: float) -> dict[str, tuple[float, float]]:
@@ -56,8 +70,9 @@ def stop_each(run: Run, stop_s: float) -> dict[str, tuple[float, float]]:
         time.sleep(stop_s)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-        if pids:
-            windows[name] = (begun, time.time())
+        if not pids:
+            sys.exit(f"{name}: there is no such process")
+        windows[name] = (begun, time.time())
         if run.ended():
             break
         time.sleep(stop_s)
@@ -81,11 +96,11 @@ def main() -> int:
     parser.add_argument("--stop", type=float, default=1.5, help="how long each is stopped, s")
     parser.add_argument("--limit", type=float, default=50.0, help="pause beyond the quiet one, ms")
     options = parser.parse_args()
-    settings = (*SETTINGS, f'monitor.page="{free_port()}"')
+    settings = (*SETTINGS, hosted_fmu(), f'monitor.page="{free_port()}"')
     with (
         tempfile.TemporaryDirectory() as folder,
         Listener() as listener,
-        engine_run(Path(folder), listener, *settings, options=["--web"]) as run,
+        engine_run(Path(folder), listener, *settings, options=["--web"], quiet=False) as run,
     ):
         run.until_running()
         time.sleep(2.0)

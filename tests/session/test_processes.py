@@ -1,6 +1,5 @@
 """What processes of a session are told, and what is told of the end of one."""
 
-import asyncio
 import threading
 from pathlib import Path
 from types import SimpleNamespace
