@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 
-from hilrt.errors import ConfigError
 from hilrt.monitor.session_state import SessionState
 from hilrt.record.log_progress import ProgressReceiver
 from hilrt.record.recorder_feed import RecorderFeed
 from hilrt.session.event_log import EventLog
+from hilrt.session.recording_room import ROOM_TO_END, megabytes
 from hilrt.timing.monotonic import monotonic_ns
 
 #: A recorder that writes nothing for so long, though there is something to write, is told of, ns.
 STALL_NS = 3_000_000_000
 #: How often the recorder's progress is looked at, s.
 LOOK_S = 0.5
-#: With less room a recording is not begun, bytes.
-ROOM_TO_BEGIN = 48 << 20
-#: With less room a required recording ends, while its log can still be closed, bytes.
-ROOM_TO_END = 16 << 20
 #: Session time after which the log's growth says how much room it will need, s.
 KNOWN_AFTER_S = 10.0
-
-
-def require_room(folder: Path) -> None:
-    """`ConfigError` if the disk has no room for a recording to begin."""
-    free = shutil.disk_usage(folder).free
-    if free < ROOM_TO_BEGIN:
-        raise ConfigError(
-            f"folder {folder}: {_megabytes(free)} are free, and a recording needs at least "
-            f"{_megabytes(ROOM_TO_BEGIN)}; choose another folder, or make room"
-        )
 
 
 class RecordingWatch:
@@ -91,8 +75,8 @@ class RecordingWatch:
 
     def _look_at_disk(self, t: float, size: int, free: int) -> None:
         if free < ROOM_TO_END:
-            self._end(f"the disk of the recording is full: {_megabytes(free)} are free")
-            self._tell("full", f"the disk is full: {_megabytes(free)} are free", "disk_full")
+            self._end(f"the disk of the recording is full: {megabytes(free)} are free")
+            self._tell("full", f"the disk is full: {megabytes(free)} are free", "disk_full")
         elif t > KNOWN_AFTER_S:
             left = t * (free - ROOM_TO_END) / max(size, 1)
             if left < self._duration - t:
@@ -108,7 +92,3 @@ class RecordingWatch:
             return
         self._told.add(what)
         self._events.warn_of_recorder(text, cause)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -29,6 +29,7 @@ from hilrt.session.assembly import (
 )
 from hilrt.session.ending import Ending, run_loop
 from hilrt.session.parts import SessionParts
+from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
@@ -89,9 +90,22 @@ async def _open_log(
         parts.progress_address,
         real_time=parts.real_time,
     )
+    _look_at_room(parts, len(log.feed.row))
     parts.publisher.announce(str(parts.events.state), "waiting for the recorder")
     await log.wait_for_recorder(parts.processes.children)
     return log.feed
+
+
+def _look_at_room(parts: SessionParts, signals: int) -> None:
+    """Refuse a disk without room for the first minute, and tell of one that will be too small."""
+    if parts.tables.record.trigger:
+        return  # how much will be recorded is not known before
+    master = parts.tables.master
+    control = master.step_control
+    step = master.step if control.method == "fixed" else control.maximum
+    told = compare_room(parts.folder, RowsToCome(signals, step, parts.duration))
+    if told:
+        parts.events.warn_of_recorder(told, "disk_full")
 
 
 async def _tick(parts: SessionParts, assembled: Assembled, feed: Feed) -> None:

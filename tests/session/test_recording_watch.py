@@ -4,12 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hilrt.errors import ConfigError
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.log_progress import LogProgress
 from hilrt.session import recording_watch
 from hilrt.session.event_log import EventLog
-from hilrt.session.recording_watch import RecordingWatch, require_room
+from hilrt.session.recording_watch import RecordingWatch
 
 S = 1_000_000_000
 GB = 1_000_000_000
@@ -76,11 +75,3 @@ def test_a_disk_that_will_be_full_before_the_end_is_told_of(watch, free, told):
     watch.look(100.0, 100 * S)
     assert [text[:31] for text in watch.texts()] == ["the disk will be full in 16 min"] * told
     assert watch.ends == []
-
-
-def test_a_recording_does_not_begin_without_room(tmp_path, monkeypatch):
-    require_room(tmp_path)
-    usage = SimpleNamespace(free=40 << 20)
-    monkeypatch.setattr(recording_watch.shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(ConfigError, match="42 MB are free, and a recording needs at least 50 MB"):
-        require_room(tmp_path)
