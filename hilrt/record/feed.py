@@ -29,6 +29,8 @@ class Feed:
         Rows and events taken.
     dropped, events_dropped, asides_dropped : int
         Rows, events, and data beside the rows, that were lost.
+    lost_events : list of dict
+        The newest events that were lost, once that is known.
     on_first_loss : callable, optional
         Called when the first rows are lost.
     max_gap_ns : float
@@ -46,6 +48,7 @@ class Feed:
         self.row: Floats = np.full(sum(len(topic.signals) for topic in self.topics), np.nan)
         self.rows = self.events = 0
         self.dropped = self.events_dropped = self.asides_dropped = 0
+        self.lost_events: list[dict[str, object]] = []
 
     def commit(self, t_ns: int) -> None:
         """Take `row` at session time `t_ns`, ns."""
@@ -68,7 +71,7 @@ class Feed:
         """What was lost, for people; empty if nothing was."""
         lost = (
             (self.dropped, f"of {self.rows} steps are not in the log"),
-            (self.events_dropped, "events are not in the log"),
+            (self.events_dropped, "events are not in the log: summary.json has the newest"),
             (self.asides_dropped, "snapshots are not in the log: a replay cannot start there"),
         )
         return [f"recorder: did not follow: {n} {text}" for n, text in lost if n]

@@ -27,12 +27,15 @@ class LogProgress(msgspec.Struct, frozen=True):
     missing : int
     size, free : int
         Of the file, and on its disk, bytes.
+    events : int
+        So many of the master's events are in the file.
     """
 
     rows: int
     missing: int
     size: int
     free: int
+    events: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -54,10 +57,13 @@ class ProgressSender:
         self._socket.sndhwm = MESSAGES
         connect(self._socket, address)
 
-    def tell(self, path: Path, rows: int, missing: int) -> None:
-        """Tell that the log at `path` holds all rows before number `rows`, but for `missing`."""
+    def tell(self, path: Path, rows: int, missing: int, events: int) -> None:
+        """Tell that the log at `path` holds all rows before number `rows`, but for `missing`.
+
+        So it does the first `events` of those that the master sent.
+        """
         free = shutil.disk_usage(path.parent).free
-        progress = LogProgress(rows, missing, path.stat().st_size, free)
+        progress = LogProgress(rows, missing, path.stat().st_size, free, events)
         with contextlib.suppress(zmq.Again):
             self._socket.send(_encoder.encode(progress), zmq.NOBLOCK)
 

@@ -115,7 +115,7 @@ class Recorder:
         self._gone_at = time.monotonic() + connect_s
         self._connected = False
         self._heard_at = time.monotonic()
-        self._ignored = 0
+        self._ignored = self._events = 0
 
     def _open_tap(self, address: str) -> zmq.Socket[bytes]:
         tap: zmq.Socket[bytes] = self._context.socket(zmq.PUSH)
@@ -130,6 +130,7 @@ class Recorder:
             self._loop()
             if self._recording is not None:
                 self._recording.finish(self._end)
+                self._tell_progress(self._recording)
         except OSError as error:
             return self._fail(error)
         finally:
@@ -175,10 +176,13 @@ class Recorder:
                     self._recording.clock_step(step_ns)
                 self._recording.flush()
                 self._recording.sync()
-                if self._progress is not None:
-                    self._progress.tell(*self._recording.progress)
+                self._tell_progress(self._recording)
                 flushed = now
         self._take_last_frames()
+
+    def _tell_progress(self, recording: Recording) -> None:
+        if self._progress is not None:
+            self._progress.tell(*recording.progress, self._events)
 
     def _take_last_frames(self) -> None:
         """What gateways sent before they ended, as far as it comes within a moment."""
@@ -224,6 +228,7 @@ class Recorder:
             self._recording = Recording(message, self._make_follower)
         elif isinstance(message, RecordEvent) and self._recording is not None:
             self._recording.event(message)
+            self._events += 1
         elif isinstance(message, Stretched) and self._recording is not None:
             self._recording.clock.stretched(message.since_ns, message.shift_ns)
         elif isinstance(message, RecordEnd):

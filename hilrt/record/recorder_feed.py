@@ -36,6 +36,7 @@ from hilrt.record.messages import (
     Trigger,
     encode,
 )
+from hilrt.record.unwritten_events import UnwrittenEvents
 from hilrt.solver import Floats
 
 BATCH_ROWS = 64
@@ -95,6 +96,8 @@ class RecorderFeed(Feed):
         Called when the first rows could not be handed over: an operator may still mend it.
     recorder_runs : callable
         Whether there is a recorder that may still take what waits.
+    unwritten : UnwrittenEvents
+        What the recorder has not told of as written.
     """
 
     records = True
@@ -125,6 +128,7 @@ class RecorderFeed(Feed):
         self._head: bytes | None = None
         self._lost_since_ns: int | None = None
         self._waiting: deque[bytes] = deque()
+        self.unwritten = UnwrittenEvents()
         self._held: deque[list[bytes]] = deque()
         self._batches = max(LEAST_BATCHES, queue_bytes // max(1, self._block.nbytes))
         self._socket = opened
@@ -185,10 +189,12 @@ class RecorderFeed(Feed):
     def event(self, t_ns: int, level: Level, cause: str, source: str, text: str) -> None:
         """Note something that happened at session time `t_ns` [ns]; sent with the next batch."""
         self.events += 1
+        message = RecordEvent(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
         if len(self._waiting) >= MAX_WAITING:
             self.events_dropped += 1
+            self.unwritten.refuse(message)
             return
-        message = RecordEvent(t_ns=t_ns, level=level, cause=cause, source=source, text=text)
+        self.unwritten.send(message)
         self._waiting.append(encode(message))
 
     def aside(self, topic: str, row: int, t_ns: int, data: bytes) -> None:

@@ -61,6 +61,7 @@ class RecordingWatch:
         if self._receiver.look():
             self._heard_ns = clock_ns
             newest = self._receiver.newest
+            self._feed.unwritten.written(newest.events)
             self._look_at_disk(t, newest.size, newest.free)
         waiting = self._feed.rows - newest.rows
         if not self._feed.recorder_runs():

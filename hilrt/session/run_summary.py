@@ -53,6 +53,7 @@ class RunSummary:
             real_time=parts.real_time,
             fault=fault,
             dropped_rows=master.feed.dropped,
+            lost_events=master.feed.lost_events,
             secured=parts.secured,
             strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
         )

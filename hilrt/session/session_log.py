@@ -155,8 +155,13 @@ class SessionLog:
         await asyncio.to_thread(self.feed.close)
         self.progress.look()
         self.progress.close()
+        written, unwritten = self.progress.newest, self.feed.unwritten
+        unwritten.written(written.events)
+        cut_off = failed or not self._ended_whole
+        self.feed.lost_events = unwritten.lost(failed=cut_off)
+        if cut_off:
+            self.feed.events_dropped = max(self.feed.events_dropped, len(unwritten))
         if failed:
-            written = self.progress.newest
             lost = self.feed.rows - written.rows + written.missing
             self.feed.dropped = max(self.feed.dropped, lost)
         untaken = "recorder: the end of the log, with the summary, is lost"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ class RunFacts(NamedTuple):
         Why the session ended early, if it did by a fault.
     dropped_rows : int
         Ticks that the recorder could not take.
+    lost_events : sequence of dict
+        Events that are not in the log, or the newest of them.
     secured : str
         That benches were brought to their safe profile, and why; empty if they were not.
     stolen_s : float or None
@@ -52,6 +54,7 @@ class RunFacts(NamedTuple):
     real_time: bool
     fault: str | None
     dropped_rows: int = 0
+    lost_events: Sequence[Mapping[str, object]] = ()
     secured: str = ""
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
@@ -108,7 +111,8 @@ def build_summary(
         "stretched_s": progress.stretched_ns * 1e-9,
         "peers": _peers(exchange),
         "strangers": dict(run.strangers),
-        "recorder": {"dropped_rows": run.dropped_rows},
+        "recorder": {"dropped_rows": run.dropped_rows}
+        | ({"lost_events": list(run.lost_events)} if run.lost_events else {}),
         "verdict": judgement.word,
         "reasons": judgement.reasons,
         "versions": host.pop("versions"),

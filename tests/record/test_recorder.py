@@ -500,15 +500,18 @@ def test_the_master_is_told_how_far_the_log_has_come(opened, local, address, tmp
     assert opened.poll(5000, zmq.POLLOUT)
     assert feed.ready
     feed.begin(tmp_path, "demo", EPOCH_NS)
+    feed.event(0, "info", "c", "s", "t")
     for k in range(128):
         feed.commit(k)
+    feed.event(1, "info", "c", "s", "t")
     feed.end()
     assert recorder.run() == 0
     feed.close()
-    assert receiver._socket.poll(5000)
-    assert receiver.look()
+    while receiver.newest.events < 2:
+        assert receiver._socket.poll(5000)
+        assert receiver.look()
     newest = receiver.newest
     receiver.close()
-    assert (newest.rows, newest.missing) == (128, 0)
+    assert (newest.rows, newest.missing, newest.events) == (128, 0, 2)
     assert 0 < newest.size <= (tmp_path / "session.mcap").stat().st_size
     assert newest.free > 0

@@ -202,6 +202,9 @@ def test_recorder_is_killed(tmp_path: Path) -> None:
         assert "Traceback" not in run.stderr
         summary = json.loads((run.folder / "summary.json").read_text())
         assert summary["recorder"]["dropped_rows"] > 0
+        lost = [event["text"] for event in summary["recorder"]["lost_events"]]
+        assert any("was ended by SIGKILL" in text for text in lost)
+        assert any("RUNNING -> STOPPING" in text or "-> STOPPED" in text for text in lost)
         assert summary["verdict"] != "good"
         assert any("steps are not in the log" in reason for reason in summary["reasons"])
         assert hilrt.load_log(run.folder).truncated

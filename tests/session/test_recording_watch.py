@@ -6,6 +6,8 @@ import pytest
 
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.log_progress import LogProgress
+from hilrt.record.messages import RecordEvent
+from hilrt.record.unwritten_events import UnwrittenEvents
 from hilrt.session import recording_watch
 from hilrt.session.event_log import EventLog
 from hilrt.session.recording_watch import RecordingWatch
@@ -33,7 +35,7 @@ class Told:
 def watch(monkeypatch):
     monkeypatch.setattr(recording_watch, "monotonic_ns", lambda: 0)
     events = EventLog(StatusPublisher(None, "s", 1.0))
-    feed = SimpleNamespace(rows=0, recorder_runs=lambda: True)
+    feed = SimpleNamespace(rows=0, recorder_runs=lambda: True, unwritten=UnwrittenEvents())
     watch = RecordingWatch(Told(), feed, events, 3600.0, lambda reason: watch.ends.append(reason))
     watch.ends, watch.feed, watch.told = [], feed, watch._receiver.tell
     watch.texts = lambda: [note.text for note in events._kept]
@@ -60,6 +62,14 @@ def test_a_recorder_with_nothing_to_write_does_not_stand_still(watch):
     watch.look(1.0, S)
     watch.look(60.0, 60 * S)
     assert watch.texts() == []
+
+
+def test_events_that_the_recorder_tells_of_as_written_are_not_kept(watch):
+    for k in range(3):
+        watch.feed.unwritten.send(RecordEvent(k * S, "info", "c", "s", "t"))
+    watch.told(0, 0, 10_000, 10 * GB, 2)
+    watch.look(1.0, S)
+    assert [event["t"] for event in watch.feed.unwritten.lost(failed=True)] == [2.0]
 
 
 def test_a_disk_that_is_full_ends_the_session_while_its_log_can_be_closed(watch):
