@@ -21,8 +21,13 @@ from hilrt.config.structs import InputOptions
 Driven = tuple[str, SignalRef]
 
 
-def check_range(ref: SignalRef, low: float | None, high: float | None, label: str) -> list[str]:
-    """Whether a signal's bits can carry the limits, and the database permits them."""
+def check_range(ref: SignalRef, entry: InputOptions, label: str) -> list[str]:
+    """Whether a signal's bits can carry an input's limits, and the database permits its values.
+
+    Limits beyond the declared range are narrowed to it, which the check of the session tells; the
+    safe value and the start must be inside.
+    """
+    low, high = entry.min, entry.max
     assert low is not None and high is not None  # noqa: PT018 - checked before
     signal, name = ref.signal, f"{ref.message.name}.{ref.signal.name}"
     carried = representable(signal)
@@ -32,18 +37,35 @@ def check_range(ref: SignalRef, low: float | None, high: float | None, label: st
             f" {carried[0]:g} to {carried[1]:g}; narrow the limits"
         ]
     least, most = declared_range(signal)
-    if not _within(low, high, least, most):
+    slack = _slack(least, most)
+    declared = f"the database limits signal {name} to {least:g} to {most:g}"
+    if high <= least or low >= most:
         return [
-            f"{label} min = {low}, max = {high}: the database limits signal {name} to"
-            f" {least:g} to {most:g}; narrow the limits, or correct the database if the bench"
-            " takes more"
+            f"{label} min = {low}, max = {high}: {declared}, where no value is left; correct the"
+            " limits, or the database"
         ]
-    return []
+    return [
+        f"{label} {key} = {value}: {declared}; give a value inside, or correct the database if the"
+        " bench takes more"
+        for key, value in (("safe", entry.safe), ("start", entry.start))
+        if value is not None and not least - slack <= value <= most + slack
+    ]
+
+
+def narrowed(ref: SignalRef, low: float, high: float) -> tuple[float, float]:
+    """Limits of an input within the declared range of its signal."""
+    least, most = declared_range(ref.signal)
+    return max(low, least), min(high, most)
 
 
 def _within(low: float, high: float, least: float, most: float) -> bool:
-    slack = 1e-6 * (most - least) if math.isfinite(most - least) else 0.0
+    slack = _slack(least, most)
     return least - slack <= low and high <= most + slack
+
+
+def _slack(least: float, most: float) -> float:
+    """How far beyond a range is rounding."""
+    return 1e-6 * (most - least) if math.isfinite(most - least) else 0.0
 
 
 def check_directions(

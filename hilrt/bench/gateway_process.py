@@ -101,6 +101,8 @@ def open_frames(subsystem: str, bench: Bench) -> FrameFeed | None:
 def _serve(bench: Bench, bus: CanBus, peer: Peer, parent: int, frames: FrameFeed | None) -> int:
     idle = bench.options.idle_timeout or IDLE_HEARTBEATS * peer.heartbeat_s
     gateway = Gateway(bench, bus, peer, idle, parent, frames=frames)
+    for text in bench.narrower:
+        gateway.dialogue.event("warning", "narrower_limits", text)
 
     def terminate(number: int, frame: object) -> None:
         gateway.terminated = True

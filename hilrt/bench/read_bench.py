@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from hilrt.bench.bench_options import BenchInput, BenchOptions
 from hilrt.bench.check_signals import (
@@ -14,6 +16,7 @@ from hilrt.bench.check_signals import (
     check_directions,
     check_frames,
     check_range,
+    narrowed,
 )
 from hilrt.bench.guard_states import GuardSettings
 from hilrt.bench.set_points import SetPointLimits
@@ -51,6 +54,8 @@ class Bench:
         Bounds that the set-points' resolution cannot round out of.
     order : tuple of int
         Inputs in the order of the safe profile.
+    narrower : tuple of str
+        Inputs whose limits the database makes narrower than the table, and how, in words.
     """
 
     options: BenchOptions
@@ -61,6 +66,7 @@ class Bench:
     ports: Ports
     limits: SetPointLimits
     order: tuple[int, ...]
+    narrower: tuple[str, ...]
     _realised: tuple[tuple[int, int, float, float], ...]
 
     @property
@@ -113,6 +119,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
     for port, entry in options.inputs.items():
         label = f"[subsystems.{name}.inputs.{port}]"
         problems += _check_input(entry, inputs.get(port), options, label)
+    given, options = options, _within_declared(options, inputs)
     problems += _check_signals(table, options, signals)
     problems += _check_order(table, options)
     if not options.outputs:
@@ -132,6 +139,7 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
         ports=_ports(options, inputs, outputs),
         limits=_limits(options, inputs),
         order=tuple(list(inputs).index(port) for port in order),
+        narrower=tuple(_narrower(given, options)),
         _realised=tuple(realised),
     )
 
@@ -187,8 +195,33 @@ def _check_input(
         known = nearest(entry.realised, options.outputs)
         problems.append(f"{label} realised = {entry.realised!r}: is no output{known}")
     if signal is not None and not problems:
-        problems += check_range(signal, entry.min, entry.max, label)
+        problems += check_range(signal, entry, label)
     return problems
+
+
+def _within_declared(options: BenchOptions, refs: Mapping[str, SignalRef]) -> BenchOptions:
+    """The table with limits of inputs that lie within the declared ranges of their signals."""
+    inputs = dict(options.inputs)
+    for port, ref in refs.items():
+        entry = inputs[port]
+        if entry.min is not None and entry.max is not None:
+            low, high = narrowed(ref, entry.min, entry.max)
+            safe, start = (
+                None if value is None else min(max(value, low), high)  # beyond it by rounding
+                for value in (entry.safe, entry.start)
+            )
+            inputs[port] = msgspec.structs.replace(entry, min=low, max=high, safe=safe, start=start)
+    return msgspec.structs.replace(options, inputs=inputs)
+
+
+def _narrower(given: BenchOptions, options: BenchOptions) -> Iterator[str]:
+    for port, entry in options.inputs.items():
+        table = given.inputs[port]
+        if (entry.min, entry.max) != (table.min, table.max):
+            yield (
+                f"input {port}: the database's range bounds it to {entry.min:g} to {entry.max:g},"
+                f" not {table.min:g} to {table.max:g} as the session file does"
+            )
 
 
 def _check_signals(table: str, options: BenchOptions, signals: _Signals) -> list[str]:

@@ -54,8 +54,8 @@ def _check_inputs(
                     f"subsystems.{name}.inputs.{key}",
                     bound,
                     value,
-                    f"lies outside the declared range {range_text(port)}, which bounds it more",
-                    "narrow it",
+                    f"lies outside the declared range, which bounds it {range_text(port)}",
+                    "narrow it, or correct the range",
                 )
 
 

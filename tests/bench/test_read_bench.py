@@ -126,6 +126,16 @@ def test_limits_do_not_round_out_of_the_bounds(tmp_path: Path) -> None:
     assert read(tmp_path).limits.maximum == [650.0, 100.0]  # resolution 0.5 %
 
 
+def test_the_declared_range_bounds_what_is_sent(tmp_path: Path) -> None:
+    bench = read(tmp_path, {"inputs.pedal.max": 110.0})
+    pedal = bench.ports.inputs[1]
+    assert (pedal.min, pedal.max) == (0.0, 101.0)  # the master keeps to it
+    assert bench.limits.maximum == [650.0, 101.0]  # and the gateway, by itself
+    (text,) = bench.narrower
+    assert text.startswith("input pedal: the database's range bounds it to 0 to 101, not 0 to 110")
+    assert read(tmp_path).narrower == ()
+
+
 def test_inputs_left_out_of_the_safe_order_follow(tmp_path: Path) -> None:
     assert read(tmp_path).order == (1, 0)
 
@@ -165,7 +175,15 @@ def test_realised_outputs_are_converted(tmp_path: Path) -> None:
         ({"actuation_delay": -1.0}, r"actuation_delay = -1\.0"),
         ({"bus.chanel": "x"}, r"bus\.chanel = 'x': .* would ignore it; did you mean 'channel'"),
         ({"inputs.pedal.signal": None}, "signal: is missing"),
-        ({"inputs.pedal.max": 110.0}, r"max = 110\.0: the database limits signal Demand\.Pedal"),
+        ({"inputs.pedal.max": 130.0}, r"max = 130\.0: signal Demand\.Pedal carries only 0 to 127"),
+        (
+            {"inputs.pedal.min": 101.0, "inputs.pedal.max": 120.0, "inputs.pedal.safe": 110.0},
+            r"the database limits signal Demand\.Pedal to 0 to 101, where no value is left",
+        ),
+        (
+            {"inputs.pedal.max": 120.0, "inputs.pedal.start": 110.0},
+            r"start = 110\.0: the database limits signal Demand\.Pedal to 0 to 101; give",
+        ),
         (
             {"inputs.pedal.signal": "Long.Pressure"},
             "message Long has 20 bytes; .* transport protocol .* is received, but not sent",

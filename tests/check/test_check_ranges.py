@@ -49,10 +49,17 @@ def test_an_alarm_at_the_end_of_the_declared_range(told):
 
 
 def test_a_bound_of_a_set_point_beyond_the_declared_range(told):
-    """Of a bench it is refused: its database says what it takes."""
     (line,) = told("subsystems.engine.inputs.speed_demand.max=651.0")
-    assert line.startswith("error: [subsystems.engine.inputs.speed_demand] min = ")
-    assert "the database limits signal DynoDemand.Speed to 0 to 650; narrow the limits" in line
+    assert line.startswith("warning: [subsystems.engine.inputs.speed_demand] max = 651.0: lies ")
+    assert "outside the declared range, which bounds it from 0 to 650" in line
+
+
+def test_a_safe_value_beyond_the_declared_range(told):
+    """What the gateway may not send is no safe value."""
+    speed = "subsystems.engine.inputs.speed_demand"
+    errors = [line for line in told(f"{speed}.max=660.0", f"{speed}.safe=655.0") if line[0] == "e"]
+    (line,) = errors
+    assert "safe = 655.0: the database limits signal DynoDemand.Speed to 0 to 650; give" in line
 
 
 def test_a_bound_of_a_solvers_input_beyond_its_own(told):
