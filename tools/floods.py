@@ -42,12 +42,14 @@ import numpy as np
 import zmq
 from watched_session import free_port, until
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from hilrt.errors import HilrtError
 from hilrt.peers.keys import VARIABLE, make_keys, peer_keys
 from hilrt.peers.peer import Peer
 from hilrt.peers.session_token import TokenOfPeer
 from hilrt.peers.transport.local import abstract_name
 from hilrt.record.reader import load_log
+from tests.two_masses import CONNECTIONS
 
 NOBODY = 65534
 STRANGERS = 520
@@ -74,15 +76,6 @@ late = {{ max_misses = 1000, rejoin = {rejoin} }}
 adapter = "zeromq"
 spawn = ["hilrt", "solver", "hilrt.models.two_mass:Mass2"]
 late = {{ max_misses = 1000 }}
-[[connections]]
-from = "mass1.force"
-to = "mass2.force"
-[[connections]]
-from = "mass2.x"
-to = "mass1.x2"
-[[connections]]
-from = "mass2.v"
-to = "mass1.v2"
 """
 MARKING = """
 from pathlib import Path
@@ -226,7 +219,7 @@ def run(setup: Setup, step: float, seconds: float, rounds: int) -> dict[str, Any
         address = f"tcp://127.0.0.1:{free_port()}"
         rejoin = str(setup.rejoin).lower()
         text = SESSION.format(step=step, address=address, master=setup.master, rejoin=rejoin)
-        (folder / "session.toml").write_text(text)
+        (folder / "session.toml").write_text(text + CONNECTIONS)
         (folder / "marking.py").write_text(MARKING)
         if setup.keys:
             make_keys(folder / "keys", ["mass1", "mass2"])
