@@ -1,0 +1,66 @@
+"""Random sessions whose truth is known: what the verdict and the estimated errors are worth.
+
+    python tools/calibrate_verdict.py --sessions 3000 --out calibration.jsonl
+    python tools/calibrate_verdict.py --session 17          one session again, in words
+    python tools/calibrate_verdict.py --report calibration.jsonl
+    python tools/calibrate_verdict.py --fit calibration.jsonl
+
+A session is named by its number; `calibration/law.py` says what is drawn. Sessions that the file
+has are not made again, so that an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from calibration.runs import _plain, one_session, run_many  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sessions", type=int, default=3000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--groups", default="")
+    parser.add_argument("--out", type=Path, default=Path("calibration.jsonl"))
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--session", type=int)
+    parser.add_argument("--report", type=Path)
+    parser.add_argument("--fit", type=Path)
+    args = parser.parse_args()
+    if args.session is not None:
+        print(json.dumps(one_session(args.session, args.seed), indent=1, default=_plain))
+        return 0
+    if args.report is not None:
+        from calibration.report import report
+
+        print(report(args.report))
+        return 0
+    if args.fit is not None:
+        from calibration.fit import fit
+
+        print(fit(args.fit))
+        return 0
+    from calibration.systems import groups
+
+    names = [*groups()]
+    wanted = {names.index(g) for g in args.groups.split(",") if g} or set(range(len(names)))
+    last = args.first + args.sessions
+    numbers = [n for n in range(args.first, last) if n % len(names) in wanted]
+    begun = time.monotonic()
+    for done in run_many(numbers, args.seed, args.out, args.workers):
+        if done % 100 == 0:
+            print(f"{done} sessions, {time.monotonic() - begun:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""How wrong a session was: its outputs beside the truth's, and the energy that its bonds made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from calibration.law import Draw
+from calibration.sessions import Made
+from calibration.truth import scales
+from hilrt.solver import Floats
+
+#: True errors, and the classes between.
+CLASSES = ("< 1 %", "1-5 %", "5-20 %", "> 20 %")
+EDGES = (0.01, 0.05, 0.2)
+#: A bond whose energy is wrong by more than the first counts as the second at least.
+ENERGY = ((0.5, 0.2), (0.1, 0.05))
+
+
+def error_class(error: float) -> int:
+    """Number of the class."""
+    return int(np.searchsorted(EDGES, error, side="right"))
+
+
+def compare(draw: Draw, made: Made) -> dict[str, Any]:
+    """The truth's part of a session's line."""
+    signals, worst, span = {}, 0.0, 0.0
+    channels = draw.truth.channels
+    coupled = set(channels.coupled())
+    for part, rows in zip(draw.system.parts, channels.rows, strict=True):
+        times, y = _seen(made, part.name, draw.duration)
+        span = max(span, times[-1])
+        right = draw.truth.outputs(times)[:, rows]
+        measurement = draw.measurements[part.name]
+        resolution = np.maximum(measurement.noise, measurement.step)
+        scale, _ = scales(right, resolution)
+        with np.errstate(all="ignore"):
+            error = np.sqrt(np.mean((y - right) ** 2, axis=0))
+        for i in range(rows.start, rows.stop):
+            if i not in coupled:
+                continue
+            k = i - rows.start
+            relative = _finite(error[k] / scale[k])
+            worst = max(worst, relative)
+            signals[channels.names[i]] = {
+                "error": _finite(error[k]),
+                "relative": relative,
+                "scale": float(scale[k]),
+                "resolution": float(resolution[k]),
+            }
+    bonds = _bonds(draw, made)
+    for bond in bonds.values():
+        for energy, least in ENERGY:
+            if bond["relative"] > energy:
+                worst = max(worst, least)
+    diverged = made.fault is not None and "no sample" not in made.fault
+    if diverged:
+        worst = max(worst, 1.0)
+    return {
+        "error": worst,
+        "class": error_class(worst),
+        "signals": signals,
+        "bonds": bonds,
+        "ended": made.fault,
+        "span": span,
+    }
+
+
+def _seen(made: Made, name: str, duration: float) -> tuple[list[float], Floats]:
+    """Times and outputs of a part, up to the end of the session."""
+    seen = [(t, y) for t, y in made.solvers[name].seen if t <= duration * (1.0 + 1e-9)]
+    times = [min(t, duration) for t, _ in seen]
+    return times, np.array([y for _, y in seen])
+
+
+def _bonds(draw: Draw, made: Made) -> dict[str, Any]:
+    """Energy made at each bond [J], and the range of the energy that the truth's has carried."""
+    found = {}
+    channels = draw.truth.channels
+    times = np.linspace(0.0, draw.duration, 4 * draw.settings["steps"] // 4 + 1)
+    y = draw.truth.outputs(times) if draw.system.bonds else np.empty(0)
+    for b, (effort, flow) in enumerate(draw.system.bonds):
+        power = np.zeros(len(times))
+        for name in effort.split("+"):
+            for i, j in zip(channels.outputs[name], channels.outputs[flow], strict=True):
+                power += y[:, i] * y[:, j]
+        energy = np.cumsum(0.5 * (power[1:] + power[:-1]) * np.diff(times))
+        carried = float(np.ptp(np.append(energy, 0.0)))
+        receiver = flow.split(".")[0]
+        into = made.solvers[receiver].energy[b]
+        out = sum(s.energy[b] for name, s in made.solvers.items() if name != receiver)
+        error = _finite(into - out)
+        found["bond" if b == 0 else f"bond{b}"] = {
+            "error_j": error,
+            "carried_j": carried,
+            "relative": _finite(abs(error) / max(carried, 1e-300)),
+        }
+    return found
+
+
+def _finite(value: float) -> float:
+    """No larger than a number that JSON can hold."""
+    return min(float(value), 1e300) if math.isfinite(value) else 1e300

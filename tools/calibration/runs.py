@@ -1,0 +1,79 @@
+"""Many sessions, on all processors, resumable: a line of JSON per session."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+#: Kept of a summary.
+KEPT = ("verdict", "reasons", "steps", "time_s", "missed_ticks", "flags", "ports", "bonds")
+OPTIONAL = ("estimated_error", "advice")
+
+
+def one_session(number: int, seed: int = 0) -> dict[str, Any]:
+    """The line of a session."""
+    from calibration.compare import compare
+    from calibration.law import draw
+    from calibration.sessions import make_session
+
+    begun = time.process_time()
+    drawn = draw(number, seed)
+    drawn_s = time.process_time() - begun
+    made = make_session(drawn)
+    summary = made.summary
+    said = {key: summary[key] for key in KEPT}
+    said |= {key: summary[key] for key in OPTIONAL if key in summary}
+    said["fault"] = made.fault
+    said["late"] = {name: peer["late"] for name, peer in summary["peers"].items()}
+    made_s = time.process_time() - begun
+    return {
+        "number": number,
+        "seed": seed,
+        "group": drawn.group,
+        "settings": drawn.settings,
+        "truth": compare(drawn, made),
+        "said": said,
+        "cpu_s": [drawn_s, made_s, time.process_time() - begun],
+    }
+
+
+def _attempt(job: tuple[int, int]) -> dict[str, Any]:
+    number, seed = job
+    try:
+        return one_session(number, seed)
+    except Exception as error:  # one session must not end the others
+        return {"number": number, "seed": seed, "error": f"{type(error).__name__}: {error}"}
+
+
+def run_many(numbers: Sequence[int], seed: int, out: Path, workers: int) -> Iterator[int]:
+    """Make the sessions that `out` does not have yet; how many are done."""
+    known = {line["number"] for line in read_lines(out)} if out.exists() else set()
+    jobs = [(n, seed) for n in numbers if n not in known]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with multiprocessing.get_context("spawn").Pool(workers) as pool, out.open("a") as file:
+        for done, line in enumerate(pool.imap_unordered(_attempt, jobs, chunksize=4), start=1):
+            file.write(json.dumps(line, default=_plain) + "\n")
+            file.flush()
+            yield done
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy as JSON."""
+    return value.tolist()
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Sessions of a file; a line that was cut off is left out."""
+    found = []
+    for text in path.read_text().splitlines():
+        try:
+            found.append(json.loads(text))
+        except ValueError:
+            continue
+    return found

@@ -1,0 +1,195 @@
+"""Links whose samples arrive by a script, on a virtual clock; and a clock that stalls by one."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hilrt.config.structs import SubsystemOptions
+from hilrt.link import Arrival
+from hilrt.solver import Floats, Sample, Solver
+from hilrt.timing.clock import VirtualClock
+from hilrt_adapters.inprocess import InProcessLink
+
+
+@dataclass
+class Measurement:
+    """What is between a quantity and its sample: noise and resolution, shapes (ny,)."""
+
+    noise: Floats
+    step: Floats
+
+    def of(self, y: Floats, random: np.random.Generator) -> Floats:
+        """The value as it is sent."""
+        measured: Floats = y + self.noise * random.normal(size=len(y))
+        coarse = self.step > 0.0
+        measured[coarse] = np.round(measured[coarse] / self.step[coarse]) * self.step[coarse]
+        return measured
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is between."""
+        return not (self.noise.any() or self.step.any())
+
+
+@dataclass
+class Script:
+    """When samples arrive; times in s.
+
+    Attributes
+    ----------
+    latency, jitter : float
+        From a sample's time, or the dispatch of a step, to its arrival: at least and on top.
+    late_share, late_by : float
+        Share of the samples that take longer, and by how much at most.
+    stall_share, stall : float
+        Share of the steps that take very long, and how long.
+    lost_share : float
+        Of a bench's samples, that never arrive.
+    command_latency, cycle, stamped
+        Of a bench: until a set-point acts, its own step, and whether samples tell their time.
+    """
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    late_share: float = 0.0
+    late_by: float = 0.0
+    stall_share: float = 0.0
+    stall: float = 0.0
+    lost_share: float = 0.0
+    command_latency: float = 0.0
+    cycle: float = 0.0
+    stamped: bool = True
+
+    def delay(self, random: np.random.Generator) -> float:
+        """Of one sample."""
+        delay = self.latency + self.jitter * float(random.random())
+        if self.late_share and random.random() < self.late_share:
+            delay += self.late_by * float(random.random())
+        if self.stall_share and random.random() < self.stall_share:
+            delay += self.stall
+        return delay
+
+
+class StallingClock(VirtualClock):
+    """A virtual clock whose sleeper now and then wakes late: the host took its time away.
+
+    Parameters
+    ----------
+    share, longest : float, int
+        Share of the sleeps that end late, and by how much at most, ns.
+    """
+
+    def __init__(self, share: float, longest: int, random: np.random.Generator) -> None:
+        super().__init__()
+        self.share, self.longest, self.random = share, longest, random
+
+    async def sleep_until(self, target_ns: int, *, stand_still: bool = True) -> int:
+        await super().sleep_until(target_ns)
+        if self.share and self.random.random() < self.share:
+            self.advance(int(self.longest * self.random.random()))
+        return self.now_ns()
+
+
+class MeasuredLink(InProcessLink):
+    """A solver in this process, the samples of which are measured; it answers at once."""
+
+    def __init__(
+        self, name: str, solver: Solver, measurement: Measurement, random: np.random.Generator
+    ) -> None:
+        super().__init__(name, SubsystemOptions(adapter="inprocess"), Path())
+        self.measurement, self.random = measurement, random
+        self.host(solver)
+
+    async def open(self) -> None:
+        """The solver is there."""
+
+    def poll(self) -> Sequence[Arrival]:
+        return [self.measured(arrival) for arrival in super().poll()]
+
+    def measured(self, arrival: Arrival) -> Arrival:
+        """The arrival with values as they are sent."""
+        if not self.measurement.exact:
+            sample = arrival.sample
+            sample.y = self.measurement.of(sample.y, self.random)
+            if sample.y_mid is not None:
+                sample.y_mid = self.measurement.of(sample.y_mid, self.random)
+        return arrival
+
+
+class SteppedLink(MeasuredLink):
+    """A solver in another process: its answers are on the way for a while."""
+
+    clock: VirtualClock
+    script: Script
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        super().dispatch(tick, t, h, coefficients)
+        self._held = list(super().poll())
+        self._due_ns = self.clock.now_ns() + round(1e9 * self.script.delay(self.random))
+
+    _held: list[Arrival] = []
+    _due_ns = 0
+
+    def poll(self) -> Sequence[Arrival]:
+        if not self._held or self.clock.now_ns() < self._due_ns:
+            return ()
+        arrived, self._held = self._held, []
+        return arrived
+
+    def take(self) -> Sequence[Arrival]:
+        return self.poll()
+
+
+class BenchLink(MeasuredLink):
+    """A part that runs by itself, in its own cycle, and holds the newest set-point."""
+
+    physical = True
+    clock: VirtualClock
+    script: Script
+
+    def begin(self, u0: Floats) -> None:
+        """Take the first set-points."""
+        self._cycles, self._tick, self._u = 0, 0, u0.copy()
+        self._demands: deque[tuple[float, int, Floats]] = deque()
+        self._way: deque[Arrival] = deque()
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        self.begin(u0)
+        return await super().initialize(t0, u0)
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        acts = self.clock.now_ns() * 1e-9 + self.script.command_latency
+        self._demands.append((acts, tick, coefficients[0].copy()))
+
+    def poll(self) -> Sequence[Arrival]:
+        now, cycle = self.clock.now_ns() * 1e-9, self.script.cycle
+        for _ in range(math.floor(now / cycle + 1e-6) - self._cycles):
+            self._turn(self._cycles * cycle, cycle)
+            self._cycles += 1
+        arrived = []
+        while self._way and self._way[0].t_arrived <= now + 1e-9:
+            arrived.append(self._way.popleft())
+        return arrived
+
+    def take(self) -> Sequence[Arrival]:
+        return self.poll()
+
+    def _turn(self, t: float, cycle: float) -> None:
+        """One cycle of the bench, and its sample on the way."""
+        while self._demands and self._demands[0][0] <= t + 1e-9:
+            _, self._tick, self._u = self._demands.popleft()
+        sample = self._hosted.advance(t, cycle, self._u[None])
+        if self.script.lost_share and self.random.random() < self.script.lost_share:
+            return
+        arrives = t + cycle + self.script.delay(self.random)
+        if self._way:  # messages do not overtake one another
+            arrives = max(arrives, self._way[-1].t_arrived)
+        if self.script.stamped:
+            sample.t_valid = np.full(len(sample.y), t + cycle)
+        self._way.append(self.measured(Arrival(self._tick, sample, arrives)))

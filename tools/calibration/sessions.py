@@ -1,0 +1,132 @@
+"""One session by the master: in this process, as fast as possible or on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibration.law import Draw
+from calibration.parts import PartSolver, RestorableSolver
+from calibration.scripted_links import BenchLink, MeasuredLink, SteppedLink, StallingClock
+from calibration.systems import Channels
+from hilrt.config.from_toml import build
+from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.errors import HilrtError
+from hilrt.master import Master
+from hilrt.monitor.session_state import SessionState
+from hilrt.monitor.status import StatusPublisher
+from hilrt.record.feed import Feed
+from hilrt.session.assembly import as_fast_as_possible, assemble, initialize, real_time
+from hilrt.session.ending import run_loop
+from hilrt.session.event_log import EventLog
+from hilrt.session.summary import RunFacts, build_summary
+from hilrt.step_log.signals import build_topics
+
+
+@dataclass
+class Made:
+    """What a session leaves: its summary, and what the parts have put out."""
+
+    summary: dict[str, Any]
+    fault: str | None
+    solvers: dict[str, PartSolver]
+
+
+def make_session(draw: Draw) -> Made:
+    """Run the session."""
+    solvers = _solvers(draw)
+    clock = StallingClock(draw.stalls[0], round(draw.stalls[1] * 1e9), draw.random)
+    links = [_link(draw, name, solver, clock) for name, solver in solvers.items()]
+    summary, fault = asyncio.run(_run(draw, links, clock))
+    return Made(summary, fault, solvers)
+
+
+def tables_of(draw: Draw) -> Session:
+    """Typed tables of the session."""
+    problems: list[str] = []
+    pace = "realtime" if draw.scripts else "asap"
+    head = {"name": f"session-{draw.number}", "duration": draw.duration, "pace": pace}
+    raw = {"session": head, **draw.tables, "subsystems": {}}
+    session = build(Session, raw, "", problems)
+    session.subsystems = {
+        name: build(SubsystemOptions, {"adapter": "inprocess", **table}, name, problems)
+        for name, table in draw.tables["subsystems"].items()
+    }
+    if problems:
+        raise ValueError(problems)
+    return session
+
+
+def _solvers(draw: Draw) -> dict[str, PartSolver]:
+    channels, solvers = Channels(draw.system), {}
+    for i, part in enumerate(draw.system.parts):
+        bonds = []
+        for effort, flow in draw.system.bonds:
+            pair = _power(draw, channels, i, effort.split("+"), flow)
+            bonds.append(pair)
+        make = RestorableSolver if draw.restorable[part.name] else PartSolver
+        if part.name == draw.bench:
+            make = PartSolver
+        solvers[part.name] = make(part, draw.integrator, bonds, draw.middle)
+    return solvers
+
+
+def _power(
+    draw: Draw, channels: Channels, i: int, efforts: list[str], flow: str
+) -> tuple[list[int], list[int]]:
+    """Outputs and inputs of part `i` whose products are the power of a bond."""
+    name = draw.system.parts[i].name
+    outputs: list[int] = []
+    inputs: list[int] = []
+    target = dict(draw.system.connections)
+    for effort in efforts:
+        if effort.startswith(f"{name}."):
+            mine = [b for a, b in draw.system.connections if a == flow and b.startswith(f"{name}.")]
+            outputs += channels.outputs[effort]
+            inputs += channels.inputs[mine[0]]
+    if flow.startswith(f"{name}."):
+        outputs += channels.outputs[flow]
+        inputs += channels.inputs[target[efforts[0]]]
+    first_y, first_u = channels.rows[i].start, channels.columns[i].start
+    return [o - first_y for o in outputs], [u - first_u for u in inputs]
+
+
+def _link(draw: Draw, name: str, solver: PartSolver, clock: StallingClock) -> MeasuredLink:
+    script = draw.scripts.get(name)
+    kind: type[MeasuredLink] = MeasuredLink
+    if script is not None:
+        kind = BenchLink if name == draw.bench else SteppedLink
+    random = np.random.default_rng(draw.random.integers(2**63))
+    link = kind(name, solver, draw.measurements[name], random)
+    if isinstance(link, BenchLink | SteppedLink):
+        assert script is not None
+        link.clock, link.script = clock, script
+    return link
+
+
+async def _run(
+    draw: Draw, links: list[MeasuredLink], clock: StallingClock
+) -> tuple[dict[str, Any], str | None]:
+    tables = tables_of(draw)
+    initialized = await initialize(links, tables)
+    assembled = await assemble(links, tables, initialized, shadow=False)
+    numerics, exchange = assembled
+    if draw.scripts:
+        pace = real_time(assembled, tables, clock, 1.0, lambda ns: None)
+    else:
+        pace = as_fast_as_possible(assembled, tables, links)
+    publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
+    events, feed = EventLog(publisher), Feed(build_topics(numerics))
+    master = Master(numerics, exchange, pace, feed, publisher)
+    events.open(feed, lambda: master.progress.t_ns)
+    try:
+        ended = await run_loop(master, exchange, events, draw.duration, 0)
+        fault = ended.fault
+    except HilrtError as error:
+        fault = str(error)
+    state = SessionState.FAULT if fault else SessionState.STOPPED
+    facts = RunFacts(tables.session.name, str(state), 0.0, bool(draw.scripts), fault)
+    return build_summary(numerics, exchange, master.progress, facts), fault

@@ -1,0 +1,150 @@
+"""Coupled systems: parts, connections and bonds, as the draws of a group make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calibration.parts import Part
+from hilrt.solver import Floats
+
+Random = np.random.Generator
+
+
+@dataclass
+class CoupledSystem:
+    """What is coupled.
+
+    Attributes
+    ----------
+    parts : list of Part
+    connections : list of (str, str)
+        Output port to input port, ``part.port``.
+    bonds : list of (str, str)
+        Effort and flow, output ports.
+    omega : float
+        Fastest motion of the coupled system that counts, rad/s: the macro step is drawn in it.
+    bench : str
+        Part that can be a physical bench; empty if none can.
+    settings : dict
+        What was drawn, for people.
+    """
+
+    parts: list[Part]
+    connections: list[tuple[str, str]]
+    bonds: list[tuple[str, str]]
+    omega: float
+    bench: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def linear(self) -> bool:
+        """Whether all parts are."""
+        return all(part.linear is not None for part in self.parts)
+
+
+class Channels:
+    """Numbers of the scalar outputs and inputs of a system, part after part."""
+
+    def __init__(self, system: CoupledSystem) -> None:
+        self.outputs: dict[str, list[int]] = {}
+        self.inputs: dict[str, list[int]] = {}
+        self.rows: list[slice] = []
+        self.columns: list[slice] = []
+        ny = nu = 0
+        for part in system.parts:
+            first_y, first_u = ny, nu
+            for port in part.outputs:
+                self.outputs[f"{part.name}.{port.name}"] = list(range(ny, ny + port.size))
+                ny += port.size
+            for port in part.inputs:
+                self.inputs[f"{part.name}.{port.name}"] = list(range(nu, nu + port.size))
+                nu += port.size
+            self.rows.append(slice(first_y, ny))
+            self.columns.append(slice(first_u, nu))
+        self.L: Floats = np.zeros((nu, ny))
+        for source, target in system.connections:
+            self.L[self.inputs[target], self.outputs[source]] = 1.0
+        self.names = [
+            f"{part.name}.{channel}"
+            for part in system.parts
+            for port in part.outputs
+            for channel in port.channels()
+        ]
+
+    def coupled(self) -> list[int]:
+        """Outputs that go somewhere."""
+        return np.flatnonzero(np.any(self.L != 0.0, axis=0)).tolist()
+
+
+Build = Callable[[Random], CoupledSystem]
+
+
+def log_uniform(random: Random, low: float, high: float) -> float:
+    """A number between, its logarithm evenly distributed."""
+    return float(np.exp(random.uniform(np.log(low), np.log(high))))
+
+
+def draw_sines(
+    random: Random, amplitude: float, omega: float, fewest: int = 1
+) -> list[tuple[float, float, float]]:
+    """One to four sines around `omega` [rad/s] and below, and noise of the process in 3 of 10.
+
+    Their amplitudes add up to `amplitude` at most.
+    """
+    n = int(random.integers(fewest, 5))
+    sines = [
+        (
+            amplitude / max(n, 1) * float(random.uniform(0.3, 1.0)),
+            omega * log_uniform(random, 0.06, 1.3),
+            float(random.uniform(0.0, 6.283)),
+        )
+        for _ in range(n)
+    ]
+    if random.random() < 0.3:
+        level = amplitude * log_uniform(random, 0.003, 0.1)
+        sines += [
+            (level, omega * log_uniform(random, 0.5, 3.0), float(random.uniform(0.0, 6.283)))
+            for _ in range(4)
+        ]
+    return sines
+
+
+def coupled_eigenvalues(system: CoupledSystem) -> Floats:
+    """Eigenvalues of a system of linear parts."""
+    return np.linalg.eigvals(coupled_matrices(system)[0])
+
+
+def coupled_matrices(system: CoupledSystem) -> tuple[Floats, Floats]:
+    """``x' = M x`` and ``y = N x`` of a system of linear parts."""
+    matrices = [part.linear for part in system.parts]
+    A, B, C, D = (_diagonal([getattr(m, key) for m in matrices]) for key in "ABCD")
+    L = Channels(system).L
+    N = np.linalg.solve(np.eye(len(C)) - D @ L, C)
+    return A + B @ L @ N, N
+
+
+def _diagonal(blocks: list[Floats]) -> Floats:
+    rows, columns = sum(b.shape[0] for b in blocks), sum(b.shape[1] for b in blocks)
+    whole, r, c = np.zeros((rows, columns)), 0, 0
+    for block in blocks:
+        whole[r : r + block.shape[0], c : c + block.shape[1]] = block
+        r, c = r + block.shape[0], c + block.shape[1]
+    return whole
+
+
+def groups() -> Mapping[str, Build]:
+    """The physical groups: one draw of a system each."""
+    from calibration import linear_systems, machines, nonlinear_systems
+
+    return {
+        "translation and rotation": linear_systems.translation_or_rotation,
+        "nonlinear": nonlinear_systems.nonlinear,
+        "pendula": nonlinear_systems.pendula,
+        "hydraulic": machines.hydraulic,
+        "engine and driveline": machines.engine_and_driveline,
+        "random linear": linear_systems.random_linear,
+    }
