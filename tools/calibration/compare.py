@@ -76,28 +76,48 @@ def _seen(made: Made, name: str, duration: float) -> tuple[list[float], Floats]:
 
 
 def _bonds(draw: Draw, made: Made) -> dict[str, Any]:
-    """Energy made at each bond [J], and the range of the energy that the truth's has carried."""
+    """Energy that each bond has made beyond the truth's [J], and the range of what that carried.
+
+    Limits of inputs make energy at a bond in the truth, too.
+    """
+    if not draw.system.bonds:
+        return {}
+    channels, limits = draw.truth.channels, draw.truth.limits
+    times = np.linspace(0.0, draw.duration, draw.settings["steps"] + 1)
+    y = draw.truth.outputs(times)
+    u = np.clip(y @ channels.L.T, limits.low, limits.high)
     found = {}
-    channels = draw.truth.channels
-    times = np.linspace(0.0, draw.duration, 4 * draw.settings["steps"] // 4 + 1)
-    y = draw.truth.outputs(times) if draw.system.bonds else np.empty(0)
     for b, (effort, flow) in enumerate(draw.system.bonds):
-        power = np.zeros(len(times))
+        into, out = np.zeros(len(times)), np.zeros(len(times))
+        target = dict(draw.system.connections)[effort.split("+")[0]]
+        for i, j in zip(channels.inputs[target], channels.outputs[flow], strict=True):
+            into += u[:, i] * y[:, j]
         for name in effort.split("+"):
-            for i, j in zip(channels.outputs[name], channels.outputs[flow], strict=True):
-                power += y[:, i] * y[:, j]
-        energy = np.cumsum(0.5 * (power[1:] + power[:-1]) * np.diff(times))
-        carried = float(np.ptp(np.append(energy, 0.0)))
+            back = _input_of(draw, flow, name.split(".")[0])
+            for i, j in zip(channels.outputs[name], channels.inputs[back], strict=True):
+                out += y[:, i] * u[:, j]
+        carried = float(np.ptp(_integral(times, into)))
+        right = float(_integral(times, into - out)[-1])
         receiver = flow.split(".")[0]
-        into = made.solvers[receiver].energy[b]
-        out = sum(s.energy[b] for name, s in made.solvers.items() if name != receiver)
-        error = _finite(into - out)
-        found["bond" if b == 0 else f"bond{b}"] = {
-            "error_j": error,
+        error = made.solvers[receiver].energy[b] - right
+        error -= sum(s.energy[b] for name, s in made.solvers.items() if name != receiver)
+        found["bond"] = {
+            "error_j": _finite(error),
             "carried_j": carried,
             "relative": _finite(abs(error) / max(carried, 1e-300)),
         }
     return found
+
+
+def _input_of(draw: Draw, output: str, part: str) -> str:
+    """Input of a part that the output is connected to."""
+    targets = [b for a, b in draw.system.connections if a == output]
+    return next(target for target in targets if target.split(".")[0] == part)
+
+
+def _integral(times: Floats, power: Floats) -> Floats:
+    steps = 0.5 * (power[1:] + power[:-1]) * np.diff(times)
+    return np.append(0.0, np.cumsum(steps))
 
 
 def _finite(value: float) -> float:

@@ -68,8 +68,6 @@ def _solvers(draw: Draw) -> dict[str, PartSolver]:
             pair = _power(draw, channels, i, effort.split("+"), flow)
             bonds.append(pair)
         make = RestorableSolver if draw.restorable[part.name] else PartSolver
-        if part.name == draw.bench:
-            make = PartSolver
         solvers[part.name] = make(part, draw.integrator, bonds, draw.middle)
     return solvers
 

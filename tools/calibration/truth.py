@@ -1,27 +1,32 @@
 """The truth: the same parts coupled continuously, integrated tightly.
 
 Linear systems by the matrix exponential, from one wanted time to the next; others, and linear ones
-with limits that act, by DOP853 with tolerances of 1e-9.
+with limits that act, by DOP853 with tolerances of 1e-8.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy.integrate import OdeSolution, solve_ivp
 
 from calibration.systems import Channels, CoupledSystem, coupled_matrices
 from hilrt.coupling.jacobian import expm
 from hilrt.solver import Floats
 
-TOLERANCE = 1e-9
+#: From a time and the state to all inputs and outputs.
+Coupling = Callable[[float, list[float]], tuple[list[float], list[float]]]
+
+TOLERANCE = 1e-8
 #: Perturbation of the truth, and where it has grown too large, relative to the signals' scales.
 PERTURBED, GROWN = 1e-4, 1e-2
 #: Times at which the growth is looked at, and scales are taken.
-LOOKS = 1500
+LOOKS = 600
+#: How often outputs are evaluated where two parts have feedthrough; their loop's gain is 0.8.
+LOOP_TURNS = 60
 #: No truth may take more evaluations.
 MOST_EVALUATIONS = 400_000
 
@@ -55,6 +60,8 @@ class Truth:
         self.system, self.duration, self.limits = system, duration, limits
         self.channels = Channels(system)
         self.x0 = np.concatenate([part.x0 for part in system.parts])
+        self._firsts = np.cumsum([0, *(len(part.x0) for part in system.parts)])
+        self._coupling = coupling(system, self.channels, limits)
         self._matrices = coupled_matrices(system) if system.linear and not limits.act else None
         self._evaluations = 0
         self._solution = None if self._matrices is not None else self._solve(self.x0)
@@ -100,87 +107,78 @@ class Truth:
             states.append(x)
         return np.array(states)
 
-    def _solve(self, x0: Floats):
-        """Dense solution."""
-        parts, sizes = self.system.parts, np.cumsum([0, *(len(p.x0) for p in self.system.parts)])
-        atol = TOLERANCE * self._sizes(sizes)
-        low, high = self.limits.low.tolist(), self.limits.high.tolist()
-        wires = self._wires()
-        columns = [(c.start, c.stop) for c in self.channels.columns]
-        order = self._order()
+    def _solve(self, x0: Floats) -> OdeSolution:
+        """Dense solution from the state `x0`."""
+        parts, couple = self.system.parts, self._coupling
+        spans = [(c.start, c.stop) for c in self.channels.columns]
+        firsts = self._firsts.tolist()
 
-        def rate(t: float, x: Floats) -> list[float]:
+        def rate(t: float, state: Floats) -> list[float]:
             self._evaluations += 1
             if self._evaluations > MOST_EVALUATIONS:
                 raise NoTruth
-            u = self._couple(t, x.tolist(), sizes, wires, order, low, high)[0]
+            x = state.tolist()
+            u = couple(t, x)[0]
             change: list[float] = []
             for i, part in enumerate(parts):
-                first, last = columns[i]
-                change += part.rate(t, x[sizes[i] : sizes[i + 1]].tolist(), u[first:last])
+                first, last = spans[i]
+                change += part.rate(t, x[firsts[i] : firsts[i + 1]], u[first:last])
             return change
 
+        atol, span = TOLERANCE * self._sizes(), (0.0, self.duration)
         try:
             found = solve_ivp(
-                rate, (0.0, self.duration), x0, "DOP853",
-                rtol=TOLERANCE, atol=atol, dense_output=True,
-            )  # fmt: skip
+                rate, span, x0, "DOP853", rtol=TOLERANCE, atol=atol, dense_output=True
+            )
         except (OverflowError, ValueError, ZeroDivisionError) as error:
             raise NoTruth from error
         if not found.success or not np.isfinite(found.y).all():
             raise NoTruth
         return found.sol
 
-    def _sizes(self, first: Floats) -> Floats:
+    def _sizes(self) -> Floats:
         """Rough sizes of the states, for tolerances: those of a part are alike."""
-        found = np.ones(first[-1])
-        for i, part in enumerate(self.system.parts):
-            found[first[i] : first[i + 1]] = 1e-2 * max(max(map(abs, part.x0)), 1e-6)
-        return found
+        sizes = [max(*map(abs, part.x0), 1e-6) for part in self.system.parts]
+        return 1e-2 * np.repeat(sizes, np.diff(self._firsts))
 
-    def _wires(self) -> list[list[tuple[int, float]]]:
-        """Outputs and gains that add up to each input."""
-        return [
-            [(int(j), float(row[j])) for j in np.flatnonzero(row)] for row in self.channels.L
-        ]
-
-    def _order(self) -> list[int]:
-        """Parts without feedthrough first."""
-        return sorted(
-            range(len(self.system.parts)), key=lambda i: bool(self.system.parts[i].feedthrough.any())
-        )
-
-    def _couple(self, t, x, sizes, wires, order, low, high) -> tuple[list[float], list[float]]:
-        """Inputs and outputs of all parts at a state; limits cut inputs."""
-        y = [0.0] * len(self.channels.names)
-        u = [0.0] * len(wires)
-        for _ in range(1 if not self._loop() else 60):
-            for i in order:
-                part = self.system.parts[i]
-                columns, rows = self.channels.columns[i], self.channels.rows[i]
-                for j in range(columns.start, columns.stop):
-                    value = sum(gain * y[k] for k, gain in wires[j])
-                    u[j] = min(max(value, low[j]), high[j])
-                y[rows] = part.output(t, x[sizes[i] : sizes[i + 1]], u[columns])
-        for j, wire in enumerate(wires):
-            u[j] = min(max(sum(gain * y[k] for k, gain in wire), low[j]), high[j])
-        return u, y
-
-    def _loop(self) -> bool:
-        return sum(bool(part.feedthrough.any()) for part in self.system.parts) > 1
-
-    def _outputs_of(self, solution, times: Sequence[float]) -> Floats:
-        parts = self.system.parts
-        sizes = np.cumsum([0, *(len(p.x0) for p in parts)])
-        low, high = self.limits.low.tolist(), self.limits.high.tolist()
-        wires, order = self._wires(), self._order()
+    def _outputs_of(self, solution: OdeSolution, times: Sequence[float]) -> Floats:
         states = solution(np.asarray(times)).T.tolist()
         return np.array(
-            [
-                self._couple(t, x, sizes, wires, order, low, high)[1]
-                for t, x in zip(list(times), states, strict=True)
-            ]
+            [self._coupling(t, x)[1] for t, x in zip(list(times), states, strict=True)]
         )
+
+
+def coupling(system: CoupledSystem, channels: Channels, limits: Limits) -> Coupling:
+    """Function from a time and the state to the inputs and outputs of all parts.
+
+    Parts with feedthrough come last; where there are several, what they exchange converges.
+    """
+    wires = [np.flatnonzero(row).tolist() for row in channels.L]  # all gains are 1
+    low, high = limits.low.tolist(), limits.high.tolist()
+    firsts = np.cumsum([0, *(len(part.x0) for part in system.parts)]).tolist()
+    order = sorted(range(len(system.parts)), key=lambda i: system.parts[i].feedthrough.any())
+    loop = sum(bool(part.feedthrough.any()) for part in system.parts) > 1
+    sides = []
+    for i in order * (LOOP_TURNS if loop else 1):
+        rows, columns = channels.rows[i], channels.columns[i]
+        direct = bool(system.parts[i].feedthrough.any())
+        inputs = [(j, wires[j], low[j], high[j]) for j in range(columns.start, columns.stop)]
+        state = firsts[i], firsts[i + 1]
+        sides.append((system.parts[i].output, state, rows, columns, inputs if direct else []))
+    every = [(j, wires[j], low[j], high[j]) for j in range(len(wires))]
+    ny, nu = len(channels.names), len(wires)
+
+    def couple(t: float, x: list[float]) -> tuple[list[float], list[float]]:
+        y, u = [0.0] * ny, [0.0] * nu
+        for output, (first, last), rows, columns, inputs in sides:
+            for j, wire, least, most in inputs:
+                u[j] = min(max(sum([y[k] for k in wire]), least), most)
+            y[rows] = output(t, x[first:last], u[columns])
+        for j, wire, least, most in every:
+            u[j] = min(max(sum([y[k] for k in wire]), least), most)
+        return u, y
+
+    return couple
 
 
 def scales(y: Floats, resolution: Floats) -> tuple[Floats, Floats]:
@@ -188,8 +186,3 @@ def scales(y: Floats, resolution: Floats) -> tuple[Floats, Floats]:
     std = y.std(axis=0)
     found = np.maximum(std, 0.05 * np.sqrt((y**2).mean(axis=0)))
     return np.maximum(np.maximum(found, resolution), 1e-300), std
-
-
-def periods(duration: float, omega: float) -> float:
-    """Periods of the fastest motion in the session."""
-    return duration * omega / (2.0 * math.pi)
