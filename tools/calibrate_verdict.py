@@ -21,7 +21,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from calibration.runs import _plain, one_session, run_many  # noqa: E402
+from calibration.runs import one_session, plain, run_many  # noqa: E402
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--fit", type=Path)
     args = parser.parse_args()
     if args.session is not None:
-        print(json.dumps(one_session(args.session, args.seed), indent=1, default=_plain))
+        print(json.dumps(one_session(args.session, args.seed), indent=1, default=plain))
         return 0
     if args.report is not None:
         from calibration.report import report

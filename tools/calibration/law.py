@@ -108,10 +108,8 @@ def _draw_once(number: int, group: str, build: Build, random: Random) -> Draw | 
     steps = min(steps, max(MOST_PERIODS * 2.0 * math.pi / h_omega, STEPS[0]), STEPS[1])
     duration = round(steps) * step
     limited = bool(random.random() < 0.1)
-    nu = len(_names(system, "inputs"))
-    free = Limits(np.full(nu, -math.inf), np.full(nu, math.inf))
     try:
-        truth = Truth(system, duration, free)
+        truth = Truth(system, duration, free_limits(system))
         if limited and not _loops(system):
             limits = _draw_limits(truth, random)
             truth = Truth(system, duration, limits)
@@ -132,7 +130,8 @@ def _draw_once(number: int, group: str, build: Build, random: Random) -> Draw | 
         **system.settings, "h": step, "h_omega": h_omega, "steps": round(duration / step),
         "integrator": integrator, "restorable": restorable, "limited": limited, "middle": middle,
     }  # fmt: skip
-    scripts, bench, stalls = {}, "", (0.0, 0.0)
+    scripts: dict[str, Script] = {}
+    bench, stalls = "", (0.0, 0.0)
     if paced:
         scripts, bench, stalls = _draw_scripts(system, step, random, settings)
     restorable |= {bench: False} if bench else {}
@@ -144,13 +143,10 @@ def _draw_once(number: int, group: str, build: Build, random: Random) -> Draw | 
     )  # fmt: skip
 
 
-def _names(system: CoupledSystem, side: str) -> list[str]:
-    return [
-        f"{part.name}.{channel}"
-        for part in system.parts
-        for port in getattr(part, side)
-        for channel in port.channels()
-    ]
+def free_limits(system: CoupledSystem) -> Limits:
+    """None for any input."""
+    nu = sum(part.sizes[0] for part in system.parts)
+    return Limits(np.full(nu, -math.inf), np.full(nu, math.inf))
 
 
 def _loops(system: CoupledSystem) -> bool:

@@ -100,9 +100,7 @@ def _owner(
     return linear_part(name, inputs, outputs, *excite(LinearSubsystem(A, B, C, D), x0, into, sines))
 
 
-def _driven(
-    name: str, units: tuple[str, str, str], m: float, omega: float, random: Random
-) -> Part:
+def _driven(name: str, units: tuple[str, str, str], m: float, omega: float, random: Random) -> Part:
     """Mass on a wall spring under the coupling force."""
     wall = m * (omega * log_uniform(random, 0.02, 1.0)) ** 2
     drag = 2.0 * draw_damping(random) * np.sqrt(wall * m)

@@ -78,7 +78,11 @@ class Part:
 
 
 def linear_part(
-    name: str, inputs: Sequence[Port], outputs: Sequence[Port], matrices: LinearSubsystem, x0: Values
+    name: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    matrices: LinearSubsystem,
+    x0: Values,
 ) -> Part:
     """A part given by its matrices; feedthrough is marked at its ports."""
     names = [c for port in inputs for c in [port.name] * port.size]

@@ -58,12 +58,12 @@ def run_many(numbers: Sequence[int], seed: int, out: Path, workers: int) -> Iter
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with multiprocessing.get_context("spawn").Pool(workers) as pool, out.open("a") as file:
         for done, line in enumerate(pool.imap_unordered(_attempt, jobs, chunksize=4), start=1):
-            file.write(json.dumps(line, default=_plain) + "\n")
+            file.write(json.dumps(line, default=plain) + "\n")
             file.flush()
             yield done
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers and arrays of numpy as JSON."""
     return value.tolist()
 

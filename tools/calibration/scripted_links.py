@@ -127,19 +127,18 @@ class SteppedLink(MeasuredLink):
 
     clock: VirtualClock
     script: Script
+    _held: Sequence[Arrival] = ()
+    _due_ns = 0
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         super().dispatch(tick, t, h, coefficients)
-        self._held = list(super().poll())
+        self._held = super().poll()
         self._due_ns = self.clock.now_ns() + round(1e9 * self.script.delay(self.random))
-
-    _held: list[Arrival] = []
-    _due_ns = 0
 
     def poll(self) -> Sequence[Arrival]:
         if not self._held or self.clock.now_ns() < self._due_ns:
             return ()
-        arrived, self._held = self._held, []
+        arrived, self._held = self._held, ()
         return arrived
 
     def take(self) -> Sequence[Arrival]:

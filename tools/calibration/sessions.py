@@ -10,7 +10,7 @@ import numpy as np
 
 from calibration.law import Draw
 from calibration.parts import PartSolver, RestorableSolver
-from calibration.scripted_links import BenchLink, MeasuredLink, SteppedLink, StallingClock
+from calibration.scripted_links import BenchLink, MeasuredLink, StallingClock, SteppedLink
 from calibration.systems import Channels
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Session, SubsystemOptions
@@ -51,12 +51,13 @@ def tables_of(draw: Draw) -> Session:
     head = {"name": f"session-{draw.number}", "duration": draw.duration, "pace": pace}
     raw = {"session": head, **draw.tables, "subsystems": {}}
     session = build(Session, raw, "", problems)
-    session.subsystems = {
+    subsystems = {
         name: build(SubsystemOptions, {"adapter": "inprocess", **table}, name, problems)
         for name, table in draw.tables["subsystems"].items()
     }
-    if problems:
+    if problems or session is None:
         raise ValueError(problems)
+    session.subsystems = subsystems
     return session
 
 

@@ -6,7 +6,6 @@ with limits that act, by DOP853 with tolerances of 1e-8.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from calibration.systems import Channels, CoupledSystem, coupled_matrices
 from hilrt.coupling.jacobian import expm
 from hilrt.solver import Floats
 
+Times = Sequence[float] | Floats
 #: From a time and the state to all inputs and outputs.
 Coupling = Callable[[float, list[float]], tuple[list[float], list[float]]]
 
@@ -66,7 +66,7 @@ class Truth:
         self._evaluations = 0
         self._solution = None if self._matrices is not None else self._solve(self.x0)
 
-    def outputs(self, times: Sequence[float]) -> Floats:
+    def outputs(self, times: Times) -> Floats:
         """All outputs at rising times [s], shape (n, ny)."""
         if self._matrices is not None:
             return self._linear(np.asarray(times), self.x0) @ self._matrices[1].T
@@ -89,7 +89,7 @@ class Truth:
         """Scale of every output, and its standard deviation, over the whole truth."""
         return scales(self.outputs(np.linspace(0.0, self.duration, LOOKS)), resolution)
 
-    def inputs(self, times: Sequence[float]) -> Floats:
+    def inputs(self, times: Times) -> Floats:
         """All inputs at rising times [s], shape (n, nu), without limits."""
         coupled: Floats = self.outputs(times) @ self.channels.L.T
         return coupled
@@ -141,11 +141,9 @@ class Truth:
         sizes = [max(*map(abs, part.x0), 1e-6) for part in self.system.parts]
         return 1e-2 * np.repeat(sizes, np.diff(self._firsts))
 
-    def _outputs_of(self, solution: OdeSolution, times: Sequence[float]) -> Floats:
+    def _outputs_of(self, solution: OdeSolution, times: Times) -> Floats:
         states = solution(np.asarray(times)).T.tolist()
-        return np.array(
-            [self._coupling(t, x)[1] for t, x in zip(list(times), states, strict=True)]
-        )
+        return np.array([self._coupling(t, x)[1] for t, x in zip(list(times), states, strict=True)])
 
 
 def coupling(system: CoupledSystem, channels: Channels, limits: Limits) -> Coupling:

@@ -1,0 +1,160 @@
+"""Random sessions beside their truth: the truth is one, samples arrive by their script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from hilrt.solver import InputPolynomial
+
+TOOLS = str(Path(__file__).parents[2] / "tools")
+if TOOLS not in sys.path:
+    sys.path.append(TOOLS)
+
+from calibration import compare, figures, law, report, runs, sessions, systems  # noqa: E402
+from calibration.parts import PartSolver, RestorableSolver  # noqa: E402
+from calibration.scripted_links import (  # noqa: E402
+    BenchLink,
+    Measurement,
+    Script,
+    StallingClock,
+    SteppedLink,
+)
+from calibration.truth import Truth  # noqa: E402
+
+GROUPS = list(systems.groups())
+
+
+def clean(number: int, steps: int, refined: int) -> law.Draw:
+    """A drawn session without any effect, of `steps` steps that are shorter by a factor."""
+    draw = law.draw(number)
+    h = round(0.1 / draw.system.omega / refined * 1e9) * 1e-9
+    draw.integrator, draw.scripts, draw.bench, draw.stalls = "exact", {}, "", (0.0, 0.0)
+    for measurement in draw.measurements.values():
+        measurement.noise[:] = measurement.step[:] = 0.0
+    draw.duration = min(draw.duration, steps * h * refined)
+    draw.tables["master"] = {"step": h, "extrapolation": {"order": 1}}
+    for table in draw.tables["subsystems"].values():
+        table.pop("every", None)
+        table.pop("jacobian", None)
+    for bond in draw.tables["bonds"]:
+        bond["correction"] = {"method": "none"}
+    return draw
+
+
+@pytest.mark.parametrize("group", range(len(GROUPS)), ids=GROUPS)
+def test_a_clean_session_approaches_its_truth(group: int) -> None:
+    errors = []
+    for refined in (1, 4):
+        draw = clean(group, 25, refined)
+        errors.append(compare.compare(draw, sessions.make_session(draw))["error"])
+    assert errors[1] < 0.4 * errors[0] < 0.05
+
+
+def test_the_truth_of_a_linear_system_is_that_of_an_integrator() -> None:
+    system = systems.groups()["random linear"](np.random.default_rng(4))
+    truth = Truth(system, 3.0 / system.omega, law.free_limits(system))
+    M, N = systems.coupled_matrices(system)
+    times = np.round(np.linspace(0.0, truth.duration, 7), 9)
+    right = solve_ivp(
+        lambda t, x: M @ x, (0.0, times[-1]), truth.x0, "DOP853", times, rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(truth.outputs(times), (N @ right.y).T, rtol=1e-8, atol=1e-8)
+
+
+def test_one_number_is_one_session() -> None:
+    first, again = (law.draw(17) for _ in range(2))
+    assert json.dumps(first.settings, default=runs.plain) == json.dumps(
+        again.settings, default=runs.plain
+    )
+    assert first.group == GROUPS[17 % len(GROUPS)]
+
+
+def part_solver() -> PartSolver:
+    return PartSolver(systems.groups()["random linear"](np.random.default_rng(1)).parts[0])
+
+
+def test_an_answer_arrives_after_its_delay() -> None:
+    clock, solver = StallingClock(0.0, 0, np.random.default_rng(0)), part_solver()
+    link = SteppedLink("one", solver, exactly(solver), np.random.default_rng(0))
+    link.clock, link.script = clock, Script(latency=0.5)
+    asyncio.run(link.initialize(0.0, np.zeros(1)))
+    link.dispatch(0, 0.0, 1.0, np.zeros((1, 1)))
+    clock.advance(499_999_999)
+    assert not link.poll()
+    clock.advance(1)
+    (arrival,) = link.poll()
+    assert arrival.tick == 0
+    assert solver.seen[-1] == (1.0, arrival.sample.y.tolist())
+    assert not link.poll()
+
+
+def test_a_bench_runs_in_its_own_cycle_and_holds_set_points() -> None:
+    clock, solver = StallingClock(0.0, 0, np.random.default_rng(0)), part_solver()
+    link = BenchLink("one", solver, exactly(solver), np.random.default_rng(0))
+    link.clock = clock
+    link.script = Script(latency=0.3, cycle=0.25, command_latency=0.25)
+    asyncio.run(link.initialize(0.0, np.zeros(1)))
+    link.dispatch(0, 0.0, 1.0, np.array([[2.0], [5.0]]))
+    clock.advance(1_000_000_000)
+    arrived = link.poll()
+    assert [a.t_arrived for a in arrived] == pytest.approx([0.55, 0.8])
+    assert [t for t, _ in solver.seen] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    other = part_solver()
+    other.initialize(0.0, np.zeros(1))
+    for k, u in enumerate((0.0, 2.0)):
+        sample = other.advance(0.25 * k, 0.25, InputPolynomial(0.25 * k, np.array([[u]])))
+    np.testing.assert_array_equal(arrived[1].sample.y, sample.y)
+    assert arrived[1].sample.t_valid is not None
+    assert arrived[1].sample.t_valid[0] == 0.5
+
+
+def exactly(solver: PartSolver) -> Measurement:
+    ny = solver.part.sizes[1]
+    return Measurement(np.zeros(ny), np.zeros(ny))
+
+
+def test_what_is_tried_out_leaves_no_trace() -> None:
+    part = part_solver().part
+    solver = RestorableSolver(part, bonds=[([0], [0])])
+    solver.initialize(0.0, np.zeros(1))
+    state, u = solver.save_state(), InputPolynomial(0.0, np.ones((1, 1)))
+    solver.advance(0.0, 0.1, u)
+    solver.restore_state(state)
+    assert (solver.x, solver.energy, len(solver.seen)) == (list(part.x0), [0.0], 1)
+
+
+def line(number: int, error: float, verdict: str) -> dict[str, object]:
+    signal = {"error": error, "relative": error, "scale": 1.0, "resolution": 0.0}
+    settings = {"h_omega": 0.1, "order": 1, "pace": "asap", "method": "none", "control": "fixed"}
+    settings |= {"integrator": "exact", "every": 1, "limited": False}
+    estimate = {"value": 0.1, "low": 0.05, "high": 0.2, "how": "sensitivities"}
+    return {
+        "number": number,
+        "group": "pendula",
+        "settings": settings,
+        "truth": {
+            "error": error,
+            "class": compare.error_class(error),
+            "signals": {"one.y": signal},
+            "ended": None,
+        },
+        "said": {"verdict": verdict, "reasons": [], "estimated_error": {"one.y": estimate}},
+    }
+
+
+def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
+    lines = [line(0, 0.005, "good"), line(1, 0.1, "good"), line(2, 0.3, "unreliable")]
+    path = tmp_path / "lines.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + '\n{"number": 3, "cut off')
+    text = report.report(path)
+    assert figures.matrix(lines) == [[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert "| `good`: true error < 5 % | ≥ 95.0 % | 50.0 % | **no** |" in text
+    assert "| > 20 %: called `unreliable` | ≥ 90.0 % | 100.0 % | yes |" in text
+    assert "| all | 3 | 33.3 % |" in text

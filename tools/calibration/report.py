@@ -1,0 +1,140 @@
+"""The table of a calibration, as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from calibration.compare import CLASSES
+from calibration.figures import (
+    GOALS,
+    WORDS,
+    Line,
+    coverage,
+    intervals,
+    matrix,
+    met,
+    share,
+    usable,
+    weights,
+)
+from calibration.runs import read_lines
+
+#: Sessions named as the worst.
+WORST = 12
+
+
+def report(path: Path) -> str:
+    """Everything that is said of the sessions of a file."""
+    lines = usable(read_lines(path))
+    exact = [line for line in lines if line["settings"]["integrator"] == "exact"]
+    day = datetime.now(UTC).strftime("%Y-%m-%d")
+    parts = [
+        f"Made on {day} from {len(lines):,} sessions, {len(exact):,} of them with subsystems that "
+        "integrate without an error of their own.",
+        "### Verdict and true error\n\n" + _confusion(lines),
+        "### Goals\n\n" + _goals(lines, exact),
+        "### By group\n\n" + _groups(lines),
+        "### Intervals of the estimated error\n\n" + _intervals(lines),
+        "### Worst misses\n\n" + _worst(lines),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Of Markdown."""
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines += [" | ".join(str(cell) for cell in row) for row in rows]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def percent(value: float) -> str:
+    """A share in words."""
+    return "-" if math.isnan(value) else f"{100.0 * value:.1f} %"
+
+
+def _confusion(lines: list[Line]) -> str:
+    rows = []
+    for name, counts in zip(CLASSES, matrix(lines), strict=True):
+        whole = sum(counts)
+        shares = [f"{n:,} ({percent(n / max(whole, 1))})" for n in counts]
+        rows.append([name, *shares, f"{whole:,}"])
+    return table(["true error", *(f"`{word}`" for word in WORDS), "sessions"], rows)
+
+
+def _goals(lines: list[Line], exact: list[Line]) -> str:
+    rows = []
+    for goal in GOALS:
+        value = share(goal, lines)
+        bound = (
+            f"≥ {percent(goal.least)}" if goal.least is not None else f"≤ {percent(goal.most or 0)}"
+        )
+        rows.append(
+            [goal.name, bound, percent(value), "yes" if met(goal, value) else "**no**",
+             percent(share(goal, lines, weights(lines))), percent(share(goal, exact))]
+        )  # fmt: skip
+    head = ["share", "goal", "found", "met", "stratified", "exact subsystems"]
+    return table(head, rows) + (
+        "\n\nStratified: every class of true error counts the same. Exact subsystems: without "
+        "those whose own integration errs, which no master can see."
+    )
+
+
+def _groups(lines: list[Line]) -> str:
+    rows = []
+    for group in sorted({line["group"] for line in lines}):
+        of = [line for line in lines if line["group"] == group]
+        counts = ["/".join(str(n) for n in row) for row in matrix(of)]
+        rows.append([group, len(of), *counts, percent(share(GOALS[0], of))])
+    names = [f"{name}: {'/'.join(word[0] for word in WORDS)}" for name in CLASSES]
+    return table(["group", "sessions", *names, "of `good`, < 5 %"], rows)
+
+
+def _intervals(lines: list[Line]) -> str:
+    found = intervals(lines)
+    if not found:
+        return "No session told an estimated error."
+    rows = []
+    kinds = ["all", *sorted({i.how for i in found}), *sorted({i.group for i in found})]
+    for kind in kinds:
+        of = [i for i in found if kind in ("all", i.how, i.group)]
+        covered, width = coverage(of)
+        rows.append([kind, len(of), percent(covered), f"{width:.1f}"])
+    return table(["signals", "number", "covered", "median width"], rows) + (
+        "\n\nThe width is that of the interval over the true error or the resolution."
+    )
+
+
+def _worst(lines: list[Line]) -> str:
+    def distance(line: Line) -> float:
+        error, word = line["truth"]["error"], line["said"]["verdict"]
+        if word == "good" and error > 0.05:
+            return min(error, 10.0) / 0.05
+        if word == "unreliable" and error < 0.05:
+            return min(0.05 / max(error, 1e-4), 200.0)
+        return 0.0
+
+    worst = sorted(lines, key=distance, reverse=True)[:WORST]
+    rows = []
+    for line in worst:
+        settings, said = line["settings"], line["said"]
+        rows.append(
+            [line["number"], line["group"], f"`{said['verdict']}`",
+             percent(min(line["truth"]["error"], 99.99)), _described(settings),
+             "; ".join(reason.split(":")[0] for reason in said["reasons"][:2])]
+        )  # fmt: skip
+    return table(["session", "group", "verdict", "true error", "settings", "reasons"], rows)
+
+
+def _described(settings: Line) -> str:
+    words = [f"H ω {settings['h_omega']:.3f}", f"order {settings['order']}", settings["pace"]]
+    words += [settings["method"]] if settings["method"] != "none" else []
+    words += [f"D × {settings['factor']:.2g}"] if settings.get("factor", 1.0) != 1.0 else []
+    words += [settings["control"]] if settings["control"] != "fixed" else []
+    words += [settings["integrator"]] if settings["integrator"] != "exact" else []
+    words += [f"every {settings['every']}"] if settings["every"] > 1 else []
+    words += ["bench"] if settings.get("bench") else []
+    words += ["limits"] if settings["limited"] else []
+    return ", ".join(words)
