@@ -24,7 +24,16 @@ from numba.core import caching
 from hilrt.version import VERSION
 
 #: The only rooms with compiled functions.
-ROOMS = ("tables", "coupling", "reliability", "step", "exchange", "timing", "step_log")
+ROOMS = (
+    "tables",
+    "expressions",
+    "coupling",
+    "reliability",
+    "step",
+    "exchange",
+    "timing",
+    "step_log",
+)
 PACKAGE = Path(__file__).parent
 #: What is to be said of the cache; a session passes it on.
 problems: list[str] = []

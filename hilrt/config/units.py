@@ -47,6 +47,8 @@ _WATTS = (
 )
 _EFFORTS = ("N", "N*m", "Nm")  #: the most usual, told without pint
 _FLOWS = ("m/s", "rad/s", "A", "m^3/s")
+#: degC, °F and what else pint knows of the kind have one of these.
+_PERHAPS_A_TEMPERATURE = re.compile(r"[CcFf°℃℉]|deg|eaumur")
 _ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
 
 
@@ -118,6 +120,55 @@ def is_power(unit_a: str, unit_b: str) -> bool:
     keys = a.dimension.keys() | b.dimension.keys()
     product = {key: a.dimension.get(key, 0) + b.dimension.get(key, 0) for key in keys}
     return {key: n for key, n in product.items() if n} == _read("W").dimension
+
+
+@functools.cache
+def product(unit_a: str, unit_b: str, power: float = 1.0) -> str:
+    """Unit of the product of a value and the `power` of another one.
+
+    `UNSTATED` makes the product's unit unstated.
+
+    Raises
+    ------
+    ConfigError
+        If a unit cannot be read, or has a zero of its own (``°C``): its values do not multiply.
+    """
+    if UNSTATED in (unit_a, unit_b):
+        return UNSTATED
+    for text in (unit_a, unit_b):
+        if has_own_zero(text):
+            raise ConfigError(
+                f"values in {_show(text)} do not multiply: their zero is arbitrary; "
+                'convert them to one that counts from its own zero, such as convert(x, "K")'
+            )
+    if not unit_b:
+        return unit_a
+    if not unit_a and power == 1.0:
+        return unit_b
+    a, b = _read(unit_a), _read(unit_b)
+    registry = _registry()
+    units = registry.Unit(a.name) * registry.Unit(b.name) ** Decimal(f"{power:g}")
+    return format(units, "~C")
+
+
+@functools.cache
+def of_differences(unit: str) -> str:
+    """Unit of the difference of two values: of temperatures in degC it is K."""
+    if not has_own_zero(unit):
+        return unit
+    kelvin = _read(unit).factor == _read("K").factor
+    return "K" if kelvin else "delta_degF"
+
+
+def check_unit(unit: str) -> None:
+    """`ConfigError` if a unit cannot be read."""
+    if unit not in ("", UNSTATED):
+        _read(unit)
+
+
+def has_own_zero(unit: str) -> bool:
+    """Whether the unit's zero is arbitrary, as that of degC. Most units are told without pint."""
+    return _PERHAPS_A_TEMPERATURE.search(unit) is not None and _read(unit).offset
 
 
 def is_flow(unit: str) -> bool:

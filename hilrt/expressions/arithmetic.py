@@ -1,0 +1,147 @@
+"""Operations without a memory, of numbers that may be unknown (NaN).
+
+`math` raises errors where compiled code gives infinity or NaN; so what is outside a function's
+domain is answered before it is called, and both give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hilrt.compiled import compiled
+from hilrt.expressions import operations as do
+
+#: From here on every number is a whole one.
+ALL_WHOLE: Final = 2.0**52
+#: The exponential of anything larger is infinite.
+LARGEST_EXPONENT: Final = 709.782712893384
+
+
+@compiled
+def is_true(value: float) -> bool:
+    """Whether a value counts as a condition that holds: it is known, and not 0."""
+    return value == value and value != 0.0
+
+
+@compiled
+def arithmetic(code: int, a: float, b: float, c: float, p: float, q: float) -> float:
+    """Result of an operation on up to three operands and two constants."""
+    if code == do.ADD:
+        return a + b
+    if code == do.SUBTRACT:
+        return a - b
+    if code == do.MULTIPLY:
+        return a * b
+    if code == do.DIVIDE:
+        return a / b
+    if code == do.LESS:
+        return 1.0 if a < b else 0.0
+    if code == do.LESS_EQUAL:
+        return 1.0 if a <= b else 0.0
+    if code == do.EQUAL:
+        return 1.0 if a == b else 0.0
+    if code == do.NOT_EQUAL:
+        return 1.0 if a < b or a > b else 0.0
+    if code == do.AND:
+        return 1.0 if is_true(a) and is_true(b) else 0.0
+    if code == do.OR:
+        return 1.0 if is_true(a) or is_true(b) else 0.0
+    if code == do.NOT:
+        return 0.0 if is_true(a) else 1.0
+    if code == do.NEGATE:
+        return -a
+    if code == do.SCALE:
+        return p * a + q
+    if code == do.ABS:
+        return abs(a)
+    if code == do.MIN or code == do.MAX or code == do.CLIP or code == do.SIGN:
+        return limited(code, a, b, c)
+    return function(code, a, b)
+
+
+@compiled
+def limited(code: int, a: float, b: float, c: float) -> float:
+    """Smallest, largest, clipped value, sign; NaN if any operand is."""
+    if a != a or b != b or c != c:
+        return math.nan
+    if code == do.MIN:
+        return a if a <= b else b
+    if code == do.MAX:
+        return a if a >= b else b
+    if code == do.SIGN:
+        return 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0)
+    above = a if a >= b else b
+    return above if above <= c else c
+
+
+@compiled
+def function(code: int, a: float, b: float) -> float:
+    """Functions of one or two operands; NaN outside of their domain."""
+    if code == do.SQRT:
+        return math.sqrt(a) if a >= 0.0 else math.nan
+    if code == do.EXP:
+        return math.exp(a) if a <= LARGEST_EXPONENT else a * math.inf
+    if code == do.LOG or code == do.LOG10:
+        if a <= 0.0:
+            return -math.inf if a == 0.0 else math.nan
+        return math.log(a) if code == do.LOG else math.log10(a)
+    if code == do.POWER:
+        return a**b
+    if code == do.MODULO:
+        return modulo(a, b)
+    if code == do.FLOOR:
+        return floor(a)
+    if code == do.CEIL:
+        return -floor(-a)
+    if code == do.ROUND:
+        return nearest_whole(a)
+    return angle(code, a, b)
+
+
+@compiled
+def angle(code: int, a: float, b: float) -> float:
+    """Trigonometric functions and their inverses; angles in rad."""
+    if code == do.ATAN2:
+        return math.atan2(a, b)
+    if code == do.ATAN:
+        return math.atan(a)
+    if code == do.ASIN:
+        return math.asin(a) if -1.0 <= a <= 1.0 else math.nan
+    if code == do.ACOS:
+        return math.acos(a) if -1.0 <= a <= 1.0 else math.nan
+    if not abs(a) < math.inf:
+        return math.nan
+    if code == do.SIN:
+        return math.sin(a)
+    if code == do.COS:
+        return math.cos(a)
+    return math.tan(a)
+
+
+@compiled
+def floor(x: float) -> float:
+    """Largest whole number that is not above `x`."""
+    if not abs(x) < ALL_WHOLE:
+        return x
+    return float(math.floor(x))
+
+
+@compiled
+def nearest_whole(x: float) -> float:
+    """Nearest whole number, of two that are as near the even one."""
+    below = floor(x)
+    rest = x - below
+    if rest > 0.5 or (rest == 0.5 and modulo(below, 2.0) != 0.0):
+        below += 1.0
+    return below
+
+
+@compiled
+def modulo(a: float, b: float) -> float:
+    """Rest of a division, with the sign of the divisor."""
+    if not abs(a) < math.inf or b == 0.0 or b != b:
+        return math.nan
+    if not abs(b) < math.inf:
+        return a if a == 0.0 or (a > 0.0) == (b > 0.0) else b
+    return a % b

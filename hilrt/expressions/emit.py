@@ -1,0 +1,209 @@
+"""From typed trees to operations; the same operation on the same operands is emitted once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hilrt.config.from_toml import nearest
+from hilrt.config.units import UNSTATED, check_unit
+from hilrt.errors import ConfigError
+from hilrt.expressions import operations as do
+from hilrt.expressions.known_signals import KnownSignals, channel_name
+from hilrt.expressions.nodes import (
+    Conversion,
+    ExpressionRefused,
+    Lookup,
+    LookupTable,
+    Node,
+    Number,
+    Operation,
+    Reading,
+)
+from hilrt.expressions.result_units import Unit, converted, operand_units, result_unit
+
+#: Share of the shortest time between samples that two of them must be apart to give a slope.
+SPACING_SHARE = 0.5
+
+
+class Value(NamedTuple):
+    """A result: its register and its unit."""
+
+    register: int
+    unit: Unit
+
+
+class Emitter:
+    """Makes the operations of several trees.
+
+    Parameters
+    ----------
+    signals : KnownSignals
+        What trees may name.
+    read : sequence of str
+        KnownSignals that the first registers hold.
+    step : float
+        Shortest time between two samples, s.
+
+    Attributes
+    ----------
+    channels : dict of str
+        Calculated channels that have been emitted.
+    registers : list of (float, float)
+        Value and time of each register before the first step.
+    operations : list of tuple
+        Fields of `hilrt.tables.program_tables.OPERATIONS`.
+    points, memory : list of float
+    """
+
+    def __init__(self, signals: KnownSignals, read: Sequence[str], step: float) -> None:
+        self._signals, self.read, self._step = signals, list(read), step
+        self.channels: dict[str, Value] = {}
+        self.registers = [(math.nan, math.nan)] * len(read)
+        self.operations: list[tuple[int | float, ...]] = []
+        self.points: list[float] = []
+        self.memory: list[float] = []
+        self._made: dict[object, int] = {}
+        self._tables: dict[LookupTable, int] = {}
+
+    def emit(self, node: Node) -> Value:
+        """Operations of a tree; `ExpressionRefused` says what is wrong with it."""
+        if isinstance(node, Number):
+            return Value(self._constant(node.value), None)
+        if isinstance(node, Reading):
+            return self._reading(node)
+        if isinstance(node, Operation):
+            return self._operation(node)
+        if isinstance(node, Lookup):
+            return self._lookup(node)
+        assert isinstance(node, Conversion)
+        value = self.emit(node.operand)
+        if node.states:
+            self._known_unit(node)
+            return Value(value.register, node.unit)
+        return self.converted(value, node.unit, node.column)
+
+    def converted(self, value: Value, unit: Unit, column: int) -> Value:
+        """A value in another unit; None: as it is."""
+        if unit is None:
+            return value
+        try:
+            factor, offset = converted(value.unit, unit)
+        except ConfigError as error:
+            raise ExpressionRefused(str(error), column) from None
+        if (factor, offset) == (1.0, 0.0):
+            return Value(value.register, unit)
+        return Value(self._add(do.SCALE, [value.register], p=factor, q=offset), unit)
+
+    def with_times(self, register: int) -> int:
+        """The register; for that of a constant, one that has a new sample at every tick."""
+        constant = self.registers[register][1] == -math.inf
+        return self._add(do.AT_TICKS, [register]) if constant else register
+
+    def _known_unit(self, node: Conversion) -> None:
+        try:
+            check_unit(node.unit)
+        except ConfigError as error:
+            raise ExpressionRefused(str(error), node.column) from None
+
+    def _reading(self, node: Reading) -> Value:
+        name = channel_name(node.name)
+        if name in self.channels:
+            return self.channels[name]
+        if node.name in self._signals.units:
+            return Value(self.read.index(node.name), self._signals.units[node.name])
+        known = [*self._signals.units, *self._signals.channels]
+        raise ExpressionRefused(
+            f"there is no signal {node.name!r}{nearest(node.name, known)}", node.column
+        )
+
+    def _operation(self, node: Operation) -> Value:
+        code = node.code
+        values = [self.emit(operand) for operand in node.operands]
+        exponent = node.operands[1] if code == do.POWER else None
+        try:
+            wanted = operand_units(code, [value.unit for value in values])
+            places = [operand.column for operand in node.operands]
+            values = list(map(self.converted, values, wanted, places))
+            fixed = exponent.value if isinstance(exponent, Number) else None
+            unit = result_unit(code, [value.unit for value in values], fixed)
+        except ConfigError as error:
+            raise ExpressionRefused(str(error), node.column) from None
+        registers = [value.register for value in values]
+        if code < do.FIRST_FILTER:
+            return Value(self._add(code, registers), unit)
+        registers[0] = self.with_times(registers[0])
+        p = node.numbers[0] if node.numbers else 0.0
+        if code == do.DERIVATIVE:
+            p = SPACING_SHARE * self._step
+        return Value(self._add(code, registers, p=p, slots=self._slots(code, p)), unit)
+
+    def _slots(self, code: int, time: float) -> int:
+        if code not in do.SLOTS:
+            return 0
+        wanted = math.ceil(min(time / self._step, 1e9) * (1.0 - 1e-9))
+        return min(max(wanted, 1), do.SLOTS[code])
+
+    def _lookup(self, node: Lookup) -> Value:
+        table = node.table
+        if isinstance(table, str):
+            if table not in self._signals.tables:
+                raise ExpressionRefused(
+                    f"there is no lookup table {table!r}{nearest(table, self._signals.tables)}",
+                    node.column,
+                )
+            table = self._signals.tables[table]
+        axes = 2 if table.y else 1
+        if len(node.operands) != axes:
+            raise ExpressionRefused(
+                f"the table has {axes} axes, not {len(node.operands)}", node.column
+            )
+        units = (table.x_unit, table.y_unit)
+        registers = [
+            self.converted(self.emit(operand), unit, operand.column).register
+            for operand, unit in zip(node.operands, units, strict=False)
+        ]
+        if table not in self._tables:
+            self._tables[table] = len(self.points)
+            self.points += (*table.x, *table.y, *table.values)
+        code = do.LOOKUP if axes == 1 else do.LOOKUP_2D
+        place = self._tables[table], len(table.x), len(table.y)
+        return Value(self._add(code, registers, place=place), table.unit or UNSTATED)
+
+    # --- tables -------------------------------------------------------------------------------
+
+    def _constant(self, value: float) -> int:
+        key = value.hex()  # 0.0 and -0.0 are two
+        if key not in self._made:
+            self._made[key] = self._register(value, -math.inf)
+        return self._made[key]
+
+    def _register(self, value: float, t: float) -> int:
+        self.registers.append((value, t))
+        return len(self.registers) - 1
+
+    def _add(
+        self,
+        code: int,
+        registers: list[int],
+        p: float = 0.0,
+        q: float = 0.0,
+        slots: int = 0,
+        place: tuple[int, int, int] = (0, 0, 0),
+    ) -> int:
+        """An operation, or the one that is there already; the register of its result."""
+        key = (code, *registers, p.hex(), q.hex(), place)
+        if key in self._made:
+            return self._made[key]
+        target = self._register(0.0 if code in do.CONDITIONS else math.nan, math.nan)
+        operands = registers or [target]
+        a, b, c = operands[0], operands[min(1, len(operands) - 1)], operands[-1]
+        first, rows, columns = place
+        if code in do.WORDS:
+            first, rows = len(self.memory), slots
+            words = do.WORDS[code] + (2 * (slots + do.SPARE_SLOTS) if slots else 0)
+            self.memory += [-math.inf] + [0.0] * (words - 1)
+        self.operations.append((code, target, a, b, c, p, q, first, rows, columns))
+        self._made[key] = target
+        return target

@@ -1,0 +1,63 @@
+"""The one loop over the operations of a program.
+
+Every operation reads the registers of its operands and writes its own. A register has the time of
+the newest sample behind its value, so that filters step over the time between samples, and a result
+is known to be new or not. NaN as a time says that a signal has had no sample yet.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled
+from hilrt.expressions import operations as do
+from hilrt.expressions.arithmetic import arithmetic, is_true
+from hilrt.expressions.filters import step_filter
+from hilrt.expressions.lookup import interpolate, interpolate_2d
+from hilrt.tables.record import Table
+
+
+@compiled
+def evaluate(operations: Table, points: Table, registers: Table, memory: Table, t: float) -> None:
+    """Do all operations at session time `t` [s], from what the registers of the signals hold."""
+    for k in range(len(operations)):
+        op = operations[k]
+        code = op.code
+        a, b, c = registers[op.a], registers[op.b], registers[op.c]
+        out = registers[op.target]
+        if code < do.FIRST_WITH_OWN_TIME:
+            out.t = newest(newest(a.t, b.t), c.t)
+            out.value = arithmetic(code, a.value, b.value, c.value, op.p, op.q)
+        elif code >= do.FIRST_FILTER:
+            step_filter(op, a, b, c, out, memory)
+        elif code == do.SELECT:
+            chosen = b if is_true(a.value) else c
+            out.t = newest(a.t, chosen.t)
+            out.value = chosen.value
+        elif code == do.KNOWN:
+            out.value = 1.0 if a.value == a.value else 0.0
+            out.t = t
+        elif code == do.DEFAULT:
+            if a.value == a.value:
+                out.t = a.t
+                out.value = a.value
+            else:
+                out.t = t
+                out.value = b.value
+        elif code == do.TIME or code == do.AT_TICKS:
+            out.value = t if code == do.TIME else a.value
+            out.t = t
+        elif code == do.LOOKUP:
+            out.t = a.t
+            out.value = interpolate(points, op.first, op.rows, a.value)
+        else:
+            out.t = newest(a.t, b.t)
+            out.value = interpolate_2d(points, op.first, op.rows, op.columns, a.value, b.value)
+
+
+@compiled
+def newest(t_a: float, t_b: float) -> float:
+    """The later time; NaN if either is none."""
+    if t_a != t_a or t_b != t_b:
+        return math.nan
+    return t_a if t_a > t_b else t_b

@@ -1,0 +1,88 @@
+"""The functions that expressions may call: their parameters, and what they give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Final
+
+from hilrt.expressions import operations as do
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of expressions.
+
+    Attributes
+    ----------
+    code : int
+        Its operation.
+    operands : tuple of str
+        Parameters that are expressions.
+    numbers : tuple of str
+        Further parameters, which are constants.
+    optional : dict of str
+        Values of the parameters that may be left out.
+    times : bool
+        The constants are times, and must be positive.
+    """
+
+    code: int
+    operands: tuple[str, ...]
+    numbers: tuple[str, ...] = ()
+    optional: dict[str, float] = field(default_factory=dict)
+    times: bool = True
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All of them, in the order in which they are given without names."""
+        return self.operands + self.numbers
+
+
+#: Any number of operands from two on, taken together two by two.
+FOLDED: Final = {"min": do.MIN, "max": do.MAX}
+#: Forms with other arguments than expressions and numbers.
+FORMS: Final = ("signal", "lookup", "convert", "unit")
+#: Names that are no signals.
+CONSTANTS: Final = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+TIME: Final = "time"
+
+FUNCTIONS: Final = {
+    "abs": Function(do.ABS, ("x",)),
+    "sign": Function(do.SIGN, ("x",)),
+    "sqrt": Function(do.SQRT, ("x",)),
+    "exp": Function(do.EXP, ("x",)),
+    "log": Function(do.LOG, ("x",)),
+    "log10": Function(do.LOG10, ("x",)),
+    "sin": Function(do.SIN, ("x",)),
+    "cos": Function(do.COS, ("x",)),
+    "tan": Function(do.TAN, ("x",)),
+    "asin": Function(do.ASIN, ("x",)),
+    "acos": Function(do.ACOS, ("x",)),
+    "atan": Function(do.ATAN, ("x",)),
+    "atan2": Function(do.ATAN2, ("y", "x")),
+    "floor": Function(do.FLOOR, ("x",)),
+    "ceil": Function(do.CEIL, ("x",)),
+    "round": Function(do.ROUND, ("x",)),
+    "clip": Function(do.CLIP, ("x", "low", "high")),
+    "known": Function(do.KNOWN, ("x",)),
+    "default": Function(do.DEFAULT, ("x", "otherwise")),
+    "lowpass": Function(do.LOW_PASS, ("x",), ("time",)),
+    "derivative": Function(do.DERIVATIVE, ("x",)),
+    "integral": Function(
+        do.INTEGRAL, ("x", "reset"), ("start",), {"reset": 0.0, "start": 0.0}, times=False
+    ),
+    "mean": Function(do.MEAN, ("x",), ("time",)),
+    "rms": Function(do.RMS, ("x",), ("time",)),
+    "delay": Function(do.DELAY, ("x",), ("time",)),
+    "hysteresis": Function(do.HYSTERESIS, ("x", "low", "high")),
+    "rising": Function(do.RISING, ("condition",)),
+    "falling": Function(do.FALLING, ("condition",)),
+    "count": Function(do.COUNT, ("condition", "reset"), (), {"reset": 0.0}),
+    "debounce": Function(do.DEBOUNCE, ("condition",), ("time",)),
+    "duration": Function(do.DURATION, ("condition",)),
+}
+#: Everything that may be called.
+NAMES: Final = (*FUNCTIONS, *FOLDED, *FORMS)
+#: Names that no calculated channel may have.
+RESERVED: Final = frozenset((*NAMES, *CONSTANTS, TIME))

@@ -1,0 +1,127 @@
+"""The typed tree of an expression. Every node gives one number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+#: Shown in messages; longer texts are cut out around the place.
+SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all nodes; `column` is where it stands in the text, counted from 0."""
+
+    column: int = field(kw_only=True, compare=False)
+
+
+@dataclass(frozen=True)
+class Number(Node):
+    """A number in the text, or made of such."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Reading(Node):
+    """A signal ``subsystem.port``, or a calculated channel."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Operation(Node):
+    """An operation of `hilrt.expressions.operations` with its operands and its constants."""
+
+    code: int
+    operands: tuple[Node, ...]
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lookup(Node):
+    """Linear interpolation in a table: one of the session's, by its name, or one in the text."""
+
+    table: str | LookupTable
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Conversion(Node):
+    """`operand` in another unit; `states`: its number is said to have that unit."""
+
+    operand: Node
+    unit: str
+    states: bool
+
+
+@dataclass(frozen=True)
+class LookupTable:
+    """Support points; outside of them the value at the end holds.
+
+    Attributes
+    ----------
+    x, y : tuple of float
+        Rising; `y` is empty for a table of one axis.
+    values : tuple of float
+        One per `x`; with two axes row by row, one row per `x`.
+    x_unit, y_unit, unit : str or None
+        None: unstated.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    values: tuple[float, ...]
+    x_unit: str | None = None
+    y_unit: str | None = None
+    unit: str | None = None
+
+
+def lookup_table(
+    x: Sequence[float],
+    values: Sequence[float] | Sequence[Sequence[float]],
+    y: Sequence[float] = (),
+    **units: str | None,
+) -> LookupTable:
+    """A table of support points.
+
+    Raises
+    ------
+    ValueError
+        If an axis does not rise, a number is not finite, or sizes do not fit.
+    """
+    for name, axis in (("x", x), ("y", y)):
+        if any(not a < b for a, b in pairwise(axis)):
+            raise ValueError(f"the points of {name} must rise; sort them, each one once")
+    if not len(x):
+        raise ValueError("there are no points")
+    rows = [row if isinstance(row, Sequence) else [row] for row in values]
+    if len(rows) != len(x) or any(len(row) != max(len(y), 1) for row in rows):
+        wanted = f"{len(x)} rows of {len(y)} values" if len(y) else f"{len(x)} values"
+        raise ValueError(f"its points need {wanted}, one for each point")
+    flat = tuple(float(value) for row in rows for value in row)
+    if not all(map(math.isfinite, (*x, *y, *flat))):
+        raise ValueError("a number in it is not finite")
+    return LookupTable(tuple(map(float, x)), tuple(map(float, y)), flat, **units)
+
+
+def at(text: str, column: int) -> str:
+    """Where in an expression something is, for people."""
+    flat = " ".join(text.split("\n"))
+    if len(flat) <= SHOWN:
+        return f"expression {flat!r}, column {column + 1}"
+    begin = max(0, column - SHOWN // 3)
+    end = begin + SHOWN
+    shown = f"{'…' if begin else ''}{flat[begin:end]}{'…' if end < len(flat) else ''}"
+    return f"expression {shown!r}, column {column + 1} of the whole"
+
+
+class ExpressionRefused(Exception):
+    """What is wrong with an expression, and at which column, counted from 0."""
+
+    def __init__(self, reason: str, column: int = 0) -> None:
+        super().__init__(reason)
+        self.reason, self.column = reason, column

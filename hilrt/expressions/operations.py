@@ -1,0 +1,94 @@
+"""Numbers of the operations that programs are made of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+(
+    ADD,
+    SUBTRACT,
+    MULTIPLY,
+    DIVIDE,
+    POWER,
+    MODULO,
+    NEGATE,
+    SCALE,  # p x + q: a conversion of units
+    ABS,
+    SIGN,
+    MIN,
+    MAX,
+    CLIP,
+    SQRT,
+    EXP,
+    LOG,
+    LOG10,
+    SIN,
+    COS,
+    TAN,
+    ASIN,
+    ACOS,
+    ATAN,
+    ATAN2,
+    FLOOR,
+    CEIL,
+    ROUND,
+    LESS,
+    LESS_EQUAL,
+    EQUAL,
+    NOT_EQUAL,
+    AND,
+    OR,
+    NOT,
+    # their results have times of their own
+    SELECT,
+    KNOWN,
+    DEFAULT,
+    TIME,
+    AT_TICKS,  # a constant, as a new sample of every tick
+    LOOKUP,
+    LOOKUP_2D,
+    # they remember
+    LOW_PASS,
+    DERIVATIVE,
+    INTEGRAL,
+    MEAN,
+    RMS,
+    DELAY,
+    HYSTERESIS,
+    RISING,
+    FALLING,
+    COUNT,
+    DEBOUNCE,
+    DURATION,
+) = range(53)
+
+FIRST_WITH_OWN_TIME: Final = SELECT
+FIRST_FILTER: Final = LOW_PASS
+#: Their results are 1 or 0, never unknown.
+CONDITIONS: Final = frozenset(
+    (
+        *(LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, AND, OR, NOT, KNOWN),
+        *(HYSTERESIS, RISING, FALLING, COUNT, DEBOUNCE, DURATION),
+    )
+)
+
+#: Words of memory of each filter, the first of which is the time of the newest sample; windows and
+#: delays have two more per slot.
+WORDS: Final = {
+    LOW_PASS: 3,
+    DERIVATIVE: 2,
+    INTEGRAL: 3,
+    MEAN: 8,
+    RMS: 8,
+    DELAY: 3,
+    HYSTERESIS: 2,
+    RISING: 2,
+    FALLING: 2,
+    COUNT: 3,
+    DEBOUNCE: 3,
+    DURATION: 2,
+}
+#: Most slots of a window or a delay: those with more samples take several of them together.
+SLOTS: Final = {MEAN: 1000, RMS: 1000, DELAY: 10_000}
+#: Slots beyond those that the time itself needs.
+SPARE_SLOTS: Final = 3

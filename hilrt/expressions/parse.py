@@ -1,0 +1,150 @@
+"""From the text of an expression to its typed tree, or to a refusal that names the place.
+
+The text has the syntax of Python's expressions and is taken apart by Python's own parser; nothing
+of it is ever executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import keyword
+import re
+import tokenize
+import warnings
+from dataclasses import dataclass
+from typing import Final
+
+from hilrt.errors import ConfigError
+from hilrt.expressions.nodes import ExpressionRefused, Node, at
+from hilrt.expressions.read_tree import TreeReader
+
+#: Longest text, in characters.
+MAX_LENGTH: Final = 4000
+
+#: Patterns of what other languages have, and what is written here.
+_HINTS: Final = (
+    (r"&&", "write `and`"),
+    (r"\|\|", "write `or`"),
+    (r"\?", "a choice is written `a if condition else b`"),
+    (r":=", "a comparison is written =="),
+    (r"(?<![=<>!:])=(?!=)", "a comparison is written =="),
+    (r"!(?!=)", "write `not`, or != for unequal"),
+    (r";", "an expression is one value"),
+)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A text that has been read.
+
+    Attributes
+    ----------
+    text : str
+    node : Node
+        Root of the typed tree.
+    signals : tuple of str
+        Names that it reads, as they are written, in the order in which they first appear.
+    where : str
+        Table and key that it comes from.
+    """
+
+    text: str
+    node: Node
+    signals: tuple[str, ...]
+    where: str = ""
+
+    def refused(self, refusal: ExpressionRefused) -> ConfigError:
+        """What is wrong with it, with its place."""
+        return _refused(self.text, self.where, refusal)
+
+
+def parse(text: str, where: str = "") -> Expression:
+    """Read an expression.
+
+    Parameters
+    ----------
+    text : str
+    where : str, optional
+        Table and key that it comes from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        Naming the place in the text, and the remedy.
+    """
+    try:
+        flat = re.sub(r"[\r\n]", " ", text)
+        source = flat.strip()
+        before = len(flat) - len(flat.lstrip())
+        reader = TreeReader(source, before)
+        node = reader.node(_syntax_tree(source, before))
+    except ExpressionRefused as refusal:
+        raise _refused(text, where, refusal) from None
+    return Expression(text, node, tuple(reader.names), where)
+
+
+def _refused(text: str, where: str, refusal: ExpressionRefused) -> ConfigError:
+    place = f"{where}: " if where else ""
+    return ConfigError(f"{place}{at(text, refusal.column)}: {refusal.reason}")
+
+
+def _syntax_tree(source: str, before: int) -> ast.expr:
+    """The tree of Python's parser for a text in one line, which `before` spaces precede."""
+    if not source:
+        raise ExpressionRefused(
+            "there is nothing; write a value, such as engine.speed, or leave the key out"
+        )
+    if len(source) > MAX_LENGTH:
+        raise ExpressionRefused(
+            f"{len(source)} characters, {MAX_LENGTH} at most; divide it into several calculated "
+            "channels, and give lookup tables a name"
+        )
+    try:
+        with warnings.catch_warnings():  # Python warns of spellings that are refused here
+            warnings.simplefilter("ignore")
+            if "#" in source:
+                _refuse_comments(source, before)
+            tree = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise _in_words(source, before, error) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ExpressionRefused(
+            "it cannot be read: nested too deeply, or with characters that are no text; divide it "
+            "into several calculated channels"
+        ) from None
+    return tree
+
+
+def _refuse_comments(source: str, before: int) -> None:
+    """What stands behind a comment would be left out without a word."""
+    with contextlib.suppress(tokenize.TokenError):  # the parser says it better
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                column = before + token.start[1]
+                raise ExpressionRefused(
+                    "a comment is no part of it; use the key description", column
+                )
+
+
+def _in_words(source: str, before: int, error: SyntaxError) -> ExpressionRefused:
+    """What Python says of a text that is no expression, with what is meant here."""
+    words = re.finditer(r"\.\s*([^\W\d]\w*)", source)
+    reserved = next((word for word in words if keyword.iskeyword(word[1])), None)
+    if reserved is not None:
+        name = re.search(r"[\w.\s]*$", source[: reserved.end()])
+        shown = "".join((name[0] if name else reserved[1]).split())
+        return ExpressionRefused(
+            f"{reserved[1]} is a word of the syntax; write signal({shown!r}), with the whole name",
+            before + reserved.start(1),
+        )
+    for spelled, instead in _HINTS:
+        if (found := re.search(spelled, source)) is not None:
+            return ExpressionRefused(f"{found[0]} is not known; {instead}", before + found.start())
+    column = min(max((error.offset or 1) - 1, 0), len(source) - 1)
+    return ExpressionRefused(
+        f"this is no expression ({error.msg}); write one value, such as "
+        "`2 * engine.speed`, and names with other characters as signal('…')",
+        before + column,
+    )

@@ -1,0 +1,143 @@
+"""From expressions to a program: flat tables of operations, registers and memory.
+
+What two expressions have in common is computed once. Calculated channels stand in the order in
+which they need one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hilrt.config.units import UNSTATED
+from hilrt.errors import ConfigError
+from hilrt.expressions.emit import Emitter, Value
+from hilrt.expressions.known_signals import KnownSignals
+from hilrt.expressions.nodes import ExpressionRefused
+from hilrt.expressions.parse import Expression, parse
+from hilrt.tables.program_tables import MEMORY, OPERATIONS, POINTS, REGISTERS
+from hilrt.tables.record import Table, table
+
+#: Most numbers that the filters of a program may remember.
+MAX_MEMORY = 1_000_000
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operations of a set of expressions.
+
+    Attributes
+    ----------
+    operations, points : tables of `hilrt.tables.program_tables`
+    registers, memory : tables
+        As they are before the first step.
+    signals : tuple of str
+        What the first registers hold the newest samples of.
+    results : tuple of int
+        Register of each expression.
+    units : tuple of str
+        Of each result; `UNSTATED` where it could be any.
+    channels : dict of str
+        Register and unit of each calculated channel.
+    """
+
+    operations: Table
+    points: Table
+    registers: Table
+    memory: Table
+    signals: tuple[str, ...]
+    results: tuple[int, ...]
+    units: tuple[str, ...]
+    channels: dict[str, tuple[int, str]]
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str | Expression],
+        signals: Mapping[str, str] | KnownSignals,
+        *,
+        step: float,
+        where: Sequence[str] = (),
+    ) -> Program:
+        """The program of some expressions.
+
+        Parameters
+        ----------
+        texts : sequence of str or Expression
+        signals : mapping of str, or KnownSignals
+            What they may name, with the units.
+        step : float
+            Shortest time between two samples of a signal, s. Windows and delays are sized by it.
+        where : sequence of str, optional
+            Table and key that each text comes from, for messages.
+
+        Raises
+        ------
+        ConfigError
+            With every problem: what cannot be read, names that there are not, units that do not
+            fit, channels that need one another, windows that are too long.
+        """
+        known = signals if isinstance(signals, KnownSignals) else KnownSignals(signals)
+        problems: list[str] = []
+        expressions = _parsed(texts, where, problems)
+        emitter = Emitter(known, known.read_by(expressions), step)
+        try:
+            order = known.channels_in_order()
+        except ConfigError as error:
+            raise ConfigError([*problems, *error.problems]) from None
+        for name in order:
+            channel = known.channels[name]
+            emitter.channels[name] = _emitted(emitter, channel.expression, problems, channel.unit)
+        values = [_emitted(emitter, expression, problems) for expression in expressions]
+        if len(emitter.memory) > MAX_MEMORY:
+            problems.append(
+                f"windows and delays of all expressions would take {len(emitter.memory)} numbers, "
+                f"{MAX_MEMORY} at most; use fewer or shorter ones"
+            )
+        if problems:
+            raise ConfigError(problems)
+        return _program(emitter, values)
+
+
+def _parsed(
+    texts: Sequence[str | Expression], where: Sequence[str], problems: list[str]
+) -> list[Expression]:
+    found: list[Expression] = []
+    for i, text in enumerate(texts):
+        try:
+            place = where[i] if where else ""
+            found.append(text if isinstance(text, Expression) else parse(text, place))
+        except ConfigError as error:
+            problems += error.problems
+    return found
+
+
+def _emitted(
+    emitter: Emitter, expression: Expression, problems: list[str], unit: str | None = None
+) -> Value:
+    """An expression's value; after a problem one of any unit, so that nothing follows from it."""
+    try:
+        value = emitter.emit(expression.node)
+        return emitter.converted(value, unit, expression.node.column)
+    except ExpressionRefused as refusal:
+        problems += expression.refused(refusal).problems
+        return Value(0, UNSTATED)
+
+
+def _program(emitter: Emitter, values: Sequence[Value]) -> Program:
+    operations = table(OPERATIONS, len(emitter.operations))
+    registers = table(REGISTERS, len(emitter.registers))
+    points, memory = table(POINTS, len(emitter.points)), table(MEMORY, len(emitter.memory))
+    operations[:] = emitter.operations
+    registers[:] = emitter.registers
+    points["value"], memory["value"] = emitter.points, emitter.memory
+    return Program(
+        operations=operations,
+        points=points,
+        registers=registers,
+        memory=memory,
+        signals=tuple(emitter.read),
+        results=tuple(value.register for value in values),
+        units=tuple(value.unit or "" for value in values),
+        channels={name: (v.register, v.unit or "") for name, v in emitter.channels.items()},
+    )
