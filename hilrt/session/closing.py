@@ -45,6 +45,7 @@ async def _end_log(parts: SessionParts) -> None:
     await parts.processes.report_ends()
     _sum_up(parts)
     if parts.log is not None:
+        parts.processes.resume_recorder()
         await parts.log.end(result.summary)
     elif parts.recorder is not None:
         close_feed_socket(parts.recorder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,12 @@ from hilrt.monitor.session_state import SessionState
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.session.event_log import EventLog
 from hilrt.session.monitoring import VIEWS
-from hilrt.session.spawn import SINGLE_THREAD, Child, Children
+from hilrt.session.spawn import KILL_TIMEOUT_S, SINGLE_THREAD, Child, Children
 
 #: How long children may take to end, s.
 STOP_TIMEOUT: Final = 5.0
+#: After that long it is said what is waited for, s.
+NOTICE: Final = 2.0
 #: How long after its connection the end of a process may show, s.
 PROCESS_END: Final = 0.3
 #: How long the last line of its output may take to be read, s: a disk may not answer.
@@ -130,10 +133,21 @@ class Processes:
         """Wait until every process that has ended by itself is told of."""
         await asyncio.gather(*self._reports)
 
+    def resume_recorder(self) -> None:
+        """Let a recorder that was stopped (SIGSTOP) go on: it cannot close the log otherwise.
+
+        A gateway is not resumed so: what stopped it may be that somebody is at the bench.
+        """
+        if hasattr(signal, "SIGCONT"):
+            self.children["recorder"].signal(signal.SIGCONT)
+
     async def end(self, told: Sequence[str]) -> list[str]:
         """End all; those `told` that it is over may first end by themselves. What did not end."""
         try:
-            await self.children.wait(STOP_TIMEOUT, told)
+            if left := await self.children.wait(NOTICE, told):
+                longest = 2.0 * STOP_TIMEOUT + KILL_TIMEOUT_S - NOTICE
+                sys.stderr.write(f"waiting for {', '.join(left)}, at most {longest:g} s more\n")
+                await self.children.wait(STOP_TIMEOUT - NOTICE, told)
         finally:
             problems = await self.children.stop_all(STOP_TIMEOUT)
         return problems

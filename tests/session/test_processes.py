@@ -1,5 +1,7 @@
 """What processes of a session are told, and what is told of the end of one."""
 
+import os
+import signal
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,3 +103,29 @@ async def test_the_loop_does_not_wait_for_the_output_of_a_dead_process(
     assert (notes.texts, warnings) == ([said], [f"page: {said}"])
     dead.disk.set()
     assert dead.reader not in (0, threading.get_ident())
+
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+
+
+@posix
+async def test_a_recorder_that_was_stopped_goes_on_to_close_the_log(tmp_path):
+    processes = Processes(tmp_path, [], Notes(), [])
+    processes.ending = True
+    child = processes.children.start("recorder", ["sleep", "0.1"])
+    os.kill(child.pid, signal.SIGSTOP)
+    processes.resume_recorder()
+    assert await processes.end(["recorder"]) == []
+    assert child.returncode == 0
+
+
+@posix
+async def test_what_the_end_waits_for_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(session_processes, "NOTICE", 0.0)
+    monkeypatch.setattr(session_processes, "STOP_TIMEOUT", 0.05)
+    processes = Processes(tmp_path, [], Notes(), [])
+    processes.ending = True
+    child = processes.children.start("recorder", ["sleep", "60"])
+    await processes.end(["recorder"])
+    assert child.returncode is not None
+    assert "waiting for recorder, at most 2.1 s more" in capsys.readouterr().err
