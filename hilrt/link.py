@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hilrt.config.structs import SubsystemOptions
 
 #: Everything that an adapter needs beside `hilrt.solver`.
-__all__ = ["Arrival", "CodeRun", "Command", "Link", "Ports", "PortsError"]
+__all__ = ["Arrival", "CodeRun", "Command", "LinearModel", "Link", "Ports", "PortsError"]
 
 
 class PortsError(ConfigError):
@@ -49,6 +49,27 @@ class Arrival(NamedTuple):
     tick: int
     sample: Sample
     t_arrived: float
+
+
+class LinearModel(NamedTuple):
+    """A subsystem about its present state: ``x' = A x + B u``, ``y = C x + D u``.
+
+    Attributes
+    ----------
+    A, B, C, D : ndarray, shape (nx, nx), (nx, nu), (ny, nx), (ny, nu)
+    fineness : ndarray, shape (nu,)
+        How finely the subsystem follows each input inside a macro step: 1 continuously, 0 only the
+        value at its start, 1 - 1/n in n steps of its own.
+    linear : bool
+        Whether it holds for any state.
+    """
+
+    A: Floats
+    B: Floats
+    C: Floats
+    D: Floats
+    fineness: Floats
+    linear: bool
 
 
 class Command(NamedTuple):
@@ -216,6 +237,13 @@ class Link(abc.ABC):
         Around the inputs `u`, shape (n_inputs,), from the present state at `t` [s]; `direction`,
         shape (order + 1, n_inputs), in the normalised power basis. Returns the change of the
         outputs, shape (n_outputs,), or None where the subsystem cannot restore its state.
+        """
+        return None
+
+    async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
+        """The subsystem about its state before the first step, tried out; None where it cannot be.
+
+        Around the inputs `u`, shape (n_inputs,); `h` [s] is the macro step that it will make.
         """
         return None
 

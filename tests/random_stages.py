@@ -14,7 +14,9 @@ import numpy as np
 
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.control_order import control_order
+from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.measure_defects import measure_defects
+from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.link import Ports
 from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
@@ -34,6 +36,8 @@ STAGES: tuple[Callable[..., None], ...] = (
     guard,
     judge_ranges,
     measure_defects,
+    measure_disturbances,
+    estimate_signals,
     choose_step,
     control_order,
     measure_reliability,

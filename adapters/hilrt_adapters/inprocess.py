@@ -11,8 +11,9 @@ import msgspec
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import PeerLost, SolverError
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import find_linear_model
 from hilrt.hosting.load_solver import load_solver
-from hilrt.link import Arrival, CodeRun, Link
+from hilrt.link import Arrival, CodeRun, LinearModel, Link
 from hilrt.solver import Floats, Ports, Sample, Solver
 
 
@@ -117,6 +118,10 @@ class InProcessLink(Link):
             return self._hosted.response(t, h, u, direction)
         except SolverError as error:
             raise self._lose(error) from error
+
+    async def linear_model(self, h: float, u: Floats) -> LinearModel | None:
+        """See `Link.linear_model`."""
+        return find_linear_model(self._hosted, u, h)
 
     def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
         """Note the inputs; the step runs in `poll`."""

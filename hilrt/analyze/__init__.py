@@ -6,7 +6,7 @@ written), `recorded_settings`, `step_advice`, `can_names` and `can_traffic` (its
 `log_analysis` (all of it in one object), `figure_style`, `figures`, `figure_steps`,
 `figure_timing`, `figure_can`, `report_figures`, `report_tables`, `report_can` and `report_page`
 (the page's parts), `report`, `report_png`. From two logs: `signal_differences`, `log_comparison`,
-`figure_compare`, `comparison_page`. From a session file: `linearise` and `subsystem_models`
+`figure_compare`, `comparison_page`. From a session file: `subsystem_models`
 (subsystems as linear maps), `corrector_matrices` and `propagation` (the macro step on matrices),
 `stability`, `stability_study` with its `stability_table` and `stability_page`, `accuracy`.
 """

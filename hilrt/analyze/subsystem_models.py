@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hilrt.analyze.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
 from hilrt.config import registry
 from hilrt.config.from_toml import parse_params
 from hilrt.config.session_file import SessionFile
@@ -17,6 +16,7 @@ from hilrt.config.structs import JacobianOptions, SubsystemOptions
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linearise import CannotLinearise, Constant, Differentiated, Dynamics, Exact, size
 from hilrt.hosting.load_solver import load_solver
 from hilrt.link import Arrival, Link
 from hilrt.models.linear import Linear

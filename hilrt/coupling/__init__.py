@@ -7,6 +7,7 @@ In reading order:
   with `ramp`;
 * defects and control: `measure_defects`, `estimate_error`, `control_step`, `control_order`,
   `choose_step`;
+* estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;
 * what benches made of inputs: `realised`;
 * energy: `power_bond`, `mu`, `correct_energy`;
 * corrections of outputs: `true_inputs`, `correct_outputs`, `correct_feedthrough`, `correct_model`,

@@ -37,7 +37,7 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
         held = out.withheld or (plan.subsystems[s].holds_when_late and given.subsystems[s].late)
         out.degree = 0 if held else min(samples - 1, out.count - 1)
         out.y = newton_value(out, min(out.order, out.degree))
-        out.bridged = 0.0
+        out.bridged = out.corrected_by = 0.0
 
 
 @compiled

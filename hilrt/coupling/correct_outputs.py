@@ -69,6 +69,7 @@ def apply_correction(out: Table, corrected: float, samples: int, now: float) -> 
     out.y_past[0] += corrected - out.y
     newton_form(out, samples, now)
     out.differences[0] += out.bridged
+    out.corrected_by += corrected - out.y
     out.y = corrected
 
 

@@ -1,5 +1,6 @@
 """A user's solver in a process: bringing it up, serving the master, relaying its log.
 
 Read in this order: `load_solver` with `import_module` and `check_params`, `hosted_solver` (checking
-what it returns), `describe_error`, `solver_process` (``hilrt solver``), `log_relay`.
+what it returns), `describe_error`, `linearise` (its step as a matrix) and `linear_model` (its
+continuous dynamics), `solver_process` (``hilrt solver``), `log_relay`.
 """

@@ -26,6 +26,10 @@ from hilrt.wording import (
 COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 
 
+#: Signals that are listed with their estimated errors; the worst.
+MOST_ERRORS = 6
+
+
 def closing_table(summary: Mapping[str, Any]) -> RenderableType:
     """The tables for the terminal; those that the summary lacks are left out.
 
@@ -35,7 +39,8 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
         Contents of ``summary.json``; ``files`` may list what was written.
     """
     parts: list[RenderableType] = [_steps(summary)]
-    for part in (_ledger(summary), _answers(summary), _flag_times(summary), _losses(summary)):
+    tables = (_ledger, _answers, _flag_times, _errors, _losses)
+    for part in (make(summary) for make in tables):
         if part is not None:
             parts.append(part)
     for file in summary.get("files") or ():
@@ -132,6 +137,30 @@ def _flag_times(summary: Mapping[str, Any]) -> Table | None:
         table.add_column(heading, justify="right")
     for row in rows:
         table.add_row(*row)
+    return table
+
+
+def _errors(summary: Mapping[str, Any]) -> Table | None:
+    """Estimated errors, those that are largest relative to their signals first."""
+    errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
+    if not errors:
+        return None
+    known = [name for name in errors if errors[name].get("relative") is not None]
+    known.sort(key=lambda name: -float(errors[name]["relative"]))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("estimated error (95 %)")
+    for heading in ("", "of its variation", "by"):
+        table.add_column(heading, justify="right")
+    for name in known[:MOST_ERRORS]:
+        error = errors[name]
+        width = f"± {error['high']:.2g} {error['unit']}".rstrip()
+        share = f"{number(100.0 * error['relative'], 2)} %"
+        table.add_row(name, width, share, str(error["how"]))
+    unknown = [name for name in errors if name not in known]
+    for name in unknown[:MOST_ERRORS]:
+        table.add_row(name, "–", "–", str(errors[name]["how"]))
+    if more := len(errors) - table.row_count:
+        table.add_row(f"and {more:,} more", "", "", "")
     return table
 
 

@@ -17,6 +17,7 @@ from hilrt.monitor.telemetry import (
     Status,
     Telemetry,
 )
+from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.timing.histogram import Recent
@@ -168,7 +169,15 @@ class StatusPublisher:
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
-        course = SessionCourse(t, None, progress.missed, progress.steps, master.feed.dropped)
+        course = SessionCourse(
+            t,
+            None,
+            progress.missed,
+            progress.steps,
+            master.feed.dropped,
+            "",
+            *errors_of(numerics.network, numerics.plan, state),
+        )
         so_far = verdict(totals, course)
         return Status(
             session=self.session,

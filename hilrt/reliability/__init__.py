@@ -5,5 +5,6 @@ In reading order:
 * what is watched, and why: `causes`, `checks`, `alarms`;
 * the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
   `count_affected` (in the slack);
-* in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`.
+* in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`;
+* errors in the signals' units: `estimates`, with the constants of `calibrated`.
 """

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
+from hilrt.reliability.estimates import BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
+from hilrt.wording import number
 
 #: Missed ticks per step from which a session is unreliable.
 MISSED_SHARE = 0.2
 #: Share of one second from which a cause that decides nothing is named beside the reasons.
 BAD_SECOND = 0.1
+#: Error relative to what a signal varies by: a session is `good` if the upper end of the estimate
+#: is below the first, and unreliable if the estimate itself is above the second.
+GOOD_ERROR = 0.05
+UNRELIABLE_ERROR = 0.2
+#: Energy made at a bond's interface over what it has carried: counts like 5 % and 20 % of a signal.
+BOND_DEGRADED = 0.1
+BOND_UNRELIABLE = 0.5
 WORDS = ("good", "degraded", "unreliable")
 GOOD, DEGRADED, UNRELIABLE = range(3)
 
@@ -38,6 +48,8 @@ class SessionCourse(NamedTuple):
         Steps that are missing in the log: nothing of them can be looked at again.
     secured : str
         That benches were brought to their safe profile, and why; empty if they were not.
+    errors, bonds : mapping
+        What is estimated of the coupling signals and the bonds' energies, by their names.
     """
 
     time_s: float
@@ -46,6 +58,8 @@ class SessionCourse(NamedTuple):
     steps: int = 0
     unrecorded: int = 0
     secured: str = ""
+    errors: Mapping[str, Estimate] = MappingProxyType({})
+    bonds: Mapping[str, BondError] = MappingProxyType({})
 
 
 def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
@@ -82,10 +96,50 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
     if course.unrecorded:
         missing, steps = course.unrecorded, course.steps
         yield DEGRADED, f"recording: {missing:,} of {steps:,} steps are not in the log"
+    yield from _of_the_errors(course)
     if _mostly_missed(course):
         missed, steps = course.missed, course.steps
         said = f"{missed:,} ticks in {steps:,} steps, those skipped included"
         yield UNRELIABLE, f"deadline_missed: {said}"
+
+
+def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
+    """What the estimated errors come to: of the worst signal, and of every bond's energy."""
+    unknown = [f"{name} ({e.how})" for name, e in course.errors.items() if not e.value >= 0.0]
+    if unknown:
+        yield DEGRADED, f"estimated error: not known of {_some(unknown)}"
+    known = [(name, e) for name, e in course.errors.items() if e.value >= 0.0]
+    worst = max(known, key=lambda pair: pair[1].relative, default=None)
+    if worst is not None:
+        grade = _grade_error(worst[1])
+        if grade != GOOD:
+            yield grade, f"estimated error: {describe(*worst)}, {_share_of(worst[1])}"
+    for name, bond in course.bonds.items():
+        grade = (bond.share > BOND_DEGRADED) + (bond.share > BOND_UNRELIABLE)
+        if grade != GOOD:
+            said = f"{bond.share:.0%} of the energy that it carried was made at its interface"
+            yield grade, f"estimated error: bond {name}: {said}"
+
+
+def _grade_error(error: Estimate) -> int:
+    """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood."""
+    if error.value > UNRELIABLE_ERROR * error.spread:
+        return UNRELIABLE
+    return DEGRADED if error.high > GOOD_ERROR * error.spread else GOOD
+
+
+def describe(name: str, error: Estimate) -> str:
+    """``engine.torque: ± 1.3 N*m (95 %)``."""
+    return f"{name}: ± {error.high:.2g} {error.unit}".rstrip() + " (95 %)"
+
+
+def _share_of(error: Estimate) -> str:
+    return f"{number(100.0 * error.relative, 2)} % of what it varies by"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _mostly_missed(course: SessionCourse) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from hilrt.config.session_file import SessionFile, load_session
 from hilrt.config.structs import Session, SubsystemOptions
+from hilrt.coupling.closed_loop import MOST_STATES, Sensitivities
 from hilrt.coupling.correct_feedthrough import feedthrough_table
 from hilrt.coupling.verification import Verification
 from hilrt.errors import HilrtError, RecordError
@@ -118,6 +119,7 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
             physical=np.array([s.physical for s in subsystems], dtype=bool),
             lead=np.array([s.lead for s in subsystems]),
             verification=_verification(facts, network, recorded.where, changed=bool(changes)),
+            sensitivities=_sensitivities(facts, network, recorded.where, changed=bool(changes)),
         ),
         y0,
         u0,
@@ -145,6 +147,31 @@ def _verification(facts: Facts, network: Network, where: str, changed: bool) -> 
         bonds = range(len(network.bonds))
         states = [VERIFIED if b in known else UNVERIFIED for b in bonds]
     return Verification(states, tried)
+
+
+def _sensitivities(
+    facts: Facts, network: Network, where: str, changed: bool
+) -> Sensitivities | None:
+    """What the session tried out of its subsystems.
+
+    With other settings the coupled system is another one, and its answers are not known.
+
+    `RecordError` if it is not of this network.
+    """
+    found = facts.answers
+    if found is None:
+        return None
+    ny, nu, nx = len(network.outputs), len(network.inputs), found.states
+    fits = len(found.fineness) == nu and 0 <= nx <= MOST_STATES
+    fits = fits and all(0 <= i < ny for i in found.answers_known)
+    fits = fits and all(0 <= i < ny and 0 <= u < nu for i, u, _ in found.direct)
+    for entries, rows in ((found.paths, nx), (found.answers, ny)):
+        for row, source, of_input, _ in entries:
+            sources = nu if of_input else nx
+            fits = fits and 0 <= row < rows and 0 <= source < sources and of_input in (0, 1)
+    if not fits:  # compiled code would not look
+        raise other_version(where)
+    return found._replace(states=0, paths=[], answers=[]) if changed else found
 
 
 def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:

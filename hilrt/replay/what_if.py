@@ -27,6 +27,7 @@ from hilrt.record.find_log import find_log
 from hilrt.record.messages import Attachment, Begin, Level, RecordEnd, RecordEvent
 from hilrt.record.recording import Recording
 from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.replay.decisions import decisions, shared
@@ -232,7 +233,9 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
     events = [event for event in steps.stream.events if event.t <= walk.end]
     lost = int(steps.stream.metadata.get("rows_missing", 0))
     numbers = missed, max(walk.made - 1, 0), lost
-    course = SessionCourse(walk.end, fault_of(events), *numbers, secured_by(events))
+    of = numerics.network, numerics.plan, numerics.state
+    secured = secured_by(events)
+    course = SessionCourse(walk.end, fault_of(events), *numbers, secured, *errors_of(*of))
     return verdict(flag_totals(numerics.checks, numerics.state), course).word
 
 

@@ -15,6 +15,7 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
+from hilrt.exchange.sensitivities import find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.link import Link
 from hilrt.solver import Floats, Ports, Sample
@@ -113,6 +114,7 @@ async def assemble(
         physical=np.array([link.physical for link in links], dtype=bool),
         lead=np.array([link.actuation_delay for link in links]),
         verification=await verify_corrections(network, tables, links, u0, model),
+        sensitivities=await find_sensitivities(network, tables, links, u0),
     )
     numerics = build_numerics(network, tables, platform, y0, u0, shadow=shadow, model=model)
     numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick

@@ -11,6 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
+from hilrt.reliability.estimates import (
+    LEAST_SPREAD,
+    BondError,
+    errors_of,
+    spreads,
+)
 from hilrt.reliability.flags import FlagTotal, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.losses import FORMAT
@@ -86,7 +92,9 @@ def build_summary(
     missed = progress.missed if run.real_time else 0
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
-    course = SessionCourse(time_s, run.fault, missed, progress.steps, run.dropped_rows, run.secured)
+    errors, made = errors_of(numerics.network, plan, state)
+    lost, secured = run.dropped_rows, run.secured
+    course = SessionCourse(time_s, run.fault, missed, progress.steps, lost, secured, errors, made)
     judgement = verdict(totals, course)
     host = host_report()
     summary = {
@@ -101,7 +109,8 @@ def build_summary(
         if plan.session[0].controls_order
         else None,
         "ports": _ports(numerics),
-        "bonds": _bonds(numerics),
+        "bonds": _bonds(numerics, made),
+        "estimated_error": {name: error.as_json() for name, error in errors.items()},
         "flags": _flags(totals),
         **_timing(progress, run.real_time),
         "missed_ticks": progress.missed,
@@ -198,6 +207,8 @@ def _ports(numerics: Numerics) -> dict[str, Any]:
     for name, u in zip(network.inputs.names, state.inputs, strict=True):
         ports[name] = {
             "connection_defect": defect(u),
+            "disturbance": _disturbance(u),
+            "spread": _spread(u),
             "output_defect": None,
             "out_of_range": None,
             "last": _finite(u.polynomial[0]),
@@ -205,18 +216,35 @@ def _ports(numerics: Numerics) -> dict[str, Any]:
     limits = numerics.plan.outputs
     ranges = np.isfinite(limits["low"]) | np.isfinite(limits["high"])
     for name, out, declared in zip(network.outputs.names, state.outputs, ranges, strict=True):
-        port = ports.setdefault(name, {"connection_defect": None})  # an input may share the name
+        port = ports.setdefault(name, {"connection_defect": None, "disturbance": None})
+        port["spread"] = _spread(out)
         port["output_defect"] = defect(out) if out.defect_seconds else None
         port["out_of_range"] = int(out.outside_samples) if declared else None
         port["last"] = _finite(out.y)
     return ports
 
 
+def _disturbance(u: Table) -> dict[str, float] | None:
+    seconds = u.disturbance_seconds
+    if not seconds > 0.0:
+        return None
+    rms = math.sqrt(u.disturbance_square / seconds)
+    return {"rms": rms, "max": float(u.disturbance_max)}
+
+
+def _spread(port: Table) -> dict[str, float] | None:
+    """Standard deviation of a port and its RMS, over time."""
+    if not port.moment_seconds > 0.0:
+        return None
+    deviation, least = (float(values[0]) for values in spreads(port.reshape(1)))
+    return {"std": deviation, "rms": least / LEAST_SPREAD}
+
+
 def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _bonds(numerics: Numerics) -> dict[str, Any]:
+def _bonds(numerics: Numerics, made: Mapping[str, BondError]) -> dict[str, Any]:
     network, plan, state = numerics.network, numerics.plan, numerics.state
     rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
     return {
@@ -227,6 +255,8 @@ def _bonds(numerics: Numerics) -> dict[str, Any]:
             "uncorrected_energy_j": float(bond.uncorrected),
             "shadow_energy_j": float(bond.shadow_energy),
             "drift_energy_j": float(bond.drift),
+            "interface_energy_j": made[table.name].made,
+            "carried_energy_j": made[table.name].carried,
             "cap_share": float(bond.capped_steps / max(bond.steps, 1)),
             "applied": bool(settings.active),
         }

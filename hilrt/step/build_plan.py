@@ -8,11 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from hilrt.config.structs import Session
+from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.polynomial import gram_factor
 from hilrt.coupling.verification import Verification
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
+from hilrt.reliability.calibrated import HIGH
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
+from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_ranges import fill_ranges
@@ -28,12 +31,14 @@ class Platform(NamedTuple):
     """What is known of the subsystems from their links, arrays of shape (n subsystems,).
 
     `physical`: benches and what else runs by itself; `lead`: actuation delay, s; `verification`:
-    what was found of the bonds' corrections, if it was looked for.
+    what was found of the bonds' corrections, if it was looked for; `sensitivities`: how the
+    coupled system answers to disturbances, likewise.
     """
 
     physical: Bools
     lead: Floats
     verification: Verification | None = None
+    sensitivities: Sensitivities | None = None
 
 
 def build_plan(
@@ -64,7 +69,7 @@ def build_plan(
     """
     alarms = alarm_rows(network, tables.alarms)
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
-    bonds, connections = network.bonds, network.connections
+    bonds, connections, known = network.bonds, network.connections, platform.sensitivities
     plan = Plan(
         session=table(rows.SESSION, 1),
         subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
@@ -79,6 +84,9 @@ def build_plan(
         passes=_passes(network),
         feeds=_feeds(network),
         receives=_receives(network),
+        direct=_rows(rows.DIRECT, known.direct if known else ()),
+        error_paths=_rows(rows.ERROR_PATHS, known.paths if known else ()),
+        error_answers=_rows(rows.ERROR_ANSWERS, known.answers if known else ()),
         checks=table(rows.CHECKS, len(checks.where)),
         causes=table(rows.CAUSES, len(checks.causes)),
         alarms=table(rows.ALARMS, len(alarms.names)),
@@ -91,6 +99,7 @@ def build_plan(
     _fill_verification(plan, platform.verification)
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
+    _fill_sensitivities(plan, known)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
     return plan, checks, alarms
@@ -179,6 +188,32 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
         return
     plan.bonds["verification"] = verification.states
     plan.bonds["tried"][plan.elements["bond"][plan.sensitivities["element"]]] = 1
+
+
+def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
+    """Without a trial every subsystem is taken to follow its inputs inside the step."""
+    if known is None:
+        plan.inputs["fineness"], plan.session["error_high"] = 1.0, HIGH[GAIN_RANGE]
+        return
+    plan.inputs["fineness"] = known.fineness
+    fixed = not plan.session[0].variable_step
+    plan.session["error_states"] = known.states if fixed else 0
+    plan.session["error_linear"] = known.linear
+    plan.session["error_high"] = HIGH[how_estimated(plan)]
+    plan.outputs["answers_known"][known.answers_known] = 1
+    efforts = list(zip(plan.elements["effort"], plan.elements["bond"], strict=True))
+    of_element = plan.elements["bond"]
+    efforts += [(row.output, of_element[row.element]) for row in plan.summands]
+    missing = {b for output, b in efforts if not plan.outputs["answers_known"][output]}
+    for b, bond in enumerate(plan.bonds):
+        bond.integrated = b not in missing
+
+
+def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:
+    found = table(dtype, len(values))
+    if len(values):
+        found[:] = [tuple(row) for row in values]
+    return found
 
 
 def _sensitivities(verification: Verification | None) -> Table:

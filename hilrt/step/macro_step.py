@@ -14,12 +14,14 @@ from hilrt.coupling.compensate import compensate
 from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_energy import correct_energy
 from hilrt.coupling.correct_outputs import correct_outputs
+from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.follow_corrections import follow_corrections
 from hilrt.coupling.identify import identify
 from hilrt.coupling.intervals import turn_over
 from hilrt.coupling.limit import limit
 from hilrt.coupling.measure_defects import measure_defects
+from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import measure_bonds
 from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.sum_inputs import sum_inputs
@@ -62,6 +64,8 @@ def assess(plan: Plan, state: State, given: StepInput, slack: Table) -> None:
         control_order(plan, state, given)
     if plan.session[0].controls_order:
         count_order(plan, state, given)
+    measure_disturbances(plan, state, given)
+    estimate_signals(plan, state, given)
     measure_bonds(plan, state, given)
     follow_corrections(plan, state, given)
     identify(plan, state, given, slack)

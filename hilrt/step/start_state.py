@@ -44,6 +44,7 @@ def start_state(
         connections=table(rows.CONNECTIONS, len(plan.connections)),
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),
+        errors=table(rows.ERRORS, plan.session[0].error_states),
         checks=table(rows.CHECKS, len(plan.checks)),
         causes=table(rows.CAUSES, len(plan.causes)),
         alarms=table(rows.ALARMS, len(plan.alarms)),

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from hilrt.config.session_file import SessionFile
+from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.coupling.correct_feedthrough import Feedthrough, feedthrough_matrices
 from hilrt.errors import RecordError
 from hilrt.files.msgpack import NOT_MSGPACK
@@ -25,6 +26,7 @@ from hilrt.record.messages import Attachment
 from hilrt.solver import Floats, Port, Ports, Sample
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.snapshot import layout_version, other_version
+from hilrt.tables.plan import Plan
 from hilrt.tables.record import blocks
 from hilrt.timing.host import host_report
 from hilrt.version import VERSION
@@ -58,7 +60,8 @@ class Facts(msgspec.Struct):
     `layout` is the version of the tables' layout, in hexadecimal digits. `y0` (ny,) and `u0` (nu,)
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
     `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
-    `sensitivities` are those of `hilrt.coupling.verification`.
+    `sensitivities` are those of `hilrt.coupling.verification`, `answers` the subsystems' as tried
+    out for the error estimate.
     """
 
     format: int
@@ -71,6 +74,7 @@ class Facts(msgspec.Struct):
     gamma: list[list[list[float]]] | None
     verification: list[int] = []
     sensitivities: list[tuple[int, int, float]] = []
+    answers: Sensitivities | None = None
 
     def feedthrough_correction(self) -> Feedthrough | None:
         """The feedthrough correction as it ran."""
@@ -108,6 +112,20 @@ def collect_facts(
         gamma=gamma.tolist() if gamma.size else None,
         verification=plan.bonds["verification"].tolist(),
         sensitivities=plan.sensitivities.tolist(),
+        answers=_answers(plan),
+    )
+
+
+def _answers(plan: Plan) -> Sensitivities:
+    """What was tried out of the subsystems, as the plan has it."""
+    return Sensitivities(
+        states=int(plan.session["error_states"][0]),
+        paths=plan.error_paths.tolist(),
+        answers=plan.error_answers.tolist(),
+        direct=plan.direct.tolist(),
+        answers_known=np.flatnonzero(plan.outputs["answers_known"]).tolist(),
+        fineness=plan.inputs["fineness"].tolist(),
+        linear=bool(plan.session["error_linear"][0]),
     )
 
 

@@ -116,6 +116,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     outputs, inputs, peers = net.outputs, net.inputs, net.subsystems
     bonds = [bond.name for bond in net.bonds.tables]
     efforts = [outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
+    estimated = TablePlace("state.outputs", "estimated_error")
     control = CONTROL_SIGNALS if _controlled(plan) else ()
     return {
         "outputs": _fresh(outputs, "", outputs.units, "y"),
@@ -128,6 +129,14 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         "realised": _ports(inputs, ":realised", TablePlace("given.inputs", "realised")),
         "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
         + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
+        "errors": [
+            *(
+                column
+                for i, column in enumerate(_ports(outputs, ":estimated_error", estimated))
+                if plan.outputs["coupled"][i]
+            ),
+            *_ports(inputs, ":disturbance", TablePlace("state.inputs", "disturbance")),
+        ],
         "bonds": [
             Column(
                 Signal(f"{bond}:{key}", effort if unit == "effort" else unit),

@@ -62,6 +62,10 @@ SESSION: Final = np.dtype(
         ("warm_up", "f8"),  # s
         ("clock_limit", "f8"),  # of a bench's clock error, s per base step between its points
         ("sample_spacing", "f8"),  # shortest time between samples that gives a rate, s
+        # estimated errors
+        ("error_states", "i8"),  # of the coupled system's error; 0: it is not followed
+        ("error_linear", "i8"),  # its answers hold for any state
+        ("error_high", "f8"),  # from an estimate to the half width of its band
         # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
         ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
     ]
@@ -90,6 +94,7 @@ OUTPUTS: Final = np.dtype(
         ("low", "f8"),  # declared range; infinite where there is none
         ("high", "f8"),
         ("range_policy", "i8"),  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
+        ("answers_known", "i8"),  # its direct answers to its inputs were tried out: `DIRECT`
     ]
 )
 INPUTS: Final = np.dtype(
@@ -107,6 +112,8 @@ INPUTS: Final = np.dtype(
         ("free", "i8"),  # has a connection whose order is controlled
         ("atol", "f8"),
         ("realised_by", "i8"),  # output of a bench that measures what became of it; -1: none
+        # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
+        ("fineness", "f8"),
     ]
 )
 CONNECTIONS: Final = np.dtype(
@@ -134,6 +141,7 @@ BONDS: Final = np.dtype(
         ("verification", "i8"),  # of its correction: UNVERIFIED, VERIFIED or WRONG
         ("keeps", "i8"),  # the correction stays, also when it is found harmful
         ("tried", "i8"),  # the efforts' direct answers to their inputs are known from a trial
+        ("integrated", "i8"),  # and so is the effort at both ends of an interval
     ]
 )
 ELEMENTS: Final = np.dtype(
@@ -162,6 +170,17 @@ PASSES: Final = np.dtype([("output", "i8"), ("giver", "i8")])
 FEEDS: Final = np.dtype([("input", "i8"), ("giver", "i8")])
 #: Subsystems with an input that `giver`, another subsystem, feeds.
 RECEIVES: Final = np.dtype([("subsystem", "i8"), ("giver", "i8")])
+#: Direct answers of outputs to inputs, per unit, as they were tried out.
+DIRECT: Final = np.dtype([("output", "i8"), ("input", "i8"), ("factor", "f8")])
+#: How the coupled system passes a disturbance on, over one macro step: to a state of the errors,
+#: from another one, or from the mean of an input's disturbance.
+ERROR_PATHS: Final = np.dtype(
+    [("to", "i8"), ("source", "i8"), ("of_input", "i8"), ("factor", "f8")]
+)
+#: And at its end to an output: from a state, or from an input's disturbance there.
+ERROR_ANSWERS: Final = np.dtype(
+    [("output", "i8"), ("source", "i8"), ("of_input", "i8"), ("factor", "f8")]
+)
 #: One for every thing that is watched for one cause, grouped by causes.
 CHECKS: Final = np.dtype([("cause", "i8"), ("subject", "i8")])
 #: Checks of every cause, in the order of `hilrt.reliability.causes`.
@@ -194,6 +213,9 @@ class Plan(NamedTuple):
     passes: Table
     feeds: Table
     receives: Table
+    direct: Table
+    error_paths: Table
+    error_answers: Table
     checks: Table
     causes: Table
     alarms: Table

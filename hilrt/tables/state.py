@@ -73,6 +73,7 @@ OUTPUTS: Final = np.dtype(
         ("degree", "i8"),  # that the samples suffice for
         ("order", "i8"),  # highest of its connections, in force
         ("y", "f8"),  # at the communication point, compensated and corrected
+        ("corrected_by", "f8"),  # what corrections have added to that
         ("bridged", "f8"),  # what the prediction of a late subsystem added
         ("reason", "i8"),  # why its model correction is inactive; 0: it is not (`trust.Reason`)
         ("defect", "f8"),  # RMS of the interval that ended; NaN where unknown
@@ -82,6 +83,16 @@ OUTPUTS: Final = np.dtype(
         ("magnitude", "f8"),
         ("scale", "f8"),  # decaying peak
         ("peak", "f8"),  # highest magnitude so far
+        # estimated error
+        ("start", "f8"),  # value after its inputs have jumped, at the start of the interval
+        ("error", "f8"),  # propagated through the closed loops, with its sign
+        ("error_peak", "f8"),  # decaying peak of it
+        ("estimated_error", "f8"),  # half width of the band about the output; NaN: unknown
+        ("error_square", "f8"),  # over the run: integral of the square over time
+        ("origin", "f8"),  # first value; moments of the output less it, over time
+        ("moment", "f8"),
+        ("square_moment", "f8"),
+        ("moment_seconds", "f8"),  # s
     ]
 )
 INPUTS: Final = np.dtype(
@@ -116,6 +127,23 @@ INPUTS: Final = np.dtype(
         ("magnitude", "f8"),
         ("scale", "f8"),
         ("peak", "f8"),
+        # disturbance: the input as it acted less what its sources had inside the interval
+        ("disturbance", "f8"),  # RMS, as far as its subsystem follows it; NaN: unknown
+        ("disturbance_mean", "f8"),  # with its sign, likewise
+        ("disturbance_end", "f8"),  # with its sign
+        ("disturbance_square", "f8"),  # over the run
+        ("disturbance_max", "f8"),
+        ("disturbance_seconds", "f8"),
+        ("disturbance_peak", "f8"),  # decaying peak
+        ("true_start", "f8"),  # what its sources had when the interval began
+        ("true_t", "f8"),  # when that was, s
+        ("true_end", "f8"),  # what they had at the end of the one before
+        ("true_end_before", "f8"),
+        ("true_ends", "i8"),  # how many of these are known, in steps of one length
+        ("origin", "f8"),  # as for outputs
+        ("moment", "f8"),
+        ("square_moment", "f8"),
+        ("moment_seconds", "f8"),
     ]
 )
 CONNECTIONS: Final = np.dtype(
@@ -171,6 +199,7 @@ BONDS: Final = np.dtype(
         ("least_carried", "f8"),
         ("most_carried", "f8"),
         ("through", "f8"),  # what it has carried: the range of the energy that has gone through, J
+        ("interface", "f8"),  # energy that the interface has made, integrated over intervals, J
     ]
 )
 ELEMENTS: Final = np.dtype(
@@ -188,6 +217,8 @@ ELEMENTS: Final = np.dtype(
         ("previous_flow_others", "f8", COEFFICIENTS),
     ]
 )
+#: States of the coupled system's error.
+ERRORS: Final = np.dtype([("value", "f8"), ("next", "f8")])
 CHECKS: Final = np.dtype(
     [
         ("ratio", "f8"),  # measure over threshold
@@ -228,6 +259,7 @@ class State(NamedTuple):
     connections: Table
     bonds: Table
     elements: Table
+    errors: Table
     checks: Table
     causes: Table
     alarms: Table

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilrt.analyze.linearise import leaves
 from hilrt.analyze.propagation import SessionScheme, immediate_result
 from hilrt.analyze.stability import LinearScheme as PaperScheme
 from hilrt.analyze.stability import propagation_matrix, spectral_radius, trajectory
@@ -19,6 +18,7 @@ from hilrt.config.session_file import load_session
 from hilrt.errors import ConfigError
 from hilrt.exchange.jacobians import find_feedthrough, find_jacobians
 from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linearise import leaves
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1, Mass2

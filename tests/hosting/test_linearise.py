@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from hilrt.analyze.linearise import (
+from hilrt.coupling.jacobian import LinearSubsystem
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linearise import (
     CannotLinearise,
     Constant,
     Differentiated,
@@ -14,8 +16,6 @@ from hilrt.analyze.linearise import (
     leaves,
     rebuilt,
 )
-from hilrt.coupling.jacobian import LinearSubsystem
-from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.link import Ports
 from hilrt.models.linear import Linear
 from hilrt.models.two_mass import Mass1

@@ -1,0 +1,126 @@
+"""How the coupled system answers to disturbances of its inputs.
+
+A co-simulation is, up to interpolation, the coupled system with disturbed inputs,
+``u = L y + Δu``. About its initial state that makes the error e of each subsystem's states and
+outputs
+
+    e_x' = A e_x + B e_u,   e_y = C e_x + D e_u,   e_u = L e_y + Δu,
+
+from which e_u is eliminated: ``e_u = (I − L D)⁻¹ (L C e_x + Δu)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hilrt.coupling.jacobian import LinearSubsystem, block_diagonal, discretize
+from hilrt.link import LinearModel
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
+
+#: More states of the error are not followed: each step costs their square.
+MOST_STATES = 64
+#: Feedback of direct answers that is closer to singular than this is not solved.
+_REGULAR = 1e-9
+
+
+class Sensitivities(NamedTuple):
+    """What was tried out of the subsystems, before the first tick.
+
+    Attributes
+    ----------
+    states : int
+        Of the coupled system's error; 0 where a subsystem in a loop is not known.
+    paths, answers : list of (int, int, int, float)
+        Rows of `hilrt.tables.plan.ERROR_PATHS` and `ERROR_ANSWERS`.
+    direct : list of (int, int, float)
+        Rows of `hilrt.tables.plan.DIRECT`.
+    answers_known : list of int
+        Outputs whose direct answers are known, all of them.
+    fineness : list of float
+        By input: how finely its subsystem follows it inside a macro step.
+    linear : bool
+        They hold for any state.
+    """
+
+    states: int
+    paths: list[tuple[int, int, int, float]]
+    answers: list[tuple[int, int, int, float]]
+    direct: list[tuple[int, int, float]]
+    answers_known: list[int]
+    fineness: list[float]
+    linear: bool = False
+
+
+def sensitivities_of(
+    network: Network, models: Sequence[LinearModel | None], step: float
+) -> Sensitivities:
+    """From the subsystems' models to the tables of the step, for a macro step `step` [s]."""
+    fineness = np.ones(len(network.inputs))
+    direct: list[tuple[int, int, float]] = []
+    known: list[int] = []
+    for s, model in enumerate(models):
+        if model is None:
+            continue
+        rows, columns = network.outputs.slices[s], network.inputs.slices[s]
+        fineness[columns] = model.fineness
+        known += range(rows.start, rows.stop)
+        for i, j in np.argwhere(model.D != 0.0).tolist():
+            if network.connected[columns.start + j]:
+                direct.append((rows.start + i, columns.start + j, float(model.D[i, j])))
+    found = Sensitivities(0, [], [], direct, known, fineness.tolist())
+    loop = _closed_loop(network, models)
+    if loop is None or not 0 < len(loop.A) <= MOST_STATES:
+        return found
+    A, B = discretize(loop.A, loop.B, step, 0)
+    linear = all(model is None or model.linear for model in models)
+    return found._replace(
+        states=len(A),
+        paths=_entries(A, 0) + _entries(B[0], 1),
+        answers=_entries(loop.C, 0) + _entries(loop.D, 1),
+        linear=linear,
+    )
+
+
+def _entries(matrix: Floats, of_input: int) -> list[tuple[int, int, int, float]]:
+    return [
+        (row, column, of_input, float(matrix[row, column]))
+        for row, column in np.argwhere(matrix != 0.0).tolist()
+    ]
+
+
+def _closed_loop(network: Network, models: Sequence[LinearModel | None]) -> LinearSubsystem | None:
+    """From disturbances of the inputs to errors of the outputs; None where too little is known.
+
+    A subsystem that takes nothing from others has no error, and one that gives nothing passes none
+    on: only of the others a model is needed.
+    """
+    parts = []
+    for s, model in enumerate(models):
+        rows, columns = network.outputs.slices[s], network.inputs.slices[s]
+        nu, ny = columns.stop - columns.start, rows.stop - rows.start
+        gives = bool((network.L[:, rows] != 0.0).any())
+        takes = bool(network.connected[columns].any())
+        if model is None and gives and takes:
+            return None
+        if model is None:
+            none = np.zeros((0, 0))
+            parts.append(
+                LinearSubsystem(none, np.zeros((0, nu)), np.zeros((ny, 0)), np.zeros((ny, nu)))
+            )
+        else:
+            parts.append(LinearSubsystem(model.A, model.B, model.C, model.D))
+    whole = block_diagonal(parts)
+    through = np.eye(len(network.inputs)) - network.L @ whole.D
+    if abs(np.linalg.det(through)) < _REGULAR:
+        return None
+    M = np.linalg.inv(through)
+    back = M @ network.L @ whole.C
+    loop = LinearSubsystem(
+        whole.A + whole.B @ back, whole.B @ M, whole.C + whole.D @ back, whole.D @ M
+    )
+    finite = all(np.isfinite(matrix).all() for matrix in (loop.A, loop.B, loop.C, loop.D))
+    return loop if finite else None

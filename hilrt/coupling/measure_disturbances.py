@@ -1,0 +1,177 @@
+"""Stage of the slack: how the inputs of the interval that ended differed from what they stood for.
+
+``Δu = ũ − L y``: the input polynomial as it acted, less the outputs inside the interval. These are
+known at its two ends, where their inputs jump: at its end before, and at its start after the jump,
+by the direct answers that were tried out, or as corrected. Between the ends they are interpolated,
+with the curvature of the last three ends. So a value that is held is wrong between two
+communication points also where it is right at both.
+
+A subsystem that integrates in few steps of its own sees of this what its inputs are at their
+starts. With `fineness` κ = 1 − 1/n (n steps) the mean of s over these is κ/2, that of s² is
+κ(1 + κ)/6, and for κ = 1 they are those of the whole interval.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.polynomial import value_at
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+#: Intervals whose lengths differ by less than this share count as equal.
+EQUAL = 1e-6
+
+
+@stage
+def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
+    """Disturbances of all inputs, energies of the bonds' interfaces, and the next start values."""
+    if given.session[0].elapsed > 0.0:
+        keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
+        for i in range(len(state.inputs)):
+            if plan.inputs[i].connected:
+                state.inputs[i].disturbance_peak *= keep
+                measure_disturbance(plan, state, given, i)
+        for b in range(len(state.bonds)):
+            if plan.bonds[b].integrated:
+                integrate_interface(plan, state, given, b)
+    start_outputs(plan, state, given)
+    for i in range(len(state.inputs)):
+        u = state.inputs[i]
+        if u.measured or given.session[0].elapsed <= 0.0:
+            u.true_start, u.true_t = source_value(plan, state, i, False), given.session[0].t
+            follow_moments(u, u.true_start, given.session[0].elapsed)
+
+
+@stage
+def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Outputs after the jump of their inputs, with which the next interval starts."""
+    t, count = given.session[0].t, plan.session[0].coefficients
+    for i in range(len(state.outputs)):
+        out = state.outputs[i]
+        out.start = out.y
+        if plan.outputs[i].answers_known:
+            out.start -= out.corrected_by
+        follow_moments(out, out.y, given.session[0].elapsed)
+    for k in range(len(plan.direct)):
+        answer = plan.direct[k]
+        u = state.inputs[answer.input]
+        jump = value_at(u.polynomial, count, t - u.t0) - value_at(
+            u.previous, count, t - u.previous_t0
+        )
+        state.outputs[answer.output].start += answer.factor * jump
+
+
+@stage
+def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
+    """What the sources of input `i` make of it, at the end of an interval or the next one's start.
+
+    Within the input's limits, which are the session's wish.
+    """
+    at = plan.inputs[i]
+    value = at.constant
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        out = state.outputs[plan.connections[c].source]
+        source = out.y - out.corrected_by if at_end else out.start
+        value += plan.connections[c].gain * source
+    return float(max(min(value, at.high), at.low))
+
+
+@stage
+def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
+    """Disturbance of input `i`, if all of its sources have sent anew; else what bounds it."""
+    u, count, elapsed = state.inputs[i], plan.session[0].coefficients, given.session[0].elapsed
+    if u.measured:
+        end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
+        bend = curvature(u, end, span, elapsed)
+        age = given.session[0].t - u.previous_t0
+        first = value_at(u.previous, count, age - span) - u.true_start
+        middle = value_at(u.previous, count, age - 0.5 * span)
+        middle -= 0.5 * (u.true_start + end) - 0.125 * bend
+        last = value_at(u.previous, count, age) - end
+        take_course(u, first, middle, last, plan.inputs[i].fineness)
+    elif not math.isfinite(u.defect) or u.defect > u.disturbance:
+        u.disturbance = u.defect  # its source is late: a bound, or unknown
+    u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
+    if math.isfinite(u.disturbance):
+        u.disturbance_seconds += elapsed
+        u.disturbance_square += u.disturbance * u.disturbance * elapsed
+        u.disturbance_max = max(u.disturbance_max, u.disturbance)
+
+
+@compiled
+def curvature(u: Table, end: float, span: float, elapsed: float) -> float:
+    """Second difference of the last three ends; 0 until there are three of equal distance."""
+    regular = abs(span - elapsed) < EQUAL * elapsed
+    u.true_ends = u.true_ends + 1 if regular else 1
+    bend = end - 2.0 * u.true_end + u.true_end_before if u.true_ends > 3 else 0.0
+    u.true_end_before, u.true_end = u.true_end, end
+    return bend
+
+
+@compiled
+def take_course(u: Table, first: float, middle: float, last: float, fineness: float) -> None:
+    """Mean, end and RMS of a disturbance that is a parabola through three values."""
+    b = 2.0 * (first - 2.0 * middle + last)
+    a = last - first - b
+    u.disturbance_mean = first + fineness * (0.5 * a + (1.0 + fineness) * b / 6.0)
+    u.disturbance_end = last
+    inside = (first * first + 4.0 * middle * middle + last * last) / 6.0
+    u.disturbance = math.sqrt((1.0 - fineness) * first * first + fineness * inside)
+
+
+@compiled
+def follow_moments(port: Table, value: float, elapsed: float) -> None:
+    """Moments over time of a port's value, about its first one."""
+    if port.moment_seconds == 0.0:
+        port.origin = value
+    away = value - port.origin
+    port.moment += away * elapsed
+    port.square_moment += away * away * elapsed
+    port.moment_seconds += elapsed
+
+
+@stage
+def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> None:
+    """Energy that a bond's interface made in the interval: ``∫ (ẽ f − e f̃) dt``, J.
+
+    Each side's product is taken where, on average, its subsystem reads its input.
+    """
+    t, elapsed = given.session[0].t, given.session[0].elapsed
+    bond = plan.bonds[b]
+    for i in range(bond.first, bond.first + bond.elements):
+        ends = plan.elements[i]
+        at_flow = 0.5 * plan.inputs[ends.effort_input].fineness
+        at_effort = 0.5 * plan.inputs[ends.flow_input].fineness
+        flow = between(state.outputs[ends.flow], at_flow)
+        effort = between(state.outputs[ends.effort], at_effort)
+        for k in range(len(plan.summands)):
+            if plan.summands[k].element == i:
+                effort += between(state.outputs[plan.summands[k].output], at_effort)
+        e_used = acted(plan, state, i, True, t - (1.0 - at_flow) * elapsed) / ends.effort_gain
+        f_used = acted(plan, state, i, False, t - (1.0 - at_effort) * elapsed) / ends.flow_gain
+        made = ends.watt * (e_used * flow - effort * f_used)
+        state.bonds[b].interface += made * elapsed
+
+
+@compiled
+def between(out: Table, share: float) -> float:
+    """Output at a share of the interval that ended, on a line between its ends."""
+    return float((1.0 - share) * out.start + share * (out.y - out.corrected_by))
+
+
+@stage
+def acted(plan: Plan, state: State, i: int, at_flow_side: bool, t: float) -> float:
+    """Previous input of element `i` at `t` [s] as far as it is the bond's, corrections included."""
+    ends, element, count = plan.elements[i], state.elements[i], plan.session[0].coefficients
+    u = state.inputs[ends.effort_input if at_flow_side else ends.flow_input]
+    value = value_at(u.previous, count, t - u.previous_t0)
+    if plan.session[0].shared_inputs:
+        if at_flow_side:
+            value -= value_at(element.previous_effort_others, count, t - u.previous_t0)
+        else:
+            value -= value_at(element.previous_flow_others, count, t - u.previous_t0)
+    return value

@@ -1,0 +1,89 @@
+"""A solver's continuous dynamics about its initial state, from steps that are taken back.
+
+The step of a solver that saves its state as numbers is a matrix (`linearise`). Of very short steps
+it tells A and B; of the macro step, how finely the solver follows its inputs inside it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from hilrt.coupling.jacobian import discretize
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linearise import Differentiated, leaves
+from hilrt.link import LinearModel
+from hilrt.solver import Floats
+
+#: Subsystems with more numbers in their state are not tried out: each costs a few steps.
+LARGEST_STATE = 48
+#: Length of the short steps relative to the macro step.
+SHORT = 1e-3
+log = logging.getLogger("hilrt.solver")
+#: Answers to a ramp below this share of the largest say nothing of how finely it is followed.
+_CLEAR = 1e-3
+
+
+def find_linear_model(hosted: HostedSolver, u: Floats, h: float) -> LinearModel | None:
+    """A, B, C, D about the solver's state; None where it cannot be tried out.
+
+    Parameters
+    ----------
+    hosted : HostedSolver
+        Initialized, before its first step; it is left as it was.
+    u : ndarray, shape (nu,)
+        Inputs to differentiate about.
+    h : float
+        Macro step, s.
+    """
+    if not hosted.can_go_back:
+        return None
+    try:
+        if len(leaves(hosted.solver.save_state())) > LARGEST_STATE:
+            return None
+        found = Differentiated(hosted, u, h)
+        short, double = (found.step_map(k * SHORT * h, 1, 0) for k in (1, 2))
+        whole = found.step_map(h, 2, 0)
+        nx, nu = found.states, hosted.n_inputs
+        A, B = _rates(short, double, nx, SHORT * h)
+        C, D = _outputs(short, nx)
+    except Exception as error:  # of the user's solver, too: a trial for an estimate ends no session
+        log.debug("%s was not tried out: %s", type(hosted.solver).__name__, error)
+        return None
+    model = LinearModel(A, B, C, D, np.ones(nu), found.linear)
+    if not all(np.isfinite(matrix).all() for matrix in model[:4]):
+        return None
+    return model._replace(fineness=_fineness(A, B, whole[:nx, nx + nu :], h))
+
+
+def _rates(short: Floats, double: Floats, nx: int, h: float) -> tuple[Floats, Floats]:
+    """A and B from a step `h` [s] and one twice as long; what is of first order in h cancels."""
+    identity = np.eye(nx, short.shape[1])
+    rates = 2.0 * (short[:nx] - identity) / h - (double[:nx] - identity) / (2.0 * h)
+    return rates[:, :nx], rates[:, nx:]
+
+
+def _outputs(short: Floats, nx: int) -> tuple[Floats, Floats]:
+    """C and D from the outputs at the end of a step, which follow from the state there."""
+    C = np.linalg.solve(short[:nx, :nx].T, short[nx:, :nx].T).T
+    D = short[nx:, nx:] - C @ short[:nx, nx:]
+    D[np.abs(D) < 1e-6 * np.abs(short[nx:, nx:]).max(initial=0.0)] = 0.0
+    return C.astype(np.float64), D
+
+
+def _fineness(A: Floats, B: Floats, ramp: Floats, h: float) -> Floats:
+    """Answer of the state to a ramp over the step, relative to that of the continuous system.
+
+    `ramp`, shape (nx, nu), is what the solver's own step made of it.
+    """
+    expected = discretize(A, B, h, 1)[1][1]
+    found = np.full(B.shape[1], np.nan)
+    for i in range(len(found)):
+        clear = np.abs(expected[:, i]) > _CLEAR * np.abs(expected[:, i]).max(initial=0.0)
+        if clear.any():
+            ratios = ramp[clear, i] / expected[clear, i]
+            found[i] = min(max(float(np.median(ratios)), 0.0), 1.0)
+    known = found[np.isfinite(found)]
+    # What moves no state is read as the other inputs are.
+    return np.where(np.isfinite(found), found, known.mean() if len(known) else 1.0)

@@ -1,0 +1,20 @@
+"""Constants of the error estimate, from random sessions held against their truth.
+
+``python tools/calibrate_verdict.py --fit FILE`` makes them. By how an estimate was made: factors
+from it to the ends of the interval that holds 95 % of the true errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LOW: Final[dict[str, float]] = {
+    "sensitivities": 0.5,
+    "sensitivities of the start": 0.3,
+    "gain range": 0.1,
+}
+HIGH: Final[dict[str, float]] = {
+    "sensitivities": 2.0,
+    "sensitivities of the start": 3.0,
+    "gain range": 5.0,
+}

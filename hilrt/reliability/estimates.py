@@ -1,0 +1,148 @@
+"""Estimated error of every coupling signal over a session, and what it is worth."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from hilrt.reliability.calibrated import HIGH, LOW
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
+from hilrt.tables.plan import Plan
+from hilrt.tables.ports import Ints
+from hilrt.tables.record import Table
+from hilrt.tables.state import State
+
+#: How an estimate was made.
+TRIED: Final = "sensitivities"
+TRIED_AT_START: Final = "sensitivities of the start"
+GAIN_RANGE: Final = "gain range"
+#: Share of a signal's RMS that its spread counts as at least.
+LEAST_SPREAD: Final = 0.05
+#: Errors below this share of a signal's largest value are rounding.
+ROUNDING: Final = 1e-9
+#: Keeps ratios of signals that were never other than zero finite.
+TINY: Final = 1e-200
+
+
+class Estimate(NamedTuple):
+    """Error of a signal, RMS over the session, in the signal's unit; NaN where unknown.
+
+    Attributes
+    ----------
+    unit : str
+    value : float
+        Best estimate.
+    low, high : float
+        Ends of the interval that holds 95 % of the true errors.
+    spread : float
+        What the error is relative to: standard deviation, or 5 % of the RMS if that is more.
+    how : str
+        Where it comes from, or ``unknown: why``.
+    """
+
+    unit: str
+    value: float
+    low: float
+    high: float
+    spread: float
+    how: str
+
+    @property
+    def relative(self) -> float:
+        """Upper end relative to the spread."""
+        return self.high / self.spread if self.high > 0.0 else self.high
+
+    def as_json(self) -> dict[str, Any]:
+        """For the summary."""
+        known = {
+            name: getattr(self, name) if math.isfinite(getattr(self, name)) else None
+            for name in ("value", "low", "high", "relative")
+        }
+        return {"unit": self.unit, **known, "how": self.how}
+
+
+class BondError(NamedTuple):
+    """Energy that a bond's interface has made, and what the bond has carried, J."""
+
+    made: float
+    carried: float
+
+    @property
+    def share(self) -> float:
+        """Of the one in the other; 0 where nothing was carried."""
+        return abs(self.made) / self.carried if self.carried > 0.0 else 0.0
+
+
+def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]:
+    """Of every coupled output, by its name."""
+    coupled = np.flatnonzero(plan.outputs["coupled"])
+    inputs = np.flatnonzero(plan.inputs["connected"])
+    outputs, how = state.outputs[coupled], how_estimated(plan)
+    spread = np.maximum(*spreads(outputs))
+    if unknown := _unknown(network, state.inputs, inputs):
+        value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
+    elif how == GAIN_RANGE:
+        value = _disturbed_share(state.inputs[inputs]) * spread
+    else:
+        value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
+    value = np.maximum(value, ROUNDING * outputs["peak"])
+    low, high = LOW.get(how, math.nan), HIGH.get(how, math.nan)
+    rows = zip(coupled.tolist(), value.tolist(), spread.tolist(), strict=True)
+    names, units = network.outputs.names, network.outputs.units
+    return {names[i]: Estimate(units[i], v, low * v, high * v, s, how) for i, v, s in rows}
+
+
+def errors_of(
+    network: Network, plan: Plan, state: State
+) -> tuple[dict[str, Estimate], dict[str, BondError]]:
+    """What a verdict needs: `estimates` and `bond_errors`."""
+    return estimates(network, plan, state), bond_errors(network, plan, state)
+
+
+def how_estimated(plan: Plan) -> str:
+    """The way in which a session's errors are estimated."""
+    session = plan.session[0]
+    if not session.error_states:
+        return GAIN_RANGE
+    return TRIED if session.error_linear else TRIED_AT_START
+
+
+def bond_errors(network: Network, plan: Plan, state: State) -> dict[str, BondError]:
+    """Of every bond, by its name; as integrated, or else by its residual at the points."""
+    rows = zip(network.bonds.tables, plan.bonds, state.bonds, strict=True)
+    return {
+        table.name: BondError(
+            float(bond.interface if settings.integrated else bond.drift), float(bond.through)
+        )
+        for table, settings, bond in rows
+    }
+
+
+def spreads(ports: Table) -> tuple[Floats, Floats]:
+    """Standard deviation of ports over time, and the least that counts as one, shape (n,)."""
+    seconds = np.where(ports["moment_seconds"] > 0.0, ports["moment_seconds"], np.nan)
+    mean = ports["moment"] / seconds
+    square = np.maximum(ports["square_moment"] / seconds - mean * mean, 0.0)
+    rms = np.sqrt(square + (ports["origin"] + mean) ** 2)
+    return np.sqrt(square), LEAST_SPREAD * rms
+
+
+def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
+    """Why nothing can be said of the errors; empty if something can."""
+    never = inputs[~(ports["disturbance_seconds"][inputs] > 0.0)]
+    if not len(never):
+        return ""
+    return f"{network.inputs.names[never[0]]} was never held against its sources"
+
+
+def _disturbed_share(inputs: Table) -> float:
+    """Largest disturbance of an input relative to its spread, both RMS over the session."""
+    if not len(inputs):
+        return 0.0
+    rms = np.sqrt(inputs["disturbance_square"] / inputs["disturbance_seconds"])
+    spread = np.maximum(*spreads(inputs))
+    shares = np.where(rms > ROUNDING * inputs["peak"], rms / np.maximum(spread, TINY), 0.0)
+    return float(shares.max())

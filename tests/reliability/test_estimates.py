@@ -1,0 +1,179 @@
+"""The estimated error of each signal, held to the truth: the coupled system in closed form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hilrt.coupling.closed_loop import sensitivities_of
+from hilrt.coupling.jacobian import expm
+from hilrt.hosting.hosted_solver import HostedSolver
+from hilrt.hosting.linear_model import find_linear_model
+from hilrt.models.two_mass import Mass1, Mass2
+from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.session.result import Result
+from hilrt.session.simulate import simulate
+from hilrt.solver import Floats, Ports
+from tests.stepping import make_network
+
+TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
+CORRECTION = "bonds.spring.correction"
+NONE = {f"{CORRECTION}.method": "none"}
+RIGHT_D = {
+    f"{CORRECTION}.method": "feedthrough",
+    "subsystems.mass1.jacobian.source": "given",
+    "subsystems.mass1.jacobian.D": [[-100.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+}
+EXACT = {f"subsystems.{name}.params.integrator": "exact" for name in ("mass1", "mass2")}
+
+
+def order(p: int, step: float) -> dict[str, Any]:
+    return {**NONE, "master.extrapolation.order": p, "master.step": step}
+
+
+def true_errors(result: Result) -> dict[str, tuple[float, float]]:
+    """RMS error of each coupling signal, and what it is relative to."""
+    log = result.log
+    A = np.array([[0, 1, 0, 0], [-110, 0, 100, 0], [0, 0, 0, 1], [100, 0, -1100, 0]], dtype=float)
+    E, x = expm(A * (log.t[1] - log.t[0])), np.array([0.0, 100.0, 0.0, -100.0])
+    states = [x]
+    for _ in range(len(log.t) - 1):
+        states.append(E @ states[-1])
+    x1, _, x2, v2 = np.array(states).T
+    truth = {"mass1.force": 100.0 * (x1 - x2), "mass2.v": v2, "mass2.x": x2}
+    return {
+        name: (float(np.sqrt(np.mean((log[name] - y) ** 2))), float(y.std()))
+        for name, y in truth.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({**RIGHT_D, **EXACT}, "unreliable"),  # + 45 % of energy, and was good
+        ({"master.step": 0.002}, "degraded"),  # mu = 0.5: + 41 %, 19 % of the speed, and was good
+        (order(1, 0.005), "unreliable"),  # + 13 %, 33 % of the speed, and was good
+        (order(2, 0.005), "degraded"),  # - 9 %, 5 % of the speed, and was good
+        (RIGHT_D, "good"),
+        ({}, "good"),
+        (order(1, 0.001) | EXACT, "good"),
+        (order(2, 0.001), "good"),
+        (NONE, "unreliable"),
+    ],
+)
+def test_verdict_and_estimate_follow_the_true_error(settings: dict[str, Any], word: str) -> None:
+    result = simulate(TWO_MASS, settings)
+    assert result.verdict == word, result.summary["reasons"]
+    own = 0.013  # what symplectic Euler does by itself at a step of 1 ms; 5 ms are five of these
+    for name, (error, spread) in true_errors(result).items():
+        found = result.summary["estimated_error"][name]
+        assert found["how"] == "sensitivities"
+        assert found["value"] == pytest.approx(error, rel=0.1, abs=own * spread)
+
+
+def test_energy_of_the_interface_is_that_of_the_system_between_the_points_too() -> None:
+    summary = simulate(TWO_MASS, RIGHT_D | EXACT, record=False).summary
+    bond, last = summary["bonds"]["spring"], {n: p["last"] for n, p in summary["ports"].items()}
+    a, b = last["mass1.x"], last["mass2.x"]
+    energy = 0.5 * (last["mass1.v"] ** 2 + last["mass2.v"] ** 2)
+    energy += 0.5 * (10.0 * a**2 + 1000.0 * b**2 + 100.0 * (a - b) ** 2)
+    assert bond["interface_energy_j"] == pytest.approx(energy - 1e4, rel=0.02)
+    assert abs(bond["drift_energy_j"]) < 10.0  # which looks at the points alone
+
+
+@pytest.mark.parametrize(
+    ("params", "fineness"),
+    [({}, 0.0), ({"micro_step": 5e-4}, 0.5), ({"integrator": "exact"}, 1.0)],
+)
+def test_a_trial_tells_the_dynamics_and_how_finely_inputs_are_followed(
+    params: dict[str, Any], fineness: float
+) -> None:
+    hosted = HostedSolver(Mass1(**params))
+    hosted.initialize(0.0, np.zeros(2))
+    model = find_linear_model(hosted, np.zeros(2), 1e-3)
+    assert model is not None
+    assert model.linear
+    np.testing.assert_allclose(model.A, [[0.0, 1.0], [-110.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(model.B, [[0.0, 0.0], [100.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(model.C, [[100.0, 0.0], [1.0, 0.0], [0.0, 1.0]], atol=1e-6)
+    np.testing.assert_allclose(model.D, [[-100.0, 0.0], [0.0, 0.0], [0.0, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(model.fineness, fineness, atol=1e-3)
+    assert hosted.solver.save_state() == (0.0, 100.0)  # as it was
+
+
+def _model(solver: Mass1 | Mass2, inputs: int) -> Any:
+    hosted = HostedSolver(solver)
+    hosted.initialize(0.0, np.zeros(inputs))
+    return find_linear_model(hosted, np.zeros(inputs), 1e-3)
+
+
+def _matrix(entries: list[tuple[int, int, int, float]], of_input: int, shape: Any) -> Floats:
+    matrix = np.zeros(shape)
+    for row, column, kind, factor in entries:
+        if kind == of_input:
+            matrix[row, column] = factor
+    return matrix
+
+
+def test_the_closed_loop_is_the_coupled_system_and_needs_all_of_a_loop() -> None:
+    ports = {
+        name: Ports(solver.inputs, solver.outputs)
+        for name, solver in (("mass1", Mass1()), ("mass2", Mass2()))
+    }
+    network, _ = make_network(
+        ports,
+        connections=[
+            {"from": "mass1.force", "to": "mass2.force"},
+            {"from": "mass2.x", "to": "mass1.x2"},
+            {"from": "mass2.v", "to": "mass1.v2"},
+        ],
+    )
+    models = [_model(Mass1(), 2), _model(Mass2(), 1)]
+    found = sensitivities_of(network, models, 0.01)
+    A = np.array([[0, 1, 0, 0], [-110, 0, 100, 0], [0, 0, 0, 1], [100, 0, -1100, 0]], dtype=float)
+    assert found.states == 4
+    np.testing.assert_allclose(_matrix(found.paths, 0, (4, 4)), expm(A * 0.01), atol=1e-6)
+    C = _matrix(found.answers, 0, (5, 4))  # force = 100 (x1 - x2)
+    np.testing.assert_allclose(C[0], [100.0, 0.0, -100.0, 0.0], atol=1e-6)
+    unknown = sensitivities_of(network, [models[0], None], 0.01)
+    assert (unknown.states, unknown.paths) == (0, [])
+    assert unknown.direct == [(0, 0, pytest.approx(-100.0))]
+
+
+def test_without_a_trial_a_gain_range_says_what_is_known() -> None:
+    class Opaque(Mass2):
+        def save_state(self) -> Any:
+            return object()  # no numbers
+
+    assert find_linear_model(HostedSolver(Opaque()), np.zeros(1), 1e-3) is None
+
+
+def estimate(value: float, low: float, high: float, how: str = "sensitivities") -> Estimate:
+    return Estimate("N*m", value, low, high, 10.0, how)
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (estimate(0.2, 0.1, 0.4), "good"),
+        (estimate(0.4, 0.2, 0.8), "degraded"),  # it may be more than 5 %
+        (estimate(3.0, 1.0, 6.0), "unreliable"),
+        (estimate(np.nan, np.nan, np.nan, "unknown: no step ended"), "degraded"),
+    ],
+)
+def test_a_verdict_follows_the_estimate_and_is_never_good_without_one(
+    error: Estimate, word: str
+) -> None:
+    found = verdict({}, SessionCourse(10.0, errors={"engine.torque": error}))
+    assert found.word == word
+    assert all("engine.torque" in reason for reason in found.reasons)
+
+
+def test_energy_made_at_a_bond_counts_like_an_error_of_its_signals() -> None:
+    for made, word in ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable")):
+        found = verdict({}, SessionCourse(10.0, bonds={"shaft": BondError(made, 10.0)}))
+        assert found.word == word
