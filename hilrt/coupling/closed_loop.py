@@ -54,6 +54,10 @@ class Sensitivities(NamedTuple):
     fineness: list[float]
     linear: bool = False
 
+    def without_loop(self) -> Sensitivities:
+        """The same where the coupled system's answers do not hold."""
+        return self._replace(states=0, paths=[], answers=[])
+
 
 def sensitivities_of(
     network: Network, models: Sequence[LinearModel | None], step: float

@@ -16,5 +16,5 @@ LOW: Final[dict[str, float]] = {
 HIGH: Final[dict[str, float]] = {
     "sensitivities": 2.0,
     "sensitivities of the start": 3.0,
-    "gain range": 5.0,
+    "gain range": 2.0,
 }

@@ -77,7 +77,9 @@ class BondError(NamedTuple):
 
 
 def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]:
-    """Of every coupled output, by its name."""
+    """Of every coupled output, by its name; of none before a step has ended."""
+    if not (state.outputs["moment_seconds"] > 0.0).any():
+        return {}
     coupled = np.flatnonzero(plan.outputs["coupled"])
     inputs = np.flatnonzero(plan.inputs["connected"])
     outputs, how = state.outputs[coupled], how_estimated(plan)

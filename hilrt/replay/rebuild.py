@@ -171,7 +171,7 @@ def _sensitivities(
             fits = fits and 0 <= row < rows and 0 <= source < sources and of_input in (0, 1)
     if not fits:  # compiled code would not look
         raise other_version(where)
-    return found._replace(states=0, paths=[], answers=[]) if changed else found
+    return found.without_loop() if changed else found
 
 
 def _as_it_ran(model: Model | None, facts: Facts) -> Model | None:

@@ -70,6 +70,8 @@ def build_plan(
     alarms = alarm_rows(network, tables.alarms)
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
     bonds, connections, known = network.bonds, network.connections, platform.sensitivities
+    if known is not None and tables.master.step_control.method != "fixed":
+        known = known.without_loop()  # whose answers are those of one step
     plan = Plan(
         session=table(rows.SESSION, 1),
         subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
@@ -196,8 +198,7 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
         plan.inputs["fineness"], plan.session["error_high"] = 1.0, HIGH[GAIN_RANGE]
         return
     plan.inputs["fineness"] = known.fineness
-    fixed = not plan.session[0].variable_step
-    plan.session["error_states"] = known.states if fixed else 0
+    plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
     plan.session["error_high"] = HIGH[how_estimated(plan)]
     plan.outputs["answers_known"][known.answers_known] = 1
