@@ -56,7 +56,7 @@ def pass_on(plan: Plan, state: State, elapsed: float) -> None:
         for k in range(len(plan.error_paths)):
             path = plan.error_paths[k]
             if path.of_input:
-                from_ = state.inputs[path.source].disturbance_mean
+                from_ = state.inputs[path.source].disturbance_due
             else:
                 from_ = state.errors[path.source].value
             state.errors[path.to].next += path.factor * from_

@@ -92,14 +92,25 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         middle = value_at(u.previous, count, age - 0.5 * span)
         middle -= 0.5 * (u.true_start + end) - 0.125 * bend
         last = value_at(u.previous, count, age) - end
+        before = u.disturbance_mean
         take_course(u, first, middle, last, plan.inputs[i].fineness)
-    elif not math.isfinite(u.defect) or u.defect > u.disturbance:
+        u.disturbance_due = u.disturbance_mean
+        u.disturbance_due += (span / elapsed - 1.0) * (u.disturbance_mean - before)
+        add_disturbance(u, span)
+        return
+    u.disturbance_due = u.disturbance_mean  # until it is measured, over all of the gap
+    if not math.isfinite(u.defect) or u.defect > u.disturbance:
         u.disturbance = u.defect  # its source is late: a bound, or unknown
     u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
-    if math.isfinite(u.disturbance):
-        u.disturbance_seconds += elapsed
-        u.disturbance_square += u.disturbance * u.disturbance * elapsed
-        u.disturbance_max = max(u.disturbance_max, u.disturbance)
+
+
+@compiled
+def add_disturbance(u: Table, span: float) -> None:
+    """Add what was measured over `span` [s] to the totals of an input."""
+    u.disturbance_seconds += span
+    u.disturbance_square += u.disturbance * u.disturbance * span
+    u.disturbance_max = max(u.disturbance_max, u.disturbance)
+    u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
 
 
 @compiled

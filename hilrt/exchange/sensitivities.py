@@ -25,6 +25,6 @@ async def find_sensitivities(
     """
     models = []
     for s, link in enumerate(links):
-        h = float(network.every[s]) * tables.master.step
-        models.append(await link.linear_model(h, u0[network.inputs.slices[s]]))
+        h, inputs = float(network.every[s]) * tables.master.step, network.inputs.slices[s]
+        models.append(None if link.physical else await link.linear_model(h, u0[inputs]))
     return sensitivities_of(network, models, tables.master.step)

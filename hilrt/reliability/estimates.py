@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.reliability.calibrated import HIGH, LOW
+from hilrt.reliability.calibrated import GOOD, HIGH, LOW
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
@@ -51,6 +51,11 @@ class Estimate(NamedTuple):
     how: str
 
     @property
+    def is_small(self) -> bool:
+        """Whether the sessions with such an estimate were nearly all within 5 %."""
+        return self.value <= GOOD[self.how] * self.spread
+
+    @property
     def relative(self) -> float:
         """Upper end relative to the spread."""
         return self.high / self.spread if self.high > 0.0 else self.high
@@ -87,7 +92,8 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     if unknown := _unknown(network, state.inputs, inputs):
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
-        value = _disturbed_share(state.inputs[inputs]) * spread
+        made = max((bond.share for bond in bond_errors(network, plan, state).values()), default=0.0)
+        value = math.hypot(_disturbed_share(state.inputs[inputs]), made) * spread
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
     value = np.maximum(value, ROUNDING * outputs["peak"])

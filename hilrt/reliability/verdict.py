@@ -15,9 +15,7 @@ from hilrt.wording import number
 MISSED_SHARE = 0.2
 #: Share of one second from which a cause that decides nothing is named beside the reasons.
 BAD_SECOND = 0.1
-#: Error relative to what a signal varies by: a session is `good` if the upper end of the estimate
-#: is below the first, and unreliable if the estimate itself is above the second.
-GOOD_ERROR = 0.05
+#: Estimated error relative to what a signal varies by, above which a session is unreliable.
 UNRELIABLE_ERROR = 0.2
 #: Energy made at a bond's interface over what it has carried: counts like 5 % and 20 % of a signal.
 BOND_DEGRADED = 0.1
@@ -125,7 +123,7 @@ def _grade_error(error: Estimate) -> int:
     """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood."""
     if error.value > UNRELIABLE_ERROR * error.spread:
         return UNRELIABLE
-    return DEGRADED if error.high > GOOD_ERROR * error.spread else GOOD
+    return GOOD if error.is_small else DEGRADED
 
 
 def describe(name: str, error: Estimate) -> str:

@@ -130,6 +130,7 @@ INPUTS: Final = np.dtype(
         # disturbance: the input as it acted less what its sources had inside the interval
         ("disturbance", "f8"),  # RMS, as far as its subsystem follows it; NaN: unknown
         ("disturbance_mean", "f8"),  # with its sign, likewise
+        ("disturbance_due", "f8"),  # the same with what a gap turns out to have been more than that
         ("disturbance_end", "f8"),  # with its sign
         ("disturbance_square", "f8"),  # over the run
         ("disturbance_max", "f8"),
