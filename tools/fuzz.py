@@ -4,6 +4,8 @@
     python tools/fuzz.py --minutes 60 --readers mf4,blf
     python tools/fuzz.py --first 1000000            other cases than those of other folders
     python tools/fuzz.py --readers dbc --case 1234  one case again, in this process
+    python tools/fuzz.py --readers dbc --file FILE  a file, likewise
+    python tools/fuzz.py --guided --readers session by coverage, with atheris
 
 Every case is a seed of its reader: valid samples are changed by it, always in the same way. A
 finding is whatever a reader must not do: raise something else than the errors for users, die, take
@@ -13,11 +15,13 @@ kept below ``--folder``, with its text beside it, a few times if its text is the
 A reader's own child that dies of a file, as that of MF4 files may, is no finding but *contained*,
 if the file is refused by name.
 
-Mutations are blind, not guided by coverage. atheris 3.1 installs for Python 3.11, but as a build of
-libFuzzer that owns the process: it stops at the first crash, cannot fork limited workers, and needs
-all modules loaded through its instrumentation, which makes readers of XML and DBC files some
-times slower. HypoFuzz runs property tests of hypothesis, whose strategies generate values; ours
-are changes of valid files, of which it knows no coverage inside the libraries that parse them.
+Mutations are blind, which is quick and needs no more than the project does. With ``--guided`` those
+of readers of text and messages are guided by the coverage of this package (atheris 3, which is to
+be installed beside it: ``pip install atheris``): up to ten times fewer cases, which go deeper. It
+is libFuzzer that owns such a process, with one limit for all its cases and a corpus instead of
+seeds; the binary formats, whose readers start children, stay with blind ones. HypoFuzz was no help:
+it runs property tests of hypothesis, whose strategies generate values, where these are changes of
+valid files.
 """
 
 from __future__ import annotations
@@ -30,11 +34,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads would not outlive a fork
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
+from fuzzing.guided import GUIDED, fuzz_guided  # noqa: E402
 from fuzzing.readers import Reader, all_readers, load_libraries, samples_of  # noqa: E402
 from fuzzing.worker import Outcome, run_cases  # noqa: E402
 
@@ -118,6 +124,16 @@ class Campaign:
         return "\n".join(lines)
 
 
+def guided(readers: list[Reader], options: argparse.Namespace) -> int:
+    """Turns by coverage; exit status 1 after findings."""
+    found = 0
+    for reader in readers:
+        files = fuzz_guided(reader.name, options.folder, 60.0 * options.minutes / len(readers))
+        print(f"{reader.name:10} {len(files)} findings", *files, sep="\n  ", flush=True)
+        found += len(files)
+    return int(found > 0)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Entry point: exit status 1 after findings."""
     known = {reader.name: reader for reader in all_readers()}
@@ -128,14 +144,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="seed that a new folder begins with")
     parser.add_argument("--cases", type=int, help="one turn of so many cases for each reader")
     parser.add_argument("--case", type=int, help="read this case again, without a child")
+    parser.add_argument("--file", type=Path, help="read this file, without a child")
+    parser.add_argument("--guided", action="store_true", help="by coverage, with atheris")
     options = parser.parse_args(arguments)
     unknown = set(options.readers.split(",")) - set(known)
     if unknown:
         parser.error(f"no reader {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if options.guided and find_spec("atheris") is None:
+        parser.error("--guided needs atheris: pip install atheris")
     readers = [known[name] for name in options.readers.split(",")]
     os.environ["HILRT_FUZZ_SAMPLES"] = str(options.folder.absolute() / "samples")
     for reader in readers:
         samples_of(reader)
+    if options.guided:
+        return guided([reader for reader in readers if reader.name in GUIDED], options)
+    if options.file is not None:
+        print(readers[0].reason(options.file, samples_of(readers[0])[0]) or "accepted")
+        return 0
     if options.case is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
         print(readers[0].case(options.case, options.folder) or "accepted")

@@ -51,6 +51,20 @@ def test_a_case_is_always_the_same_and_a_traceback_is_no_refusal(readers, tmp_pa
         reader._replace(read=broken, samples=lambda: [b""], name="empty").case(7, tmp_path)
 
 
+def test_a_file_is_read_again_and_coverage_needs_its_library(
+    readers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = importlib.import_module("fuzz")
+    (tmp_path / "bad.toml").write_text("[session")
+    common = ["--readers", "session", "--folder", str(tmp_path)]
+    assert tool.main([*common, "--file", str(tmp_path / "bad.toml")]) == 0
+    assert "bad.toml" in capsys.readouterr().out
+    monkeypatch.setattr(tool, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        tool.main([*common, "--guided"])
+    assert "pip install atheris" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are those of Linux")
 def test_it_goes_on_where_it_ended_and_says_what_came_of_its_cases(tmp_path: Path) -> None:
     command = [sys.executable, str(TOOLS / "fuzz.py"), "--readers", "command", "--cases", "40"]

@@ -1,1 +1,1 @@
-"""Parts of `tools/fuzz.py`: samples, mutations, the readers, and the limited child."""
+"""Parts of `tools/fuzz.py`: samples, mutations, readers, the limited child; by coverage: guided."""

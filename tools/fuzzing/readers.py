@@ -46,6 +46,10 @@ class Reader(NamedTuple):
         content, sample = self.make(seed)
         path = folder / f"case{self.suffix}"
         path.write_bytes(content)
+        return self.reason(path, sample)
+
+    def reason(self, path: Path, sample: bytes) -> str:
+        """Why a file is refused; empty if it is not."""
         try:
             self.read(path, sample)
         except HilrtError as error:
