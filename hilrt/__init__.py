@@ -14,6 +14,7 @@ from hilrt.version import VERSION
 if TYPE_CHECKING:
     from hilrt.config.session_file import load_session
     from hilrt.record.reader import Log, load_log
+    from hilrt.sequences.sequence import Sequence
     from hilrt.session.live_session import AsyncLiveSession, LiveSession
     from hilrt.session.result import Result, RunResult
     from hilrt.session.run import RunOptions
@@ -31,6 +32,7 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "Sample",
+    "Sequence",
     "Solver",
     "load_log",
     "load_session",
@@ -45,6 +47,7 @@ _LAZY = {
     **dict.fromkeys(("Log", "load_log"), "hilrt.record.reader"),
     **dict.fromkeys(("Result", "RunResult"), "hilrt.session.result"),
     "RunOptions": "hilrt.session.run",
+    "Sequence": "hilrt.sequences.sequence",
     "load_session": "hilrt.config.session_file",
     "run_session": "hilrt.session.session",
     "simulate": "hilrt.session.simulate",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 import math
+from collections import deque
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports, Sample
@@ -139,6 +140,13 @@ class Link(abc.ABC):
     #: Whether samples may tell of discontinuities, and whether `go_back` works; known after `open`.
     tells_events: bool = False
     can_go_back: bool = False
+    #: What a subsystem in this process reports for people, and is to be logged; others have queues
+    #: of their own.
+    events: deque[Any] | None = None
+    #: Whether benches go through their stop sequence when it is lost: it only drives the test.
+    stops_in_order: ClassVar[bool] = False
+    #: Link that runs the same in the master's process, where this one does not, for simulations.
+    called: ClassVar[type[Link] | None] = None
     #: Buses whose frames the subsystem's process hands to the recorder.
     buses: Sequence[str] = ()
     #: Why the subsystem cannot be given steps, if it was lost and may come back.

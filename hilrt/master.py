@@ -20,6 +20,7 @@ from hilrt.record.messages import Level
 from hilrt.reliability.alarms import STOP
 from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
+from hilrt.sequences.bench import STEP
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.signals import RowWriter
@@ -178,8 +179,8 @@ class Master:
         self.snapshots.look(t_ns)
         self.feed.commit(t_ns)
         self._report_flags(t_ns)
-        if self.exchange.remote:
-            self._report_events(t_ns)
+        if self.exchange.reports.any:
+            self.report_events(t_ns)
         self.degradation.look(t_ns)
         self.publisher.update(self)
         self.exchange.run_local()  # what raises here has its step in the log
@@ -208,10 +209,12 @@ class Master:
         for change in changes:
             self.degradation.note(change)
 
-    def _report_events(self, t_ns: int) -> None:
+    def report_events(self, t_ns: int) -> None:
         """Log what the subsystems told, and show what is more than information."""
         for name, event in self.exchange.reports.take():
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
+            if event.cause == STEP:
+                self.publisher.sequences[name] = event.text
             if event.level != "info":
                 text = f"{name}: {event.text}"
                 self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")

@@ -36,6 +36,7 @@ from hilrt.session.run import RunOptions
 from hilrt.session.session import run_session
 from hilrt_adapters.inprocess import InProcessOptions
 from hilrt_adapters.replay import ReplayOptions
+from hilrt_adapters.sequence_link import SequenceOptions
 from hilrt_adapters.zeromq import ZeroMQOptions
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +56,7 @@ SECTIONS = {
     "`[subsystems.NAME.inputs.PORT]`": config.InputOptions,
     "`[subsystems.NAME.jacobian]`": config.JacobianOptions,
     '`adapter = "inprocess"`': InProcessOptions,
+    '`adapter = "sequence"`': SequenceOptions,
     '`adapter = "fmu"`': FmuOptions,
     '`adapter = "can"`': BenchOptions,
     '`[subsystems.NAME.inputs.PORT]` with `adapter = "can"`': BenchInput,

@@ -20,7 +20,7 @@ from hilrt_adapters.inprocess import InProcessLink
 class FmuLink(InProcessLink):
     """An FMU called directly; see `InProcessLink`."""
 
-    Options = FmuOptions  # type: ignore[assignment]  # the keys differ, the life does not
+    Options = FmuOptions  # the keys differ, the life does not
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> FmuSolver:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -50,7 +50,7 @@ class InProcessLink(Link):
         The instance, after `open`.
     """
 
-    Options = InProcessOptions
+    Options: ClassVar[type[SubsystemOptions]] = InProcessOptions
 
     solver: Solver
     _hosted: HostedSolver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class ZeroMQOptions(SubsystemOptions):
 class ZeroMQLink(RemoteLink):
     """A stepped solver; at most one advance is outstanding."""
 
-    Options = ZeroMQOptions
+    Options: ClassVar[type[SubsystemOptions]] = ZeroMQOptions
     role = "solver"
     spawns = True
     step_message = Advance

@@ -19,6 +19,7 @@ from hilrt.check.check_listen import check_listen
 from hilrt.check.check_monitor import check_monitor
 from hilrt.check.check_ranges import check_ranges
 from hilrt.check.check_record import check_record
+from hilrt.check.check_sequences import check_sequences
 from hilrt.check.check_stepping import check_stepping
 from hilrt.check.check_topology import (
     Topology,
@@ -134,6 +135,8 @@ def check(
                 'leave it out, or set adapter = "zeromq"',
             )
         _check_late(name, tables.subsystems[name].late, link_class, findings)
+    topology = check_sequences(topology, findings)
+    ports = topology.ports
     for name, known in ports.items():
         if known is not None:
             _check_inputs(topology, name, known, findings)
@@ -163,9 +166,13 @@ def _check_late(name: str, late: Late, link_class: type[Link], findings: Finding
     if late.steps == "catch_up" and link_class.physical:
         reason = "is a bench, which runs by itself and has nothing to catch up with"
         findings.error(f"subsystems.{name}.late", "steps", late.steps, reason, "leave it out")
-    if not late.rejoin or (issubclass(link_class, RemoteLink) and not link_class.physical):
+    if not late.rejoin:
         return
-    if link_class.physical:
+    if link_class.stops_in_order:
+        reason = "is a test sequence, which cannot go on in the middle"
+    elif issubclass(link_class, RemoteLink) and not link_class.physical:
+        return
+    elif link_class.physical:
         reason = "is a bench, which is never armed again by itself"
     else:
         reason = "runs in the master's process, which it cannot leave without ending the session"

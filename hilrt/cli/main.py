@@ -147,6 +147,7 @@ for command in (
     watch_commands.watch,
     watch_commands.monitor,
     process_commands.solver,
+    process_commands.sequence,
     process_commands.gateway,
     process_commands.emulate,
     report_commands.report,

@@ -27,6 +27,26 @@ def solver(
     raise typer.Exit(solver_main(target, connect, name, params, options))
 
 
+def sequence(
+    target: Annotated[str, typer.Argument(help="FILE.py:Class of a hilrt.Sequence")],
+    connect: Annotated[str, typer.Option(help="address of the master")],
+    name: Annotated[str, typer.Option(help="subsystem in the session file")] = "sequence",
+    param: Annotated[list[str] | None, typer.Option(help="k=v, for the class")] = None,
+    answer: Annotated[list[str] | None, typer.Option(help="prompt=answer")] = None,
+    step: Annotated[float | None, typer.Option(help="between its communication points, s")] = None,
+    patience: Annotated[
+        float | None, typer.Option(help="after which a step tells that it hangs, s")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
+) -> None:
+    """Host a test sequence in this process; a session starts it by itself."""
+    _use_keys(keys)
+    from hilrt.hosting.sequence_process import main as sequence_main
+
+    params, answers = _pairs("--param", param), _pairs("--answer", answer)
+    raise typer.Exit(sequence_main(target, connect, name, params, answers, step, patience))
+
+
 def gateway(
     session: Annotated[Path, typer.Option(help="session file")],
     subsystem: Annotated[str, typer.Option(help="its table")],

@@ -6,9 +6,16 @@ The parser recurses into brackets, and squares the length of a dotted key: 20,00
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+
+from hilrt.errors import ConfigError
 
 #: Levels of tables and lists.
 MAX_DEPTH = 50
@@ -87,3 +94,21 @@ def _check_values(tables: dict[str, Any]) -> None:
 
 def _line(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
+
+
+def toml_value(value: object, key: str = "value") -> str:
+    """A value as it would stand in a file; `ConfigError`, which names the `key`, if it cannot."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(float(value)) if isinstance(value, float) else str(int(value))
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(str(k))} = {toml_value(v, key)}" for k, v in value.items())
+        return f"{{ {', '.join(entries)} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(toml_value(entry, key) for entry in value)}]"
+    if isinstance(value, (np.generic, np.ndarray)):
+        return toml_value(value.tolist(), key)
+    raise ConfigError(f"{key} = {value!r}: a session file holds no {type(value).__name__}")

@@ -4,7 +4,6 @@ once.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -12,12 +11,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
 from hilrt.config.list_entries import in_words
-from hilrt.config.parse_toml import TomlError, parse_toml
+from hilrt.config.parse_toml import TomlError, parse_toml, toml_value
 from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.files.regular import read_regular
@@ -141,25 +139,7 @@ def _without_problems(read: PartialSession) -> SessionFile:
 
 
 def _items(values: Mapping[str, object]) -> list[str]:
-    return [f"{key}={_toml(key, value)}" for key, value in values.items()]
-
-
-def _toml(key: str, value: object) -> str:
-    """A value as it would stand in the file."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(float(value)) if isinstance(value, float) else str(int(value))
-    if isinstance(value, (str, os.PathLike)):
-        return json.dumps(os.fspath(value), ensure_ascii=False)
-    if isinstance(value, Mapping):
-        entries = (f"{json.dumps(str(k))} = {_toml(key, v)}" for k, v in value.items())
-        return f"{{ {', '.join(entries)} }}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_toml(key, entry) for entry in value)}]"
-    if isinstance(value, (np.generic, np.ndarray)):
-        return _toml(key, value.tolist())
-    raise ConfigError(f"{key} = {value!r}: a session file holds no {type(value).__name__}")
+    return [f"{key}={toml_value(value, key)}" for key, value in values.items()]
 
 
 class PartialSession(NamedTuple):

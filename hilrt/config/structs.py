@@ -7,7 +7,7 @@ into them.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -189,6 +189,10 @@ class SubsystemOptions(Table):
     #: profile; for all outputs, or a table by output. Default: "hold" for benches, "use" for what
     #: solvers compute and recordings hold.
     out_of_range: OutOfRange | dict[str, OutOfRange] | None = None
+
+    #: Whether it is a test sequence: its inputs are connected by their names and come as they were
+    #: sampled; its outputs are held.
+    is_sequence: ClassVar[bool] = False
 
     def range_policy(self, output: str, measured: bool) -> OutOfRange:
         """What follows from values of that output outside its declared range."""

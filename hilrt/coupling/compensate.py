@@ -30,6 +30,7 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
         out.arrived = sample.fresh and plausible and not out.withheld
         if out.arrived:
             push(out, sample.t_valid, sample.y, plan.outputs[i].spacing, samples)
+            out.sample = sample.y
     forget_before_jumps(plan, state, given)
     for i in range(len(state.outputs)):
         out, s = state.outputs[i], plan.outputs[i].subsystem

@@ -36,7 +36,9 @@ def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
         end = value_at(u.previous, settings.coefficients, t - u.previous_t0)
         u.error_ratio = abs(end - u.extrapolated[0])
         u.error_ratio /= tolerance(settings, plan.inputs[i].atol, u.extrapolated[0])
-        if plan.inputs[i].connected:
+        if plan.inputs[i].exact:
+            u.error_ratio = 0.0
+        elif plan.inputs[i].connected:
             square += u.error_ratio * u.error_ratio
             connected += 1
     session = state.session[0]

@@ -23,7 +23,9 @@ def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
     coefficients = plan.session[0].coefficients
     for c in range(len(plan.connections)):
         source = plan.connections[c].source
-        if plan.connections[c].taylor:
+        if plan.connections[c].raw:
+            take_sample(plan, state, given, c)
+        elif plan.connections[c].taylor:
             take_derivatives(plan, state, given, c)
         else:
             through_samples(state.connections[c], state.outputs[source], coefficients)
@@ -57,6 +59,15 @@ def through_samples(connection: Table, out: Table, coefficients: int) -> None:
     for m in range(2, coefficients):
         factorial *= m
         p[m] *= factorial
+
+
+@stage
+def take_sample(plan: Plan, state: State, given: StepInput, c: int) -> None:
+    """The newest sample, held."""
+    p = state.connections[c].polynomial
+    for m in range(plan.session[0].coefficients):
+        p[m] = 0.0
+    p[0] = state.outputs[plan.connections[c].source].sample
 
 
 @stage

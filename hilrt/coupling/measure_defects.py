@@ -44,7 +44,9 @@ def measure_connection_defects(plan: Plan, state: State, given: StepInput) -> No
         late = look_at_sources(plan, state, given, i)
         u.unmeasured += elapsed
         u.expected_defect *= keep
-        if u.measured:
+        if plan.inputs[i].exact:
+            u.defect = u.unmeasured = 0.0
+        elif u.measured:
             measure_input(plan, state, given, i)
             u.unmeasured = behind(plan, state, given, i)
         elif late:

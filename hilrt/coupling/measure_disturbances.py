@@ -84,7 +84,9 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
     """Disturbance of input `i`, if all of its sources have sent anew; else what bounds it."""
     u, count, elapsed = state.inputs[i], plan.session[0].coefficients, given.session[0].elapsed
-    if u.measured:
+    if plan.inputs[i].exact:
+        take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
+    elif u.measured:
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
         bend = curvature(u, end, span, elapsed)
         age = given.session[0].t - u.previous_t0

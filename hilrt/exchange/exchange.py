@@ -115,7 +115,7 @@ class Exchange:
         hubs = (c.remote.hub for c in self._channels if c.remote is not None)
         self._hub: Hub | None = next(hubs, None)
         self.remote = self._hub is not None
-        self.reports = Reports(self._hub)
+        self.reports = Reports(self._hub, self.links)
         self.times = AnswerTimes(self._table.wire_us)
         self._missed = MissedSamples(self.links, self._table, self.reports)
         self._waiter: Waiter | None = None
@@ -183,6 +183,11 @@ class Exchange:
         for channel in polled:
             if channel.receive():
                 self._waiting[channel.s] = channel
+
+    def receive_reports(self) -> None:
+        """Take in what subsystems have reported and no cut has looked at, after one was lost."""
+        if self._hub is not None:
+            self._hub.drain()
 
     # --- dispatch -----------------------------------------------------------------------------
 

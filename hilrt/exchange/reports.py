@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
+
+from hilrt.link import Link
 from hilrt.peers.hub import Hub
+from hilrt.peers.remote_link import RemoteLink
 from hilrt.peers.wire import Event
+from hilrt.sequences.bench import STEP
 
 #: Reports taken at once: a subsystem that sends many costs no ticks.
 REPORTS_AT_ONCE = 20
@@ -16,25 +22,48 @@ class Reports:
     ----------
     hub : Hub or None
         None if no subsystem is in another process.
+    links : sequence of Link
+        Those in this process that report, too, are looked at.
+
+    Attributes
+    ----------
+    any : bool
+        Whether there is anything that may report.
     """
 
-    def __init__(self, hub: Hub | None) -> None:
+    def __init__(self, hub: Hub | None, links: Sequence[Link] = ()) -> None:
         self._hub = hub
+        self._local = [link for link in links if link.events is not None]
+        self._local = [link for link in self._local if not isinstance(link, RemoteLink)]
+        self.any = hub is not None or bool(self._local)
         self._last: dict[str, str] = {}
+        self._steps: dict[str, str] = {}
 
     def take(self) -> list[tuple[str, Event]]:
         """Subsystem and report: what has come since the last call, some of it."""
         found: list[tuple[str, Event]] = []
         reporting = self._hub.reporting if self._hub is not None else {}
-        for link in list(reporting):
-            while link.events and len(found) < REPORTS_AT_ONCE:
-                event = link.events.popleft()
-                found.append((link.name, event))
-                if event.level != "info":
-                    self._last[link.name] = event.text
-            if not link.events:
-                del reporting[link]
+        for link in self._local:
+            self._take(link.name, link.events or deque(), found)
+        # In an order that does not depend on which process was faster.
+        for remote in sorted(reporting, key=lambda link: link.name):
+            self._take(remote.name, remote.events, found)
+            if not remote.events:
+                del reporting[remote]
         return found
+
+    def _take(self, name: str, events: deque[Event], found: list[tuple[str, Event]]) -> None:
+        while events and len(found) < REPORTS_AT_ONCE:
+            event = events.popleft()
+            found.append((name, event))
+            if event.cause == STEP:
+                self._steps[name] = event.text
+            elif event.level != "info":
+                self._last[name] = event.text
+
+    def step_of(self, name: str) -> str:
+        """Line and text of the newest step of a sequence, as far as taken; else empty."""
+        return self._steps.get(name, "")
 
     def last_of(self, name: str) -> str:
         """The newest warning or error of a subsystem, as far as taken; empty if there is none."""

@@ -11,12 +11,11 @@ from typing import Any
 import msgspec
 
 from hilrt.config.from_toml import nearest, wrong_type
-from hilrt.solver import Solver
 
 _NUMBERS = (int, float)
 
 
-def wrong_params(cls: type[Solver], target: str, params: Mapping[str, Any]) -> list[str]:
+def wrong_params(cls: type, target: str, params: Mapping[str, Any]) -> list[str]:
     """Unknown, missing and unfit parameters, one line each.
 
     Parameters
@@ -50,7 +49,7 @@ def wrong_params(cls: type[Solver], target: str, params: Mapping[str, Any]) -> l
     return problems
 
 
-def _hints(cls: type[Solver]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     """Annotations of the parameters, as far as they can be evaluated."""
     try:
         return typing.get_type_hints(cls.__init__, include_extras=True)

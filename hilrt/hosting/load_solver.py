@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hilrt.config.from_toml import nearest
 from hilrt.errors import ConfigError
@@ -16,6 +16,8 @@ from hilrt.hosting.import_module import import_module
 from hilrt.solver import Port, Solver
 
 log = logging.getLogger("hilrt.solver")
+
+T = TypeVar("T")
 
 
 def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] = ()) -> Solver:
@@ -42,11 +44,18 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
         if not folder.is_dir():
             raise ConfigError(f"path: {folder} is not a folder; name the one with the module")
     cls = _solver_class(import_module(module_name, folders), class_name)
+    solver = make_instance(cls, target, params)
+    _check_ports(solver, target)
+    return solver
+
+
+def make_instance(cls: type[T], target: str, params: Mapping[str, Any]) -> T:
+    """Instance of a user's class; `ConfigError` for parameters that do not fit, or if it raises."""
     problems = wrong_params(cls, target, params)
     if problems:
         raise ConfigError(problems)
     try:
-        solver = cls(**params)
+        return cls(**params)
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
@@ -54,8 +63,6 @@ def load_solver(target: str, params: Mapping[str, Any], folders: Sequence[Path] 
         raise ConfigError(
             f"{target} with the parameters {dict(params)}: {describe(error, cls)}"
         ) from error
-    _check_ports(solver, target)
-    return solver
 
 
 def _solver_class(module: Any, name: str) -> type[Solver]:

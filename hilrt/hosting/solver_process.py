@@ -15,7 +15,7 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -82,6 +82,23 @@ def main(
         Exit status: 0 stopped by the master, 1 the solver failed, 2 wrong arguments, 3 the master
         is lost or did not accept the solver or its ports, 143 SIGTERM.
     """
+
+    def make() -> Solver:
+        return _load(target, parse_params(params), parse_params(options))
+
+    return run_process(make, connect, name)
+
+
+def run_process(
+    make: Callable[[], Solver],
+    connect: str,
+    name: str,
+    on_peer: Callable[[Peer], None] = lambda peer: None,
+) -> int:
+    """Make a solver and host it in this process until the session ends; the exit status of `main`.
+
+    `on_peer` is given the connection before it is made.
+    """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -90,8 +107,7 @@ def main(
     host.die_with_parent()
     try:
         try:
-            solver = HostedSolver(_load(target, parse_params(params), parse_params(options)))
-            return _host(solver, connect, name)
+            return _host(HostedSolver(make()), connect, name, on_peer)
         finally:  # from here on there is nothing left to be ended
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, _pass_over)
@@ -116,10 +132,11 @@ def _load(target: str, params: dict[str, Any], options: dict[str, Any]) -> Solve
     return load_solver(target, params, [Path.cwd()])
 
 
-def _host(solver: HostedSolver, connect: str, name: str) -> int:
+def _host(solver: HostedSolver, connect: str, name: str, on_peer: Callable[[Peer], None]) -> int:
     offers = [("events", solver.solver.tells_events), ("go_back", solver.can_go_back)]
     capabilities = [word for word, there in offers if there]
     peer = Peer(connect, name, "solver", solver.inputs, solver.outputs, capabilities=capabilities)
+    on_peer(peer)
     reason = "the solver process ends"
     relay = LogRelay()
     logging.getLogger("hilrt").addHandler(relay)

@@ -46,6 +46,8 @@ def live_view(
     panel says that it is old.
     """
     foot: list[RenderableType] = [_Cut(_flags(status.flags), MAX_FLAG_LINES)]
+    for name, step in status.sequences.items():
+        foot.append(_Cut(Text(f"{name}: {step}"), 1))
     if status.message:
         foot.append(_Cut(Text(message_of(status), style="bold"), MAX_MESSAGE_LINES))
     if line:
@@ -149,6 +151,7 @@ def plain_line(status: Status, silent_s: float = 0.0) -> str:
         parts.append(f"flags: {flag_words(status.flags) or 'none'}")
     if status.verdict:
         parts.append(f"so far {status.verdict}")
+    parts += [f"{name} at {step}" for name, step in status.sequences.items()]
     if status.message:
         parts.append(message_of(status))
     return " | ".join(parts)

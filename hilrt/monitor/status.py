@@ -93,6 +93,8 @@ class StatusPublisher:
         self.session, self.run = session, run
         self.duration = duration
         self._adjustable = tuple(adjustable)
+        #: Line and text of the newest step of each test sequence.
+        self.sequences: dict[str, str] = {}
         self.state, self._message = "CONFIGURED", ""
         #: Outputs in the order in which views show them, as numbers; without it, the network's.
         self.order: Sequence[int] | None = None
@@ -183,6 +185,7 @@ class StatusPublisher:
             session=self.session,
             run=self.run,
             state=self.state,
+            sequences=dict(self.sequences),
             t=t,
             duration=self.duration,
             tick=int(given.tick),

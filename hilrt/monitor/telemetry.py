@@ -61,7 +61,8 @@ class Status(msgspec.Struct, kw_only=True):
     the first tick. `run` tells this run of the session from every other. `events` are the newest of
     the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
-    where it waits for nothing. `adjustable`: what operators may change, as it is now.
+    where it waits for nothing. `sequences`: the step of each test sequence, with its
+    line and what it waits for. `adjustable`: what operators may change, as it is now.
     """
 
     session: str
@@ -84,6 +85,7 @@ class Status(msgspec.Struct, kw_only=True):
     waited_s: float = 0.0
     shadow: bool = False
     events: list[str] = []
+    sequences: dict[str, str] = {}
     adjustable: dict[str, float] = {}
 
 

@@ -51,8 +51,8 @@ def ports_from_infos(infos: Sequence[PortInfo], direction: str) -> tuple[Port, .
             raise ProtocolError(f"{where}: its start value is infinite")
         if any(info.name == port.name for port in ports):
             raise ProtocolError(f"{where}: announced twice")
-        if "." in info.name or ":" in info.name:
-            raise ProtocolError(f"{where}: a port's name cannot contain '.' or ':'")
+        if ":" in info.name or not all(info.name.split(".")):
+            raise ProtocolError(f"{where}: a port's name has no ':', and '.' only inside")
         try:
             ports.append(_port(info))
         except ValueError as error:

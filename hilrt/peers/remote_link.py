@@ -80,11 +80,13 @@ class RemoteLink(Link):
     #: How long the peer may take to end in order, s.
     stop_timeout: float = 2.0
 
+    events: deque[Event]
+
     def __init__(self, name: str, options: SubsystemOptions, folder: Path) -> None:
         super().__init__(name, options, folder)
         self.hub: Hub = cast("Hub", None)
         self.peer: RemotePeer = cast("RemotePeer", None)
-        self.events: deque[Event] = deque(maxlen=INBOX)
+        self.events = deque(maxlen=INBOX)
         self.n_inputs = self.n_outputs = 0
         self.sent_ns = 0
         self.round_trip_us = self.way_us = math.nan

@@ -41,12 +41,24 @@ async def run_loop(
         if end is End.FAULTY:
             ended = LoopEnd(end, master.fault)
     except HilrtError as error:
-        ended = LoopEnd(None, str(error), error.name if isinstance(error, PeerLost) else "")
+        ended = _lost(master, exchange, error)
     finally:
         exchange.close()
     if ended.fault is not None:
         events.go(SessionState.SAFE, ended.fault, level="error")
     return ended
+
+
+def _lost(master: Master, exchange: Exchange, error: HilrtError) -> LoopEnd:
+    """A subsystem was lost; of a test sequence, which the stop sequence follows, at which line."""
+    if not isinstance(error, PeerLost):
+        return LoopEnd(None, str(error))
+    exchange.receive_reports()
+    master.report_events(master.progress.t_ns)
+    link = next((link for link in exchange.links if link.name == error.name), None)
+    end = End.FAULTY if link is not None and link.stops_in_order else None
+    step = exchange.reports.step_of(error.name)
+    return LoopEnd(end, f"{error}; its last step: {step}" if step else str(error), error.name)
 
 
 def own_ends(exchange: Exchange) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from hilrt.check.check import check
 from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
+from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
 from hilrt.link import Link
 from hilrt.master import Master
@@ -73,15 +74,20 @@ def _elsewhere(file: SessionFile) -> list[str]:
         f"[subsystems.{name}] adapter = {options.adapter!r}: does not run in this process; "
         "only solvers and FMUs that do can be simulated, use `hilrt run` for the others"
         for name, options in file.tables.subsystems.items()
-        if (link := registry.link_class(options.adapter)).physical or issubclass(link, RemoteLink)
+        if (link := _called(options)).physical or issubclass(link, RemoteLink)
     ]
+
+
+def _called(options: SubsystemOptions) -> type[Link]:
+    """Link of a table that runs in this process, if there is one."""
+    link: type[Link] = registry.link_class(options.adapter)
+    return link.called or link
 
 
 async def _simulate(file: SessionFile, record: bool) -> Result:
     tables, result = file.tables, Result()
     links = [
-        registry.link_class(options.adapter)(name, options, file.folder)
-        for name, options in tables.subsystems.items()
+        _called(options)(name, options, file.folder) for name, options in tables.subsystems.items()
     ]
     publisher = StatusPublisher(None, tables.session.name, tables.session.duration)
     events, reason = EventLog(publisher), "session could not start"

@@ -125,7 +125,8 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     late = [tables.subsystems[name].late.policy for name in network.subsystems]
     subsystems["every"] = network.every
     subsystems["physical"] = platform.physical
-    subsystems["holds_when_late"] = [policy == "hold" for policy in late]
+    sequences = np.array([tables.subsystems[name].is_sequence for name in network.subsystems])
+    subsystems["holds_when_late"] = sequences | [policy == "hold" for policy in late]
     subsystems["predicts_when_late"] = [policy == "predict" for policy in late]
     subsystems["max_misses"] = [
         tables.subsystems[name].late.max_misses for name in network.subsystems
@@ -142,10 +143,19 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     outputs["coupled"] = (network.L != 0.0).any(axis=0)
     inputs["subsystem"] = network.inputs.owner
     inputs["connected"] = network.connected
+    inputs["exact"] = _exact(network, sequences)
     inputs["constant"] = np.where(network.connected, network.offset, network.u_start)
     inputs["lead"] = platform.lead[network.inputs.owner]
     inputs["low"], inputs["high"] = network.u_min, network.u_max
     inputs["max_rate"], inputs["max_jerk"] = network.max_rate, network.max_jerk
+
+
+def _exact(network: Network, sequences: Bools) -> Bools:
+    """Inputs that test sequences read, or that they alone set, shape (nu,)."""
+    set_by = (network.L != 0.0) @ sequences[network.outputs.owner].astype(np.intp)
+    alone = (set_by > 0) & (set_by == np.count_nonzero(network.L, axis=1))
+    exact: Bools = alone | sequences[network.inputs.owner]
+    return exact
 
 
 def _fill_connections(plan: Plan, network: Network) -> None:
@@ -153,6 +163,7 @@ def _fill_connections(plan: Plan, network: Network) -> None:
     table_["source"], table_["target"] = connections.source, connections.targets()
     table_["gain"], table_["order"] = connections.gain, connections.order
     table_["free"], table_["taylor"] = connections.free, connections.taylor
+    table_["raw"] = connections.raw
     counts = np.diff(np.append(connections.first, len(connections.source)))
     plan.inputs["first_connection"][connections.target] = connections.first
     plan.inputs["connections"][connections.target] = counts

@@ -77,6 +77,7 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
     outputs["t_past"] = -np.arange(outputs["t_past"].shape[1])  # keeps differences finite
     outputs["y_past"] = y0[:, None]
     outputs["count"] = 1
+    outputs["sample"] = y0
     outputs["y"], outputs["defect"] = y0, np.nan
     for name in ("extrapolated", "polynomial", "previous"):
         inputs[name][:, 0] = u0

@@ -2,5 +2,5 @@
 
 In reading order: `record` (what a table is), `plan`, `state`, `given`, `model` (matrices of the
 corrections), `program_tables` (of expressions), `channels` (of the exchange); from the session
-file to indices: `ports`, `bonds`, `network`.
+file to indices: `ports`, `bonds`, `connect_reads`, `network`.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hilrt.config.structs import InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
+from hilrt.tables.connect_reads import connect_reads
 from hilrt.tables.ports import Bools, Connections, Ints, Side
 
 
@@ -106,6 +108,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     ConfigError
         Naming the connection or bond that does not fit the ports.
     """
+    ports, tables = connect_reads(ports, tables)
     subsystems = list(ports)
     outputs = _side(subsystems, {name: p.outputs for name, p in ports.items()})
     inputs = _side(
@@ -200,11 +203,24 @@ def _side(subsystems: list[str], ports: Mapping[str, tuple[Port, ...]]) -> Side:
     return Side(names, unit_of, np.array(owner, dtype=np.intp), slices, by_name)
 
 
+class ScalarConnection(NamedTuple):
+    """A scalar connection; `held` by order 0, because a test sequence is at one of its ends."""
+
+    target: int
+    source: int
+    gain: float
+    order: int
+    free: bool
+    held: bool
+    raw: bool
+
+
 def _connections(
     tables: Session, outputs: Side, inputs: Side
 ) -> tuple[Connections, Floats, Floats]:
     default = tables.master.extrapolation
-    rows: list[tuple[int, int, float, int, bool]] = []
+    sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
+    rows: list[ScalarConnection] = []
     L = np.zeros((len(inputs), len(outputs)))
     offset = np.zeros(len(inputs))
     for i, table in enumerate(tables.connections):
@@ -220,20 +236,25 @@ def _connections(
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         order = default.order if table.order is None else table.order
+        raw = table.target.partition(".")[0] in sequences
+        if held := raw or table.source.partition(".")[0] in sequences:
+            order = 0
         for a, b in zip(span(source), span(target), strict=True):
-            rows.append((b, a, table.gain * factor, order, table.order is None))
+            free = table.order is None and not held
+            rows.append(ScalarConnection(b, a, table.gain * factor, order, free, held, raw))
             L[b, a] += table.gain * factor
             offset[b] += table.gain * shift + table.offset
-    rows.sort(key=lambda row: row[0])
-    target_of = np.array([row[0] for row in rows], dtype=np.intp)
+    rows.sort(key=lambda row: row.target)
+    target_of = np.array([row.target for row in rows], dtype=np.intp)
     inputs_used, first = np.unique(target_of, return_index=True)
     return (
         Connections(
-            source=np.array([row[1] for row in rows], dtype=np.intp),
-            gain=np.array([row[2] for row in rows], dtype=np.float64),
-            order=np.array([row[3] for row in rows], dtype=np.intp),
-            free=np.array([row[4] for row in rows], dtype=bool),
-            taylor=np.full(len(rows), default.source == "taylor"),
+            source=np.array([row.source for row in rows], dtype=np.intp),
+            gain=np.array([row.gain for row in rows], dtype=np.float64),
+            order=np.array([row.order for row in rows], dtype=np.intp),
+            free=np.array([row.free for row in rows], dtype=bool),
+            taylor=np.array([default.source == "taylor" and not row.held for row in rows], bool),
+            raw=np.array([row.raw for row in rows], dtype=bool),
             first=first.astype(np.intp),
             target=inputs_used,
         ),

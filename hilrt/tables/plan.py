@@ -101,6 +101,7 @@ INPUTS: Final = np.dtype(
     [
         ("subsystem", "i8"),
         ("connected", "i8"),
+        ("exact", "i8"),  # read or set by test sequences alone: held by definition, not by lack
         ("constant", "f8"),  # connected: sum of the offsets; else the start value
         ("first_connection", "i8"),  # connections stand in the order of their inputs
         ("connections", "i8"),
@@ -124,6 +125,7 @@ CONNECTIONS: Final = np.dtype(
         ("order", "i8"),
         ("free", "i8"),  # its order is controlled
         ("taylor", "i8"),  # uses the output's derivatives
+        ("raw", "i8"),  # takes the newest sample as it came: a test sequence reads it
     ]
 )
 BONDS: Final = np.dtype(

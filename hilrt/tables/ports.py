@@ -50,8 +50,9 @@ class Connections:
     """Scalar connections, sorted by the input they act on; arrays of shape (nc,).
 
     `gain` includes the unit conversion. `free` marks those without an order of their own in the
-    session file. `first` holds the position of the first connection of
-    every connected input (for ``np.add.reduceat``), `target` the inputs in the same order.
+    session file, `raw` those by which a test sequence reads. `first` holds the position of the
+    first connection of every connected input (for ``np.add.reduceat``), `target` the inputs in the
+    same order.
     """
 
     source: Ints
@@ -59,6 +60,7 @@ class Connections:
     order: Ints
     free: Bools
     taylor: Bools
+    raw: Bools
     first: Ints
     target: Ints
 

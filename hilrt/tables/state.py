@@ -57,6 +57,7 @@ OUTPUTS: Final = np.dtype(
         ("t_past", "f8", SAMPLES),  # s
         ("y_past", "f8", SAMPLES),
         ("count", "i8"),  # samples seen, up to the number that is kept
+        ("sample", "f8"),  # the newest that was used, never corrected
         # The newest sample, until the next one:
         ("outside", "i8"),  # it is outside the port's declared range
         ("withheld", "i8"),  # and therefore not used: the last one before is held

@@ -25,7 +25,8 @@ def test_ports_round_trip():
     ("info", "text"),
     [
         ({"name": ""}, "name"),
-        ({"name": "a.b"}, "a.b"),
+        ({"name": "a:b"}, "a:b"),
+        ({"name": ".b"}, "only inside"),
         ({"name": "a", "size": 0}, "size"),
         ({"name": "a", "size": MAX_CHANNELS + 1}, "values"),
         ({"name": "a", "min": 1.0, "max": 0.0}, "above"),

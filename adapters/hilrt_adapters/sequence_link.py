@@ -1,0 +1,129 @@
+"""A test sequence (``adapter = "sequence"``), in a process of its own.
+
+A sequence that hangs must not hold up the master, and one that is killed must leave a session that
+brings its benches to rest. Only `hilrt.simulate`, which starts no processes, calls it directly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from pathlib import Path
+from typing import Any, ClassVar, Final, cast
+
+import msgspec
+
+from hilrt.config.parse_toml import toml_value
+from hilrt.config.session_file import SessionFile
+from hilrt.config.structs import SubsystemOptions
+from hilrt.hosting.load_sequence import load_sequence
+from hilrt.link import CodeRun, Command
+from hilrt.peers.wire import Event
+from hilrt.sequences.bench import Setting
+from hilrt.sequences.stepper import SequenceStepper
+from hilrt.solver import Ports, Solver
+from hilrt_adapters.inprocess import InProcessLink
+from hilrt_adapters.zeromq import ZeroMQLink
+
+#: Share of the time that a step may take after which it tells that it hangs.
+PATIENCE: Final = 0.5
+
+
+class SequenceOptions(SubsystemOptions, kw_only=True):
+    """``[subsystems.NAME]`` of a test sequence."""
+
+    #: ``"tests/tip_in.py:TipIn"``: a file relative to the session file's folder, and a class in it,
+    #: a subclass of `hilrt.Sequence`.
+    sequence: str
+    #: Keyword arguments of the class.
+    params: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: Answers to its prompts, by their texts, where no operator is there to give them.
+    answers: dict[str, str] = msgspec.field(default_factory=dict)
+
+    is_sequence: ClassVar[bool] = True
+
+
+def _load(options: SubsystemOptions, folder: Path) -> SequenceStepper:
+    """What steps the sequence of a table; `ConfigError` says what is wrong with it."""
+    table = cast(SequenceOptions, options)
+    return load_sequence(table.sequence, table.params, Setting(folder, table.answers))
+
+
+def _runs_code() -> CodeRun:
+    does = "imports its file and calls its constructor"
+    return CodeRun("sequence", does, "its parameters and ports, and what depends on them")
+
+
+class CalledSequenceLink(InProcessLink):
+    """A sequence in the caller's own process, for `hilrt.simulate`."""
+
+    Options: ClassVar[type[SubsystemOptions]] = SequenceOptions
+    stops_in_order = True
+
+    @classmethod
+    def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
+        """What steps the sequence of a table; `ConfigError` if it cannot be made."""
+        return _load(options, folder)
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """The sequence's file."""
+        return _runs_code()
+
+    def host(self, solver: Solver) -> None:
+        """Take a sequence that has been made, and what it tells."""
+        super().host(solver)
+        assert isinstance(solver, SequenceStepper)
+        self.events = deque()
+        solver.hand_on_to(self._keep)
+
+    def _keep(self, cause: str, text: str) -> bool:
+        assert self.events is not None
+        self.events.append(Event(level="info", cause=cause, text=text))
+        return True
+
+
+class SequenceLink(ZeroMQLink):
+    """A sequence in a process that the session starts."""
+
+    Options = SequenceOptions
+    spawns = False
+    stops_in_order = True
+    called = CalledSequenceLink
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
+        """Ports of an instance made for the purpose."""
+        stepper = _load(options, folder)
+        return Ports(tuple(stepper.inputs), tuple(stepper.outputs))
+
+    @classmethod
+    def runs_code(cls, options: SubsystemOptions) -> CodeRun | None:
+        """The sequence's file."""
+        return _runs_code()
+
+    @classmethod
+    def ports_without_code(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports | None:
+        """Only an instance tells them."""
+        return None
+
+    def commands(self, session: SessionFile) -> list[Command]:
+        """``hilrt sequence``, told where to connect, and how long a step may take."""
+        options, master = cast(SequenceOptions, self.options), session.tables.master
+        argv = ["hilrt", "sequence", options.sequence, "--connect", self.hub.address]
+        argv += ["--name", self.name]
+        for key, value in options.params.items():
+            argv += ["--param", f"{key}={toml_value(value)}"]
+        for prompt, answer in options.answers.items():
+            argv += ["--answer", f"{prompt}={answer}"]
+        step = master.step * options.every
+        if master.step_control.method == "fixed":
+            argv += ["--step", repr(step)]
+        pace = session.tables.session.pace
+        allowed = master.step_timeout
+        if pace != "asap":
+            factor = pace if isinstance(pace, (int, float)) else 1.0
+            allowed = options.late.max_misses * step / factor
+        if math.isfinite(allowed):
+            argv += ["--patience", repr(PATIENCE * allowed)]
+        return [Command(self.name, argv)]

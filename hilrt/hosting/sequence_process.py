@@ -1,0 +1,109 @@
+"""``hilrt sequence FILE.py:CLASS``: the process in which a test sequence runs.
+
+It is a solver's process; beside that, what the sequence tells goes to the master before the outputs
+of the step, and a step that does not return tells its line.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from hilrt.config.from_toml import parse_params
+from hilrt.hosting.load_sequence import load_sequence
+from hilrt.hosting.solver_process import run_process
+from hilrt.peers.peer import Peer
+from hilrt.peers.wire import Event
+from hilrt.sequences.bench import STEP, SequenceBench, Setting
+from hilrt.solver import Solver
+
+#: What a sequence says of a step that takes long.
+HANGS: Final = "has not waited for a communication point for"
+
+
+def main(
+    target: str,
+    connect: str,
+    name: str,
+    params: Mapping[str, str],
+    answers: Mapping[str, str],
+    step: float | None = None,
+    patience: float | None = None,
+) -> int:
+    """Host a sequence until the session ends.
+
+    Parameters
+    ----------
+    target : str
+        ``"FILE.py:Class"``, relative to the current folder.
+    connect, name : str
+        The master's address, and the subsystem's name in the session file.
+    params, answers : mapping of str
+        Keyword arguments of the class, as written on the command line; answers to its prompts.
+    step : float, optional
+        Distance of its communication points, s; left out where it varies.
+    patience : float, optional
+        Time after which a step that does not return tells its line, s.
+
+    Returns
+    -------
+    int
+        Exit status, as that of a solver's process.
+    """
+    setting = Setting(Path.cwd(), dict(answers), step)
+    made = []
+
+    def make() -> Solver:
+        made.append(load_sequence(target, parse_params(params), setting))
+        return made[0]
+
+    def connected(peer: Peer) -> None:
+        stepper = made[0]
+        told = Told(peer, stepper.bench)
+        stepper.hand_on_to(told.tell)
+        if patience and threading.current_thread() is threading.main_thread():
+            stepper.on_step = HangAlarm(told, stepper.bench, patience)
+
+    return run_process(make, connect, name, connected)
+
+
+class Told:
+    """Sends events to the master, at once."""
+
+    def __init__(self, peer: Peer, bench: SequenceBench) -> None:
+        self._peer, self._bench = peer, bench
+        self.is_telling = False
+
+    def tell(self, cause: str, text: str) -> bool:
+        """Whether it could be sent."""
+        self.is_telling = True
+        try:
+            return self._peer.send(Event(level="info", cause=cause, text=text))
+        finally:
+            self.is_telling = False
+
+
+class HangAlarm:
+    """Tells at which line the sequence is when a step takes longer than `patience` [s].
+
+    A timer's signal interrupts the very thread that does not return, and sees its frame.
+    """
+
+    def __init__(self, told: Told, bench: SequenceBench, patience: float) -> None:
+        self._told, self._bench, self._patience = told, bench, patience
+        signal.signal(signal.SIGALRM, self._ring)
+
+    def __call__(self, busy: bool) -> None:
+        """Begin or end to watch."""
+        signal.setitimer(signal.ITIMER_REAL, self._patience if busy else 0.0)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if frame is None or self._told.is_telling:
+            return
+        where = self._bench.where.of(frame)
+        text = f"{where}: {HANGS} {self._patience:g} s; its last step was {self._bench.step_text}"
+        self._told.tell(STEP, text)

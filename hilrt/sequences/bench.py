@@ -1,0 +1,292 @@
+"""`SequenceBench`: what a sequence's `run` is given."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NamedTuple
+
+from hilrt.config.from_toml import nearest
+from hilrt.sequences.awaited_step import SequenceStopped, Waited
+from hilrt.sequences.timed_steps import Jump, Ramp, Until, Wait
+from hilrt.sequences.together import Branch, Together
+from hilrt.sequences.where import Where
+from hilrt.solver import Floats, Ports
+
+#: Causes of the events that a sequence tells: the step that begins, what was measured, the ends of
+#: a recording's interval, what it logs, an answer to a prompt.
+STEP: Final = "sequence_step"
+MEASURE: Final = "measure"
+EXPECT: Final = "expect"
+BEGIN: Final = "recording_begin"
+END: Final = "recording_end"
+LOG: Final = "sequence_log"
+ANSWER: Final = "prompt"
+#: Characters of a text that are told; what is longer would not fit into a message.
+MAX_TEXT: Final = 2000
+#: Readings that the message of a time-out shows.
+MAX_READINGS: Final = 6
+
+#: Takes cause and text of an event; False if it could not be handed on.
+Tell = Callable[[str, str], bool]
+
+
+class Setting(NamedTuple):
+    """What a session gives a sequence beside its parameters.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder that lines are named relative to.
+    answers : mapping of str to str
+        To prompts, by their texts, where no operator is there.
+    step : float or None
+        Distance of its communication points, s; None where it varies.
+    """
+
+    folder: Path = Path()
+    answers: Mapping[str, str] = MappingProxyType({})
+    step: float | None = None
+
+
+class RecordedInterval:
+    """``async with bench.recording(name)``: its interval stands in the log by two events."""
+
+    def __init__(self, bench: SequenceBench, name: str) -> None:
+        self._bench, self._name = bench, name
+
+    async def __aenter__(self) -> None:
+        """Tell the beginning."""
+        self._bench.tell(BEGIN, self._name)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Tell the end, whatever has led to it."""
+        self._bench.tell(END, self._name)
+
+
+class SequenceBench:
+    """What a sequence does and reads; what is said to be awaited lasts until it is over.
+
+    Attributes
+    ----------
+    now : float
+        Session time of the newest samples, s.
+    end : float
+        Session time from which on what is driven now acts: the next communication point, s.
+    step_text : str
+        Line and text of the newest step.
+    closing : bool
+        Whether only clean-up is left, for which no session time passes.
+    forgotten : list of str
+        Steps that were made and not awaited.
+    """
+
+    def __init__(self, ports: Ports, setting: Setting) -> None:
+        self.where = Where(setting.folder)
+        self._answers = setting.answers
+        self._inputs = {port.name: i for i, port in enumerate(ports.inputs)}
+        drives = ports.outputs[: len(ports.outputs) // 2]
+        self._ports = {port.name: port for port in drives}
+        self._values = {port.name: port.start for port in drives}
+        self._driven = dict.fromkeys(self._ports, False)
+        self._u: list[float] = [math.nan] * len(self._inputs)
+        self._measured: set[str] = set()
+        self.hand_on: Tell = lambda cause, text: True
+        self.now = self.end = 0.0
+        self.step_text = "before its first step"
+        self.closing = False
+        self.forgotten: list[str] = []
+
+    # --- to be awaited ------------------------------------------------------------------------
+
+    def ramp(
+        self, port: str, to: float, *, rate: float | None = None, time: float | None = None
+    ) -> Ramp | Jump:
+        """Await: bring `port` from its present value to `to`, at `rate` [unit/s] or in `time` [s].
+
+        Over at the communication point at which the value is there.
+        """
+        value = self._fitting(port, to)
+        if (rate is None) == (time is None):
+            raise ValueError("ramp: give either rate or time")
+        if time is not None and time > 0.0:
+            rate = abs(value - self._values[port]) / _positive("time", time)
+            if rate == 0.0:
+                return Jump(self, port, value)
+        return Ramp(self, port, value, _positive("rate", rate))
+
+    def step(self, port: str, to: float) -> Jump:
+        """Await: set `port` to `to`; over at the next communication point, where that acts."""
+        return Jump(self, port, self._fitting(port, to))
+
+    def hold(self, port: str, duration: float) -> Wait:
+        """Await: hold `port` at its present value for `duration` [s]."""
+        self._known(port)
+        return Wait(self, _positive("duration", duration), port)
+
+    def wait(self, duration: float) -> Wait:
+        """Await: let `duration` [s] of session time pass."""
+        return Wait(self, _positive("duration", duration))
+
+    def until(
+        self, condition: Callable[[], object], *, timeout: float, stays: float = 0.0
+    ) -> Until:
+        """Await: a condition, looked at with the samples of each communication point.
+
+        Parameters
+        ----------
+        condition : callable
+            ``lambda: bench.read("engine.speed") > 120``.
+        timeout : float
+            Session time after which `StepTimeout`, a `TimeoutError`, is raised, s.
+        stays : float
+            How long it must hold without a break, s.
+
+        Returns
+        -------
+        Until
+            Awaiting it gives a `Waited`; its times end with the sample from which on the condition
+            held.
+        """
+        if not callable(condition):
+            raise TypeError(f"until: {condition!r} is no condition; write lambda: …")
+        text = getattr(condition, "__name__", "a condition").replace("<lambda>", "a condition")
+        return Until(self, lambda: bool(condition()), text, _positive("timeout", timeout), stays)
+
+    def together(self, *branches: Branch) -> Together:
+        """Await: several steps or coroutines at the same time; the list of what they return."""
+        return Together(self, branches)
+
+    async def prompt(self, text: str, answers: Collection[str] = ("yes", "no")) -> str:
+        """Await: an answer to a question, one of `answers`.
+
+        Where nobody is there to answer, the session file or the command line declares it.
+        """
+        where = self.where.caller()
+        self.begin_step(where, f"asks {text!r}")
+        answer = self._answers.get(text)
+        if answer is None:
+            raise LookupError(
+                f"no answer to the prompt {text!r} is declared; add it to `answers` of the "
+                f"sequence's table, one of {', '.join(answers)}"
+            )
+        if answer not in answers:
+            raise ValueError(f"answer {answer!r} to {text!r}: is none of {', '.join(answers)}")
+        self.tell(ANSWER, f"{text}: {answer}")
+        return answer
+
+    def recording(self, name: str) -> RecordedInterval:
+        """``async with``: an interval of the log with a name."""
+        return RecordedInterval(self, name)
+
+    # --- to be called -------------------------------------------------------------------------
+
+    def read(self, signal: str) -> float:
+        """The newest sample of a signal, in its own unit."""
+        if signal not in self._inputs:
+            raise LookupError(
+                f"{signal!r} is not among `reads`{nearest(signal, self._inputs)}; add it there"
+            )
+        return self._u[self._inputs[signal]]
+
+    def driven_value(self, port: str) -> float:
+        """What `port` is set to, in its unit."""
+        self._known(port)
+        return self._values[port]
+
+    def release(self, port: str) -> None:
+        """Drive `port` no longer: its other sources, if it has any, take over."""
+        self._known(port)
+        self._driven[port] = False
+
+    def measure(
+        self,
+        name: str,
+        value: float,
+        *,
+        unit: str = "",
+        min: float | None = None,
+        max: float | None = None,
+    ) -> bool:
+        """A result of the test: passed if `value` lies from `min` to `max`, else failed."""
+        if name in self._measured:
+            raise ValueError(
+                f"measure: there is a result {name!r} already; name this one otherwise"
+            )
+        self._measured.add(name)
+        number, limits = float(value), {"min": min, "max": max}
+        passed = not math.isnan(number)
+        passed = passed and (min is None or number >= min) and (max is None or number <= max)
+        given = {key: limit for key, limit in limits.items() if limit is not None}
+        finite = number if math.isfinite(number) else None
+        facts = {"name": name, "value": finite, "unit": unit, **given, "t": self.now}
+        self.tell(MEASURE, json.dumps(facts, ensure_ascii=False))
+        return passed
+
+    def log(self, text: str) -> None:
+        """Write a line into the session's log."""
+        self.tell(LOG, f"{self.where.caller()}: {text}")
+
+    # --- for steps and the stepper ------------------------------------------------------------
+
+    def begin_step(self, where: str, text: str) -> None:
+        """Tell a step before it acts."""
+        if self.closing:
+            raise SequenceStopped
+        self.step_text = f"{where}: {text}"
+        self.tell(STEP, self.step_text)
+
+    def tell(self, cause: str, text: str) -> None:
+        """Hand an event on to the session; `BlockingIOError` if that cannot be done."""
+        if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT):
+            text = f"{text[:MAX_TEXT]} …"
+        if not self.hand_on(cause, text):
+            raise BlockingIOError("the session does not take what the sequence tells")
+
+    def drive(self, port: str, value: float) -> None:
+        """Set an output of the present interval."""
+        self._values[port], self._driven[port] = value, True
+
+    def take(self, now: float, end: float, u: Floats) -> None:
+        """New samples, shape (n_inputs,), of the time `now`; what is driven acts from `end` [s]."""
+        self.now, self.end, self._u = now, end, u.tolist()
+
+    def outputs(self) -> list[float]:
+        """Values of all ports, then whether they are driven."""
+        return [*self._values.values(), *map(float, self._driven.values())]
+
+    def readings(self) -> str:
+        """What is read now, in words."""
+        pairs = list(zip(self._inputs, self._u, strict=True))[:MAX_READINGS]
+        return ", ".join(f"{name} = {value:g}" for name, value in pairs)
+
+    def _known(self, port: str) -> None:
+        if port not in self._ports:
+            raise LookupError(
+                f"{port!r} is not among `drives`{nearest(port, self._ports)}; add it there"
+            )
+
+    def _fitting(self, port: str, value: float) -> float:
+        """A value for the port, within its bounds."""
+        self._known(port)
+        low, high = self._ports[port].min, self._ports[port].max
+        if not math.isfinite(value) or not low <= value <= high:
+            raise ValueError(f"{port} to {value:g}: lies outside {low:g} to {high:g}")
+        return float(value)
+
+
+def _positive(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or not value > 0.0:
+        raise ValueError(f"{name} = {value!r}: must be a number above 0")
+    return float(value)
+
+
+__all__ = ["SequenceBench", "Setting", "Waited"]

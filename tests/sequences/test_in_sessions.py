@@ -1,0 +1,103 @@
+"""A sequence in a session: in the caller's process, in its own, and in each way to fail there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hilrt
+from hilrt import RunOptions
+from hilrt.check.check import check_file
+from hilrt.config.session_file import override
+from hilrt.replay.replay_log import replay
+from tests.session.test_simulate import assert_equal
+
+SESSION = Path(__file__).with_name("tip_in.toml")
+
+
+@pytest.fixture(scope="module")
+def called():
+    """What the sequence leaves when it is called directly."""
+    return hilrt.simulate(SESSION)
+
+
+def test_it_ends_the_session_in_order(called):
+    log = called.log
+    assert (called.fault, called.exit_status, called.verdict) == (None, 0, "good")
+    assert called.summary["time_s"] == pytest.approx(0.268 + 0.1)
+    steps = [(e.t, e.text) for e in log.events if e.cause == "sequence_step"]
+    assert [text.partition(": ")[2] for _, text in steps] == [
+        "ramps pedal to 20, 200 per s",
+        "steps pedal to 60",
+        "waits for a condition, at most 2 s",
+        "waits 0.1 s",
+    ]
+    assert all(text.startswith("tip_in_sequence.py:") for _, text in steps)
+    assert log["test.pedal"][100] == 20.0
+    assert np.unique(log["test.pedal.driven"]).tolist() == [0.0, 1.0]
+
+
+def test_it_reads_raw_samples_and_what_it_drives_is_held_without_a_defect(called):
+    log = called.log
+    assert np.array_equal(log["test.plant.speed:sent"], log["plant.speed"])
+    assert log.units["test.plant.speed:sent"] == "rad/s"
+    assert np.array_equal(log["plant.pedal:sent"], log["test.pedal"])
+    assert not log["plant.pedal:connection_defect"].any()
+    assert not log["test.plant.speed:connection_defect"].any()
+
+
+def test_in_its_own_process_it_leaves_the_same_log_which_replays(called, tmp_path):
+    recorded = hilrt.run_session(SESSION, options=RunOptions(out=tmp_path))
+    assert (recorded.fault, recorded.warnings) == (None, [])
+    assert_equal(called.log, recorded.log)
+    assert replay(recorded.folder).identical
+
+
+@pytest.mark.parametrize(
+    ("fault", "line", "said"),
+    [
+        ("raise", "raise ValueError", "ValueError: gear"),
+        ("time-out", "lambda: False", "StepTimeout: a condition did not hold within 0.1 s"),
+    ],
+)
+def test_what_it_raises_is_a_fault_with_the_line(fault, line, said):
+    result = hilrt.simulate(SESSION, {"subsystems.test.params.fault": fault})
+    lines = SESSION.with_name("tip_in_sequence.py").read_text().splitlines()
+    number = next(n for n, text in enumerate(lines, 1) if line in text)
+    assert result.exit_status == 3
+    assert said in result.fault
+    assert f"(tip_in_sequence.py:{number})" in result.fault
+
+
+def test_a_hang_ends_with_the_line_at_which_it_hangs(tmp_path):
+    changes = {"subsystems.test.params.fault": "hang", "master.step_timeout": 0.5}
+    result = hilrt.run_session(SESSION, changes, options=RunOptions(out=tmp_path))
+    assert result.exit_status == 3
+    assert "its last step: tip_in_sequence.py:" in result.fault
+    assert "has not waited for a communication point for 0.25 s" in result.fault
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"subsystems.test.sequence": "tip_in_sequence.py:TipOut"},
+            "no sequence 'TipOut'; there is",
+        ),
+        ({"subsystems.test.sequence": "tip.py:TipIn"}, "there is no file"),
+        ({"subsystems.test.params.falt": 1}, "unknown parameter 'falt'; did you mean 'fault'"),
+        ({"subsystems.test.params.reads": "plant.sped"}, "no output 'sped'; did you mean 'speed'"),
+        ({"connections.0.order": 1}, "whose outputs are held"),
+        ({"subsystems.test.late.rejoin": True}, "cannot go on in the middle"),
+    ],
+)
+def test_what_is_wrong_with_its_table_is_told_by_the_check(changes, text):
+    file = override(hilrt.load_session(SESSION), changes)
+    found = [str(p) for p in check_file(SESSION, file.overrides) if p.level == "error"]
+    assert any(text in problem for problem in found), found
+
+
+def test_nothing_of_it_runs_in_a_check_without_code():
+    found = check_file(SESSION, code=False)
+    assert [p.level for p in found].count("not checked") == 2
+    assert not [p for p in found if p.level == "error"]
