@@ -5,6 +5,7 @@ meanwhile other workers have files that do not need it. Sessions in real time ha
 `real_time`: they run afterwards, one for each worker, with nothing beside them that computes.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,10 @@ from hypothesis import settings
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any-machine", deadline=None)
 settings.load_profile("any-machine")
+
+# The compiler makes millions of objects that live long: to look through them all the time took a
+# tenth of the suite.
+gc.set_threshold(100_000, 20, 20)
 
 #: What pages and metrics ask for; the account's own is left alone.
 os.environ["HILRT_READ_TOKEN"] = "read-token"

@@ -73,27 +73,36 @@ print(asammdf.MDF.__name__)
 
 #: Started with every session, and made of sockets alone: asyncio would take a fifth of their start.
 WITHOUT_LOOP = ("hilrt.session.recorder_process", "hilrt.monitor.terminal")
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        "hilrt.hosting.solver_process",
-        "hilrt.fmu.fmu_solver",
-        "hilrt.fmu.fmi2",
-        "hilrt.bench.gateway_process",
-        "hilrt.session.recorder_process",
-        "hilrt.monitor.relay",
-        "hilrt.monitor.terminal",
-        "hilrt.monitor.foxglove",
-        "hilrt.web.server",
-        "hilrt.session.session",
-    ],
+#: What the processes of a session begin with.
+PROCESSES = (
+    *WITHOUT_LOOP,
+    "hilrt.hosting.solver_process",
+    "hilrt.fmu.fmu_solver",
+    "hilrt.fmu.fmi2",
+    "hilrt.bench.gateway_process",
+    "hilrt.monitor.relay",
+    "hilrt.monitor.foxglove",
+    "hilrt.web.server",
+    "hilrt.session.session",
 )
-def test_no_process_loads_the_compiler_but_the_master_when_the_others_have_started(module):
+
+
+@pytest.fixture(scope="module")
+def loaded_by() -> dict[str, list[str]]:
+    """What of the compiler and the loop is there after each of these, imported one by one."""
+    look = "import importlib, sys\nfor name in sys.argv[1:]:\n    importlib.import_module(name)\n"
+    look += "    print(name, *{'numba', 'asyncio'} & {*sys.modules})"
+    command = [sys.executable, "-c", look, *PROCESSES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return {name: found for name, *found in map(str.split, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("module", PROCESSES)
+def test_no_process_loads_the_compiler_but_the_master_when_the_others_have_started(
+    loaded_by, module
+):
     """It would take as long to load as all else, and memory that they do not need."""
-    look = f"import sys, {module}; print(*{{'numba', 'asyncio'}} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=60)
-    assert "numba" not in done.stdout, done.stderr
+    assert "numba" not in loaded_by[module]
     if module in WITHOUT_LOOP:
-        assert "asyncio" not in done.stdout
+        assert "asyncio" not in loaded_by[module]

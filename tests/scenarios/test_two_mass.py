@@ -54,7 +54,7 @@ CONTROLLED = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
 def run(session: str, out: Path, *options: str) -> Path:
     """Run a session to its end and return its folder."""
     command = [sys.executable, "-m", "hilrt", "run", str(CONFIGS / session), "--quiet"]
-    command += ["--out", str(out), *options]
+    command += ["--out", str(out), "--set", "record.report=false", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
