@@ -86,7 +86,10 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
     u, count, elapsed = state.inputs[i], plan.session[0].coefficients, given.session[0].elapsed
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
-    elif u.measured:
+        u.disturbance_due = 0.0
+        add_disturbance(u, elapsed)
+        return
+    if u.measured:
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
         bend = curvature(u, end, span, elapsed)
         age = given.session[0].t - u.previous_t0

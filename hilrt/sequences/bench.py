@@ -9,7 +9,10 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from hilrt.config.from_toml import nearest
+from hilrt.config.units import UNSTATED
 from hilrt.sequences.awaited_step import SequenceStopped, Waited
 from hilrt.sequences.timed_steps import Jump, Ramp, Until, Wait
 from hilrt.sequences.together import Branch, Together
@@ -29,6 +32,9 @@ ANSWER: Final = "prompt"
 MAX_TEXT: Final = 2000
 #: Readings that the message of a time-out shows.
 MAX_READINGS: Final = 6
+
+#: Distance of communication points for which filters of conditions are made where it varies, s.
+LEAST_STEP: Final = 0.001
 
 #: Takes cause and text of an event; False if it could not be handed on.
 Tell = Callable[[str, str], bool]
@@ -92,6 +98,7 @@ class SequenceBench:
     def __init__(self, ports: Ports, setting: Setting) -> None:
         self.where = Where(setting.folder)
         self._answers = setting.answers
+        self._step = setting.step or LEAST_STEP
         self._inputs = {port.name: i for i, port in enumerate(ports.inputs)}
         drives = ports.outputs[: len(ports.outputs) // 2]
         self._ports = {port.name: port for port in drives}
@@ -137,14 +144,15 @@ class SequenceBench:
         return Wait(self, _positive("duration", duration))
 
     def until(
-        self, condition: Callable[[], object], *, timeout: float, stays: float = 0.0
+        self, condition: str | Callable[[], object], *, timeout: float, stays: float = 0.0
     ) -> Until:
         """Await: a condition, looked at with the samples of each communication point.
 
         Parameters
         ----------
-        condition : callable
-            ``lambda: bench.read("engine.speed") > 120``.
+        condition : str or callable
+            An expression over what the sequence reads, ``"engine.speed > 120"``; its filters begin
+            with the step. Or a function, ``lambda: bench.read("engine.speed") > 120``.
         timeout : float
             Session time after which `StepTimeout`, a `TimeoutError`, is raised, s.
         stays : float
@@ -156,10 +164,31 @@ class SequenceBench:
             Awaiting it gives a `Waited`; its times end with the sample from which on the condition
             held.
         """
+        limit = _positive("timeout", timeout)
+        if isinstance(condition, str):
+            return Until(self, self._expression(condition), condition, limit, stays)
         if not callable(condition):
-            raise TypeError(f"until: {condition!r} is no condition; write lambda: …")
+            raise TypeError(f"until: {condition!r} is no condition; write 'a.x > 1' or lambda: …")
         text = getattr(condition, "__name__", "a condition").replace("<lambda>", "a condition")
-        return Until(self, lambda: bool(condition()), text, _positive("timeout", timeout), stays)
+        return Until(self, lambda: bool(condition()), text, limit, stays)
+
+    def _expression(self, text: str) -> Callable[[], bool]:
+        """Evaluates an expression with the present samples; `ConfigError` if it is none."""
+        from hilrt.expressions.evaluator import Evaluator  # the compiler, loaded by `prepare`
+
+        evaluator = Evaluator([text], dict.fromkeys(self._inputs, UNSTATED), step=self._step)
+        columns = [self._inputs[name] for name in evaluator.signals]
+
+        def holds() -> bool:
+            value = float(evaluator.step(self.now, np.array([self._u[i] for i in columns]))[0])
+            return value != 0.0 and not math.isnan(value)
+
+        return holds
+
+    def prepare(self) -> None:
+        """Load what evaluates conditions; a step in real time has no time for that."""
+        for name in [*self._inputs][:1]:
+            self._expression(f"known({name})")
 
     def together(self, *branches: Branch) -> Together:
         """Await: several steps or coroutines at the same time; the list of what they return."""

@@ -8,7 +8,7 @@
 
         async def run(self, bench):
             await bench.ramp("pedal", to=20.0, rate=50.0)
-            await bench.until(lambda: bench.read("engine.speed") > 120, timeout=10.0)
+            await bench.until("engine.speed > 120", timeout=10.0)
 """
 
 from __future__ import annotations

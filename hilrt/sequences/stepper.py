@@ -56,6 +56,7 @@ class SequenceStepper(Solver):
         if self._run is not None:
             raise SolverError("a sequence cannot begin again")
         self.bench.take(t0, t0, u0)
+        self.bench.prepare()
         return Sample(np.array(self.bench.outputs()))
 
     def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:

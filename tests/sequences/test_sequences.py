@@ -73,6 +73,19 @@ def test_until_ends_with_the_sample_from_which_on_the_condition_held():
     assert [w.elapsed for w in waits] == pytest.approx([0.3, 0.2])
 
 
+def test_conditions_are_expressions_whose_filters_begin_with_the_step():
+    waits = []
+
+    async def run(bench):
+        waits.append(await bench.until("e.n > 2 and known(e.n)", timeout=9.0))
+        waits.append(await bench.until("mean(e.n, 0.2) > 4.0", timeout=9.0))
+
+    driven = Driven(sequence(run, reads=("e.n", "e.m")), {"e.n": lambda t: 10 * t, "e.m": abs})
+    driven.step(20)
+    assert [w.t for w in waits] == pytest.approx([0.3, 0.5], abs=0.11)
+    assert "waits for e.n > 2 and known(e.n), at most 9 s" in driven.told("sequence_step")[0]
+
+
 def test_a_time_out_counts_session_time_and_names_line_and_readings():
     async def run(bench):
         await bench.until(lambda: bench.read("e.n") > 120, timeout=0.5)
@@ -225,6 +238,8 @@ def test_a_step_that_is_not_awaited_is_an_error():
         (lambda bench: bench.ramp("pedal", to=1.0, rate=-1.0), "rate = -1.0: must be a number"),
         (lambda bench: bench.wait(0.0), "duration = 0.0: must be a number above 0"),
         (lambda bench: bench.until(True, timeout=1.0), "until: True is no condition"),
+        (lambda bench: bench.until("e.m > 1", timeout=1.0), "e.m"),
+        (lambda bench: bench.until("e.n >", timeout=1.0), "e.n >"),
         (lambda bench: bench.read("e.m"), "'e.m' is not among `reads`; did you mean 'e.n'"),
         (lambda bench: bench.prompt("warm?"), "no answer to the prompt 'warm\\?' is declared"),
     ],

@@ -30,7 +30,7 @@ class TipIn(Sequence):
         await bench.ramp("pedal", to=20.0, rate=200.0)
         async with bench.recording("tip-in"):
             await bench.step("pedal", to=60.0)
-            rise = await bench.until(lambda: bench.read("plant.speed") > 50.0, timeout=2.0)
+            rise = await bench.until("plant.speed > 50", timeout=2.0)
         bench.measure("rise time", rise.elapsed, unit="s", max=0.4)
         if self.fault == "raise":
             raise ValueError("gear")
