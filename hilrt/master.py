@@ -14,6 +14,7 @@ import numpy as np
 
 from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
+from hilrt.expect.judge import Judge
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
@@ -65,6 +66,8 @@ class Master:
         By an operator, that wait for the next cut.
     collect_garbage : callable, optional
         Told how much time there is, ns.
+    judge : Judge, optional
+        Of the session's expectations.
     stop_requested : str
         Why the loop is to end; empty if it is not.
     fault : str
@@ -84,6 +87,7 @@ class Master:
         self.progress = pace.progress
         self.degradation = Degradation(exchange.benches, numerics.alarms)
         self.collect_garbage: Callable[[int], bool] | None = None
+        self.judge: Judge | None = None
         self.stop_requested = self.fault = ""
         self.changes = Changes(numerics.network)
         self.row = RowWriter(numerics, exchange.channels, feed.row)
@@ -170,7 +174,8 @@ class Master:
         """Everything that need not be done before the inputs are on the wire."""
         t_ns = point.t_ns
         self._assess(t_ns + h_ns)
-        if self.feed.records:
+        judge = self.judge if self.judge is not None and self.judge.reads else None
+        if self.feed.records or judge is not None:
             newest = self.progress.timeline.newest
             self.row.fill(h_ns * 1e-9, marks.late_ns, marks.compute_ns, newest)
         if self.exchange.remote:
@@ -178,12 +183,16 @@ class Master:
             self.exchange.readmit()
         self.snapshots.look(t_ns)
         self.feed.commit(t_ns)
+        if judge is not None:
+            judge.take(t_ns, self.feed.row)
         self._report_flags(t_ns)
         if self.exchange.reports.any:
             self.report_events(t_ns)
         self.degradation.look(t_ns)
         self.publisher.update(self)
         self.exchange.run_local()  # what raises here has its step in the log
+        if judge is not None:
+            judge.work(self.pace.time_left_ns(t_ns + h_ns))
         if self.collect_garbage is not None and point.tick % GARBAGE_TICKS == 0:
             self.collect_garbage((self.pace.step_ns - marks.late_ns) // 2)
 

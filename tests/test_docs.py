@@ -71,6 +71,7 @@ SECTIONS = {
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
     "`[[alarms]]`": config.Alarm,
+    "`[[expect]]`": config.Expect,
     "`[[start]]`": config.Step,
     "`[[match]]`": config.Match,
     "`[reliability]`": config.Reliability,

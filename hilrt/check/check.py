@@ -14,6 +14,7 @@ from pathlib import Path
 from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
 from hilrt.check.check_control import check_control
+from hilrt.check.check_expect import check_expect
 from hilrt.check.check_host import check_host
 from hilrt.check.check_listen import check_listen
 from hilrt.check.check_monitor import check_monitor
@@ -146,6 +147,7 @@ def check(
     check_benches(topology, findings)
     check_control(topology, findings)
     check_alarms(topology, findings)
+    check_expect(topology, findings)
     check_ranges(topology, findings)
     check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)

@@ -17,6 +17,7 @@ import typer
 from hilrt.cli import (
     analyze_commands,
     can_commands,
+    expect_commands,
     fmu_commands,
     log_commands,
     process_commands,
@@ -76,8 +77,13 @@ def run(
     fail_on: Annotated[
         str | None, typer.Option(help="verdict with exit status 5: degraded (or worse), unreliable")
     ] = None,
+    junit: Annotated[Path | None, typer.Option(help="write the results as JUnit XML")] = None,
 ) -> None:
-    """Run a session; exit status 0 finished, 2 bad input, 3 fault, 5 incomplete, 130 stopped."""
+    """Run a session.
+
+    Exit status 0 finished, 1 an expectation failed, 2 bad input, 3 fault, 4 inconclusive, 5
+    incomplete, 130 stopped.
+    """
     if sys.stdout.isatty() and not quiet:
         typer.echo(f"{session}: starting")  # what follows takes a moment to load
     from hilrt.session.run import RunOptions
@@ -96,6 +102,8 @@ def run(
     )
     result = run_session(file, options=options)
     _finish(result, file.tables.record.report, quiet, file.tables.monitor.page if web else "")
+    if junit is not None:
+        _write_junit(junit, result, file.tables.session.name)
     raise typer.Exit(result.exit_status)
 
 
@@ -152,6 +160,7 @@ for command in (
     process_commands.emulate,
     report_commands.report,
     report_commands.compare,
+    expect_commands.expect,
     replay_commands.replay,
 ):
     app.command()(command)
@@ -211,6 +220,24 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         sys.stdout.flush()
     if result.fault:
         typer.echo(f"session ended in a fault: {result.fault}", err=True)
+
+
+def _write_junit(path: Path, result: RunResult, session: str) -> None:
+    """The results as JUnit XML; a fault is a case of its own, which is an error."""
+    import msgspec
+
+    from hilrt.expect.junit import add_fault, junit_suite, write_junit
+    from hilrt.expect.outcome import ResultEntry
+
+    outcomes = msgspec.convert(result.summary.get("results", []), list[ResultEntry])
+    suite = junit_suite(session, outcomes, result.summary.get("time_s") or 0.0)
+    if result.fault:
+        add_fault(suite, session, result.fault)
+    try:
+        write_junit(path, [suite])
+    except OSError as error:
+        result.lack([f"--junit {path}: cannot be written: {error.strerror}"])
+        typer.echo(f"warning: {result.warnings[-1]}", err=True)
 
 
 def _write_report(result: RunResult, quiet: bool) -> Path | None:

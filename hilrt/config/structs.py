@@ -285,6 +285,37 @@ class Alarm(Table):
     action: Literal["log", "degrade", "stop", "safe"] = "log"
 
 
+class Expect(Table):
+    """``[[expect]]``: what must hold, over time; docs/expectations.md.
+
+    One of `always`, `eventually`, `formula` says what; the others say when. All times in s.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    #: Condition that must hold at every sample.
+    always: str | None = None
+    #: Condition that must hold at one sample at least.
+    eventually: str | None = None
+    #: Formula with operators of its own, ``always(implies(a.x > 1, eventually(b.y > 2, 0.5)))``.
+    formula: str | None = None
+    #: Goal up to which `always` must hold, and which must come.
+    until: str | None = None
+    #: How long it must hold: `always` from the beginning, `eventually` from when it has come.
+    for_: Positive | None = msgspec.field(default=None, name="for")
+    #: By when it must have come, and what lies before that does not count.
+    within: Positive | None = None
+    after: NonNegative = 0.0
+    #: Condition at whose samples alone `always` must hold.
+    while_: str | None = msgspec.field(default=None, name="while")
+    #: Condition; each time that it becomes true, the expectation begins anew.
+    when: str | None = None
+    #: Session time from which and to which it is judged.
+    from_: NonNegative = msgspec.field(default=0.0, name="from")
+    to: Positive | None = None
+    #: How long the last value of a signal holds; after that it is unknown.
+    max_age: Positive = 1.0
+
+
 class Step(Table):
     """``[[start]]``, ``[[stop]]``: one step of a sequence; ramps first, then the wait."""
 
@@ -380,6 +411,7 @@ class Session(Table):
     connections: list[Connection] = []
     bonds: list[Bond] = []
     alarms: list[Alarm] = []
+    expect: list[Expect] = []
     start: list[Step] = []
     match: list[Match] = []
     stop: list[Step] = []

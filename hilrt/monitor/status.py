@@ -14,6 +14,7 @@ from hilrt.monitor.telemetry import (
     PeerStatus,
     Percentiles,
     RaisedFlag,
+    ResultStatus,
     Status,
     Telemetry,
 )
@@ -39,6 +40,8 @@ PERIOD_NS = 200_000_000
 ALIVE_S = 0.5
 #: Newest events in a status.
 MAX_EVENTS = 5
+#: Newest results in a status.
+MAX_RESULTS = 20
 
 
 #: States in which the session waits for nothing.
@@ -104,6 +107,8 @@ class StatusPublisher:
         self._newest: Status | None = None
         self._lateness = Recent()
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
+        #: Results of expectations and measures, as they come.
+        self.results: deque[ResultStatus] = deque(maxlen=MAX_RESULTS)
 
     def remember(self, text: str) -> None:
         """Show an event with the next status."""
@@ -141,6 +146,7 @@ class StatusPublisher:
                 message=self._message,
                 waited_s=waited_s,
                 events=list(self._events),
+                results=list(self.results),
             )
         )
 

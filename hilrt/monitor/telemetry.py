@@ -53,6 +53,14 @@ class PeerStatus(msgspec.Struct):
     dropped: int = 0
 
 
+class ResultStatus(msgspec.Struct, frozen=True):
+    """What a test has come to: its name, ``passed``, ``failed`` or ``inconclusive``, and why."""
+
+    name: str
+    result: str
+    text: str = ""
+
+
 class Status(msgspec.Struct, kw_only=True):
     """State of a session at one time. Times `t` and `duration` are session time, s.
 
@@ -62,7 +70,8 @@ class Status(msgspec.Struct, kw_only=True):
     the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
     where it waits for nothing. `sequences`: the step of each test sequence, with its
-    line and what it waits for. `adjustable`: what operators may change, as it is now.
+    line and what it waits for. `adjustable`: what operators may change, as it is now. `results` are
+    the newest of expectations and measures.
     """
 
     session: str
@@ -87,6 +96,7 @@ class Status(msgspec.Struct, kw_only=True):
     events: list[str] = []
     sequences: dict[str, str] = {}
     adjustable: dict[str, float] = {}
+    results: list[ResultStatus] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -109,7 +119,12 @@ def merged(before: Status | None, now: Status) -> Status:
     if before is None or now.values or now.run != before.run:
         return now
     return msgspec.structs.replace(
-        before, state=now.state, message=now.message, waited_s=now.waited_s, events=now.events
+        before,
+        state=now.state,
+        message=now.message,
+        waited_s=now.waited_s,
+        events=now.events,
+        results=now.results,
     )
 
 

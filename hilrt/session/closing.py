@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from hilrt.exit_status import ExitStatus
+from hilrt.expect.outcome import exit_status
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.record.recorder_feed import close_feed_socket
 from hilrt.session.losses import add_losses, summary_without_steps
@@ -76,6 +77,8 @@ def _sum_up(parts: SessionParts) -> None:
         return
     try:
         parts.result.summary = parts.summarize(parts.result.fault)
+        results = parts.result.summary["results"]
+        parts.result.end_with(exit_status(one["result"] for one in results))
     except Exception as error:
         parts.result.lack([f"summary.json lacks its figures: {type(error).__name__}: {error}"])
         parts.result.end_with(ExitStatus.INTERNAL)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from hilrt.master import Master
+from hilrt.session.judging import results_of
 from hilrt.session.parts import SessionParts
 from hilrt.session.summary import RunFacts, build_summary
 from hilrt.timing.host import available_cpus, host_report
@@ -55,6 +56,7 @@ class RunSummary:
             dropped_rows=master.feed.dropped,
             lost_events=master.feed.lost_events,
             secured=parts.secured,
+            results=results_of(master),
             strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
         )
         return build_summary(master.numerics, master.exchange, master.progress, facts)

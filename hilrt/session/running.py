@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from hilrt import code_cache
 from hilrt.exchange.exchange import load_channels
+from hilrt.expect.margins import load_margins
 from hilrt.master import Master
 from hilrt.monitor.display_order import display_order
 from hilrt.monitor.session_state import SessionState
@@ -28,6 +29,7 @@ from hilrt.session.assembly import (
     real_time,
 )
 from hilrt.session.ending import Ending, run_loop
+from hilrt.session.judging import make_judge
 from hilrt.session.parts import SessionParts
 from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
@@ -42,12 +44,17 @@ from hilrt.timing.host import freeze_gc
 from hilrt.timing.monotonic import monotonic_ns
 
 
-def load_numerics() -> None:
-    """Load the compiled code of a session, or compile it: a tick has no time for that."""
+def load_numerics(expects: bool = False) -> None:
+    """Load the compiled code of a session, or compile it: a tick has no time for that.
+
+    `expects`: also that of expectations.
+    """
     load_step()
     load_channels()
     load_gather()
     load_counting()
+    if expects:
+        load_margins()
 
 
 async def run_connected(parts: SessionParts) -> None:
@@ -173,6 +180,7 @@ def _make_master(parts: SessionParts, assembled: Assembled, feed: Feed) -> Maste
         pace = real_time(assembled, tables, clock, factor, parts.stretched)
     master = Master(*assembled, pace, feed, parts.publisher)
     master.degradation.on_change = parts.events.degraded
+    master.judge = make_judge(tables, parts.links, feed, parts.events)
     if parts.must_record:
         feed.max_gap_ns, feed.on_gap = 1e9 * tables.record.max_gap, master.request_end
     return master

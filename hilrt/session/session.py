@@ -164,7 +164,7 @@ class SessionRun:
         parts = self._parts
         limit = parts.tables.master.connect_timeout + 1.0
         waits = {link.name: link.open() for link in parts.links}
-        waits[NUMERICS] = asyncio.to_thread(_load_numerics)
+        waits[NUMERICS] = asyncio.to_thread(_load_numerics, bool(parts.tables.expect))
         left = list(waits)
 
         def tell() -> None:
@@ -193,7 +193,7 @@ class SessionRun:
         parts.events.go(SessionState.FAULT, fault, level="error")
 
 
-def _load_numerics() -> None:
+def _load_numerics(expects: bool) -> None:
     """Import what needs the compiler, and have compiled code ready; this takes the time of a start.
 
     Where nothing is cached yet, this compiles.
@@ -201,7 +201,7 @@ def _load_numerics() -> None:
     with load_without_gc():
         from hilrt.session.running import load_numerics
 
-        load_numerics()
+        load_numerics(expects)
 
 
 async def _all(awaitables: Iterable[Awaitable[None]]) -> None:

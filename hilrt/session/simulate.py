@@ -10,6 +10,7 @@ from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
 from hilrt.config.structs import SubsystemOptions
 from hilrt.errors import ConfigError, HilrtError
+from hilrt.expect.outcome import exit_status
 from hilrt.link import Link
 from hilrt.master import Master
 from hilrt.monitor.session_state import SessionState
@@ -22,6 +23,7 @@ from hilrt.reliability.ranges import Ranges
 from hilrt.session.assembly import Assembled, as_fast_as_possible, assemble, initialize
 from hilrt.session.ending import own_ends, run_loop
 from hilrt.session.event_log import EventLog
+from hilrt.session.judging import make_judge, results_of
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.result import Result
 from hilrt.session.summary import RunFacts, build_summary, without_derivatives
@@ -136,6 +138,7 @@ async def _run(
     pace = as_fast_as_possible(assembled, tables, links)
     master = Master(*assembled, pace, feed, events.publisher)
     master.degradation.on_change = events.degraded
+    master.judge = make_judge(tables, links, feed, events)
     events.open(feed, lambda: master.progress.t_ns)
     events.go(SessionState.RUNNING, "first tick")
     duration = min([tables.session.duration, *(link.ends for link in links)])
@@ -147,7 +150,9 @@ async def _run(
     else:
         result.fail(fault)
         events.go(SessionState.FAULT, fault, level="error")
-    facts = RunFacts(tables.session.name, str(events.state), wall_s, False, fault)
+    results = results_of(master)
+    result.end_with(exit_status(one["result"] for one in results))
+    facts = RunFacts(tables.session.name, str(events.state), wall_s, False, fault, results=results)
     result.warnings += without_derivatives(numerics)
     result.summary = build_summary(numerics, exchange, master.progress, facts)
     if record:

@@ -52,6 +52,8 @@ class RunFacts(NamedTuple):
         Share of one processor that each process of the session had.
     strangers : dict of str to int
         Connections and commands that were refused, by kind.
+    results : sequence of mapping
+        Outcomes of expectations and measures.
     """
 
     session: str
@@ -65,6 +67,7 @@ class RunFacts(NamedTuple):
     stolen_s: float | None = None
     processor_share: Mapping[str, float] = MappingProxyType({})
     strangers: Mapping[str, int] = MappingProxyType({})
+    results: Sequence[Mapping[str, Any]] = ()
 
 
 def without_derivatives(numerics: Numerics) -> list[str]:
@@ -122,6 +125,7 @@ def build_summary(
         "strangers": dict(run.strangers),
         "recorder": {"dropped_rows": run.dropped_rows}
         | ({"lost_events": list(run.lost_events)} if run.lost_events else {}),
+        "results": list(run.results),
         "verdict": judgement.word,
         "reasons": judgement.reasons,
         "versions": host.pop("versions"),

@@ -1,0 +1,72 @@
+"""`hilrt expect`: expectations on recorded logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilrt.cli.log_commands import Json, bad_input
+from hilrt.cli.threads import single_thread
+from hilrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hilrt.expect.judge_log import JudgedLog
+
+
+def expect(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="logs, of ours or of other tools, or folders of them; behind them, a TOML file "
+            "with [[expect]]: without it, each log is judged by its own session's",
+            metavar="LOG... [SPEC.toml]",
+        ),
+    ],
+    junit: Annotated[Path | None, typer.Option(help="write JUnit XML")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="column with the time, of CSV and Parquet")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
+    single_thread()
+    from hilrt.expect.junit import junit_suite, write_junit
+    from hilrt.expect.log_files import judge_file, log_files
+    from hilrt.expect.outcome import exit_status
+    from hilrt.expect.spec import read_spec
+
+    spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None
+    expectations = None if spec is None else read_spec(spec)
+    judged: dict[Path, JudgedLog] = {}
+    with bad_input():
+        for file in log_files(logs):
+            judged[file] = judge_file(file, expectations, time)
+    if junit is not None:
+        suites = [junit_suite(str(file), one.outcomes, one.time_s) for file, one in judged.items()]
+        try:
+            write_junit(junit, suites)
+        except OSError as error:
+            raise ConfigError(f"--junit {junit}: cannot be written: {error.strerror}") from None
+    _say(judged, json_)
+    results = (outcome.result for one in judged.values() for outcome in one.outcomes)
+    raise typer.Exit(exit_status(results))
+
+
+def _say(judged: dict[Path, JudgedLog], json_: bool) -> None:
+    import msgspec
+
+    from hilrt.expect.outcome import outcome_line
+
+    if json_:
+        found = {str(file): msgspec.to_builtins(one.outcomes) for file, one in judged.items()}
+        typer.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    for file, one in judged.items():
+        typer.echo(f"{file}:")
+        for outcome in one.outcomes:
+            typer.echo(f"  {outcome.result:<12}  {outcome.name}: {outcome_line(outcome)}")
+        for note in one.notes:
+            typer.echo(f"  note: {note}", err=True)

@@ -1,0 +1,156 @@
+"""A table ``[[expect]]`` as what is judged: formula, condition, and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hilrt.config.structs import Expect
+from hilrt.errors import ConfigError
+from hilrt.expect.formula import Atom, Formula, HoldsUntil, Junction, Window, atoms, reach_ns
+from hilrt.expect.monitor import JudgedTime
+from hilrt.expect.read_formula import read_condition, read_formula, seconds_ns
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is judged.
+
+    Attributes
+    ----------
+    name : str
+    text : str
+        In words.
+    formula : Formula
+    condition : Formula or None
+        Of the trigger.
+    timing : JudgedTime
+    hold_ns : int
+        How long a signal's last value is taken to hold, ns.
+    of : str
+        Subsystem of the sequence that it is from; empty: of a file.
+    """
+
+    name: str
+    text: str
+    formula: Formula
+    condition: Formula | None
+    timing: JudgedTime
+    hold_ns: int
+    of: str = ""
+
+    @property
+    def atoms(self) -> list[Atom]:
+        """Comparisons: first those of the formula, then those of the condition."""
+        return atoms(self.formula) + (atoms(self.condition) if self.condition else [])
+
+
+def read_expectation(table: Expect, of: str = "") -> Expectation:
+    """What a table says.
+
+    Raises
+    ------
+    ConfigError
+        One line per problem, each beginning with the key.
+    """
+    problems = _forms(table)
+    if problems:
+        raise ConfigError(problems)
+    formula = _formula(table)
+    condition = None
+    if table.when is not None:
+        condition = _condition("when", table.when)
+        if reach_ns(formula) is None:
+            raise ConfigError(
+                "when: needs an expectation that ends; give `for` or `within` (s), or say `while` "
+                "instead of when"
+            )
+    timing = JudgedTime(
+        seconds_ns(table.from_),
+        None if table.to is None else seconds_ns(table.to),
+        condition is not None,
+    )
+    hold_ns = seconds_ns(table.max_age)
+    return Expectation(table.name, in_words(table), formula, condition, timing, hold_ns, of)
+
+
+def in_words(table: Expect) -> str:
+    """The table as a sentence."""
+    if table.formula is not None:
+        text = table.formula
+    elif table.eventually is not None:
+        text = f"eventually {table.eventually}"
+        text += f", for {table.for_:g} s" if table.for_ is not None else ""
+    else:
+        text = f"always {table.always}"
+        text += f", for {table.for_:g} s" if table.for_ is not None else ""
+        text += f", until {table.until}" if table.until is not None else ""
+    text += f", within {table.within:g} s" if table.within is not None else ""
+    text += f", after {table.after:g} s" if table.after else ""
+    text += f", while {table.while_}" if table.while_ is not None else ""
+    text += f", when {table.when}" if table.when is not None else ""
+    text += f", from {table.from_:g} s" if table.from_ else ""
+    return text + (f", to {table.to:g} s" if table.to is not None else "")
+
+
+def _forms(table: Expect) -> list[str]:
+    """Keys that do not go together."""
+    problems = []
+    given = [k for k in ("always", "eventually", "formula") if getattr(table, k) is not None]
+    if len(given) != 1:
+        said = f"{', '.join(given)} are given" if given else "none is given"
+        problems.append(f"always: {said}; give one of always, eventually, formula")
+    if table.formula is not None:
+        unused = ("until", "within", "for_", "after", "while_")
+        problems += [
+            f"{key.rstrip('_')}: is not used with formula; write it into the formula"
+            for key in unused
+            if getattr(table, key) not in (None, 0.0)
+        ]
+    if table.until is not None and table.always is None:
+        problems.append('until: needs always, which holds until then; write always = "…"')
+    if table.until is not None and table.for_ is not None:
+        problems.append("for: is not used with until; give within, by when it must have come")
+    if table.within is not None and table.always is not None and table.until is None:
+        problems.append("within: is not used with always; give for, how long it must hold")
+    if table.while_ is not None and (table.always is None or table.until is not None):
+        problems.append("while: belongs to always alone; take when, or a formula")
+    if table.to is not None and table.to < table.from_:
+        problems.append(f"to: is before from = {table.from_:g}; exchange them")
+    if table.within is not None and table.after > table.within:
+        problems.append(f"after: is later than within = {table.within:g}; make it shorter")
+    return problems
+
+
+def _formula(table: Expect) -> Formula:
+    begin_ns = seconds_ns(table.after)
+    within_ns = None if table.within is None else seconds_ns(table.within)
+    for_ns = None if table.for_ is None else seconds_ns(table.for_)
+    if table.formula is not None:
+        return _of_key("formula", table.formula)
+    if table.eventually is not None:
+        part = _condition("eventually", table.eventually)
+        if for_ns is not None:
+            part = Window(True, part, 0, for_ns)
+        return Window(False, part, begin_ns, within_ns)
+    assert table.always is not None
+    part = _condition("always", table.always)
+    if table.until is not None:
+        return HoldsUntil(part, _condition("until", table.until), begin_ns, within_ns)
+    if table.while_ is not None:
+        given = _condition("while", f"not ({table.while_})")
+        part = Junction(False, (given, part))
+    return Window(True, part, begin_ns, None if for_ns is None else begin_ns + for_ns)
+
+
+def _condition(key: str, text: str) -> Formula:
+    try:
+        return read_condition(text)
+    except ConfigError as error:
+        raise ConfigError([f"{key}: {line}" for line in error.problems]) from None
+
+
+def _of_key(key: str, text: str) -> Formula:
+    try:
+        return read_formula(text)
+    except ConfigError as error:
+        raise ConfigError([f"{key}: {line}" for line in error.problems]) from None

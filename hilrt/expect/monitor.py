@@ -1,0 +1,242 @@
+"""One expectation over the samples of a session or a log, from batches of margins.
+
+The result does not depend on how the samples are cut into batches: what is judged while a session
+runs and what is judged from its log agree bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.expect.accumulate import Accumulator
+from hilrt.expect.formula import Atom, Formula, HoldsUntil, walk
+from hilrt.expect.obligation import Obligation, cut_off
+from hilrt.expect.outcome import Word
+from hilrt.expect.robustness import Ints, Robustness
+from hilrt.expect.sample_stream import Stream
+
+
+class Judgement(NamedTuple):
+    """What an expectation has come to.
+
+    Attributes
+    ----------
+    word : {"passed", "failed", "inconclusive"}
+    value, error : float
+        Robustness, and the estimated error of the margin that decides it; NaN: unknown.
+    at_ns, atom : int
+        Time of the deciding sample, and number of its comparison; -1: none is known.
+    reason : str
+        Why it is not passed; what was left out, if it is.
+    """
+
+    word: Word
+    value: float
+    error: float
+    at_ns: int
+    atom: int
+    reason: str
+
+
+class JudgedTime(NamedTuple):
+    """When an expectation is judged.
+
+    Attributes
+    ----------
+    since_ns : int
+        From the first sample at or after it.
+    until_ns : int or None
+        To the last sample at or before it; None: to the end.
+    triggered : bool
+        At every sample at which its condition becomes true, instead of the first sample alone.
+    """
+
+    since_ns: int = 0
+    until_ns: int | None = None
+    triggered: bool = False
+
+
+class Monitor:
+    """Judges a formula.
+
+    Parameters
+    ----------
+    formula : Formula
+        Below its outermost operator, and with a trigger altogether, of bounded reach.
+    numbers : dict of Atom to int
+        Where the margins of each comparison stand in what `take` is given.
+    timing : JudgedTime
+    """
+
+    def __init__(self, formula: Formula, numbers: dict[Atom, int], timing: JudgedTime) -> None:
+        self._formula, self._numbers, self._timing = formula, numbers, timing
+        self._bounded = not any(isinstance(one, HoldsUntil) for one in walk(formula))
+        self._stream = Stream(formula, numbers) if timing.triggered and self._bounded else None
+        self._obligations: list[Obligation] = []
+        self._single: Obligation | None = None
+        self._all = Accumulator(least=True)  # over the triggers
+        self._triggers: list[int] = []  # those that are not answered for yet, ns
+        self._held = False
+        self.triggers = self.unfinished = 0
+        self.first_ns = self.last_ns = -1
+        self.ended = False
+
+    def take(
+        self, margins: Sequence[Robustness], condition: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Take samples in: margins of every comparison, and where the condition is true, (n,)."""
+        times = margins[0].t_ns
+        begin = int(np.searchsorted(times, self._timing.since_ns))
+        if begin:
+            margins = [one.part(slice(begin, None)) for one in margins]
+            condition = None if condition is None else condition[begin:]
+            times = times[begin:]
+        if not len(times):
+            return
+        if self.first_ns < 0:
+            self.first_ns = int(times[0])
+        self.last_ns = int(times[-1])
+        if condition is None:
+            if self._single is None:
+                self._single = self._oblige(self.first_ns)
+            self._single.take(margins)
+            return
+        risen = self._risen(times, condition)
+        if self._stream is not None:
+            self._answer(self._stream.take(margins))
+            return
+        for at_ns in risen:
+            self._obligations.append(self._oblige(at_ns))
+        for one in self._obligations:
+            one.take(margins)
+        for one in [one for one in self._obligations if one.complete]:
+            self._obligations.remove(one)
+            self._all.add(_as_sample(one, one.bounds))
+
+    def finish(self) -> None:
+        """No more samples come."""
+        self.ended = True
+        if self._single is not None:
+            self._single.finish()
+        if self._stream is not None:
+            last = self._stream.finish()
+            chosen = last.part(np.isin(last.t_ns, self._triggers))
+            cut = cut_off(chosen)
+            self.unfinished += int(cut.sum())
+            self._all.add(chosen.part(~cut))
+        for one in self._obligations:
+            one.finish()
+            sample = _as_sample(one, one.end())
+            if cut_off(sample)[0]:
+                self.unfinished += 1
+            else:
+                self._all.add(sample)
+
+    def judge(self) -> Judgement | None:
+        """What it has come to; None while that is open."""
+        if self._timing.triggered:
+            found = self._all
+            low, high = (found.low if self.ended else -math.inf), found.high
+            if found.count == 0:
+                return self._unjudged() if self.ended else None
+        else:
+            if self._single is None:
+                return self._unjudged() if self.ended else None
+            found = self._single.found
+            low, high = self._single.end() if self.ended else self._single.bounds
+        complete = self.ended or (self._single is not None and self._single.complete)
+        return decide(found, low, high, complete, self._notes())
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _oblige(self, at_ns: int) -> Obligation:
+        return Obligation(self._formula, self._numbers, at_ns, self._timing.until_ns)
+
+    def _risen(self, times: Ints, condition: NDArray[np.bool_]) -> list[int]:
+        """Times at which the condition becomes true; at the first sample it does if it is."""
+        before = np.concatenate([[self._held], condition[:-1]])
+        self._held = bool(condition[-1])
+        risen = times[condition & ~before]
+        if self._timing.until_ns is not None:
+            risen = risen[risen <= self._timing.until_ns]
+        self.triggers += len(risen)
+        self._triggers.extend(risen.tolist())
+        return list(risen.tolist())
+
+    def _answer(self, answered: Robustness) -> None:
+        if not len(answered.t_ns):
+            return
+        self._all.add(answered.part(np.isin(answered.t_ns, self._triggers)))
+        last = int(answered.t_ns[-1])
+        self._triggers = [t_ns for t_ns in self._triggers if t_ns > last]
+
+    def _unjudged(self) -> Judgement:
+        if not self._timing.triggered:
+            reason = "there is no sample in the time that it is judged for"
+        elif self.triggers:
+            reason = "the log ends before the window of any trigger has passed"
+        else:
+            reason = "its condition never became true, so that nothing was judged"
+        return Judgement("inconclusive", math.nan, math.nan, -1, -1, reason)
+
+    def _notes(self) -> str:
+        if not self.unfinished:
+            return ""
+        return f"{self.unfinished} of {self.triggers} triggers are not judged: the log ends before"
+
+
+def decide(
+    found: Accumulator, low: float, high: float, complete: bool, notes: str = ""
+) -> Judgement | None:
+    """Passed or failed where the error cannot turn it; None while that is open.
+
+    Parameters
+    ----------
+    found : Accumulator
+    low, high : float
+        What the robustness lies between.
+    complete : bool
+        Whether no sample to come counts.
+    notes : str
+        What was left out.
+    """
+    unknown = math.isnan(found.error)
+    word: Word
+    if found.least:
+        failed, passed = found.sure < 0.0, low >= 0.0 and not unknown
+    else:
+        failed, passed = high < 0.0 and not unknown, found.sure >= 0.0
+    if failed or passed:
+        word = "failed" if failed else "passed"
+        return Judgement(word, found.value, found.error, found.at_ns, found.atom, notes)
+    if not complete:
+        return None
+    reason = _why(found, low, high)
+    reason = f"{reason}; {notes}" if notes else reason
+    return Judgement("inconclusive", found.value, found.error, found.at_ns, found.atom, reason)
+
+
+def _why(found: Accumulator, low: float, high: float) -> str:
+    if math.isnan(found.value):
+        return "its signals have no value that is known"
+    if math.isinf(low) or math.isinf(high):
+        return "signals have no known value for a time, or the log ends before it is decided"
+    if math.isnan(found.error):
+        return "the estimated error of its signals is unknown there"
+    if abs(found.value) < found.error:
+        return "the estimated error of its signals is larger than the distance to the limit"
+    return "at another sample the estimated error is larger than the distance to the limit"
+
+
+def _as_sample(one: Obligation, bounds: tuple[float, float]) -> Robustness:
+    """An obligation's robustness, as that of a sample at its own time."""
+    found = one.found
+    numbers = np.array([found.at_ns]), np.array([found.atom])
+    value, low, high = (np.array([number]) for number in (found.value, *bounds))
+    error = np.array([found.error])
+    return Robustness(np.array([one.at_ns]), value, low, high, *numbers, error)

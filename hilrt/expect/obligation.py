@@ -1,0 +1,152 @@
+"""What is to hold from one point of time on: the outermost operator of an expectation.
+
+Its window may be unbounded, so that it accumulates instead of remembering samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilrt.expect.accumulate import Accumulator
+from hilrt.expect.formula import Atom, Formula, HoldsUntil, Window
+from hilrt.expect.robustness import Robustness, combine, joined, nothing
+from hilrt.expect.sample_stream import Stream
+
+
+class Obligation:
+    """A formula at one point of time.
+
+    Parameters
+    ----------
+    formula : Formula
+        What is below its outermost operator is bounded.
+    numbers : dict of Atom to int
+        Where the margins of each comparison stand.
+    at_ns : int
+        The point of time.
+    last_ns : int or None
+        An unbounded window ends here; None: with the samples.
+
+    Attributes
+    ----------
+    found : Accumulator
+        What it has come to so far.
+    complete : bool
+        No sample to come changes it.
+    """
+
+    def __init__(
+        self, formula: Formula, numbers: dict[Atom, int], at_ns: int, last_ns: int | None
+    ) -> None:
+        if not isinstance(formula, (Window, HoldsUntil)):
+            formula = Window(True, formula, 0, 0)
+        self._until = isinstance(formula, HoldsUntil)
+        self._part = Stream(formula.part, numbers)
+        self._goal = Stream(formula.goal, numbers) if isinstance(formula, HoldsUntil) else None
+        least = isinstance(formula, Window) and formula.always
+        self.found = Accumulator(least)
+        self.complete = False
+        self.at_ns, self._begin_ns = at_ns, at_ns + formula.begin_ns
+        ends = at_ns + formula.end_ns if formula.end_ns is not None else last_ns
+        self._bounded, self._end_ns = formula.end_ns is not None, ends
+        self._waiting = [nothing(), nothing()]
+        self._before = Accumulator(least=True)  # of "until": the part so far
+
+    def take(self, margins: Sequence[Robustness]) -> None:
+        """Take samples in, from any time on."""
+        goal = None if self._goal is None else self._goal.take(margins)
+        self._add(self._part.take(margins), goal)
+
+    def finish(self) -> None:
+        """No more samples come.
+
+        Of "always", samples at whose windows the end cuts so that they cannot be judged are left
+        out: the last one of "always, within 2 s" would leave every session unjudged.
+        """
+        part = self._part.finish()
+        if self.found.least and self._goal is None:
+            part = part.part(~cut_off(part))
+        self._add(part, None if self._goal is None else self._goal.finish())
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What the robustness lies between, whatever may come."""
+        found = self.found
+        if self.complete:
+            return found.low, found.high
+        if self._until:
+            return found.low, max(found.high, self._before.high)
+        return (-math.inf, found.high) if found.least else (found.low, math.inf)
+
+    def end(self) -> tuple[float, float]:
+        """What it lies between when no samples come any more."""
+        found = self.found
+        if found.count == 0 or (self._bounded and not self.complete):
+            return self.bounds
+        return found.low, found.high
+
+    def _add(self, part: Robustness, goal: Robustness | None) -> None:
+        if goal is None:
+            times = part.t_ns
+        else:
+            part, goal = self._aligned(part, goal)
+            times = part.t_ns
+        if self.complete or not len(times):
+            return
+        first = int(np.searchsorted(times, self.at_ns))
+        last = len(times)
+        if self._end_ns is not None:
+            last = int(np.searchsorted(times, self._end_ns, "right"))
+            self.complete = bool(times[-1] >= self._end_ns)
+        part = part.part(slice(first, last))
+        if goal is not None:
+            part = self._reached(part, goal.part(slice(first, last)))
+        self.found.add(part.part(part.t_ns >= self._begin_ns))
+
+    def _aligned(self, *blocks: Robustness) -> list[Robustness]:
+        """As far as both have answered; the rest waits."""
+        pairs = zip(self._waiting, blocks, strict=True)
+        waiting = [joined(pair) for pair in pairs]
+        ready = min(len(one.t_ns) for one in waiting)
+        self._waiting = [one.part(slice(ready, None)) for one in waiting]
+        return [one.part(slice(0, ready)) for one in waiting]
+
+    def _reached(self, part: Robustness, goal: Robustness) -> Robustness:
+        """For each sample: the goal there, and the part at every one before it."""
+        before = self._before
+        n = len(part.t_ns)
+        if n == 0:
+            return part
+        columns = []
+        carried = (before.value, before.low, before.high, before.at_ns, before.atom, before.error)
+        for column, first in zip(part[1:], carried, strict=True):
+            columns.append(np.concatenate([[first], column[:-1]]))
+        shifted = Robustness(part.t_ns, *columns)
+        running = least_running(shifted)
+        before.add(part)
+        return combine([goal, running], least=True)
+
+
+def cut_off(block: Robustness) -> NDArray[np.bool_]:
+    """Of samples answered for at the end: which of them what is missing could turn, shape (n,)."""
+    open_ended = np.isinf(block.low) | np.isinf(block.high)
+    undecided: NDArray[np.bool_] = (block.low < 0.0) & (block.high >= 0.0) & open_ended
+    return undecided
+
+
+def least_running(block: Robustness) -> Robustness:
+    """At each sample the least up to it."""
+    value = np.where(np.isnan(block.value), np.inf, block.value)
+    least = np.minimum.accumulate(value)
+    new = np.concatenate([[True], value[1:] < least[:-1]])
+    chosen = np.maximum.accumulate(np.where(new, np.arange(len(value)), 0))
+    picked = block.part(chosen)
+    return picked._replace(
+        t_ns=block.t_ns,
+        low=np.minimum.accumulate(block.low),
+        high=np.minimum.accumulate(block.high),
+    )

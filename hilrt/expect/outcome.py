@@ -1,0 +1,149 @@
+"""What a test has come to: of an expectation, or of a value that a sequence has measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from hilrt.exit_status import ExitStatus
+
+Word = Literal["passed", "failed", "inconclusive"]
+
+
+class ResultEntry(msgspec.Struct, kw_only=True):
+    """One result, as it stands in ``summary.json``.
+
+    Attributes
+    ----------
+    name : str
+    result : {"passed", "failed", "inconclusive"}
+    robustness : float or None
+        Distance to the limit in `unit`; negative: violated. None: not known.
+    error : float or None
+        Estimated error of that distance; None: not known. 0: no coupling has a part in it.
+    t : float or None
+        Session time of the deciding sample, s.
+    text : str
+        What was expected.
+    signals : list of str
+        What it reads.
+    value, min, max : float or None
+        Of a measure: what was measured, and its limits.
+    unit : str
+    source : {"expect", "measure"}
+    of : str
+        Subsystem of the sequence that it is from; empty: of the session file.
+    since, until : float or None
+        Session time from which and to which it was judged, s.
+    reason : str
+        Why it is not passed; or what was left out.
+    """
+
+    name: str
+    result: Word
+    robustness: float | None = None
+    error: float | None = None
+    t: float | None = None
+    text: str = ""
+    signals: list[str] = []
+    value: float | None = None
+    min: float | None = None
+    max: float | None = None
+    unit: str = ""
+    source: Literal["expect", "measure"] = "expect"
+    of: str = ""
+    since: float | None = None
+    until: float | None = None
+    reason: str = ""
+
+    def encode(self) -> str:
+        """As JSON: the text of an event."""
+        return msgspec.json.encode(self).decode()
+
+
+def decode(text: str) -> ResultEntry:
+    """An outcome in an event's text; `msgspec.MsgspecError` if it is none."""
+    return msgspec.json.decode(text, type=ResultEntry)
+
+
+def measured(
+    name: str,
+    value: float,
+    *,
+    unit: str = "",
+    min: float | None = None,
+    max: float | None = None,
+    t: float | None = None,
+    error: float | None = 0.0,
+    of: str = "",
+) -> ResultEntry:
+    """A measured value against its limits, both of which are still good; without: passed.
+
+    Parameters
+    ----------
+    name, unit : str
+    value, min, max : float
+        In that unit.
+    t : float, optional
+        Session time of the measure, s.
+    error : float, optional
+        Estimated error of the value; None: unknown.
+    of : str, optional
+        Subsystem of the sequence.
+    """
+    margins = [value - min] if min is not None else []
+    margins += [max - value] if max is not None else []
+    limits = f", min {min:g}" if min is not None else ""
+    limits += f", max {max:g}" if max is not None else ""
+    robustness = None if math.isnan(value) or not margins else sorted(margins)[0]
+    outcome = ResultEntry(
+        name=name,
+        result="passed",
+        robustness=robustness,
+        error=error,
+        t=t,
+        text=f"{value:.6g} {unit}".rstrip() + limits,
+        value=None if math.isnan(value) else value,
+        min=min,
+        max=max,
+        unit=unit,
+        source="measure",
+        of=of,
+    )
+    if math.isnan(value):
+        outcome.result, outcome.reason = "inconclusive", "there is no value"
+    elif robustness is not None and (error is None or math.isnan(error)):
+        outcome.result, outcome.error = "inconclusive", None
+        outcome.reason = "the estimated error of the value is unknown"
+    elif robustness is not None and error is not None and abs(robustness) < error:
+        outcome.result = "inconclusive"
+        outcome.reason = "the estimated error of the value is larger than the distance to the limit"
+    elif robustness is not None and robustness < 0.0:
+        outcome.result = "failed"
+        outcome.reason = "the value is beyond its limit"
+    return outcome
+
+
+def outcome_line(outcome: ResultEntry) -> str:
+    """What was expected, and what it came to, in one line."""
+    said = outcome.text
+    unit = f" {outcome.unit}" if outcome.unit else ""
+    if outcome.robustness is not None:
+        side = "within" if outcome.robustness >= 0.0 else "beyond"
+        said += f": {abs(outcome.robustness):.4g}{unit} {side} the limit"
+        if outcome.error:
+            said += f" ± {outcome.error:.3g}{unit}"
+        if outcome.t is not None:
+            said += f", at {outcome.t:.4f} s"
+    return f"{said}; {outcome.reason}" if outcome.reason else said
+
+
+def exit_status(results: Iterable[str]) -> ExitStatus:
+    """1 if one has failed, 4 if one is inconclusive, else 0."""
+    words = set(results)
+    if "failed" in words:
+        return ExitStatus.FAILED
+    return ExitStatus.INCONCLUSIVE if "inconclusive" in words else ExitStatus.FINISHED

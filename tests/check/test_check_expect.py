@@ -1,0 +1,63 @@
+"""Expectations of a session file that could not be judged."""
+
+from pathlib import Path
+
+import pytest
+
+from hilrt.check.check import check_file
+
+TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
+
+
+@pytest.fixture
+def found(tmp_path):
+    """Function that adds an expectation to a session, and returns what is found."""
+
+    def run(*lines, level="error"):
+        path = tmp_path / "session.toml"
+        entry = "\n".join(["[[expect]]", 'name = "e"', *lines])
+        path.write_text(f"{TWO_MASS.read_text('utf-8')}\n{entry}\n", encoding="utf-8")
+        return [str(problem) for problem in check_file(path) if problem.level == level]
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['always = "mass2.xx < 3"'], "[expect 1: e]: "),
+        (['always = "mass2.xx < 3"'], "mass2.x'"),
+        (['always = "mass3.x < 3"'], "there is no signal"),
+        (['always = "mass2.x < mass2.v"'], "m/s"),
+        (['always = "mass2.x <"'], "[expect 1: e] always: "),
+        (['always = "mass2.x < 3"', "within = 2.0"], "[expect 1: e] within: "),
+        (['always = "mass2.x < 3"', "for = -1.0"], "[expect.e] for = -1.0: "),
+        (['always = "mass2.x < 3"', "from = 11.0"], "from = 11.0: is not before the end"),
+        (['always = "mass2.x < 3"', '[[expect]]\nname = "e"\nalways = "mass2.x < 3"'], "rename"),
+        (['alwais = "mass2.x < 3"'], "always"),
+    ],
+)
+def test_what_cannot_be_judged_is_refused_with_place_and_remedy(found, lines, said):
+    problems = found(*lines)
+    assert any(said in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "mass2.x < 3 and mass1.force > -1e9",
+        'signal("mass2.x:corrected") < 3',
+        'signal("spring:power") < 3',
+        'signal("flag:late") == 0',
+        "time < 100",
+    ],
+)
+def test_what_the_log_will_have_is_taken(found, condition):
+    assert found(f"always = '{condition}'") == []
+
+
+def test_a_window_beyond_the_session_is_a_warning(found):
+    lines = ['eventually = "mass2.x > 3"', "within = 20.0"]
+    assert found(*lines) == []
+    (warning,) = [text for text in found(*lines, level="warning") if "expect" in text]
+    assert "reaches to 20 s" in warning

@@ -1,0 +1,221 @@
+"""Expectations on ten recordings with random faults: by definition, by rtamt, from files."""
+
+import importlib
+import math
+import warnings
+
+import msgspec
+import numpy as np
+import pytest
+
+from hilrt.errors import ConfigError
+from hilrt.expect.judge import BATCH_ROWS, Judge
+from hilrt.expect.log_files import judge_file, log_files
+from hilrt.expect.log_signals import LogSignals
+from hilrt.expect.spec import read_spec, read_tables
+from tests.expect.faulty_logs import NAMES, STEP_NS, UNITS, faulty_log, held, write_csv
+from tests.expect.reference_stl import robustness
+
+SEEDS = range(10)
+SIGNALS = LogSignals(dict(zip(NAMES, UNITS, strict=True)))
+SPEED, TORQUE, PEDAL = range(3)
+#: Expectations, and the margins of their comparisons from a row, in the order of their text.
+CASES = {
+    "limit": ({"always": "engine.speed < 150"}, [lambda v: 150 - v[SPEED]]),
+    "in time": (
+        {"eventually": "engine.torque > 150", "within": 0.5, "from": 0.5},
+        [lambda v: v[TORQUE] - 150],
+    ),
+    "stays": (
+        {"eventually": "engine.torque > 140", "for": 0.3, "within": 2.0},
+        [lambda v: v[TORQUE] - 140],
+    ),
+    "until": (
+        {"always": "engine.speed > 60", "until": "engine.torque > 120", "within": 0.4},
+        [lambda v: v[SPEED] - 60, lambda v: v[TORQUE] - 120],
+    ),
+    "while": (
+        {"always": "engine.torque > 30", "while": "driver.pedal > 50"},
+        [lambda v: 50 - v[PEDAL], lambda v: v[TORQUE] - 30],
+    ),
+    "answers": (
+        {
+            "formula": "always(implies(driver.pedal > 60, eventually(engine.torque > 125, 0.2)), "
+            "0.0, 3.0)"
+        },
+        [lambda v: 60 - v[PEDAL], lambda v: v[TORQUE] - 125],
+    ),
+    "both": (
+        {"always": "0 < engine.speed < 160 and engine.torque < 220", "for": 3.5},
+        [lambda v: v[SPEED], lambda v: 160 - v[SPEED], lambda v: 220 - v[TORQUE]],
+    ),
+}
+
+
+def expectation(name):
+    return read_tables({"expect": [{"name": name, **CASES[name][0]}]})
+
+
+def judged(expectations, t, values):
+    judge = Judge(expectations, SIGNALS, NAMES, STEP_NS / 1e9)
+    judge.take_rows(t, values)
+    return judge.finish()
+
+
+def by_definition(name, t, values):
+    """Robustness at the first sample of the time that is judged."""
+    (chosen,) = expectation(name)
+    margins = {
+        atom: [margin(row) for row in held(values).tolist()]
+        for atom, margin in zip(chosen.atoms, CASES[name][1], strict=True)
+    }
+    begin = int(np.searchsorted(t, chosen.timing.since_ns))
+    return robustness(chosen.formula, begin, t.tolist(), margins, len(t) - 1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outcomes_are_those_of_the_definition(name):
+    words = set()
+    for seed in SEEDS:
+        t, values = faulty_log(seed)
+        (outcome,) = judged(expectation(name), t, values)
+        direct = by_definition(name, t, values)
+        assert outcome.robustness == pytest.approx(direct, abs=1e-12), seed
+        assert outcome.result == ("passed" if direct >= 0.0 else "failed"), seed
+        words.add(outcome.result)
+    assert words == {"passed", "failed"}
+
+
+def test_outcomes_are_those_of_rtamt():
+    """The library's own evaluation in discrete time, whose windows count samples."""
+    if importlib.util.find_spec("rtamt") is None:
+        pytest.skip("rtamt has no release for this Python")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its parser is generated for an old Python
+        rtamt = importlib.import_module("rtamt")
+    formulas = {
+        "limit": "always(speed <= 150)",
+        "stays": "eventually[0:200](always[0:30](torque >= 140))",
+        "until": "(speed >= 60) until[0:40] (torque >= 120)",
+        "while": "always((pedal <= 50) or (torque >= 30))",
+        "answers": "always[0:300]((pedal <= 60) or (eventually[0:20](torque >= 125)))",
+    }
+    for name, text in formulas.items():
+        for seed in SEEDS:
+            t, values = faulty_log(seed)
+            specification = rtamt.StlDiscreteTimeOfflineSpecification()
+            for variable in ("speed", "torque", "pedal"):
+                specification.declare_var(variable, "float")
+            specification.spec = text
+            specification.parse()
+            speed, torque, pedal = (column.tolist() for column in held(values).T)
+            columns = {"speed": speed, "torque": torque, "pedal": pedal}
+            found = specification.evaluate({"time": list(range(len(t))), **columns})[0][1]
+            (outcome,) = judged(expectation(name), t, values)
+            assert outcome.robustness == pytest.approx(found, abs=1e-12), (name, seed)
+
+
+def test_rows_one_by_one_come_to_the_same_bit_for_bit():
+    """As in a session, whose slack is short: batches wait, and are judged when there is time."""
+    for seed in (0, 1):
+        t, values = faulty_log(seed)
+        expectations = [one for name in CASES for one in expectation(name)]
+        clock = iter(range(0, 10**12, 200_000))
+        judge = Judge(expectations, SIGNALS, NAMES, STEP_NS / 1e9, lambda: next(clock))  # noqa: B023
+        told = []
+        judge.on_outcome = told.append
+        for k, row in enumerate(values):
+            judge.take(int(t[k]), row)
+            judge.work(600_000.0 if k % 3 else 0.0)
+        early = len(told)
+        found = judge.finish()
+        assert msgspec.to_builtins(found) == msgspec.to_builtins(judged(expectations, t, values))
+        assert 0 < early <= len(told) == len(found)
+        assert [outcome.name for outcome in found] == list(CASES)
+        assert judge.finish() == found
+
+
+def test_a_violation_is_told_as_soon_as_its_batch_is_judged():
+    t, values = faulty_log(0)
+    values[5, SPEED] = 1000.0
+    judge = Judge(expectation("limit"), SIGNALS, NAMES, STEP_NS / 1e9)
+    told = []
+    judge.on_outcome = told.append
+    for k in range(BATCH_ROWS):
+        judge.take(int(t[k]), values[k])
+    judge.work(math.inf)
+    assert [(one.result, one.t, one.robustness) for one in told] == [("failed", 0.05, -850.0)]
+    assert "not engine.speed < 150" in told[0].reason
+
+
+def test_a_signal_that_falls_silent_is_not_taken_to_stand_still():
+    """After `max_age` its value is unknown, and nothing can be said to hold all the time."""
+    t, values = faulty_log(3)
+    values = held(values)
+    values[:, SPEED] = 100.0
+    values[150:, SPEED] = np.nan
+    (outcome,) = judged(expectation("limit"), t, values)
+    assert (outcome.result, outcome.robustness) == ("inconclusive", 50.0)
+    assert "no known value" in outcome.reason
+    long = {"name": "long", "always": "engine.speed < 150", "max_age": 10.0}
+    (outcome,) = judged(read_tables({"expect": [long]}), t, values)
+    assert outcome.result == "passed"
+
+
+def test_a_condition_that_never_came_leaves_nothing_judged():
+    t, values = faulty_log(0)
+    table = {"name": "n", "when": "driver.pedal > 1000", "eventually": "engine.speed > 0"}
+    (outcome,) = judged(read_tables({"expect": [{**table, "within": 1.0}]}), t, values)
+    assert outcome.result == "inconclusive"
+    assert "never became true" in outcome.reason
+
+
+def test_an_expectation_added_later_begins_with_the_next_row():
+    t, values = faulty_log(0)
+    judge = Judge(expectation("limit"), SIGNALS, NAMES, STEP_NS / 1e9)
+    for k, row in enumerate(values):
+        if k == 100:
+            judge.expect(expectation("while")[0])
+        judge.take(int(t[k]), row)
+    later = judge.finish()[1]
+    assert (later.name, later.since) == ("while", 1.0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of recordings of another tool, and a specification."""
+    (tmp_path / "logs" / "b").mkdir(parents=True)
+    for seed in range(3):
+        write_csv(tmp_path / "logs" / ("b" if seed else "") / f"{seed}.csv", *faulty_log(seed))
+    lines = ['[[expect]]\nname = "limit"\nalways = "engine.speed < 150"\n']
+    (tmp_path / "spec.toml").write_text("\n".join(lines))
+    return tmp_path
+
+
+def test_files_of_other_tools_come_to_the_same(folder):
+    """Without an error of the coupling: there is none."""
+    files = log_files([folder / "logs"])
+    assert [file.name for file in files] == ["0.csv", "1.csv", "2.csv"]
+    chosen = read_spec(folder / "spec.toml")
+    for seed, file in enumerate(files):
+        found = judge_file(file, chosen)
+        t, values = faulty_log(seed)
+        assert msgspec.to_builtins(found.outcomes) == msgspec.to_builtins(judged(chosen, t, values))
+        assert found.time_s == pytest.approx(3.99)
+        assert found.outcomes[0].error == 0.0
+
+
+def test_what_a_log_does_not_have_is_refused_by_its_name(folder):
+    tables = {"expect": [{"name": "x", "always": "engine.speeed < 1"}]}
+    with pytest.raises(ConfigError, match=r"engine\.speed"):
+        judge_file(folder / "logs" / "0.csv", read_tables(tables))
+    tables = {"expect": [{"name": "x", "always": "engine.speed < engine.torque"}]}
+    with pytest.raises(ConfigError, match=r"N\*m"):
+        judge_file(folder / "logs" / "0.csv", read_tables(tables))
+    with pytest.raises(ConfigError, match="no expectations of its own"):
+        judge_file(folder / "logs" / "0.csv", None)
+    with pytest.raises(ConfigError, match="no such file"):
+        log_files([folder / "nothing.csv"])
+    (folder / "empty").mkdir()
+    with pytest.raises(ConfigError, match="there is no log"):
+        log_files([folder / "empty"])
