@@ -266,4 +266,4 @@ class MasterProtocol:
     def compare_clocks_again(self) -> None:
         """Measure all peers' clocks anew: so far the master was busy and read answers late."""
         for peer in self.peers.values():
-            peer.compare_clocks_again()
+            peer.clock_exchanges.begin_again()

@@ -26,6 +26,11 @@ class Origin(NamedTuple):
     local: bool = False
     pid: int = 0
 
+    def described(self, said_pid: int) -> str:
+        """For people: where the message came from, and the process that it claims (0: none)."""
+        claims = said_pid and not self.pid
+        return self.where + (f" (by its own words process {said_pid})" if claims else "")
+
 
 UNKNOWN = Origin("an unknown place")
 

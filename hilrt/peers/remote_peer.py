@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hilrt.errors import ProtocolError
 from hilrt.peers.announced_ports import ports_from_infos
+from hilrt.peers.clock_exchanges import ClockExchanges
 from hilrt.peers.clock_offset import ClockOffset
 from hilrt.peers.origin import UNKNOWN, Origin
 from hilrt.peers.peer_events import (
@@ -64,10 +64,6 @@ from hilrt.solver import Port
 
 log = logging.getLogger("hilrt.peers.hub")
 
-#: Exchanges that measure a peer's clock right after it connected.
-OFFSET_EXCHANGES = 12
-#: Unanswered questions for the peer's clock that are remembered.
-QUESTIONS = 16
 #: Connections that asked for a peer's place and are told of; more are only counted.
 CONTESTS_TOLD = 20
 
@@ -160,6 +156,7 @@ class RemotePeer:
         As announced.
     clock : ClockOffset
         Maps the peer's clock readings to the master's.
+    clock_exchanges : ClockExchanges
     heard_ns : int
         When the newest message was read, master's clock, ns.
     lost : str
@@ -184,17 +181,14 @@ class RemotePeer:
         self.origin = UNKNOWN
         self.inputs: tuple[Port, ...] = ()
         self.outputs: tuple[Port, ...] = ()
-        self.clock = ClockOffset()
+        self.clock, self.clock_exchanges = ClockOffset(), ClockExchanges()
         self.heard_ns = 0
         self.lost = ""
         self.stopping = False
-        self._shared = shared
-        self._check_ports, self._readmits = check_ports, readmits
+        self._shared, self._check_ports, self._readmits = shared, check_ports, readmits
         self._n_inputs = self._n_outputs = 0
         self._due: set[type[Message]] = set()
         self._due_tick = -1
-        self._questions: deque[int] = deque(maxlen=QUESTIONS)
-        self._offset_exchanges = OFFSET_EXCHANGES
         self._contests = 0
 
     # --- handshake ----------------------------------------------------------------------------
@@ -230,11 +224,10 @@ class RemotePeer:
         self._contests += 1
         if self.hello is None or self._contests > CONTESTS_TOLD:
             return
-        asked, held = _described(hello, origin), _described(self.hello, self.origin)
+        asked, held = origin.described(hello.pid), self.origin.described(self.hello.pid)
+        text = f"{asked} takes the place of {held}"
         if refused:
             text = f"{asked} asked for the place of {held} and was refused: {refused}"
-        else:
-            text = f"{asked} takes the place of {held}"
         self._tell(Contested(self.name, text))
 
     def accept(self, connection: Connection, hello: Hello, origin: Origin, now_ns: int) -> None:
@@ -252,14 +245,13 @@ class RemotePeer:
             if self.connection is not None:
                 self.contested(hello, origin)
             self._leave("another connection has taken its place")
-            self.clock, self._offset_exchanges = ClockOffset(), OFFSET_EXCHANGES
-            self._questions.clear()
+            self.clock, self.clock_exchanges = ClockOffset(), ClockExchanges()
         self.inputs, self.outputs = inputs, outputs
         self._n_inputs = sum(port.size for port in inputs)
         self._n_outputs = sum(port.size for port in outputs)
         self.state = ConnectionState.RETURNED if returns else ConnectionState.CONNECTED
-        self.connection, self.hello, self.heard_ns = connection, hello, now_ns
-        self.origin = origin
+        self.connection, self.heard_ns = connection, now_ns
+        self.hello, self.origin = hello, origin
         self._shared.peers[connection] = self
         happened = CameBack if returns else Accepted
         self._tell(happened(self.name, hello, origin))
@@ -332,13 +324,8 @@ class RemotePeer:
 
     def measure_offset(self, now_ns: int) -> None:
         """Ask for the peer's clock while answers are read promptly; a few times only."""
-        if self._offset_exchanges and self.connection is not None and not self.lost:
-            self._offset_exchanges -= 1
+        if self.connection is not None and not self.lost and self.clock_exchanges.take_turn():
             self._ask(now_ns)
-
-    def compare_clocks_again(self) -> None:
-        """Measure the peer's clock a few times more: the answers so far were read late."""
-        self._offset_exchanges = OFFSET_EXCHANGES
 
     def where_to_look(self, now_ns: int) -> str:
         """For an error: the newest message that could not be used, and where else to look."""
@@ -346,14 +333,12 @@ class RemotePeer:
         return f"{dropped}; see its log" if dropped else "see its log"
 
     def _ask(self, now_ns: int) -> None:
-        self._questions.append(now_ns)
-        self._send(Heartbeat(sent_ns=now_ns))
+        self._send(self.clock_exchanges.question(now_ns))
 
     def _heartbeat(self, message: Heartbeat, now_ns: int) -> None:
         if message.echo_ns == 0:
             self._send(Heartbeat(sent_ns=now_ns, echo_ns=message.sent_ns))
-        elif message.echo_ns in self._questions:
-            self._questions.remove(message.echo_ns)
+        elif self.clock_exchanges.is_answer(message):
             self.clock.add(message.echo_ns, message.sent_ns, now_ns)
         else:
             self.unexpected(message, now_ns)
@@ -412,9 +397,3 @@ class RemotePeer:
 
     def _tell(self, event: PeerEvent) -> None:
         self._shared.events.append(event)
-
-
-def _described(hello: Hello, origin: Origin) -> str:
-    """For people: where a hello came from, and what it says of its process."""
-    claimed = f" (by its own words process {hello.pid})" if hello.pid and not origin.pid else ""
-    return origin.where + claimed

@@ -6,5 +6,5 @@ In reading order:
 * clocks: `monotonic`; to sleep on: `clock`, `timerfd`; silence of a peer: `last_heard`;
 * what a tick took: `tick_marks`, `timeline`, `progress`, `slack`, `histogram` with `count_times`;
 * the host: `host`, `realtime`, `scheduler_slice`, `cpu_latency`, `processor_time`, `descriptors`,
-  `doctor`.
+  `host_delays`, `doctor`.
 """

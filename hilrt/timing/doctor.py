@@ -9,27 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hilrt.solver import Floats
-from hilrt.timing.clock import WallClock
 from hilrt.timing.descriptors import COMMON, descriptor_limit
 from hilrt.timing.host import available_cpus
+from hilrt.timing.host_delays import can_trips, loopback_trips, wake_up
 from hilrt.timing.monotonic import monotonic_ns
 from hilrt.timing.processor_time import stolen_s
 from hilrt.timing.realtime import throttle_share
 
 Grade = Literal["good", "poor", "bad"]
-#: Number of wake-ups and of round trips that are measured.
-WAKES, TRIPS = 300, 300
-INTERVAL_NS = 1_000_000
 
 
 class Line(NamedTuple):
@@ -210,9 +206,9 @@ def timer_line() -> Line:
 
 def wake_lines() -> list[Line]:
     """Lateness of wake-ups 1 ms apart: the timer alone, and with a spin over the last stretch."""
-    plain = asyncio.run(_wake(0))
+    plain = asyncio.run(wake_up(0))
     spin_ns = int(min(max(np.quantile(plain, 0.99), 50_000), 300_000))
-    spun = asyncio.run(_wake(spin_ns))
+    spun = asyncio.run(wake_up(spin_ns))
     p99, p99_spun = np.quantile(plain, 0.99) * 1e-3, np.quantile(spun, 0.99) * 1e-3
     remedy = "pin the master (pacing.affinity), take a performance governor, close what else runs"
     graded, graded_spun = grade(p99, 100, 500), grade(p99_spun, 20, 200)
@@ -228,70 +224,15 @@ def wake_lines() -> list[Line]:
     ]
 
 
-async def _wake(spin_ns: int) -> Floats:
-    clock = WallClock(spin_ns)
-    lateness = np.empty(WAKES)
-    try:
-        target = clock.now_ns()
-        for k in range(WAKES):
-            target = max(target + INTERVAL_NS, clock.now_ns() + INTERVAL_NS // 2)
-            lateness[k] = await clock.sleep_until(target) - target
-    finally:
-        clock.close()
-    return lateness
-
-
 def loopback_line() -> Line:
     """A message to another thread of this process and back, by TCP on the loopback."""
     remedy = "look for a firewall or a filter on the loopback interface, and for other load"
     try:
-        trips = _round_trips(_tcp_pair, lambda s, d: s.sendall(d), lambda s: s.recv(64))
+        trips = loopback_trips()
     except OSError as error:
         return Line("loopback round trip", f"fails: {error.strerror}", "bad", remedy)
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
     return Line("loopback round trip", _spread(trips), graded, "" if graded == "good" else remedy)
-
-
-def _tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        near = socket.create_connection(server.getsockname(), timeout=2.0)
-        far, _ = server.accept()
-    for end in (near, far):
-        end.settimeout(2.0)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return near, far
-
-
-def _round_trips(
-    pair: Callable[[], tuple[socket.socket, socket.socket]],
-    send: Callable[[socket.socket, bytes], None],
-    receive: Callable[[socket.socket], bytes],
-) -> Floats:
-    import threading
-
-    near, far = pair()
-
-    def echo() -> None:
-        try:
-            while data := receive(far):
-                send(far, data)
-        except OSError:
-            return
-
-    thread = threading.Thread(target=echo, daemon=True)
-    thread.start()
-    trips = np.empty(TRIPS)
-    try:
-        for k in range(TRIPS):
-            begun = monotonic_ns()
-            send(near, b"x" * 16)
-            receive(near)
-            trips[k] = monotonic_ns() - begun
-    finally:
-        near.close()
-        thread.join(timeout=3.0)
-        far.close()
-    return trips
 
 
 def can_line(host: Host) -> Line:
@@ -314,33 +255,12 @@ def can_line(host: Host) -> Line:
     if not virtual:  # a frame on a real bus could move a bench
         return Line("CAN", f"{', '.join(up)}: up, not measured (nothing is sent to a bus)", "good")
     try:
-        trips = _can_trips(virtual[0])
+        trips = can_trips(virtual[0])
     except OSError as error:
         return Line("CAN", f"{virtual[0]}: {error.strerror}", "bad", "look at the interface")
     graded = grade(float(np.median(trips)) * 1e-3, 150, 500)
     remedy = "" if graded == "good" else "close what else runs"
     return Line("CAN", f"{virtual[0]}: {_spread(trips)}", graded, remedy)
-
-
-def _can_trips(name: str) -> Floats:
-    """From one raw CAN socket to another on a virtual interface, ns."""
-    if sys.platform != "linux":
-        raise OSError(0, "only Linux has SocketCAN")
-    frame = (0x7FF).to_bytes(4, "little") + bytes([8, 0, 0, 0]) + bytes(8)
-    with (
-        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as near,
-        socket.socket(socket.PF_CAN, socket.SOCK_RAW, socket.CAN_RAW) as far,
-    ):
-        for end in (near, far):
-            end.bind((name,))
-            end.settimeout(1.0)
-        trips = np.empty(TRIPS)
-        for k in range(TRIPS):
-            begun = monotonic_ns()
-            near.send(frame)
-            far.recv(16)
-            trips[k] = monotonic_ns() - begun
-    return trips
 
 
 def load_line() -> Line:

@@ -8,6 +8,7 @@ import pytest
 
 from hilrt.errors import ProtocolError
 from hilrt.peers import wire
+from hilrt.peers.clock_exchanges import OFFSET_EXCHANGES
 from hilrt.peers.master_protocol import HEARTBEAT_S, MAX_STRANGE, MasterProtocol
 from hilrt.peers.origin import UNKNOWN, Origin
 from hilrt.peers.peer_events import (
@@ -19,7 +20,7 @@ from hilrt.peers.peer_events import (
     MessageReceived,
     NotUsed,
 )
-from hilrt.peers.remote_peer import CONTESTS_TOLD, OFFSET_EXCHANGES, ConnectionState
+from hilrt.peers.remote_peer import CONTESTS_TOLD, ConnectionState
 from hilrt.peers.unused_messages import STRANGER
 
 SECOND = 1_000_000_000

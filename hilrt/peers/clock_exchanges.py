@@ -1,0 +1,43 @@
+"""Heartbeats that measure a peer's clock: which were asked for, and which answers count. No I/O."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hilrt.peers.wire import Heartbeat
+
+#: Exchanges that measure a peer's clock right after it connected.
+OFFSET_EXCHANGES = 12
+#: Unanswered questions that are remembered.
+QUESTIONS = 16
+
+
+class ClockExchanges:
+    """Questions for one peer's clock, and which heartbeats answer them."""
+
+    def __init__(self) -> None:
+        self._questions: deque[int] = deque(maxlen=QUESTIONS)
+        self._left = OFFSET_EXCHANGES
+
+    def take_turn(self) -> bool:
+        """Whether one more exchange is due beside those of the regular heartbeats; it counts."""
+        if self._left == 0:
+            return False
+        self._left -= 1
+        return True
+
+    def begin_again(self) -> None:
+        """Measure the clock a few times more: the answers so far were read late."""
+        self._left = OFFSET_EXCHANGES
+
+    def question(self, now_ns: int) -> Heartbeat:
+        """The heartbeat that asks for the peer's clock."""
+        self._questions.append(now_ns)
+        return Heartbeat(sent_ns=now_ns)
+
+    def is_answer(self, message: Heartbeat) -> bool:
+        """Whether it was asked for; an answer counts once."""
+        if message.echo_ns not in self._questions:
+            return False
+        self._questions.remove(message.echo_ns)
+        return True
