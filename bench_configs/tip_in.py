@@ -1,0 +1,32 @@
+"""Tip-in and tip-out of an engine that a dynamometer holds at a speed."""
+
+from hilrt import Port, Sequence
+
+
+class TipIn(Sequence):
+    """The torque must rise and fall again fast enough; limits are parameters."""
+
+    reads = ("engine.speed", "engine.torque")
+    drives = (Port("speed_demand", "rad/s"), Port("pedal", "%"))
+
+    def __init__(self, speed=200.0, rise_time=0.5, fall_time=0.5):
+        self.speed, self.rise_time, self.fall_time = speed, rise_time, fall_time
+
+    async def run(self, bench):
+        await bench.ramp("speed_demand", to=self.speed, rate=200.0)
+        await bench.ramp("pedal", to=10.0, rate=50.0)
+        await bench.until(f"abs(engine.speed - {self.speed}) < 2", timeout=10.0, stays=0.5)
+
+        async with bench.recording("tip-in"):
+            await bench.step("pedal", to=80.0)
+            rise = await bench.until("engine.torque > 150", timeout=2.0)
+            await bench.wait(0.5)
+        bench.measure("rise time", rise.elapsed, unit="s", max=self.rise_time)
+
+        async with bench.recording("tip-out"):
+            await bench.step("pedal", to=0.0)
+            fall = await bench.until("engine.torque < 0", timeout=2.0)
+        bench.measure("fall time", fall.elapsed, unit="s", max=self.fall_time)
+
+        await bench.ramp("speed_demand", to=0.0, rate=200.0)
+        await bench.until("engine.speed < 5", timeout=10.0)
