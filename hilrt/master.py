@@ -15,6 +15,7 @@ import numpy as np
 from hilrt.errors import PeerLost
 from hilrt.exchange.exchange import Exchange
 from hilrt.expect.judge import Judge
+from hilrt.expect.of_sequences import not_at_its_end, take_told
 from hilrt.monitor.status import StatusPublisher
 from hilrt.record.feed import Feed
 from hilrt.record.messages import Level
@@ -154,6 +155,9 @@ class Master:
         for name, reason in self.exchange.ended.items():
             self.feed.event(t_ns, "info", "ended", name, reason)
         for link in self.exchange.links:
+            if link.stops_in_order and link.name not in self.exchange.ended and self.judge:
+                step = self.exchange.reports.step_of(link.name)
+                self.judge.measured(not_at_its_end(link.name, step, t_ns * 1e-9))
             if link.name in self.exchange.ended and link.options.when_ended == "fault":
                 raise PeerLost(link.name, self.exchange.ended[link.name])
         return End.FINISHED
@@ -224,6 +228,8 @@ class Master:
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
             if event.cause == STEP:
                 self.publisher.sequences[name] = event.text
+            elif self.judge is not None:
+                take_told(self.judge, name, event.cause, event.text)
             if event.level != "info":
                 text = f"{name}: {event.text}"
                 self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")

@@ -23,6 +23,7 @@ from hilrt.cli import (
     process_commands,
     replay_commands,
     report_commands,
+    sequence_commands,
     watch_commands,
 )
 from hilrt.cli.common import Overrides, SessionPath, fail, load
@@ -164,6 +165,7 @@ for command in (
     replay_commands.replay,
 ):
     app.command()(command)
+app.command("test")(sequence_commands.run_tests)
 app.command("import-ssp")(fmu_commands.import_ssp)
 app.command("export")(log_commands.export)
 app.command("import")(log_commands.import_)

@@ -9,5 +9,6 @@ critical path: a session's rows are judged in the slack, in batches.
   `sample_stream`: at every sample; `accumulate`, `obligation`: from one point on;
   `monitor`: passed or failed
 * `log_signals`: what a log has; `margins`: comparisons and their errors; `case`: from rows to an
-  `outcome`; `judge`: all of a session; `judge_log`, `log_files`: of recorded logs; `junit`
+  `outcome`; `judge`: all of a session; `of_sequences`: what those tell; `judge_log`,
+  `log_files`: of recorded logs; `junit`
 """

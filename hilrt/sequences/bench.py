@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.config.from_toml import nearest
+from hilrt.config.from_toml import build, nearest
+from hilrt.config.structs import Expect
 from hilrt.config.units import UNSTATED
 from hilrt.sequences.awaited_step import SequenceStopped, Waited
 from hilrt.sequences.timed_steps import Jump, Ramp, Until, Wait
@@ -252,13 +253,25 @@ class SequenceBench:
             )
         self._measured.add(name)
         number, limits = float(value), {"min": min, "max": max}
-        passed = not math.isnan(number)
-        passed = passed and (min is None or number >= min) and (max is None or number <= max)
         given = {key: limit for key, limit in limits.items() if limit is not None}
         finite = number if math.isfinite(number) else None
         facts = {"name": name, "value": finite, "unit": unit, **given, "t": self.now}
         self.tell(MEASURE, json.dumps(facts, ensure_ascii=False))
-        return passed
+        inside = (min is None or number >= min) and (max is None or number <= max)
+        return inside and not math.isnan(number)
+
+    def expect(self, name: str, **keys: Any) -> None:
+        """Expect something from here on: the keys of ``[[expect]]``, such as ``always="a.x > 1"``.
+
+        Python's own words end with a low line: ``for_=2.0``, ``while_="a.x > 1"``. It is judged
+        with the session's rows while the sequence goes on.
+        """
+        table = {"from": self.now, **{key.rstrip("_"): value for key, value in keys.items()}}
+        problems: list[str] = []
+        build(Expect, {"name": name, **table}, "expect", problems)
+        if problems:
+            raise ValueError("; ".join(problems))
+        self.tell(EXPECT, json.dumps({"name": name, **table}, ensure_ascii=False))
 
     def log(self, text: str) -> None:
         """Write a line into the session's log."""

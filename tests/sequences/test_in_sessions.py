@@ -24,6 +24,9 @@ def called():
 def test_it_ends_the_session_in_order(called):
     log = called.log
     assert (called.fault, called.exit_status, called.verdict) == (None, 0, "good")
+    (rise,) = called.summary["results"]
+    assert (rise["name"], rise["result"], rise["of"]) == ("rise time", "passed", "test")
+    assert rise["robustness"] == pytest.approx(0.4 - rise["value"])
     assert called.summary["time_s"] == pytest.approx(0.268 + 0.1)
     steps = [(e.t, e.text) for e in log.events if e.cause == "sequence_step"]
     assert [text.partition(": ")[2] for _, text in steps] == [
@@ -51,6 +54,28 @@ def test_in_its_own_process_it_leaves_the_same_log_which_replays(called, tmp_pat
     assert (recorded.fault, recorded.warnings) == (None, [])
     assert_equal(called.log, recorded.log)
     assert replay(recorded.folder).identical
+
+
+def test_results_make_the_exit_status_and_so_does_a_session_that_is_over_too_early():
+    failed = hilrt.simulate(SESSION, {"subsystems.test.params.most": 0.1})
+    assert (failed.fault, failed.exit_status) == (None, 1)
+    assert [entry["result"] for entry in failed.summary["results"]] == ["failed"]
+    cut = hilrt.simulate(SESSION, {"session.duration": 0.2})
+    assert (cut.fault, cut.exit_status) == (None, 4)
+    (entry,) = cut.summary["results"]
+    assert entry["result"] == "inconclusive"
+    assert "waits for plant.speed > 50" in entry["reason"]
+
+
+def test_what_it_expects_is_judged_with_the_sessions_rows():
+    limits = {True: "plant.speed < 100", False: "plant.speed < 55"}
+    for holds, text in limits.items():
+        result = hilrt.simulate(SESSION, {"subsystems.test.params.always": text})
+        found = {entry["name"]: entry["result"] for entry in result.summary["results"]}
+        assert found["no overspeed"] == ("passed" if holds else "failed")
+    wrong = hilrt.simulate(SESSION, {"subsystems.test.params.always": "plant.sped < 1"})
+    assert wrong.exit_status == 3
+    assert "plant.sped" in wrong.fault
 
 
 @pytest.mark.parametrize(

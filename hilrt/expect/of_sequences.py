@@ -1,0 +1,70 @@
+"""What test sequences tell of results: values that they have measured, and what they expect."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from hilrt.config.from_toml import build
+from hilrt.config.structs import Expect
+from hilrt.errors import ConfigError, PeerLost
+from hilrt.expect.expectation import read_expectation
+from hilrt.expect.judge import Judge
+from hilrt.expect.outcome import ResultEntry, measured
+from hilrt.sequences.bench import EXPECT, MEASURE
+
+
+class Measured(msgspec.Struct):
+    """A value that was measured, with its limits; `value` is None where it is no number."""
+
+    name: str
+    value: float | None = None
+    unit: str = ""
+    min: float | None = None
+    max: float | None = None
+    t: float | None = None
+
+
+def take_told(judge: Judge, name: str, cause: str, text: str) -> None:
+    """Give the judge what the sequence `name` has told, if that is for it.
+
+    `PeerLost` for what is no measure and no expectation.
+    """
+    try:
+        if cause == MEASURE:
+            judge.measured(outcome_of(text, name))
+        elif cause == EXPECT:
+            keys, problems = msgspec.json.decode(text, type=dict), list[str]()
+            table = build(Expect, keys, "expect", problems)
+            if table is None or problems:
+                raise ConfigError(problems)
+            judge.expect(read_expectation(table, name))
+    except (ConfigError, msgspec.MsgspecError) as error:
+        raise PeerLost(name, f"what it expects cannot be judged: {error}") from None
+
+
+def outcome_of(text: str, name: str) -> ResultEntry:
+    """The result in a measure's event of the sequence `name`."""
+    found = msgspec.json.decode(text, type=Measured)
+    return measured(
+        found.name,
+        math.nan if found.value is None else found.value,
+        unit=found.unit,
+        min=found.min,
+        max=found.max,
+        t=found.t,
+        of=name,
+    )
+
+
+def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:
+    """That the session has ended at `t` [s] before a sequence had."""
+    return ResultEntry(
+        name=f"{name} comes to its end",
+        result="inconclusive",
+        text="the sequence comes to its end before the session does",
+        t=t,
+        of=name,
+        reason=f"the session was over at {t:g} s; the sequence stood at {step}",
+    )
