@@ -111,3 +111,24 @@ def processors(summary: Mapping[str, Any]) -> str:
     shares: Mapping[str, float] = summary.get("processor_share") or {}
     ordered = sorted(shares.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered)
+
+
+#: Headings of results.
+RESULT_COLUMNS = ("result", "", "robustness", "± error", "at s", "why")
+
+
+def result_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Results of tests, those that have not passed first."""
+    order = {"failed": 0, "inconclusive": 1}
+    results = sorted(summary.get("results") or (), key=lambda one: order.get(one["result"], 2))
+    return [
+        [
+            str(one["result"]),
+            f"{one['of']}: {one['name']}" if one.get("of") else str(one["name"]),
+            f"{number(one.get('robustness'), 4)} {one.get('unit') or ''}".rstrip(),
+            number(one.get("error"), 3),
+            number(one.get("t")),
+            "; ".join(filter(None, (one.get("text"), one.get("reason")))),
+        ]
+        for one in results
+    ]

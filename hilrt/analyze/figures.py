@@ -124,7 +124,7 @@ def draw_all(material: Material, shared: Range1d, timing: Sequence[Drawing]) -> 
 # -- time figures --------------------------------------------------------------------------------
 
 
-def _lines(
+def draw_lines(
     material: Material,
     shared: Range1d,
     names: Sequence[str],
@@ -178,7 +178,7 @@ def _demanded(material: Material, shared: Range1d) -> list[Drawing]:
         ]
         if driven:
             labels = {name: "demanded", driven[0]: "driven"}
-            plot = _lines(material, shared, [name, driven[0]], labels, overlaid=True)
+            plot = draw_lines(material, shared, [name, driven[0]], labels, overlaid=True)
             heading = f"{words(quantity).capitalize()} of {subsystem}: demanded and driven"
             drawings.append(Drawing(heading, "", plot))
     return drawings
@@ -199,13 +199,13 @@ def _bond(
         corrected = [f"{signal}:corrected" for signal in signals]
         names = material.present([*signals, *sent, *corrected, *realised])
         if names:
-            plot = _lines(material, shared, names, labels, overlaid=True)
+            plot = draw_lines(material, shared, names, labels, overlaid=True)
             drawings.append(Drawing(f"Bond {bond}: {role}, as measured and as sent", "", plot))
     for quantities, heading, note in _BOND_FIGURES:
         names = material.present(f"{bond}:{quantity}" for quantity in quantities)
         if names:
             labels = {name: words(name.removeprefix(f"{bond}:")) for name in names}
-            plot = _lines(material, shared, names, labels)
+            plot = draw_lines(material, shared, names, labels)
             drawings.append(Drawing(f"Bond {bond}: {heading}", note, plot))
     return drawings
 
@@ -271,10 +271,10 @@ def _steps(material: Material, shared: Range1d) -> list[Drawing]:
     drawings = []
     timing = material.present(material.topics.get("timing", []))
     if "master:step" in timing and np.ptp(material.curves["master:step"].y) > 0.0:
-        plot = _lines(material, shared, ["master:step"])
+        plot = draw_lines(material, shared, ["master:step"])
         drawings.append(Drawing("Length of the macro step", "", plot))
     if "master:order" in timing:
-        plot = _lines(material, shared, ["master:order"])
+        plot = draw_lines(material, shared, ["master:order"])
         drawings.append(Drawing("Order of extrapolation", "Highest of all connections.", plot))
     material.drawn.update(timing)
     return drawings
@@ -289,7 +289,7 @@ def _defects(material: Material, shared: Range1d) -> list[Drawing]:
             "RMS over each step. Inputs: what was sent against what its source then delivered; "
             "outputs: inside the step against their polynomial."
         )
-        plot = _lines(material, shared, group, labels)
+        plot = draw_lines(material, shared, group, labels)
         heading = f"Coupling defects of inputs and outputs, in {unit or '1'}"
         drawings.append(Drawing(heading, note, plot))
     return drawings
@@ -306,7 +306,7 @@ def _rest(material: Material, shared: Range1d, room: int) -> list[Drawing]:
         for unit, group in _by_unit(material, subsystems).items():
             if len(drawings) < room:
                 labels = {name: words(name.partition(".")[2]) for name in group}
-                plot = _lines(material, shared, group, labels)
+                plot = draw_lines(material, shared, group, labels)
                 drawings.append(Drawing(f"Outputs of {subsystem}, in {unit or '1'}", "", plot))
     return drawings
 

@@ -17,7 +17,7 @@ from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
 from hilrt.analyze.recorded_settings import changes_of
 from hilrt.analyze.report_can import can_table
 from hilrt.analyze.report_page import escape, render, tables_html
-from hilrt.analyze.report_tables import event_table, long_tables, short_tables
+from hilrt.analyze.report_tables import event_table, long_tables, result_table, short_tables
 from hilrt.analyze.step_advice import Advice
 from hilrt.errors import RecordError
 from hilrt.files.whole_file import write_whole
@@ -57,16 +57,20 @@ def write_page(
 ) -> Path:
     """As `write_report`, of a log that has been read."""
     try:
+        from hilrt.analyze.figure_failures import draw_failures
         from hilrt.analyze.report_figures import draw_report
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
+    failures = draw_failures(analysis)
     drawings = draw_report(analysis, traffic)
     page = render(
         _session(analysis.stream, summary),
         _head(analysis) + _advice(analysis.advice),
         [
+            tables_html([result_table(summary)]),
+            *failures,
             tables_html(short_tables(summary, statistics, bonds_of(analysis.stream))),
             f'<div class="events">{event_table(analysis.stream)}</div>',
             *drawings,
@@ -87,7 +91,7 @@ def write_page(
     if png:
         from hilrt.analyze.report_png import write_pictures
 
-        write_pictures(drawings, target.with_suffix(""))
+        write_pictures([*failures, *drawings], target.with_suffix(""))
     return target
 
 

@@ -14,10 +14,12 @@ from hilrt.wording import (
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
+    RESULT_COLUMNS,
     flag_rows,
     missed_ticks,
     number,
     processors,
+    result_rows,
     stolen,
     words,
 )
@@ -34,6 +36,13 @@ def short_tables(
     """What a session came to, in reading order; without rows a table is left out."""
     parts = [_flag_table(summary), peer_table(summary), _ledger_table(summary, statistics, bonds)]
     return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
+
+
+def result_table(summary: Mapping[str, Any]) -> str:
+    """What tests have come to, those that have not passed first and marked."""
+    rows = result_rows(summary)
+    marked = [(i, 0) for i, row in enumerate(rows) if row[0] != "passed"]
+    return table("Results of tests", RESULT_COLUMNS, rows, text=(0, 1, 5), marked=marked)
 
 
 def long_tables(summary: Mapping[str, Any], statistics: LogStatistics) -> list[str]:

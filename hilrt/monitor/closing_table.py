@@ -14,15 +14,19 @@ from hilrt.wording import (
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
+    RESULT_COLUMNS,
     flag_rows,
     missed_ticks,
     number,
     processors,
+    result_rows,
     stolen,
     words,
 )
 
 #: The colour of each verdict.
+RESULT_COLOURS = {"passed": "green", "inconclusive": "yellow", "failed": "red"}
+_RESULT_NUMBERS = ("robustness", "± error", "at s")
 COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
 
 
@@ -39,7 +43,7 @@ def closing_table(summary: Mapping[str, Any]) -> RenderableType:
         Contents of ``summary.json``; ``files`` may list what was written.
     """
     parts: list[RenderableType] = [_steps(summary)]
-    tables = (_ledger, _answers, _flag_times, _errors, _losses)
+    tables = (_results, _ledger, _answers, _flag_times, _errors, _losses)
     for part in (make(summary) for make in tables):
         if part is not None:
             parts.append(part)
@@ -95,6 +99,19 @@ def _steps(summary: Mapping[str, Any]) -> Table:
 
 _PERCENTILES = (("p50", "median"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
 _LEDGER = ("residual_energy_j", "tracking_energy_j", "corrected_energy_j", "uncorrected_energy_j")
+
+
+def _results(summary: Mapping[str, Any]) -> Table | None:
+    """What tests have come to, those that have not passed first."""
+    rows = result_rows(summary)
+    if not rows:
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    for heading in RESULT_COLUMNS:
+        table.add_column(heading, justify="right" if heading in _RESULT_NUMBERS else "left")
+    for row in rows:
+        table.add_row(Text(row[0], style=RESULT_COLOURS.get(row[0], "")), *map(Text, row[1:]))
+    return table
 
 
 def _ledger(summary: Mapping[str, Any]) -> Table | None:

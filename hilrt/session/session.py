@@ -16,6 +16,7 @@ from hilrt.check.check import check
 from hilrt.check.check_listen import is_guarded, unguarded
 from hilrt.config import registry
 from hilrt.config.session_file import SessionFile, open_session
+from hilrt.config.structs import Session
 from hilrt.errors import ConfigError, HilrtError, PeerLost
 from hilrt.exit_status import ExitStatus
 from hilrt.monitor.session_state import SessionState
@@ -164,7 +165,7 @@ class SessionRun:
         parts = self._parts
         limit = parts.tables.master.connect_timeout + 1.0
         waits = {link.name: link.open() for link in parts.links}
-        waits[NUMERICS] = asyncio.to_thread(_load_numerics, bool(parts.tables.expect))
+        waits[NUMERICS] = asyncio.to_thread(_load_numerics, may_expect(parts.tables))
         left = list(waits)
 
         def tell() -> None:
@@ -191,6 +192,12 @@ class SessionRun:
             fault = await parts.processes.with_end_of(error.name, fault)
         parts.result.fail(fault)
         parts.events.go(SessionState.FAULT, fault, level="error")
+
+
+def may_expect(tables: Session) -> bool:
+    """Whether anything is to be expected: by the file, or by a sequence while it runs."""
+    adapters = {options.adapter for options in tables.subsystems.values()}
+    return bool(tables.expect) or "sequence" in adapters
 
 
 def _load_numerics(expects: bool) -> None:

@@ -120,6 +120,7 @@ class SessionLog:
             "pace": pace,
             "shadow": str(shadow),
             "session_file": self._file.path.name,
+            "benches": json.dumps([link.name for link in self._links if link.physical]),
             "topology": msgspec.json.encode(session_graph(tables)).decode(),
             **numerics_metadata(self._numerics),
         }

@@ -64,3 +64,52 @@ def test_the_exit_status_tells_that_an_expectation_failed(session):
     assert "flag" not in failed["reason"]
     passed = hilrt.simulate(session(), {"session.duration": 0.1}, record=False)
     assert passed.exit_status == 0
+
+
+def test_what_passes_on_a_good_coupling_is_inconclusive_on_a_bad_one(session):
+    """The bad one's own robustness is positive, too: its estimated error is larger."""
+    path = session('[[expect]]\nname = "near"\nalways = "abs(mass2.x) < 7"\n')
+    short = {"session.duration": 1.0}
+    good = hilrt.simulate(path, short)
+    passed = good.summary["results"][-1]
+    assert (good.exit_status, passed["result"]) == (0, "passed")
+    assert 0.0 < passed["error"] < 0.1 < passed["robustness"]
+    bad = hilrt.simulate(path, {**short, "master.step": 0.01})
+    unsure = bad.summary["results"][-1]
+    assert (bad.exit_status, unsure["result"]) == (4, "inconclusive")
+    assert 0.0 < unsure["robustness"] < unsure["error"]
+    assert "larger than the distance" in unsure["reason"]
+    assert bad.summary["results"] == of_log(path, bad.log)
+
+
+SEQUENCE = """
+import hilrt
+from hilrt import Port
+
+
+class Watch(hilrt.Sequence):
+    reads = ("mass2.x",)
+
+    async def run(self, bench):
+        await bench.wait(0.05)
+        bench.expect("slow", always="mass2.x < 1000", for_=0.05)
+        bench.measure("here", bench.read("mass2.x"), unit="m", max=-1000.0)
+        await bench.wait(0.1)
+"""
+
+
+def test_what_a_sequence_expects_and_measures_is_among_the_results(tmp_path):
+    (tmp_path / "watch.py").write_text(SEQUENCE)
+    text = TWO_MASS.read_text("utf-8")
+    text += '[subsystems.watch]\nadapter = "sequence"\nsequence = "watch.py:Watch"\n'
+    path = tmp_path / "session.toml"
+    path.write_text(text, encoding="utf-8")
+    result = hilrt.simulate(path, {"session.duration": 0.25})
+    found = {one["name"]: one for one in result.summary["results"]}
+    assert {name: (one["result"], one["of"]) for name, one in found.items()} == {
+        "slow": ("passed", "watch"),
+        "here": ("failed", "watch"),
+    }
+    assert found["slow"]["since"] == pytest.approx(0.05, abs=0.003)
+    assert (found["here"]["source"], found["here"]["unit"]) == ("measure", "m")
+    assert result.exit_status == 1
