@@ -25,6 +25,7 @@ from hilrt.reliability.flags import flag_changes
 from hilrt.sequences.bench import STEP
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
+from hilrt.step.source_changes import source_changes
 from hilrt.step_log.signals import RowWriter
 from hilrt.step_log.snapshots import Snapshots
 from hilrt.timing.grid import CommunicationPoint
@@ -97,6 +98,7 @@ class Master:
         self._missed, self._learns = numerics.slack["missed"], numerics.slack["learns"]
         self._moved = numerics.state.session["moved"]
         self._alarm_level = numerics.state.session["alarm_level"]
+        self._turned = numerics.state.session["turned"]
 
     def request_stop(self, reason: str) -> None:
         """Let the loop end at the next communication point (a signal handler may call this)."""
@@ -190,6 +192,8 @@ class Master:
         if judge is not None:
             judge.take(t_ns, self.feed.row)
         self._report_flags(t_ns)
+        if self._turned[0]:
+            self._report_sources(t_ns)
         if self.exchange.reports.any:
             self.report_events(t_ns)
         self.degradation.look(t_ns)
@@ -210,6 +214,10 @@ class Master:
         self.numerics.assess()
         if self._learns[0]:
             budget.add(self.pace.now_ns() - begun_ns)
+
+    def _report_sources(self, t_ns: int) -> None:
+        for where, text in source_changes(self.numerics)[:CHANGES_PER_TICK]:
+            self.feed.event(t_ns, "info", "source", where, text)
 
     def _report_flags(self, t_ns: int) -> None:
         if not self._moved[0]:

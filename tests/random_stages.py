@@ -14,6 +14,7 @@ import numpy as np
 
 from hilrt.coupling.choose_step import choose_step
 from hilrt.coupling.control_order import control_order
+from hilrt.coupling.drive_inputs import drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.measure_defects import measure_defects
 from hilrt.coupling.measure_disturbances import measure_disturbances
@@ -39,6 +40,7 @@ STAGES: tuple[Callable[..., None], ...] = (
     measure_disturbances,
     estimate_signals,
     choose_step,
+    drive_inputs,
     control_order,
     measure_reliability,
     move_flags,
@@ -46,6 +48,14 @@ STAGES: tuple[Callable[..., None], ...] = (
 )
 ROUNDS = 20
 ORDERS = {"method": "derivatives", "maximum": 4}
+SEGMENTS = [
+    {"shape": "ramp", "to": 1.0, "rate": 3.0},
+    {"shape": "sine", "amplitude": 0.5, "frequency": 3.0, "duration": 0.4},
+    {"shape": "chirp", "amplitude": 0.5, "frequency": 2.0, "to_frequency": 9.0, "duration": 0.4},
+    {"shape": "prbs", "amplitude": 0.2, "bits": 4, "interval": 0.02},
+    {"shape": "noise", "amplitude": 0.2, "duration": 0.1},
+    {"shape": "points", "points": [[0.0, 1.0], [0.1, 2.0], [0.2, -1.0]]},
+]
 #: What is chosen in ``[master]``.
 METHODS: dict[str, dict[str, Any]] = {
     "fixed": {"step_control": {"atol": 0.1, "rtol": 0.2}, "order_control": ORDERS},
@@ -56,7 +66,17 @@ METHODS: dict[str, dict[str, Any]] = {
     "ecco": {"step_control": {"method": "ecco", "atol": 0.1, "rtol": 0.2}},
 }
 #: Largest values of integers; of others it is 1.
-LARGEST = {"order": 4, "degree": 6, "count": 7, "failures": 7, "successes": 7, "reason": 2}
+LARGEST = {
+    "segment": 5,
+    "source": 3,
+    "phase": 3,
+    "order": 4,
+    "degree": 6,
+    "count": 7,
+    "failures": 7,
+    "successes": 7,
+    "reason": 2,
+}
 
 
 def build(method: str) -> Numerics:
@@ -94,6 +114,10 @@ def build(method: str) -> Numerics:
                 "flow": "load.flow",
                 "correction": {"method": "energy", "mu": 0.5},
             }
+        ],
+        stimuli=[
+            {"name": "sweep", "input": "load.valve", "mode": "replace", "segments": SEGMENTS},
+            {"name": "offset", "input": "driver.level", "repeat": 2, "segments": SEGMENTS[::-1]},
         ],
         alarms=[
             {"signal": "load.level", "max": 0.5, "action": "stop"},

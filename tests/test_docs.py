@@ -24,7 +24,7 @@ from hilrt.can.message_options import MessageOptions
 from hilrt.can.protection import Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
-from hilrt.config import registry
+from hilrt.config import registry, stimuli
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.fmu.fmu_options import FmuOptions
@@ -70,6 +70,8 @@ SECTIONS = {
     "`[[connections]]`": config.Connection,
     "`[[bonds]]`": config.Bond,
     "`[bonds.correction]`": config.Correction,
+    "`[[stimuli]]`": stimuli.Stimulus,
+    "`[[stimuli.segments]]`": stimuli.StimulusSegment,
     "`[[alarms]]`": config.Alarm,
     "`[[expect]]`": config.Expect,
     "`[[start]]`": config.Step,

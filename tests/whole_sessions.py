@@ -44,7 +44,48 @@ METHODS: dict[str, dict[str, Any]] = {
     "feedthrough": {"model": "feedthrough"},
     "jacobians": {"model": "given"},
     "identified": {"model": "identified"},
+    "stimuli": {"order": 2, "stimuli": True, "correction": ENERGY, "every": 3},
+    "stimuli, jacobians": {"model": "given", "stimuli": True},
+    "stimuli, feedthrough, lead": {"model": "feedthrough", "stimuli": True, "lead": {"one": 2e-3}},
 }
+#: On a bond's effort and flow, and in the place of a connection of a bond.
+STIMULI = [
+    {
+        "name": "shaker",
+        "input": "two.force",
+        "segments": [
+            {"shape": "sine", "amplitude": 5.0, "frequency": 40.0, "duration": 0.05},
+            {"shape": "prbs", "amplitude": 2.0, "bits": 4, "interval": 0.004},
+            {"shape": "noise", "amplitude": 1.0, "duration": 0.05},
+            {"shape": "step", "to": 3.0, "duration": 0.02},
+        ],
+    },
+    {
+        "name": "chirp",
+        "input": "one.v2",
+        "repeat": "forever",
+        "segments": [
+            {
+                "shape": "chirp",
+                "amplitude": 0.1,
+                "frequency": 5.0,
+                "to_frequency": 80.0,
+                "sweep": "logarithmic",
+                "duration": 0.07,
+            },
+            {"shape": "ramp", "to": 0.2, "rate": 10.0},
+        ],
+    },
+    {
+        "name": "instead",
+        "input": "other_two.force",
+        "mode": "replace",
+        "start": 0.1,
+        "end": 0.2,
+        "segments": [{"shape": "points", "points": [[0.0, 0.0], [0.05, 20.0], [0.08, 1.0]]}],
+        "then": "hold",
+    },
+]
 
 
 def build(method: str) -> Stepping:
@@ -79,6 +120,7 @@ def build(method: str) -> Stepping:
             {"name": b, "effort": f"{a}.force", "flow": f"{b}.v", "correction": correction}
             for a, b in pairs
         ],
+        stimuli=STIMULI if "stimuli" in keys else [],
         alarms=[{"signal": "two.x", "max": 1e3, "max_rate": 1e4, "action": "log"}],
     )
     if "range" in keys:

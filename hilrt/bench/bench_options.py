@@ -9,7 +9,8 @@ import msgspec
 from hilrt.can.bus_faults import BusFaults
 from hilrt.can.bus_off import BusOffRecovery
 from hilrt.can.message_options import MessageOptions
-from hilrt.config.structs import InputOptions, NonNegative, Positive, SubsystemOptions, Table
+from hilrt.config.structs import InputOptions, SubsystemOptions
+from hilrt.config.table import NonNegative, Positive, Table
 
 
 class Enable(Table, kw_only=True):

@@ -25,7 +25,7 @@ import msgspec
 from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
 from hilrt.config.parse_toml import TomlError, parse_toml
-from hilrt.config.structs import NonNegative, Positive, Table
+from hilrt.config.table import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
 from hilrt.files.regular import read_regular
 

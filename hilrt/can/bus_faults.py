@@ -26,7 +26,7 @@ from hilrt.can.error_frames import (
     error_text,
 )
 from hilrt.can.frame import ERROR, Frame
-from hilrt.config.structs import Table
+from hilrt.config.table import Table
 
 Policy = Literal["safe", "warn", "ignore"]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from hilrt.config.structs import Positive, Table
+from hilrt.config.table import Positive, Table
 
 NS = 1_000_000_000
 

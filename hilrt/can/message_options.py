@@ -11,7 +11,7 @@ from cantools.database.can import Message
 from hilrt.can.id_table import is_j1939
 from hilrt.can.protection import Guarded, Protection, guarded
 from hilrt.config.from_toml import nearest
-from hilrt.config.structs import NonNegative, Positive, Table
+from hilrt.config.table import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
 
 

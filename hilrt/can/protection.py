@@ -17,7 +17,7 @@ from cantools.database.utils import start_bit
 from e2e import crc, p01, p02, p05
 
 from hilrt.config.from_toml import nearest
-from hilrt.config.structs import Table
+from hilrt.config.table import Table
 from hilrt.errors import ConfigError
 
 Byte = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]

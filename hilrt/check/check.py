@@ -22,6 +22,7 @@ from hilrt.check.check_ranges import check_ranges
 from hilrt.check.check_record import check_record
 from hilrt.check.check_sequences import check_sequences
 from hilrt.check.check_stepping import check_stepping
+from hilrt.check.check_stimuli import check_stimuli
 from hilrt.check.check_topology import (
     Topology,
     check_bonds,
@@ -146,6 +147,7 @@ def check(
     check_loops(topology, findings)
     check_benches(topology, findings)
     check_control(topology, findings)
+    check_stimuli(topology, session.folder, findings)
     check_alarms(topology, findings)
     check_expect(topology, findings)
     check_ranges(topology, findings)

@@ -15,7 +15,10 @@ from hilrt.config.structs import Session
 from hilrt.config.toml_lines import TomlLines
 
 #: Tables that are lists of tables.
-_LISTS = ("connections", "bonds", "alarms", "expect", "start", "stop", "match", "record")
+_LISTS = (
+    *("connections", "bonds", "stimuli", "alarms", "expect"),
+    *("start", "stop", "match", "record"),
+)
 
 
 def worded(problems: Iterable[Problem], tables: Session) -> list[Problem]:

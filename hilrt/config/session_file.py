@@ -31,7 +31,9 @@ _STAND_INS: dict[str, Any] = {
 #: A session file is written by hand, or by a program for a few thousand subsystems.
 MAX_BYTES = 16 << 20
 #: Lists of tables, in which a key can be set in an existing entry.
-_LISTS = frozenset({"connections", "bonds", "alarms", "expect", "start", "match", "stop"})
+_LISTS = frozenset(
+    {"connections", "bonds", "stimuli", "alarms", "expect", "start", "match", "stop"}
+)
 
 
 class SessionFile(msgspec.Struct, frozen=True):

@@ -6,23 +6,17 @@ into them.
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from hilrt.config.stimuli import Stimulus
+from hilrt.config.table import NonNegative, Positive, Table
+
 MAX_ORDER = 5
 MAX_STEP_S = 100.0
 
-#: An infinite timeout or limit would be a protection that never acts.
-FINITE = msgspec.Meta(le=sys.float_info.max)
-Positive = Annotated[float, msgspec.Meta(gt=0.0), FINITE]
-NonNegative = Annotated[float, msgspec.Meta(ge=0.0), FINITE]
 Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
-
-
-class Table(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of every table of the session file."""
 
 
 class SessionTable(Table):
@@ -139,6 +133,8 @@ class InputOptions(Table):
     max_jerk: Positive | None = None
     safe: float | None = None
     start: float | None = None
+    #: How long the input takes to another source where it has no `max_rate`, s.
+    blend: NonNegative = 0.0
 
 
 Matrix = list[list[float]]
@@ -410,6 +406,7 @@ class Session(Table):
     subsystems: dict[str, SubsystemOptions]
     connections: list[Connection] = []
     bonds: list[Bond] = []
+    stimuli: list[Stimulus] = []
     alarms: list[Alarm] = []
     expect: list[Expect] = []
     start: list[Step] = []

@@ -5,6 +5,8 @@ In reading order:
 * from samples to inputs: `intervals` (what left before, and over which intervals inputs act),
   `compensate`, `predict_late`, `extrapolate` with `polynomial`, `sum_inputs`, `excite`, `limit`
   with `ramp`;
+* what is asked for beside the connections: `drive_inputs`, `stimulate`, `shapes`,
+  `random_numbers`;
 * defects and control: `measure_defects`, `estimate_error`, `control_step`, `control_order`,
   `choose_step`;
 * estimated errors: `measure_disturbances`, `estimate_signals`, `closed_loop`;

@@ -65,13 +65,16 @@ def forget_before_jumps(plan: Plan, state: State, given: StepInput) -> None:
     """Leave one sample, the newest, of outputs that have jumped.
 
     A polynomial through both sides of a discontinuity is that of neither. What depends directly on
-    an output that has jumped shows it one communication point later.
+    an output that has jumped shows it one communication point later, and when it has arrived.
     """
     for i in range(len(state.outputs)):
         out = state.outputs[i]
-        if out.arrived and (given.subsystems[plan.outputs[i].subsystem].event or out.jumps):
+        if out.arrived and (given.subsystems[plan.outputs[i].subsystem].event or out.jumps == 1):
             out.count = 1
-        out.jumps = 0
+        if out.jumps > 1:
+            out.jumps -= 1
+        elif out.arrived:
+            out.jumps = 0
     for k in range(len(plan.passes)):
         if given.subsystems[plan.passes[k].giver].event:
             state.outputs[plan.passes[k].output].jumps = 1

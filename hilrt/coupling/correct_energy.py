@@ -48,7 +48,7 @@ def correct_energy(plan: Plan, state: State, given: StepInput) -> None:
         bond.correction = bond.correction_computed = 0.0
         for i in range(settings.first, settings.first + settings.elements):
             element, ends = state.elements[i], plan.elements[i]
-            element.effort = element.correction * bond.in_force
+            element.effort = 0.0 if element.cut else element.correction * bond.in_force
             bond.correction += element.effort
             bond.correction_computed += element.correction
             state.inputs[ends.effort_input].correction += element.effort * ends.effort_gain
@@ -66,7 +66,8 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
             e_used, f_used = element.e, element.f
         else:
             e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
-        residual += watt * (e_used * f - e * f_used)
+        if not element.previous_cut:  # a bond that is cut transmits nothing
+            residual += watt * (e_used * f - e * f_used)
         done += watt * element.correction * f
         element.e, element.f = e, f
     elapsed = t - bond.t
@@ -96,3 +97,5 @@ def choose_effort(plan: Plan, state: State, given: StepInput, b: int) -> None:
     for i in range(settings.first, settings.first + settings.elements):
         element = state.elements[i]
         element.correction = allowed * (element.f / flow) if flow > FLOW_FLOOR else 0.0
+        if element.cut:
+            element.correction = 0.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilrt.compiled import stage
+from hilrt.coupling.drive_inputs import is_cut
 from hilrt.coupling.polynomial import value_at
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
@@ -78,15 +79,33 @@ def feedthrough_matrices(plan: ModelPlan, ny: int, nu: int) -> Feedthrough | Non
 
 
 @stage
+def own_value(plan: Plan, state: State, i: int, now: float) -> float:
+    """What acts on input `i` at `now` [s] beside its connections."""
+    d = plan.inputs[i].drive
+    if d < 0:
+        return plan.inputs[i].constant
+    drive = state.drives[d]
+    return value_at(drive.own, plan.session[0].coefficients, now - drive.t0)
+
+
+@stage
 def correct_by_feedthrough(plan: Plan, state: State, given: StepInput) -> None:
-    """From the session's outputs to `outputs.y` of the model's state."""
+    """From the session's outputs to `outputs.y` of the model's state.
+
+    The matrices belong to all connections: while something else drives an input that they count
+    with, nothing is corrected.
+    """
     count, now = plan.session[0].coefficients, given.session[0].t
+    for k in range(len(plan.model.feedthrough)):
+        part = plan.model.feedthrough[k]
+        if part.of_input and is_cut(plan, state, part.source):
+            return
     for k in range(len(plan.model.feedthrough)):
         part = plan.model.feedthrough[k]
         if part.of_input:
             u = state.inputs[part.source]
             sent = value_at(u.previous, count, now - u.previous_t0)
-            change = plan.inputs[part.source].constant - sent
+            change = own_value(plan, state, part.source, now) - sent
         else:
             change = state.outputs[part.source].y
         state.model.outputs[part.output].y += part.factor * change

@@ -41,6 +41,7 @@ def correction_of(plan: Plan, state: State) -> CorrectionTables:
         plan.subsystems,
         plan.inputs,
         plan.connections,
+        state.connections,
         plan.model.dependencies,
         model.session,
         model.outputs,
@@ -82,7 +83,9 @@ def allow_offsets(parts: CorrectionTables) -> None:
     for u in range(len(inputs)):
         inputs[u].alpha = 0.0
     for c in range(len(connections)):
-        if connections[c].gain != 0.0 and outputs[connections[c].source].has_jacobian:
+        if connections[c].gain == 0.0 or not parts.carried[c].acts:
+            continue
+        if outputs[connections[c].source].has_jacobian:
             inputs[connections[c].target].alpha = parts.settings[0].alpha
     for k in range(len(dependencies)):
         if not outputs[dependencies[k].output].has_jacobian:
@@ -109,6 +112,8 @@ def fill_matrix(parts: CorrectionTables, samples: int) -> None:
         for i in range(len(columns)):
             columns[j, i] = 1.0 if i == j else 0.0
     for c in range(len(connections)):
+        if not parts.carried[c].acts:
+            continue
         u, degree = connections[c].target, min(connections[c].order, samples)
         own = subsystems[ports[u].subsystem]
         for i in range(own.first_output, own.first_output + own.outputs):
@@ -139,13 +144,27 @@ def read_sent(settings: Table, session: Table, u: Table, sent: Floats) -> None:
 
 
 @compiled
-def correct_by_jacobians(parts: CorrectionTables, leaving: Table, now: Table) -> None:
+def read_own(settings: Table, session: Table, drive: Table, own: Floats) -> None:
+    """Likewise what acted beside the connections."""
+    count, power = settings.order + 1, 1.0
+    copy(drive.own, count, own)
+    shift(own, count, session.t - session.elapsed - drive.t0)
+    for m in range(1, count):
+        power *= settings.h / m
+        own[m] *= power
+
+
+@compiled
+def correct_by_jacobians(
+    parts: CorrectionTables, leaving: Table, drives: Table, now: Table
+) -> None:
     """From the outputs' `y` to `corrected`, and the offsets du_c.
 
     Where the step had another length, or outputs are missing, nothing is corrected and the past
     starts anew. So it does after values that are no finite numbers: one bad sample must not reach
     the outputs of other subsystems through the correction. `leaving` are the session's inputs, with
-    the polynomials that left; `now` is the record of the given session.
+    the polynomials that left, `drives` what else acted on some of them; `now` is the record of the
+    given session.
     """
     settings, session = parts.settings[0], parts.session[0]
     outputs, inputs = parts.outputs, parts.inputs
@@ -154,6 +173,8 @@ def correct_by_jacobians(parts: CorrectionTables, leaving: Table, now: Table) ->
     if session.stepped:
         for u in range(len(inputs)):
             read_sent(settings, now, leaving[u], inputs[u].sent)
+            if parts.ports[u].drive >= 0:
+                read_own(settings, now, drives[parts.ports[u].drive], inputs[u].own)
     if not session.regular:
         start_past(outputs, inputs, session, 1)
         return

@@ -41,7 +41,7 @@ def correct_outputs(plan: Plan, state: State, given: StepInput) -> None:
     for i in range(len(outputs)):
         corrected[i].corrected = corrected[i].y
     if settings.corrects:
-        correct_by_jacobians(parts, state.inputs, now)
+        correct_by_jacobians(parts, state.inputs, state.drives, now)
     share = acting_share(plan, state) if now.apply and not session.shadow else 0.0
     if share > 0.0:
         for i in range(len(outputs)):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.polynomial import shift
+from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -19,7 +21,11 @@ from hilrt.tables.state import State
 
 @stage
 def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
-    """``u~ = L y~``: polynomials through the newest samples, per connection, summed at inputs."""
+    """``u~ = L y~``: polynomials through the newest samples, per connection, summed at inputs.
+
+    Where something else acts on an input, too, the sum is what the input was to be in the interval
+    that ended: connections and own part of then.
+    """
     coefficients = plan.session[0].coefficients
     for c in range(len(plan.connections)):
         source = plan.connections[c].source
@@ -31,12 +37,28 @@ def extrapolate(plan: Plan, state: State, given: StepInput) -> None:
             through_samples(state.connections[c], state.outputs[source], coefficients)
     for i in range(len(plan.inputs)):
         at, u = plan.inputs[i], state.inputs[i].extrapolated
-        for m in range(coefficients):
-            u[m] = 0.0
-        for c in range(at.first_connection, at.first_connection + at.connections):
+        if at.drive < 0:
+            sum_connections(plan, state, i, u)
+            u[0] += at.constant
+        else:
+            drive = state.drives[at.drive]
+            shift(drive.own, coefficients, given.session[0].t - drive.t0)
+            drive.t0 = given.session[0].t
+            sum_connections(plan, state, i, u)
+            for m in range(coefficients):
+                u[m] += drive.own[m]
+
+
+@stage
+def sum_connections(plan: Plan, state: State, i: int, u: Floats) -> None:
+    """What connections that act carry to input `i`, into its polynomial `u`."""
+    at, coefficients = plan.inputs[i], plan.session[0].coefficients
+    for m in range(coefficients):
+        u[m] = 0.0
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        if state.connections[c].acts:
             for m in range(coefficients):
                 u[m] += state.connections[c].polynomial[m] * plan.connections[c].gain
-        u[0] += at.constant
 
 
 @compiled

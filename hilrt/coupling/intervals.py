@@ -34,6 +34,7 @@ def turn_over(plan: Plan, state: State, given: StepInput) -> None:
         element = state.elements[i]
         copy(element.effort_others, coefficients, element.previous_effort_others)
         copy(element.flow_others, coefficients, element.previous_flow_others)
+        element.previous_cut = element.cut
 
 
 @stage
@@ -61,6 +62,9 @@ def move_to_starts(plan: Plan, state: State, given: StepInput) -> None:
             moved = at.lead + (subsystem.t_start - t)
             u.t0 = t + moved
             shift(u.polynomial, coefficients, moved)
+            if at.drive >= 0:
+                shift(state.drives[at.drive].own, coefficients, moved)
+                state.drives[at.drive].t0 = u.t0
         else:
             copy(u.previous, coefficients, u.polynomial)
             u.t0, u.correction = u.previous_t0, u.previous_correction

@@ -86,7 +86,7 @@ def look_at_sources(plan: Plan, state: State, given: StepInput, i: int) -> bool:
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
         out = state.outputs[source]
-        if not out.arrived:
+        if state.connections[c].acts and not out.arrived:
             u.measured = 0
             if given.subsystems[plan.outputs[source].subsystem].late or out.unusable:
                 late = True
@@ -117,7 +117,8 @@ def behind(plan: Plan, state: State, given: StepInput, i: int) -> float:
     at, age = plan.inputs[i], 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
         source = plan.connections[c].source
-        if given.subsystems[plan.outputs[source].subsystem].late:
+        late = given.subsystems[plan.outputs[source].subsystem].late
+        if late and state.connections[c].acts:
             age = max(age, given.session[0].t - state.outputs[source].t_past[0])
     return age
 

@@ -32,7 +32,11 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
     if given.session[0].elapsed > 0.0:
         keep = math.exp(-given.session[0].elapsed / plan.session[0].scale_time)
         for i in range(len(state.inputs)):
-            if plan.inputs[i].connected:
+            d = plan.inputs[i].drive
+            turned = d >= 0 and state.drives[d].turned != 0  # between two sources nothing is known
+            if turned:
+                state.inputs[i].true_ends = 0
+            elif plan.inputs[i].connected:
                 state.inputs[i].disturbance_peak *= keep
                 measure_disturbance(plan, state, given, i)
         for b in range(len(state.bonds)):
@@ -69,21 +73,32 @@ def start_outputs(plan: Plan, state: State, given: StepInput) -> None:
 def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
     """What the sources of input `i` make of it, at the end of an interval or the next one's start.
 
-    Within the input's limits, which are the session's wish.
+    Within the input's limits, which are the session's wish. What acts beside connections is
+    demanded, and left out here and of the input.
     """
     at = plan.inputs[i]
-    value = at.constant
+    value = at.constant if at.drive < 0 else 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
+        if not state.connections[c].acts:
+            continue
         out = state.outputs[plan.connections[c].source]
         source = out.y - out.corrected_by if at_end else out.start
         value += plan.connections[c].gain * source
-    return float(max(min(value, at.high), at.low))
+    return float(max(min(value, at.high), at.low)) if at.drive < 0 else value
+
+
+@stage
+def carried(plan: Plan, state: State, i: int, t: float, before: float) -> float:
+    """What connections made of input `i`, `before` [s] ahead of the end `t` [s] of the interval."""
+    u, count, d = state.inputs[i], plan.session[0].coefficients, plan.inputs[i].drive
+    value = value_at(u.previous, count, t - before - u.previous_t0)
+    return value - value_at(state.drives[d].past, count, -before) if d >= 0 else value
 
 
 @stage
 def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> None:
     """Disturbance of input `i`, if all of its sources have sent anew; else what bounds it."""
-    u, count, elapsed = state.inputs[i], plan.session[0].coefficients, given.session[0].elapsed
+    u, elapsed = state.inputs[i], given.session[0].elapsed
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
         u.disturbance_due = 0.0
@@ -92,11 +107,11 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
     if u.measured:
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
         bend = curvature(u, end, span, elapsed)
-        age = given.session[0].t - u.previous_t0
-        first = value_at(u.previous, count, age - span) - u.true_start
-        middle = value_at(u.previous, count, age - 0.5 * span)
+        now = given.session[0].t
+        first = carried(plan, state, i, now, span) - u.true_start
+        middle = carried(plan, state, i, now, 0.5 * span)
         middle -= 0.5 * (u.true_start + end) - 0.125 * bend
-        last = value_at(u.previous, count, age) - end
+        last = carried(plan, state, i, now, 0.0) - end
         before = u.disturbance_mean
         take_course(u, first, middle, last, plan.inputs[i].fineness)
         u.disturbance_due = u.disturbance_mean
@@ -170,7 +185,8 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
         e_used = acted(plan, state, i, True, t - (1.0 - at_flow) * elapsed) / ends.effort_gain
         f_used = acted(plan, state, i, False, t - (1.0 - at_effort) * elapsed) / ends.flow_gain
         made = ends.watt * (e_used * flow - effort * f_used)
-        state.bonds[b].interface += made * elapsed
+        if not state.elements[i].previous_cut:
+            state.bonds[b].interface += made * elapsed
 
 
 @compiled

@@ -71,7 +71,8 @@ def power_residual(plan: Plan, state: State, t: float, b: int) -> float:
     for i in range(bond.first, bond.first + bond.elements):
         e, f = effort_of(plan, state, i), flow_of(plan, state, i)
         e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
-        residual += plan.elements[i].watt * (e_used * f - e * f_used)
+        if not state.elements[i].previous_cut:
+            residual += plan.elements[i].watt * (e_used * f - e * f_used)
     return residual
 
 

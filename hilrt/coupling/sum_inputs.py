@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hilrt.compiled import stage
 from hilrt.coupling.excite import excite
+from hilrt.coupling.extrapolate import sum_connections
+from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
-from hilrt.tables.state import State
+from hilrt.tables.state import CONNECTION, State
 
 
 @stage
@@ -14,15 +16,32 @@ def sum_inputs(plan: Plan, state: State, given: StepInput) -> None:
     """Corrections and dither added; contributions of other connections, for the bonds."""
     coefficients = plan.session[0].coefficients
     for i in range(len(state.inputs)):
-        u = state.inputs[i]
-        u.polynomial[0] = u.extrapolated[0] + u.correction
-        for m in range(1, coefficients):
-            u.polynomial[m] = u.extrapolated[m]
-        u.polynomial[0] += u.offset
+        u, d = state.inputs[i], plan.inputs[i].drive
+        if d < 0:
+            for m in range(coefficients):
+                u.polynomial[m] = u.extrapolated[m]
+        else:
+            sum_connections(plan, state, i, u.polynomial)
+            for m in range(coefficients):
+                u.polynomial[m] += state.drives[d].own[m]
+            if state.drives[d].source != CONNECTION:  # nothing is corrected where nothing acts
+                u.correction = u.offset = 0.0
+        u.polynomial[0] = u.polynomial[0] + u.correction + u.offset
     if plan.model.settings[0].dithers:
         excite(plan, state, given)
     if plan.session[0].shared_inputs:
         add_contributions(plan, state, given)
+
+
+@stage
+def begin_others(plan: Plan, state: State, i: int, others: Floats) -> None:
+    """What acts on input `i` beside its connections: a stimulus belongs to no bond."""
+    d = plan.inputs[i].drive
+    if d < 0:
+        others[0] = plan.inputs[i].constant
+    else:
+        for m in range(plan.session[0].coefficients):
+            others[m] = state.drives[d].own[m]
 
 
 @stage
@@ -33,10 +52,12 @@ def add_contributions(plan: Plan, state: State, given: StepInput) -> None:
         element = state.elements[i]
         for m in range(coefficients):
             element.effort_others[m] = element.flow_others[m] = 0.0
-        element.effort_others[0] = plan.inputs[plan.elements[i].effort_input].constant
-        element.flow_others[0] = plan.inputs[plan.elements[i].flow_input].constant
+        begin_others(plan, state, plan.elements[i].effort_input, element.effort_others)
+        begin_others(plan, state, plan.elements[i].flow_input, element.flow_others)
     for k in range(len(plan.contributions)):
         part = plan.contributions[k]
+        if not state.connections[part.connection].acts:
+            continue
         carried = state.connections[part.connection].polynomial
         element = state.elements[part.element]
         for m in range(coefficients):

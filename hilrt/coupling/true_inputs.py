@@ -74,9 +74,16 @@ def start_errors(parts: CorrectionTables) -> None:
     for u in range(len(inputs)):
         for m in range(settings.order + 1):
             inputs[u].error[m] = -inputs[u].sent[m] if ports[u].connected else 0.0
-        if ports[u].connected:
+        if not ports[u].connected:
+            continue
+        if ports[u].drive < 0:
             inputs[u].error[0] += ports[u].constant
+        else:
+            for m in range(settings.order + 1):
+                inputs[u].error[m] += inputs[u].own[m]
     for c in range(len(connections)):
+        if not parts.carried[c].acts:
+            continue
         error, past = inputs[connections[c].target].error, outputs[connections[c].source].past
         degree = min(connections[c].order, samples)
         for j in range(degree):
@@ -91,6 +98,8 @@ def finish_errors(parts: CorrectionTables) -> None:
     connections, settings = parts.connections, parts.settings[0]
     outputs, inputs, samples = parts.outputs, parts.inputs, parts.session[0].samples
     for c in range(len(connections)):
+        if not parts.carried[c].acts:
+            continue
         error, degree = inputs[connections[c].target].error, min(connections[c].order, samples)
         value = connections[c].gain * outputs[connections[c].source].corrected
         for m in range(degree + 1):
@@ -104,12 +113,17 @@ def mean_error(parts: CorrectionTables, u: int) -> float:
     outputs, sent, samples = parts.outputs, parts.inputs[u].sent, parts.session[0].samples
     mean = 0.0
     for c in range(at.first_connection, at.first_connection + at.connections):
+        if not parts.carried[c].acts:
+            continue
         out, degree = outputs[connections[c].source], min(connections[c].order + 1, samples)
         value = settings.means[degree, 0] * out.corrected
         for j in range(degree):
             value += settings.means[degree, j + 1] * out.past[j]
         mean += connections[c].gain * value
-    mean += at.constant
+    if at.drive < 0:
+        mean += at.constant
     for m in range(settings.order + 1):
+        if at.drive >= 0:
+            mean += parts.inputs[u].own[m] / (m + 1)
         mean -= sent[m] / (m + 1)
     return mean

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from hilrt.config.structs import NonNegative, Positive, SubsystemOptions
+from hilrt.config.structs import SubsystemOptions
+from hilrt.config.table import NonNegative, Positive
 from hilrt.fmu.fmu_solver import FmuSolver
 
 

@@ -7,5 +7,6 @@ process (`foreign_source`, `foreign_messages`, `foreign_process`) `source_mf4` w
 `source_parquet` and `source_library`. `decode_frames` with `bus_databases`,
 `message_topics` and `groups_in_log` (frames to signals), `open_source` (which reader). To and from
 our format: `import_file`, `export_file` with `exported`, `export_csv`, `export_mf4`,
-`export_parquet`, `export_can` with `bus_numbers`. On a bus: `playback`.
+`export_parquet`, `export_can` with `bus_numbers`. On a bus: `playback`. For stimuli:
+`stimulus_columns`.
 """

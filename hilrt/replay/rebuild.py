@@ -125,10 +125,20 @@ def rebuild(recorded: Recorded, changes: Sequence[str] = ()) -> Numerics:
         u0,
         shadow=facts.shadow,
         model=_as_it_ran(asyncio.run(find_model(network, tables, links, u0, y0)), facts),
+        columns=_columns(recorded, tables),
     )
     if not changes and layout_of(numerics) != facts.layout:
         raise other_version(recorded.where)
     return numerics
+
+
+def _columns(recorded: Recorded, tables: Session) -> list[Floats]:
+    """Columns of stimuli as they were read; `RecordError` if the session file has others."""
+    columns = recorded.facts.stimulus_columns(recorded.where)
+    shapes = [segment.shape for stimulus in tables.stimuli for segment in stimulus.segments]
+    if shapes.count("column") != len(columns):
+        raise RecordError(f"{recorded.where}: holds {len(columns)} columns of stimuli, not these")
+    return columns
 
 
 def _verification(facts: Facts, network: Network, where: str, changed: bool) -> Verification:

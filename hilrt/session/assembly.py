@@ -104,9 +104,16 @@ class Assembled(NamedTuple):
 
 
 async def assemble(
-    links: Sequence[Link], tables: Session, initialized: InitializedSession, shadow: bool
+    links: Sequence[Link],
+    tables: Session,
+    initialized: InitializedSession,
+    shadow: bool,
+    columns: Sequence[Floats] = (),
 ) -> Assembled:
-    """Tables before the first tick, and exchange; Jacobians are asked for where needed."""
+    """Tables before the first tick, and exchange; Jacobians are asked for where needed.
+
+    `columns` are those of files that stimuli consist of.
+    """
     network, samples, u0 = initialized
     y0 = np.concatenate([sample.y for sample in samples])
     model = await find_model(network, tables, links, u0, y0)
@@ -116,7 +123,9 @@ async def assemble(
         verification=await verify_corrections(network, tables, links, u0, model),
         sensitivities=await find_sensitivities(network, tables, links, u0),
     )
-    numerics = build_numerics(network, tables, platform, y0, u0, shadow=shadow, model=model)
+    numerics = build_numerics(
+        network, tables, platform, y0, u0, shadow=shadow, model=model, columns=columns
+    )
     numerics.load()  # looks at the types of all tables for milliseconds: not in the first tick
     exchange = Exchange(
         numerics,

@@ -35,6 +35,7 @@ from hilrt.session.recording_room import RowsToCome, compare_room
 from hilrt.session.recording_watch import RecordingWatch
 from hilrt.session.run_summary import RunSummary
 from hilrt.session.session_log import SessionLog
+from hilrt.session.stimulus_files import columns_of
 from hilrt.session.summary import without_derivatives
 from hilrt.step.numerics import Numerics, load_step
 from hilrt.step_log.gather import load_gather
@@ -64,7 +65,8 @@ async def run_connected(parts: SessionParts) -> None:
     parts.publisher.announce(str(parts.events.state), "initializing the subsystems")
     initialized = await initialize(links, tables)
     parts.events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    assembled = await assemble(links, tables, initialized, parts.options.shadow)
+    columns = columns_of(parts.file, initialized.network, parts.events)
+    assembled = await assemble(links, tables, initialized, parts.options.shadow, columns)
     numerics = assembled.numerics
     outputs = numerics.network.outputs
     of_benches = [links[owner].physical for owner in outputs.owner]

@@ -26,6 +26,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.judging import make_judge, results_of
 from hilrt.session.loop_thread import run_in_loop
 from hilrt.session.result import Result
+from hilrt.session.stimulus_files import columns_of
 from hilrt.session.summary import RunFacts, build_summary, without_derivatives
 from hilrt.step_log.signals import build_topics
 from hilrt.timing.monotonic import monotonic_ns
@@ -114,7 +115,8 @@ async def _start(links: Sequence[Link], file: SessionFile, events: EventLog) -> 
         await link.open()
     initialized = await initialize(links, file.tables)
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")
-    assembled = await assemble(links, file.tables, initialized, shadow=False)
+    columns = columns_of(file, initialized.network, events)
+    assembled = await assemble(links, file.tables, initialized, shadow=False, columns=columns)
     numerics = assembled.numerics
     refuse_alarms(numerics.alarms, numerics.state.outputs["y"])
     Ranges(numerics.network, numerics.plan).refuse(numerics.state.outputs["y"])

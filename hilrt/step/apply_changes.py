@@ -1,9 +1,9 @@
-"""Stage: an operator's changes of thresholds and of the bonds' settings."""
+"""Stage: an operator's changes of thresholds, of the bonds' settings, and of inputs."""
 
 from __future__ import annotations
 
 from hilrt.compiled import compiled, stage
-from hilrt.tables.given import BOND_SETTINGS, THRESHOLDS, StepInput
+from hilrt.tables.given import BOND_SETTINGS, INPUT_SETTINGS, THRESHOLDS, StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
 from hilrt.tables.state import State
@@ -16,6 +16,8 @@ TRACKING = THRESHOLDS.index("tracking")
 CAP = BOND_SETTINGS.index("cap")
 CAP_ABS = BOND_SETTINGS.index("cap_abs")
 SHARE = BOND_SETTINGS.index("share")
+TAKE = len(BOND_SETTINGS) + INPUT_SETTINGS.index("take")
+GIVE_BACK = len(BOND_SETTINGS) + INPUT_SETTINGS.index("give_back")
 
 
 @stage
@@ -31,6 +33,11 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.bonds[change.row].cap_abs = change.value
         elif change.what == SHARE:
             set_share(state.bonds[change.row], change.value)
+        elif change.what == TAKE:
+            state.drives[change.row].operated = 1
+            state.drives[change.row].operated_to = change.value
+        elif change.what == GIVE_BACK:
+            state.drives[change.row].operated = 0
 
 
 @compiled

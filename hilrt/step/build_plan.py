@@ -19,6 +19,7 @@ from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_ranges import fill_ranges
+from hilrt.step.fill_stimuli import stimulus_tables
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
@@ -48,6 +49,7 @@ def build_plan(
     *,
     shadow: bool = False,
     model: ModelPlan | None = None,
+    columns: Sequence[Floats] = (),
 ) -> tuple[Plan, CheckNames, AlarmNames]:
     """Constants of the macro step, and what its checks and alarms are called.
 
@@ -61,6 +63,8 @@ def build_plan(
         Compute every correction and apply none.
     model : ModelPlan, optional
         Where outputs are corrected by their feedthrough or by Jacobians.
+    columns : sequence of ndarray, shape (n, 2)
+        Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
 
     Raises
     ------
@@ -72,12 +76,18 @@ def build_plan(
     bonds, connections, known = network.bonds, network.connections, platform.sensitivities
     if known is not None and tables.master.step_control.method != "fixed":
         known = known.without_loop()  # whose answers are those of one step
+    stimuli = stimulus_tables(network, tables, columns)
     plan = Plan(
         session=table(rows.SESSION, 1),
         subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
         outputs=table(rows.OUTPUTS, len(network.outputs)),
         inputs=table(rows.INPUTS, len(network.inputs)),
         connections=table(rows.CONNECTIONS, len(connections.source)),
+        drives=stimuli.drives,
+        stimuli=stimuli.stimuli,
+        segments=stimuli.segments,
+        points=stimuli.points,
+        jumps=stimuli.jumps,
         bonds=table(rows.BONDS, len(bonds)),
         elements=table(rows.ELEMENTS, len(bonds.effort)),
         summands=table(rows.SUMMANDS, len(bonds.more)),
@@ -111,7 +121,9 @@ def _fill_session(plan: Plan, tables: Session, shadow: bool) -> None:
     master, limits, session = tables.master, tables.reliability, plan.session
     session["step"] = session["first_step"] = master.step
     session["shadow"] = shadow
-    session["shared_inputs"] = len(plan.contributions) > 0
+    at_bonds = [*plan.elements["effort_input"], *plan.elements["flow_input"]]
+    driven = plan.inputs["drive"][at_bonds] >= 0
+    session["shared_inputs"] = len(plan.contributions) > 0 or driven.any()
     session["gram_factor"] = gram_factor(COEFFICIENTS)
     session["scale_time"] = limits.scale_time
     session["clear_time"] = limits.clear_time
@@ -148,6 +160,8 @@ def _fill_ports(plan: Plan, network: Network, tables: Session, platform: Platfor
     inputs["lead"] = platform.lead[network.inputs.owner]
     inputs["low"], inputs["high"] = network.u_min, network.u_max
     inputs["max_rate"], inputs["max_jerk"] = network.max_rate, network.max_jerk
+    inputs["drive"] = -1
+    inputs["drive"][plan.drives["input"]] = np.arange(len(plan.drives))
 
 
 def _exact(network: Network, sequences: Bools) -> Bools:
@@ -164,6 +178,7 @@ def _fill_connections(plan: Plan, network: Network) -> None:
     table_["gain"], table_["order"] = connections.gain, connections.order
     table_["free"], table_["taylor"] = connections.free, connections.taylor
     table_["raw"] = connections.raw
+    table_["offset"], table_["driven"] = connections.offset, connections.driven
     counts = np.diff(np.append(connections.first, len(connections.source)))
     plan.inputs["first_connection"][connections.target] = connections.first
     plan.inputs["connections"][connections.target] = counts

@@ -63,7 +63,8 @@ def _fill_orders(plan: Plan, network: Network, master: MasterTable, free: Bools)
     plan.connections["free"] = free
     plan.inputs["free"][connections.targets()[free]] = 1
     plan.outputs["free"][connections.source[free]] = 1
-    highest = int(np.where(free, order.maximum, connections.order).max(initial=0))
+    degrees = np.where(free, order.maximum, connections.order)
+    highest = int(max(degrees.max(initial=0), plan.drives["degree"].max(initial=0)))
     session["coefficients"] = highest + 1
     more = SAMPLES_OF_ORDER_CONTROL if controls else SAMPLES_OF_ORDER
     session["samples"] = highest + more

@@ -14,6 +14,7 @@ from hilrt.coupling.compensate import compensate
 from hilrt.coupling.control_order import control_order, count_order
 from hilrt.coupling.correct_energy import correct_energy
 from hilrt.coupling.correct_outputs import correct_outputs
+from hilrt.coupling.drive_inputs import drive_inputs
 from hilrt.coupling.estimate_signals import estimate_signals
 from hilrt.coupling.extrapolate import extrapolate
 from hilrt.coupling.follow_corrections import follow_corrections
@@ -51,6 +52,7 @@ def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     if plan.session[0].variable_step:
         measure_defects(plan, state, given)
         choose_step(plan, state, given)  # extrapolates again if the order has changed
+    drive_inputs(plan, state, given)
     correct_energy(plan, state, given)
     sum_inputs(plan, state, given)
     limit(plan, state, given)

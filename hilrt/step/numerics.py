@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from hilrt.reliability.checks import CheckNames
 from hilrt.solver import Floats
 from hilrt.step import macro_step as stages
 from hilrt.step.build_plan import Platform, build_plan
+from hilrt.step.fill_stimuli import stimulus_order
 from hilrt.step.start_state import start_state
 from hilrt.tables import plan as plan_tables
 from hilrt.tables import state as state_tables
@@ -33,6 +34,10 @@ class Numerics:
         Names and ports of the rows.
     checks, alarms
         Names of what is watched.
+    stimuli : list of str
+        Names of the stimuli, by their rows.
+    columns : list of ndarray, shape (n, 2)
+        Columns of files that stimuli consist of.
     plan, state, given, slack
         The tables. They stay where they are in memory: only their contents change.
     """
@@ -51,6 +56,8 @@ class Numerics:
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self.given: StepInput = empty_input(*sizes, gamma=state.model.gamma.shape)
         self.slack: Table = empty_slack()
+        self.stimuli: list[str] = []
+        self.columns: list[Floats] = []
         self._h_next = state.session["h_next"]
         self._macro_step: Callable[..., Any] | None = None
         self._assess: Callable[..., Any] | None = None
@@ -110,6 +117,7 @@ def build_numerics(
     *,
     shadow: bool = False,
     model: Model | None = None,
+    columns: Sequence[Floats] = (),
 ) -> Numerics:
     """The numerics of a session before its first tick.
 
@@ -125,10 +133,20 @@ def build_numerics(
         Compute every correction and apply none.
     model : Model, optional
         Where outputs are corrected by their feedthrough or by Jacobians.
+    columns : sequence of ndarray, shape (n, 2)
+        Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
     """
     plan, checks, alarms = build_plan(
-        network, tables, platform, shadow=shadow, model=None if model is None else model.plan
+        network,
+        tables,
+        platform,
+        shadow=shadow,
+        model=None if model is None else model.plan,
+        columns=columns,
     )
     remembered = None if model is None else model.state
     state = start_state(plan, network, tables.reliability, y0, u0, remembered)
-    return Numerics(network, plan, checks, alarms, state)
+    numerics = Numerics(network, plan, checks, alarms, state)
+    numerics.columns = list(columns)
+    numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]
+    return numerics

@@ -42,6 +42,8 @@ def start_state(
         outputs=table(rows.OUTPUTS, len(plan.outputs)),
         inputs=table(rows.INPUTS, len(plan.inputs)),
         connections=table(rows.CONNECTIONS, len(plan.connections)),
+        drives=table(rows.DRIVES, len(plan.drives)),
+        stimuli=table(rows.STIMULI, len(plan.stimuli)),
         bonds=table(rows.BONDS, len(plan.bonds)),
         elements=table(rows.ELEMENTS, len(plan.elements)),
         errors=table(rows.ERRORS, plan.session[0].error_states),
@@ -60,6 +62,7 @@ def start_state(
     state.subsystems["h"], state.subsystems["dispatch"] = plan.session["step"], 1
     _start_ports(plan, state, y0, u0)
     _start_orders(plan, state)
+    _start_drives(plan, state)
     for b, bond in enumerate(network.bonds.tables):
         cap_abs = bond.correction.cap_abs
         state.bonds[b].cap = bond.correction.cap
@@ -86,6 +89,13 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
     for records, values in ((outputs, y0), (inputs, u0)):
         for name in ("magnitude", "scale", "peak"):
             records[name] = np.abs(values)
+
+
+def _start_drives(plan: Plan, state: State) -> None:
+    """Connections act, but those of sequences that do not drive yet."""
+    state.connections["acts"] = plan.connections["driven"] < 0
+    state.drives["own"][:, 0] = plan.inputs["constant"][plan.drives["input"]]
+    state.drives["rate"] = np.inf
 
 
 def _start_orders(plan: Plan, state: State) -> None:

@@ -61,7 +61,8 @@ class Facts(msgspec.Struct):
     are the initialized outputs and inputs; `feedthrough` the two matrices of that correction;
     `gamma` (order + 1, ny, nu) the Jacobians of the model-based one. `verification` and
     `sensitivities` are those of `hilrt.coupling.verification`, `answers` the subsystems' as tried
-    out for the error estimate.
+    out for the error estimate. `columns` holds times and values of the columns that stimuli consist
+    of.
     """
 
     format: int
@@ -75,6 +76,13 @@ class Facts(msgspec.Struct):
     verification: list[int] = []
     sensitivities: list[tuple[int, int, float]] = []
     answers: Sensitivities | None = None
+    columns: list[bytes] = []
+
+    def stimulus_columns(self, where: str) -> list[Floats]:
+        """Columns of files that stimuli consist of; `RecordError` if one is damaged."""
+        if any(len(column) % 16 for column in self.columns):
+            raise RecordError(f"{where}: {REPLAY} is damaged: a column of a stimulus")
+        return [np.frombuffer(column).reshape(-1, 2) for column in self.columns]
 
     def feedthrough_correction(self) -> Feedthrough | None:
         """The feedthrough correction as it ran."""
@@ -112,6 +120,7 @@ def collect_facts(
         gamma=gamma.tolist() if gamma.size else None,
         verification=plan.bonds["verification"].tolist(),
         sensitivities=plan.sensitivities.tolist(),
+        columns=[np.ascontiguousarray(column).tobytes() for column in numerics.columns],
         answers=_answers(plan),
     )
 

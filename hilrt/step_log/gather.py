@@ -29,6 +29,7 @@ TABLES: Final = (
     "state.session",
     "state.outputs",
     "state.inputs",
+    "state.drives",
     "state.bonds",
     "state.causes",
     "channels",

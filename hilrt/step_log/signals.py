@@ -118,6 +118,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     efforts = [outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
     estimated = TablePlace("state.outputs", "estimated_error")
     control = CONTROL_SIGNALS if _controlled(plan) else ()
+    sources = {"sources": _sources(inputs, plan)} if len(plan.drives) else {}
     return {
         "outputs": _fresh(outputs, "", outputs.units, "y"),
         "corrected": _ports(outputs, ":corrected", TablePlace("state.outputs", "y")),
@@ -127,6 +128,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
             for column in _ports(inputs, ":sent", TablePlace("state.inputs", "polynomial", 0, m), m)
         ],
         "realised": _ports(inputs, ":realised", TablePlace("given.inputs", "realised")),
+        **sources,
         "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
         + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
         "errors": [
@@ -202,6 +204,17 @@ def _fresh(side: Side, suffix: str, units: Sequence[str], field: str) -> list[Co
             TablePlace("given.outputs", "fresh", i),
         )
         for i, (name, unit) in enumerate(zip(side.names, units, strict=True))
+    ]
+
+
+def _sources(inputs: Side, plan: Plan) -> list[Column]:
+    """What drives every input on which more than its connections may act, and its stimuli."""
+    names = plan.drives["input"].tolist()
+    return [
+        Column(Signal(inputs.names[i] + suffix, unit), TablePlace("state.drives", field, d))
+        for suffix, field in ((":source", "source"), (":stimulus", "stimulus"))
+        for d, i in enumerate(names)
+        for unit in ["" if field == "source" else inputs.units[i]]
     ]
 
 

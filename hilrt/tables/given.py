@@ -18,6 +18,8 @@ THRESHOLDS: Final = (
     "tracking",
 )
 BOND_SETTINGS: Final = ("cap", "cap_abs", "share")
+#: Likewise of an input; they are counted on from those of a bond.
+INPUT_SETTINGS: Final = ("take", "give_back")
 #: Changes of one tick; further ones wait for the next.
 CHANGES: Final = 8
 
@@ -69,7 +71,7 @@ INPUTS: Final = np.dtype(
         ("realised", "f8"),  # what a bench made of it; NaN where it is not measured
     ]
 )
-#: An operator's change: a threshold (`row` -1) or a setting of the bond `row`.
+#: An operator's change: a threshold (`row` -1), a setting of the bond `row`, or of the drive `row`.
 CHANGE: Final = np.dtype([("what", "i8"), ("row", "i8"), ("value", "f8")])
 
 #: One record: the second recorded input, known only after the dispatch.

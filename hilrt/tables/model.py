@@ -126,6 +126,7 @@ CORRECTED_INPUTS: Final = np.dtype(
     [
         # over the step that ended, coefficients of powers of (t - start)/h
         ("sent", "f8", COEFFICIENTS),  # as it left
+        ("own", "f8", COEFFICIENTS),  # what acts beside connections, where anything may
         ("error", "f8", COEFFICIENTS),  # true input less input as sent
         ("offset", "f8"),  # delta u_c, whether it is applied or not
         ("alpha", "f8"),  # in force; 0 where no offset may act
@@ -178,14 +179,15 @@ LEARNED: Final = np.dtype(
 class CorrectionTables(NamedTuple):
     """Tables that the correction by Jacobians works on, of a plan and a state.
 
-    `ports` are the inputs of the plan; the others have the names that they have there, in the
-    model, and in its workspace.
+    `ports` are the inputs of the plan, `carried` the connections of the state; the others have the
+    names that they have there, in the model, and in its workspace.
     """
 
     settings: Table
     subsystems: Table
     ports: Table
     connections: Table
+    carried: Table
     dependencies: Table
     session: Table
     outputs: Table

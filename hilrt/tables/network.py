@@ -17,7 +17,7 @@ import numpy as np
 from hilrt.config import units
 from hilrt.config.from_toml import nearest
 from hilrt.config.list_entries import connection_place
-from hilrt.config.structs import InputOptions, Session
+from hilrt.config.structs import Connection, InputOptions, Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
@@ -123,7 +123,7 @@ def build_network(ports: Mapping[str, Ports], tables: Session) -> Network:
     bonds = build_bonds(tables, outputs, inputs, connections, L, every)
     flat = [port for _, port in inputs.ports.values() for _ in range(port.size)]
     connected = np.zeros(len(inputs), dtype=bool)
-    connected[connections.target] = True
+    connected[connections.targets()[connections.driven < 0]] = True
     return Network(
         subsystems=subsystems,
         every=every,
@@ -213,6 +213,8 @@ class ScalarConnection(NamedTuple):
     free: bool
     held: bool
     raw: bool
+    offset: float
+    driven: int
 
 
 def _connections(
@@ -221,6 +223,7 @@ def _connections(
     default = tables.master.extrapolation
     sequences = {name for name, options in tables.subsystems.items() if options.is_sequence}
     rows: list[ScalarConnection] = []
+    others = _inputs_with_others(tables)
     L = np.zeros((len(inputs), len(outputs)))
     offset = np.zeros(len(inputs))
     for i, table in enumerate(tables.connections):
@@ -236,14 +239,17 @@ def _connections(
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         order = default.order if table.order is None else table.order
+        gain, constant = table.gain * factor, table.gain * shift + table.offset
+        driven = _companion(tables, outputs, table) if table.target in others else -1
         raw = table.target.partition(".")[0] in sequences
         if held := raw or table.source.partition(".")[0] in sequences:
             order = 0
         for a, b in zip(span(source), span(target), strict=True):
             free = table.order is None and not held
-            rows.append(ScalarConnection(b, a, table.gain * factor, order, free, held, raw))
-            L[b, a] += table.gain * factor
-            offset[b] += table.gain * shift + table.offset
+            rows.append(ScalarConnection(b, a, gain, order, free, held, raw, constant, driven))
+            if driven < 0:  # the others count only while their sequence drives
+                L[b, a] += gain
+                offset[b] += constant
     rows.sort(key=lambda row: row.target)
     target_of = np.array([row.target for row in rows], dtype=np.intp)
     inputs_used, first = np.unique(target_of, return_index=True)
@@ -255,12 +261,31 @@ def _connections(
             free=np.array([row.free for row in rows], dtype=bool),
             taylor=np.array([default.source == "taylor" and not row.held for row in rows], bool),
             raw=np.array([row.raw for row in rows], dtype=bool),
+            offset=np.array([row.offset for row in rows], dtype=np.float64),
+            driven=np.array([row.driven for row in rows], dtype=np.intp),
             first=first.astype(np.intp),
             target=inputs_used,
         ),
         L,
         offset,
     )
+
+
+def _inputs_with_others(tables: Session) -> set[str]:
+    """Inputs that more than one source may drive: several connections, stimuli, operators."""
+    targets = [connection.target for connection in tables.connections]
+    several = {target for target in targets if targets.count(target) > 1}
+    stimulated = {stimulus.input.partition("[")[0] for stimulus in tables.stimuli}
+    return several | stimulated | {key.removeprefix("inputs.") for key in tables.monitor.adjust}
+
+
+def _companion(tables: Session, outputs: Side, connection: Connection) -> int:
+    """Output that says whether the source, a port of a sequence, drives now; -1 for others."""
+    subsystem = connection.source.partition(".")[0]
+    name = f"{connection.source}.driven"
+    if not tables.subsystems[subsystem].is_sequence or name not in outputs.ports:
+        return -1
+    return int(outputs.ports[name][0].start)
 
 
 def _feedthrough(outputs: Side, inputs: Side) -> Bools:

@@ -28,6 +28,11 @@ WRONG: Final = 2
 RANGE_POLICIES: Final = ("use", "hold", "safe")
 RANGE_USE, RANGE_HOLD, RANGE_SAFE = range(3)
 
+#: Shapes of a stimulus' segments, by their numbers in `Plan.segments`. A "step" is a "hold" with a
+#: value of its own, a "column" becomes "points".
+SHAPES: Final = ("hold", "ramp", "sine", "chirp", "prbs", "noise", "points")
+HOLD, RAMP, SINE, CHIRP, PRBS, NOISE, POINTS_SHAPE = range(7)
+
 #: One record.
 SESSION: Final = np.dtype(
     [
@@ -115,6 +120,7 @@ INPUTS: Final = np.dtype(
         ("realised_by", "i8"),  # output of a bench that measures what became of it; -1: none
         # How finely its subsystem follows it inside a macro step: 1 continuously, 0 only its start
         ("fineness", "f8"),
+        ("drive", "i8"),  # in the table of that name; -1: only its connections act on it
     ]
 )
 CONNECTIONS: Final = np.dtype(
@@ -126,8 +132,62 @@ CONNECTIONS: Final = np.dtype(
         ("free", "i8"),  # its order is controlled
         ("taylor", "i8"),  # uses the output's derivatives
         ("raw", "i8"),  # takes the newest sample as it came: a test sequence reads it
+        ("offset", "f8"),  # in the input's unit
+        # Output that says whether the source, a port of a sequence, drives now; -1: it always does
+        ("driven", "i8"),
     ]
 )
+#: Inputs on which something beside their connections may act.
+DRIVES: Final = np.dtype(
+    [
+        ("input", "i8"),
+        ("start", "f8"),  # value where nothing is connected
+        ("rate", "f8"),  # at which it goes over to another source, unit/s; or infinite
+        ("blend", "f8"),  # time in which it does where the rate is infinite, s
+        ("degree", "i8"),  # of stimuli; -1: that of the connections
+        ("first_stimulus", "i8"),  # stimuli stand in the order of their inputs
+        ("stimuli", "i8"),
+        ("first_jump", "i8"),
+        ("jumps", "i8"),
+    ]
+)
+STIMULI: Final = np.dtype(
+    [
+        ("replaces", "i8"),  # it is not added to the input, but drives it
+        ("first_segment", "i8"),
+        ("segments", "i8"),
+        ("runs", "i8"),  # times that the segments are gone through
+        ("holds", "i8"),  # afterwards it goes on with its last value
+        ("start", "f8"),  # s
+        ("end", "f8"),  # s; infinite where it has none
+        ("start_when", "i8"),  # condition that it waits for, and one that ends it; -1: none
+        ("end_when", "i8"),
+    ]
+)
+SEGMENTS: Final = np.dtype(
+    [
+        ("kind", "i8"),  # of shape
+        ("duration", "f8"),  # s; a ramp with a rate: NaN
+        ("begin", "f8"),  # value that it begins at or swings about; NaN: where the one before ended
+        ("target", "f8"),  # of a ramp
+        ("rate", "f8"),  # of a ramp, unit/s; 0: it takes the duration
+        ("amplitude", "f8"),
+        ("frequency", "f8"),  # Hz
+        ("sweep", "f8"),  # of a chirp: Hz/s; logarithmic: 1/s, of the frequency's logarithm
+        ("logarithmic", "i8"),
+        ("phase", "f8"),  # cycles
+        ("interval", "f8"),  # of values that are held, s; noise: 0 for a value per tick
+        ("seed", "i8"),
+        ("uniform", "i8"),
+        ("held", "i8"),  # points stay until the next one, instead of lines between them
+        ("first_point", "i8"),
+        ("points", "i8"),
+    ]
+)
+#: Times since a segment's beginning [s], and values.
+POINTS: Final = np.dtype([("t", "f8"), ("y", "f8")])
+#: Outputs in which a jump of an input shows at once, and after how many of their points.
+JUMPS: Final = np.dtype([("output", "i8"), ("after", "i8")])
 BONDS: Final = np.dtype(
     [
         ("first", "i8"),  # element
@@ -207,6 +267,11 @@ class Plan(NamedTuple):
     outputs: Table
     inputs: Table
     connections: Table
+    drives: Table
+    stimuli: Table
+    segments: Table
+    points: Table
+    jumps: Table
     bonds: Table
     elements: Table
     summands: Table

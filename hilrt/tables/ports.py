@@ -50,9 +50,10 @@ class Connections:
     """Scalar connections, sorted by the input they act on; arrays of shape (nc,).
 
     `gain` includes the unit conversion. `free` marks those without an order of their own in the
-    session file, `raw` those by which a test sequence reads. `first` holds the position of the
-    first connection of every connected input (for ``np.add.reduceat``), `target` the inputs in the
-    same order.
+    session file, `raw` those by which a test sequence reads. `offset` is in the input's unit.
+    `driven` is the output that says whether a sequence drives over the connection, -1 where none
+    does. `first` holds the position of the first connection of every connected input (for
+    ``np.add.reduceat``), `target` the inputs in the same order.
     """
 
     source: Ints
@@ -61,6 +62,8 @@ class Connections:
     free: Bools
     taylor: Bools
     raw: Bools
+    offset: Floats
+    driven: Ints
     first: Ints
     target: Ints
 

@@ -12,12 +12,19 @@ from hilrt.tables.record import COEFFICIENTS, SAMPLES, Table
 #: Parts of the sliding window of a second in which affected time is counted.
 PARTS: Final = 10
 
+#: What drives an input, by its number in `State.drives`.
+SOURCES: Final = ("connection", "stimulus", "sequence", "operator")
+CONNECTION, STIMULUS, SEQUENCE, OPERATOR = range(4)
+#: Phases of a stimulus.
+WAITING, RUNNING, HOLDING, DONE = range(4)
+
 #: One record.
 SESSION: Final = np.dtype(
     [
         ("h_next", "f8"),  # macro step from this communication point, s
         ("alarm_level", "i8"),  # of the gravest active alarm's action, or of a divergence; or -1
         ("moved", "i8"),  # flags that moved in the last assessment
+        ("turned", "i8"),  # sources of inputs, and stimuli, that changed at this point
         ("part", "i8"),  # newest part of the window
         ("part_seconds", "f8", PARTS),  # how long each part is, s
         # thresholds that an operator may change
@@ -67,7 +74,8 @@ OUTPUTS: Final = np.dtype(
         ("value_fault", "i8"),  # the sample in this cut ends the session
         ("arrived", "i8"),  # has a fresh sample that is used: a finite number, not withheld
         ("implausible", "i8"),  # has a fresh sample that is none
-        ("jumps", "i8"),  # will show another subsystem's discontinuity at the next point
+        # Points of its own until it shows a discontinuity that it depends on directly; 0: none
+        ("jumps", "i8"),
         # Newton's form of the polynomial through the samples
         ("differences", "f8", SAMPLES),
         ("nodes", "f8", SAMPLES),  # relative to the communication point, s
@@ -99,7 +107,8 @@ OUTPUTS: Final = np.dtype(
 INPUTS: Final = np.dtype(
     [
         # Taylor coefficients; each polynomial about its own time
-        ("extrapolated", "f8", COEFFICIENTS),  # through the newest samples, about now
+        # What it was to be in the interval that ended, through the newest samples, about now
+        ("extrapolated", "f8", COEFFICIENTS),
         ("polynomial", "f8", COEFFICIENTS),  # current input polynomial: leaves at this tick
         ("t0", "f8"),  # s
         ("correction", "f8"),  # of the energy, in the polynomial
@@ -152,6 +161,43 @@ CONNECTIONS: Final = np.dtype(
     [
         ("polynomial", "f8", COEFFICIENTS),  # what it carries, before its gain, about now
         ("order", "i8"),  # in force
+        ("acts", "i8"),  # on its input; 0: another source drives that
+    ]
+)
+DRIVES: Final = np.dtype(
+    [
+        # What acts beside connections, their offsets included, about a time of its own
+        ("own", "f8", COEFFICIENTS),
+        ("t0", "f8"),  # s
+        ("past", "f8", COEFFICIENTS),  # likewise in the interval that ended, about its end
+        ("source", "i8"),  # that drives the input: CONNECTION, STIMULUS, SEQUENCE or OPERATOR
+        ("turned", "i8"),  # the source changed at this point
+        ("stimulus", "f8"),  # what stimuli add or drive it with now
+        ("wanted", "f8"),  # value that it is to have now, when it has gone over to its source
+        # Going over to another source: what is left of the difference at its beginning
+        ("difference", "f8"),
+        ("since", "f8"),  # s
+        ("rate", "f8"),  # at which it fades, unit/s
+        ("operated", "i8"),  # an operator has taken it
+        ("operated_to", "f8"),  # and drives it with that
+    ]
+)
+STIMULI: Final = np.dtype(
+    [
+        ("phase", "i8"),  # WAITING, RUNNING, HOLDING or DONE
+        ("turned", "i8"),  # the phase changed at this point
+        ("segment", "i8"),
+        ("begun", "f8"),  # when the segment began, s
+        ("begin", "f8"),  # value that it began at
+        ("run", "i8"),  # times that all segments have been gone through
+        ("index", "i8"),  # of the value that is held now, of shapes that jump from value to value
+        ("jumped", "i8"),  # since its input was dispatched last
+        ("released", "i8"),  # it has ended since then
+        ("polynomial", "f8", COEFFICIENTS),  # about now
+        # Taylor series of the phase of a swinging shape, its sine and cosine
+        ("angle", "f8", COEFFICIENTS),
+        ("sine", "f8", COEFFICIENTS),
+        ("cosine", "f8", COEFFICIENTS),
     ]
 )
 BONDS: Final = np.dtype(
@@ -212,6 +258,8 @@ ELEMENTS: Final = np.dtype(
         ("effort", "f8"),  # correction to add over the next interval
         ("added", "f8"),  # what all corrections add to the effort, in force
         ("error", "f8"),  # effort in force less the true one, by the answers as tried out
+        ("cut", "i8"),  # a side of it is driven by something else than the bond, from now on
+        ("previous_cut", "i8"),  # and in the interval that ended
         # contributions of other connections to its inputs, like the inputs' polynomials
         ("effort_others", "f8", COEFFICIENTS),
         ("flow_others", "f8", COEFFICIENTS),
@@ -259,6 +307,8 @@ class State(NamedTuple):
     outputs: Table
     inputs: Table
     connections: Table
+    drives: Table
+    stimuli: Table
     bonds: Table
     elements: Table
     errors: Table

@@ -1,0 +1,80 @@
+"""``[[stimuli]]``: what is added to an input of the session, or drives it for a while."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from hilrt.config.table import NonNegative, Positive, Table
+
+Shape = Literal["hold", "step", "ramp", "sine", "chirp", "prbs", "noise", "points", "column"]
+MIN_BITS, MAX_BITS = 2, 16
+
+
+class StimulusSegment(Table):
+    """``[[stimuli.segments]]``: one piece of a stimulus.
+
+    A value that is left out is the one that the segment before ended at; of the first segment it is
+    0 (`mode` "add"), or the value that the input has ("replace").
+    """
+
+    shape: Shape
+    #: How long it lasts [s]; left out, a "hold" or "step" lasts to the end of the session, and what
+    #: has a length of its own (points, columns, one period of a "prbs") lasts as long as that.
+    duration: Positive | None = None
+    #: "hold": its value. "step", "ramp": where it goes to; a ramp takes `duration`, or goes there
+    #: at `rate` [unit/s].
+    value: float | None = None
+    to: float | None = None
+    start: float | None = msgspec.field(default=None, name="from")
+    rate: Positive | None = None
+    #: Of "sine", "chirp", "prbs" (either side of `offset`) and "noise" ("uniform": its bound,
+    #: "normal": its standard deviation).
+    amplitude: NonNegative | None = None
+    offset: float | None = None
+    #: Hz; a chirp goes from `frequency` to `to_frequency`.
+    frequency: Positive | None = None
+    to_frequency: Positive | None = None
+    sweep: Literal["linear", "logarithmic"] = "linear"
+    #: Of a sine at its beginning, degrees.
+    phase: float = 0.0
+    #: How long a value of "prbs" or "noise" stays [s]; noise without it has one for every tick.
+    interval: Positive | None = None
+    #: Length of the register that makes a "prbs": its period is ``2^bits - 1`` values.
+    bits: Annotated[int, msgspec.Meta(ge=MIN_BITS, le=MAX_BITS)] | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    distribution: Literal["normal", "uniform"] = "normal"
+    #: ``[[t, value], …]`` with times [s] since the segment's beginning, ascending.
+    points: list[list[float]] = []
+    #: Between points, or rows of a column: straight lines, or the last value.
+    interpolation: Literal["linear", "hold"] = "linear"
+    #: "column": file (CSV, MF4, MCAP, Parquet), its signal, and the column that holds the times.
+    file: str | None = None
+    signal: str | None = None
+    time: str | None = None
+    #: Unit of the column where the file states none, or another one.
+    unit: str | None = None
+    #: Factor of the column's values, in its unit, and what is added to its times [s].
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+class Stimulus(Table):
+    """``[[stimuli]]``: adds to an input what its segments say, or drives the input with it."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    #: ``subsystem.input``.
+    input: str
+    segments: Annotated[list[StimulusSegment], msgspec.Meta(min_length=1)]
+    #: "replace": in the place of the input's connections while it is active.
+    mode: Literal["add", "replace"] = "add"
+    #: Unit of its values; left out: the input's.
+    unit: str | None = None
+    #: Session time from which on it may start, and at which it ends in any case, s.
+    start: NonNegative = 0.0
+    end: Positive | None = None
+    #: How often its segments are gone through.
+    repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
+    #: After its last segment: give the input back, or go on with its last value.
+    then: Literal["release", "hold"] = "release"

@@ -1,0 +1,250 @@
+"""Stage: which source drives each input, and what acts on it beside its connections.
+
+One source drives an input at a time: an operator, a sequence, a stimulus that replaces, or the
+connections (without any, the start value), in this order. Stimuli that add do so while the
+connections drive it. ``u = L y + s(t)``: what stands in `own` is what was demanded, and no error of
+the coupling.
+
+Where the source changes, the input starts from where it is: the difference to the new source fades
+at the input's rate limit, or in its blend time. Sources change at communication points of the
+input's own subsystem.
+"""
+
+from __future__ import annotations
+
+import math
+
+from hilrt.compiled import compiled, stage
+from hilrt.coupling.polynomial import copy, shift, value_at
+from hilrt.coupling.stimulate import begin_or_end, go_on, is_active, say
+from hilrt.tables.given import StepInput
+from hilrt.tables.plan import Plan
+from hilrt.tables.record import Table
+from hilrt.tables.state import CONNECTION, OPERATOR, SEQUENCE, STIMULUS, State
+
+
+@stage
+def drive_inputs(plan: Plan, state: State, given: StepInput) -> None:
+    """Advance the stimuli, choose the sources, and fill what acts beside the connections."""
+    state.session[0].turned = 0
+    for d in range(len(plan.drives)):
+        drive_input(plan, state, given, d)
+    for i in range(len(plan.elements)):
+        ends = plan.elements[i]
+        cut = is_cut(plan, state, ends.effort_input) or is_cut(plan, state, ends.flow_input)
+        state.elements[i].cut = cut
+
+
+@stage
+def is_cut(plan: Plan, state: State, i: int) -> bool:
+    """Whether something else than its connections drives input `i`."""
+    d = plan.inputs[i].drive
+    return bool(d >= 0 and state.drives[d].source != CONNECTION)
+
+
+@stage
+def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
+    """One input: its stimuli, its source, and its own part from now on."""
+    at, drive = plan.drives[d], state.drives[d]
+    port, u, cut = plan.inputs[at.input], state.inputs[at.input], given.session[0]
+    s = port.subsystem
+    now, ahead = cut.t + port.lead, plan.subsystems[s].every * state.session[0].h_next
+    came = value_at(u.previous, plan.session[0].coefficients, now - u.previous_t0)
+    degree = degree_of(plan, state, d)
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        stimulus, row = state.stimuli[k], plan.stimuli[k]
+        begin_or_end(row, stimulus, now, False, False)
+        go_on(
+            row,
+            plan.segments,
+            plan.points,
+            stimulus,
+            now,
+            came if row.replaces and math.isfinite(came) else 0.0,
+            cut.tick,
+        )
+        say(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
+        state.session[0].turned += stimulus.turned
+    drive.turned = 0
+    copy(drive.own, plan.session[0].coefficients, drive.past)
+    source = source_of(plan, state, d)
+    drive.stimulus = stimuli_now(at, plan.stimuli, state.stimuli, source)
+    drive.wanted = wanted_now(plan, state, d, source)
+    if given.subsystems[s].due and not given.subsystems[s].busy:
+        goes_over = put_in_force(plan, state, d, source)
+        if goes_over:
+            corrected = u.previous_correction + u.offset if source == CONNECTION else 0.0
+            go_over(at, drive, came - drive.wanted - corrected, now)
+        fade(drive, now, ahead, degree)
+        shift(drive.own, plan.session[0].coefficients, -port.lead)
+        drive.t0 = cut.t
+        mark_jumps(plan, state, d, goes_over and drive.difference == 0.0)
+
+
+@stage
+def degree_of(plan: Plan, state: State, d: int) -> int:
+    """Degree of what stimuli put into an input: the highest of its connections."""
+    at, degree = plan.drives[d], plan.drives[d].degree
+    port = plan.inputs[at.input]
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        degree = max(degree, state.connections[c].order)
+    return min(max(degree, 0), plan.session[0].coefficients - 1)
+
+
+@stage
+def source_of(plan: Plan, state: State, d: int) -> int:
+    """The source that drives an input now."""
+    at, port = plan.drives[d], plan.inputs[plan.drives[d].input]
+    source = CONNECTION
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        if plan.stimuli[k].replaces and is_active(state.stimuli[k]):
+            source = STIMULUS
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        if is_driven(plan, state, c):
+            source = SEQUENCE
+    if state.drives[d].operated:
+        source = OPERATOR
+    return source
+
+
+@stage
+def is_driven(plan: Plan, state: State, c: int) -> bool:
+    """Whether a sequence drives over connection `c` now."""
+    driven = plan.connections[c].driven
+    return bool(driven >= 0 and state.outputs[driven].y_past[0] >= 0.5)
+
+
+@stage
+def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
+    """Whether connection `c` counts while `source` drives its input."""
+    if plan.connections[c].driven >= 0:
+        return source == SEQUENCE and is_driven(plan, state, c)
+    return source == CONNECTION
+
+
+@compiled
+def stimuli_now(at: Table, rows: Table, stimuli: Table, source: int) -> float:
+    """What the stimuli of an input say now that count while `source` drives it."""
+    value = 0.0
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        if is_active(stimuli[k]):
+            if source == STIMULUS and rows[k].replaces:
+                return stimuli[k].polynomial[0]
+            if source == CONNECTION and not rows[k].replaces:
+                value += stimuli[k].polynomial[0]
+    return value
+
+
+@stage
+def wanted_now(plan: Plan, state: State, d: int, source: int) -> float:
+    """Value that an input is to have now by its source."""
+    drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
+    if source == OPERATOR:
+        return drive.operated_to
+    value, lead = constant_part(plan, state, d, source) + drive.stimulus, port.lead
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        if acts_with(plan, state, c, source):
+            p = state.connections[c].polynomial
+            value += plan.connections[c].gain * value_at(p, plan.session[0].coefficients, lead)
+    return value
+
+
+@stage
+def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
+    """Offsets of the connections that count, or the start value where there are none."""
+    at, port = plan.drives[d], plan.inputs[plan.drives[d].input]
+    value = at.start if source == CONNECTION and not port.connected else 0.0
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        if acts_with(plan, state, c, source):
+            value += plan.connections[c].offset
+    return value
+
+
+@stage
+def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
+    """Connections that act with a source, and its own part; whether it is gone over to.
+
+    So it is when a stimulus has ended that was added.
+    """
+    at, drive = plan.drives[d], state.drives[d]
+    port = plan.inputs[at.input]
+    turned = source != drive.source
+    drive.turned, drive.source = turned, source
+    state.session[0].turned += turned
+    for c in range(port.first_connection, port.first_connection + port.connections):
+        acts = acts_with(plan, state, c, source)
+        if acts != state.connections[c].acts:
+            state.connections[c].acts = acts
+            state.model.session[0].prepared = 0
+    for m in range(len(drive.own)):
+        drive.own[m] = 0.0
+    drive.own[0] = (
+        drive.operated_to if source == OPERATOR else constant_part(plan, state, d, source)
+    )
+    goes_over = bool(turned)
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        stimulus = state.stimuli[k]
+        goes_over = goes_over or (stimulus.released != 0 and source == CONNECTION)
+        stimulus.released = 0
+    add_stimuli(at, plan.stimuli, state.stimuli, drive, source)
+    return goes_over
+
+
+@compiled
+def add_stimuli(at: Table, rows: Table, stimuli: Table, drive: Table, source: int) -> None:
+    """Polynomials of the stimuli that count while `source` drives the input."""
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        counts = source == (STIMULUS if rows[k].replaces else CONNECTION)
+        if counts and is_active(stimuli[k]):
+            for m in range(len(drive.own)):
+                drive.own[m] += stimuli[k].polynomial[m]
+            if rows[k].replaces:
+                return  # the first one in the order of the file
+
+
+@compiled
+def go_over(at: Table, drive: Table, difference: float, now: float) -> None:
+    """Begin to go over to another source, from a `difference` to it that fades from `now` [s] on.
+
+    Where there is neither a rate nor a time for it, the input jumps.
+    """
+    drive.difference, drive.since, drive.rate = difference, now, math.inf
+    if not math.isfinite(difference):
+        drive.difference = 0.0
+    elif math.isfinite(at.rate):
+        drive.rate = at.rate
+    elif at.blend > 0.0:
+        drive.rate = abs(difference) / at.blend
+    else:
+        drive.difference = 0.0
+
+
+@compiled
+def fade(drive: Table, now: float, ahead: float, degree: int) -> None:
+    """Add what is left of the difference to the source before."""
+    if drive.difference == 0.0:
+        return
+    left = abs(drive.difference) - drive.rate * (now - drive.since)
+    if left <= 0.0:
+        drive.difference = 0.0
+        return
+    drive.own[0] += math.copysign(left, drive.difference)
+    if degree > 0:
+        drive.own[1] -= math.copysign(min(drive.rate, left / ahead), drive.difference)
+
+
+@stage
+def mark_jumps(plan: Plan, state: State, d: int, jumped: bool) -> None:
+    """Let outputs restart their extrapolation that show a jump of the input at once.
+
+    A polynomial through both sides of a jump is that of neither. In a loop of direct dependencies
+    each output restarts once: what goes round again is smaller.
+    """
+    at = plan.drives[d]
+    for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
+        stimulus = state.stimuli[k]
+        jumped = jumped or stimulus.jumped != 0
+        stimulus.jumped = 0
+    if jumped:
+        for j in range(at.first_jump, at.first_jump + at.jumps):
+            state.outputs[plan.jumps[j].output].jumps = plan.jumps[j].after

@@ -1,0 +1,283 @@
+"""Stimuli, and what else may drive inputs, from the session file into the plan's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from hilrt.config import units
+from hilrt.config.from_toml import nearest
+from hilrt.config.stimuli import Stimulus, StimulusSegment
+from hilrt.config.structs import Session
+from hilrt.errors import ConfigError
+from hilrt.solver import Floats
+from hilrt.tables import plan as rows
+from hilrt.tables.network import Network
+from hilrt.tables.plan import SHAPES
+from hilrt.tables.record import Table, table
+
+#: Before the name of an input in ``[monitor.adjust]``: an operator may take it.
+OPERATED: Final = "inputs."
+#: Going over to another source takes this much less than the rate limit: rounding would limit it.
+BELOW_LIMIT: Final = 1.0 - 1e-9
+#: Taps of maximum length registers, by their length.
+_TAPS: Final = {
+    2: (1,),
+    3: (2,),
+    4: (3,),
+    5: (3,),
+    6: (5,),
+    7: (6,),
+    8: (7, 6, 1),
+    9: (5,),
+    10: (7,),
+    11: (9,),
+    12: (11, 10, 4),
+    13: (12, 11, 8),
+    14: (13, 12, 2),
+    15: (14,),
+    16: (15, 13, 4),
+}
+
+
+class StimulusTables(NamedTuple):
+    """The tables of the plan that belong to inputs with more than their connections."""
+
+    drives: Table
+    stimuli: Table
+    segments: Table
+    points: Table
+    jumps: Table
+
+
+def stimulus_tables(
+    network: Network, tables: Session, columns: Sequence[Floats] = ()
+) -> StimulusTables:
+    """Rows of the inputs on which something beside connections may act, and of the stimuli.
+
+    Parameters
+    ----------
+    network : Network
+    tables : Session
+        The session file.
+    columns : sequence of ndarray, shape (n, 2)
+        Times [s] and values, in the input's unit, of the segments of shape "column", in their
+        order.
+
+    Raises
+    ------
+    ConfigError
+        If a stimulus names no input, or a unit that does not convert to the input's.
+    """
+    inputs = [_input_of(network, stimulus) for stimulus in tables.stimuli]
+    driven = _driven_inputs(network, tables, inputs)
+    order = stimulus_order(network, tables)
+    by_stimulus = _columns_by_stimulus(tables, columns)
+    segments: list[tuple[float, ...]] = []
+    points: list[Floats] = []
+    stimuli = table(rows.STIMULI, len(order))
+    for row, k in zip(stimuli, order, strict=True):
+        stimulus = tables.stimuli[k]
+        factor, shift = conversion_of(stimulus, network.inputs.units[inputs[k]])
+        row.first_segment, row.segments = len(segments), len(stimulus.segments)
+        for segment in stimulus.segments:
+            found = _points_of(segment, by_stimulus[k], factor, shift)
+            segments.append(_segment_row(segment, factor, shift, sum(map(len, points)), found))
+            points.append(found)
+        row.replaces, row.holds = stimulus.mode == "replace", stimulus.then == "hold"
+        row.runs = np.iinfo("i8").max if stimulus.repeat == "forever" else stimulus.repeat
+        row.start = stimulus.start
+        row.end = np.inf if stimulus.end is None else stimulus.end
+        row.start_when = row.end_when = -1
+    of_input = [inputs[k] for k in order]
+    jumps = [_jumps_of(network, i) for i in driven]
+    made = StimulusTables(
+        drives=_drives(network, tables, driven, of_input),
+        stimuli=stimuli,
+        segments=table(rows.SEGMENTS, len(segments)),
+        points=table(rows.POINTS, sum(map(len, points))),
+        jumps=table(rows.JUMPS, sum(map(len, jumps))),
+    )
+    for record, values in zip(made.segments, segments, strict=True):
+        for name, value in zip(rows.SEGMENTS.names or (), values, strict=True):
+            record[name] = value
+    if points:
+        made.points["t"], made.points["y"] = np.concatenate(points).T
+    made.drives["jumps"] = [len(part) for part in jumps]
+    made.drives["first_jump"] = np.cumsum([0, *made.drives["jumps"]])[:-1]
+    for j, (output, after) in enumerate(pair for part in jumps for pair in part):
+        made.jumps[j].output, made.jumps[j].after = output, after
+    return made
+
+
+def stimulus_order(network: Network, tables: Session) -> list[int]:
+    """Positions in the session file of the stimuli in their table: by their inputs."""
+    inputs = [_input_of(network, stimulus) for stimulus in tables.stimuli]
+    return sorted(range(len(inputs)), key=lambda k: (inputs[k], k))
+
+
+def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:
+    """Factor and offset from a stimulus' values to the input's `unit`; what is added has no offset.
+
+    Raises
+    ------
+    ConfigError
+        If its unit does not convert.
+    """
+    if stimulus.unit is None:
+        return 1.0, 0.0
+    factor, shift = units.conversion(stimulus.unit, unit)
+    return factor, shift if stimulus.mode == "replace" else 0.0
+
+
+def _input_of(network: Network, stimulus: Stimulus) -> int:
+    """Index of the input of a stimulus."""
+    where = f"[stimuli.{stimulus.name}] input = {stimulus.input!r}"
+    if stimulus.input not in network.inputs.names:
+        raise ConfigError(
+            f"{where}: there is no such input{nearest(stimulus.input, network.inputs.names)}"
+        )
+    return network.inputs.names.index(stimulus.input)
+
+
+def _driven_inputs(network: Network, tables: Session, inputs: Sequence[int]) -> list[int]:
+    """Inputs on which more than connections may act, ascending."""
+    operated = [
+        part.start + i
+        for key in tables.monitor.adjust
+        if key.startswith(OPERATED) and key.removeprefix(OPERATED) in network.inputs.ports
+        for part, port in [network.inputs.ports[key.removeprefix(OPERATED)]]
+        for i in range(port.size)
+    ]
+    connections = network.connections
+    by_sequence = connections.targets()[connections.driven >= 0]
+    return sorted({*inputs, *operated, *by_sequence.tolist()})
+
+
+def _drives(
+    network: Network, tables: Session, driven: Sequence[int], of_input: Sequence[int]
+) -> Table:
+    found = table(rows.DRIVES, len(driven))
+    default, highest = tables.master.extrapolation.order, network.connections.order.max(initial=-1)
+    for row, i in zip(found, driven, strict=True):
+        subsystem, _, port = network.inputs.names[i].partition(".")
+        options = tables.subsystems[subsystem].inputs.get(port.partition("[")[0])
+        row.input = i
+        row.start = 0.0 if network.connected[i] else network.u_start[i]
+        row.rate = network.max_rate[i] * BELOW_LIMIT
+        row.blend = 0.0 if options is None else options.blend
+        # Where nothing is connected: the default, if any connection has polynomials of that degree
+        row.degree = (
+            -1 if network.connected[i] else default if highest < 0 else min(default, highest)
+        )
+        row.first_stimulus = sum(other < i for other in of_input)
+        row.stimuli = sum(other == i for other in of_input)
+    return found
+
+
+def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
+    """Outputs that show a jump of input `i` at once, and after how many points.
+
+    Each output is in it once, by the shortest path of direct dependencies.
+    """
+    found: dict[int, int] = {}
+    reached, after = {i}, 0
+    while reached:
+        after += 1
+        through = network.feedthrough[:, sorted(reached)].any(axis=1)
+        new = [int(output) for output in np.flatnonzero(through) if output not in found]
+        found |= dict.fromkeys(new, after)
+        reached = set(np.flatnonzero((network.L[:, new] != 0.0).any(axis=1)).tolist())
+    return list(found.items())
+
+
+# -- segments ------------------------------------------------------------------------------------
+
+
+def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> dict[int, list[Floats]]:
+    """The columns of each stimulus, in the order of its segments."""
+    left = iter(columns)
+    return {
+        k: [next(left) for segment in stimulus.segments if segment.shape == "column"]
+        for k, stimulus in enumerate(tables.stimuli)
+    }
+
+
+def _points_of(
+    segment: StimulusSegment, columns: list[Floats], factor: float, shift: float
+) -> Floats:
+    """Times and values that a segment needs a table of, shape (n, 2).
+
+    The next of `columns` is taken out of these.
+    """
+    if segment.shape == "points":
+        points = np.array(segment.points, dtype=np.float64).reshape(-1, 2)
+        return np.column_stack((points[:, 0], points[:, 1] * factor + shift))
+    if segment.shape == "column":
+        return columns.pop(0)
+    if segment.shape == "prbs":
+        values = maximum_length_sequence(segment.bits or 0, segment.seed)
+        return np.column_stack((np.zeros(len(values)), values))
+    return np.zeros((0, 2))
+
+
+def maximum_length_sequence(bits: int, seed: int) -> Floats:
+    """Pseudo-random binary sequence of 1 and -1, shape (2^bits - 1,).
+
+    Every pattern of `bits` values but one occurs once in a period; `seed` says which one begins.
+    """
+    period = 2**bits - 1
+    register, values = seed % period + 1, np.empty(period)
+    for n in range(period):
+        new = register
+        for tap in _TAPS[bits]:
+            new ^= register >> tap
+        values[n] = 1.0 if register & 1 else -1.0
+        register = register >> 1 | (new & 1) << bits - 1
+    return values
+
+
+def _segment_row(
+    segment: StimulusSegment, factor: float, shift: float, first_point: int, points: Floats
+) -> tuple[float, ...]:
+    """Values of a row of `Plan.segments`, in the order of its fields."""
+    shape = {"step": "hold", "column": "points"}.get(segment.shape, segment.shape)
+
+    def value(given: float | None) -> float:
+        return np.nan if given is None else given * factor + shift
+
+    begin = {"hold": segment.value, "step": segment.to, "ramp": segment.start}
+    duration = segment.duration
+    if duration is None and shape == "points":
+        duration = float(points[-1, 0])
+    elif duration is None and shape == "prbs":
+        duration = len(points) * (segment.interval or 0.0)
+    by_rate = segment.shape == "ramp" and segment.rate is not None
+    frequency, to_frequency = segment.frequency or 0.0, segment.to_frequency or 0.0
+    sweep = logarithmic = 0.0
+    if shape == "chirp" and duration:
+        logarithmic = float(segment.sweep == "logarithmic" and frequency != to_frequency)
+        sweep = (to_frequency - frequency) / duration
+        if logarithmic:
+            sweep = float(np.log(to_frequency / frequency)) / duration
+    by_name = {
+        "kind": SHAPES.index(shape),
+        "duration": np.nan if by_rate else np.inf if duration is None else duration,
+        "begin": value(begin.get(segment.shape, segment.offset)),
+        "target": value(segment.to),
+        "rate": abs(factor) * (segment.rate or 0.0) if by_rate else 0.0,
+        "amplitude": factor * (segment.amplitude or 0.0),
+        "frequency": frequency,
+        "sweep": sweep,
+        "logarithmic": logarithmic,
+        "phase": segment.phase / 360.0,
+        "interval": segment.interval or 0.0,
+        "seed": segment.seed,
+        "uniform": segment.distribution == "uniform",
+        "held": segment.interpolation == "hold",
+        "first_point": first_point,
+        "points": len(points),
+    }
+    return tuple(float(by_name[name]) for name in rows.SEGMENTS.names or ())
