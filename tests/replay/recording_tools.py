@@ -20,6 +20,8 @@ from hilrt.record.feed import Feed
 from hilrt.record.messages import ASIDE, Attachment, Begin, RecordEnd, Topic, Trigger
 from hilrt.record.recording import Recording
 from hilrt.session.assembly import as_fast_as_possible, assemble, initialize
+from hilrt.session.event_log import EventLog
+from hilrt.session.stimulus_files import columns_of
 from hilrt.solver import Floats, InputPolynomial, Sample
 from hilrt.step.changes import Changes
 from hilrt.step_log.facts import attachments_of, collect_facts
@@ -114,7 +116,8 @@ async def _record(
     for link in links:
         await link.open()
     initialized = await initialize(links, tables)
-    assembled = await assemble(links, tables, initialized, shadow=False)
+    columns = columns_of(file, initialized.network, EventLog(StatusPublisher(None, "test", 0.0)))
+    assembled = await assemble(links, tables, initialized, shadow=False, columns=columns)
     feed = DirectFeed(build_topics(assembled.numerics), lost=lost)
     facts = collect_facts(links, assembled.numerics, initialized.samples, initialized.u0)
     trigger = build_trigger(tables, feed.topics)
