@@ -91,7 +91,7 @@ class Master:
         self.collect_garbage: Callable[[int], bool] | None = None
         self.judge: Judge | None = None
         self.stop_requested = self.fault = ""
-        self.changes = Changes(numerics.network)
+        self.changes = Changes(numerics.network, numerics.plan.drives["input"])
         self.row = RowWriter(numerics, exchange.channels, feed.row)
         self.snapshots = Snapshots(feed, numerics, self.changes)
         self._identifies = bool(numerics.plan.model.settings[0].identifies)

@@ -132,7 +132,7 @@ class Stepping:
     lead : dict
         Actuation delay by subsystem, s.
     tables
-        The session file's tables other than ``[session]``.
+        The session file's tables other than ``[session]``; or `made`, its network and the session.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class Stepping:
             name: MemoryLink(name, s) if isinstance(s, Solver) else s for name, s in solvers.items()
         }
         ports = {name: Ports(link.inputs, link.outputs) for name, link in self.links.items()}
-        net, self.tables = make_network(ports, **tables)
+        net, self.tables = tables.pop("made", None) or make_network(ports, **tables)
         physical = np.array([link.physical for link in self.links.values()])
         leads = np.array([(lead or {}).get(name, 0.0) for name in self.links])
         self.network, self.shadow = net, shadow

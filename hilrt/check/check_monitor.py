@@ -9,10 +9,11 @@ import zmq
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.structs import MonitorTable
+from hilrt.config.structs import Adjustable, MonitorTable
 from hilrt.isolation.local_sockets import UNIX
 from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port
+from hilrt.tables.network import OPERATED
 
 #: Numbers that operators may be allowed to adjust: of ``[reliability]``, and of a bond's
 #: correction.
@@ -37,7 +38,9 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
     known += [f"bonds.{b.name}.{key}" for b in tables.bonds for key in BOND_KEYS]
     for name, bounds in tables.monitor.adjust.items():
         value = f"{bounds.min:g} … {bounds.max:g}"
-        if name not in known:
+        if name.startswith(OPERATED):
+            _check_operated(topology, name, bounds, findings)
+        elif name not in known:
             remedy = f"choose from {', '.join(known)}"
             findings.error("monitor.adjust", name, value, "cannot be adjusted", remedy)
         elif not 0.0 <= bounds.min <= bounds.max:
@@ -46,6 +49,18 @@ def check_monitor(topology: Topology, findings: Findings) -> None:
             findings.error(
                 "monitor.adjust", name, value, "would flag everything at 0", "give a min above 0"
             )
+
+
+def _check_operated(topology: Topology, name: str, bounds: Adjustable, findings: Findings) -> None:
+    """An input that an operator may take."""
+    text = name.removeprefix(OPERATED)
+    place = topology.find(text, "input", "monitor.adjust", name, findings)
+    if place is not None and place.port is not None and place.port.size > 1:
+        message = "has several elements, which an operator cannot drive"
+        findings.error("monitor.adjust", name, None, message, "leave it out")
+    if bounds.min > bounds.max:
+        value = f"{bounds.min:g} … {bounds.max:g}"
+        findings.error("monitor.adjust", name, value, "is no range", "give min <= max")
 
 
 def _check_foxglove(address: str | None, findings: Findings) -> None:

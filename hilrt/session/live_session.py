@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -90,12 +91,13 @@ class LiveSession(SessionReadings):
             self._ask("stop", refusable=True)
         return self.wait()
 
-    def set(self, name: str, value: float) -> None:
+    def set(self, name: str, value: float | None) -> None:
         """Change a number that ``[monitor.adjust]`` lists, within its bounds.
 
-        `CommandRefused` otherwise, as for all that is set.
+        ``inputs.SUBSYSTEM.PORT`` takes an input; None gives it back. `CommandRefused` otherwise, as
+        for all that is set.
         """
-        self._ask("adjust", name, value)
+        self._ask("adjust", name, math.nan if value is None else value)
 
     def shadow(self, on: bool) -> None:
         """Compute corrections and apply none, or apply them again."""
@@ -168,9 +170,9 @@ class AsyncLiveSession(SessionReadings):
             await self._ask("stop", refusable=True)
         return await self.wait()
 
-    async def set(self, name: str, value: float) -> None:
+    async def set(self, name: str, value: float | None) -> None:
         """See `LiveSession.set`."""
-        await self._ask("adjust", name, value)
+        await self._ask("adjust", name, math.nan if value is None else value)
 
     async def shadow(self, on: bool) -> None:
         """See `LiveSession.shadow`."""

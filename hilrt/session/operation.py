@@ -7,6 +7,7 @@ with the operator and what was done, also when it was refused.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from hilrt.config.structs import Session as SessionTables
 from hilrt.monitor.operator_commands import OperatorCommand, Reply
 from hilrt.monitor.session_state import SessionState
 from hilrt.session.event_log import EventLog
+from hilrt.tables.network import OPERATED
 
 if TYPE_CHECKING:
     from hilrt.master import Master
@@ -132,11 +134,14 @@ class Operator:
         if bounds is None:
             known = ", ".join(self.adjustable) or "nothing"
             return Reply(False, f"{what}: may not be adjusted; [monitor.adjust] lists {known}")
-        if not bounds.min <= value <= bounds.max:
+        gives_back = what.startswith(OPERATED) and math.isnan(value)
+        if not gives_back and not bounds.min <= value <= bounds.max:
             return Reply(False, f"{what} = {value} is outside {bounds.min} … {bounds.max}")
         if self.master is None:
             return Reply(False, f"only while it runs; it is {self.events.state}")
         changes = self.master.changes
         before = changes.present_number(self.master.numerics.state, what)
         changes.add(what, value)
+        if gives_back:
+            return Reply(True, f"{what} is given back, was {before}")
         return Reply(True, f"{what} = {value}, was {before}")  # with all digits

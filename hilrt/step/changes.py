@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Sequence
 
-from hilrt.tables.given import BOND_SETTINGS, CHANGES, THRESHOLDS, StepInput
-from hilrt.tables.network import Network
+from hilrt.tables.given import BOND_SETTINGS, CHANGES, INPUT_SETTINGS, THRESHOLDS, StepInput
+from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.state import State
 
 
 class Changes:
     """Changes of numbers by an operator, from when they are asked for until they act.
 
-    A number is ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs`` or
-    ``bonds.NAME.share``. A change acts at the next cut, as part of what the step is given.
+    A number is ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
+    ``bonds.NAME.share``, or ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
+    operator drives it, and NaN gives it back. A change acts at the next cut, as part of what the
+    step is given.
 
     Parameters
     ----------
     network : Network
+    driven : sequence of int
+        Inputs on which more than connections may act, as in ``Plan.drives``.
 
     Attributes
     ----------
@@ -25,8 +31,9 @@ class Changes:
         Number and its new value, oldest first.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, driven: Sequence[int] = ()) -> None:
         self._bonds = [bond.name for bond in network.bonds.tables]
+        self._inputs = [network.inputs.names[i] for i in driven]
         self.pending: deque[tuple[str, float]] = deque()
         self._acting = False
 
@@ -39,9 +46,11 @@ class Changes:
         for waiting, value in reversed(self.pending):
             if waiting == number:
                 return value
-        what, row = self._address(number)
+        what, row = self._address(number, 0.0)
         if row < 0:
             return float(state.session[THRESHOLDS[what]][0])
+        if what >= len(BOND_SETTINGS):
+            return float(state.drives["wanted"][row])
         return float(state.bonds[BOND_SETTINGS[what]][row])
 
     def put_into(self, given: StepInput) -> None:
@@ -52,7 +61,7 @@ class Changes:
         given.session["changes"], self._acting = count, count > 0
         for i in range(count):
             number, value = self.pending.popleft()
-            given.changes[i] = (*self._address(number), value)
+            given.changes[i] = (*self._address(number, value), value)
 
     def recorded(self, given: StepInput) -> list[tuple[str, float]]:
         """Changes that act at this cut, as the log has them."""
@@ -60,9 +69,13 @@ class Changes:
         acting = given.changes[:count].tolist()
         return [(self._number(what, row), value) for what, row, value in acting]
 
-    def _address(self, number: str) -> tuple[int, int]:
+    def _address(self, number: str, value: float) -> tuple[int, int]:
         """Fields `what` and `row` of a change."""
         table, _, rest = number.partition(".")
+        if number.startswith(OPERATED):
+            setting = "give_back" if math.isnan(value) else "take"
+            what = len(BOND_SETTINGS) + INPUT_SETTINGS.index(setting)
+            return what, self._inputs.index(rest)
         if table == "reliability":
             return THRESHOLDS.index(rest), -1
         bond, _, key = rest.rpartition(".")
@@ -71,4 +84,6 @@ class Changes:
     def _number(self, what: int, row: int) -> str:
         if row < 0:
             return f"reliability.{THRESHOLDS[what]}"
+        if what >= len(BOND_SETTINGS):
+            return f"{OPERATED}{self._inputs[row]}"
         return f"bonds.{self._bonds[row]}.{BOND_SETTINGS[what]}"

@@ -14,12 +14,10 @@ from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 from hilrt.tables import plan as rows
-from hilrt.tables.network import Network
+from hilrt.tables.network import OPERATED, Network
 from hilrt.tables.plan import SHAPES
 from hilrt.tables.record import Table, table
 
-#: Before the name of an input in ``[monitor.adjust]``: an operator may take it.
-OPERATED: Final = "inputs."
 #: Going over to another source takes this much less than the rate limit: rounding would limit it.
 BELOW_LIMIT: Final = 1.0 - 1e-9
 #: Taps of maximum length registers, by their length.

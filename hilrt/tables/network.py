@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from hilrt.solver import Floats, Port, Ports
 from hilrt.tables.bonds import Bonds, build_bonds, span
 from hilrt.tables.connect_reads import connect_reads
 from hilrt.tables.ports import Bools, Connections, Ints, Side
+
+#: Before the name of an input in ``[monitor.adjust]``: an operator may take it.
+OPERATED: Final = "inputs."
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,7 @@ def _inputs_with_others(tables: Session) -> set[str]:
     targets = [connection.target for connection in tables.connections]
     several = {target for target in targets if targets.count(target) > 1}
     stimulated = {stimulus.input.partition("[")[0] for stimulus in tables.stimuli}
-    return several | stimulated | {key.removeprefix("inputs.") for key in tables.monitor.adjust}
+    return several | stimulated | {key.removeprefix(OPERATED) for key in tables.monitor.adjust}
 
 
 def _companion(tables: Session, outputs: Side, connection: Connection) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from hilrt.monitor.operator_commands import (
     Reply,
 )
 from hilrt.monitor.stream import Head
+from hilrt.tables.network import OPERATED
 from hilrt.web.changed_models import change
 from hilrt.web.panels import text
 from hilrt.web.shared_session import SharedSession
@@ -31,6 +33,8 @@ from hilrt.web.typed import TypedText, plain, typed_number
 CONFIRM_S = 3.0
 #: Time after which an answer is no longer awaited, s.
 ANSWER_S = 5.0
+#: Typed instead of a number: the operator gives an input back.
+GIVE_BACK = "back"
 READ_ONLY = '<p class="soft">Read-only: the session file allows no control ([monitor] control).</p>'
 
 
@@ -131,6 +135,8 @@ class OperatorControls:
             now = status.adjustable.get(self.what.value) if status is not None else None
             said = f"from {plain(low)} to {plain(high)}; "
             said += f"now {plain(now)}" if now is not None else "only while the session runs"
+            if self.what.value.startswith(OPERATED):
+                said += f"; “{GIVE_BACK}” gives it back"
             change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
 
     # -- commands ---------------------------------------------------------------------------------
@@ -188,6 +194,9 @@ class OperatorControls:
     def _adjust(self) -> None:
         what, head = str(self.what.value), self._source.viewer.head
         low, high = head.adjustable.get(what, (0.0, 0.0)) if head is not None else (0.0, 0.0)
+        if what.startswith(OPERATED) and self._typed["value"].text.strip() == GIVE_BACK:
+            self.ask("adjust", value=math.nan, text=what)
+            return
         try:
             value = typed_number(self._typed["value"].text, low, high)
         except ValueError as error:

@@ -5,12 +5,17 @@ import pytest
 from scipy.signal import chirp, max_len_seq
 from scipy.stats import kstest
 
+from hilrt.config.structs import SubsystemOptions
 from hilrt.coupling.build_model import Jacobians
 from hilrt.coupling.correct_feedthrough import build_feedthrough
 from hilrt.coupling.random_numbers import normal, uniform
+from hilrt.link import Ports
 from hilrt.solver import Port
+from hilrt.step.changes import Changes
 from hilrt.step.fill_stimuli import maximum_length_sequence
-from tests.stepping import Recorded, Stepping
+from hilrt.step.source_changes import source_changes
+from hilrt.tables.network import build_network
+from tests.stepping import Recorded, Stepping, make_session
 from tests.stimulated import sent, stimulated, values
 
 H = 1e-3
@@ -82,7 +87,9 @@ def test_noise_is_a_function_of_the_tick():
     noise = {"shape": "noise", "amplitude": 3.0, "duration": 10.0, "seed": 5}
     found = values([noise], 0.1, 1.0)
     np.testing.assert_array_equal(found, values([noise], 0.1, 1.0))
-    np.testing.assert_allclose(found, [3.0 * normal(5, tick) for tick in range(11)], atol=1e-15)
+    with np.errstate(over="ignore"):
+        expected = [3.0 * normal(5, tick) for tick in range(11)]
+    np.testing.assert_allclose(found, expected, atol=1e-15)
     assert np.abs(values([{**noise, "distribution": "uniform"}], 0.1, 1.0)).max() < 3.0
 
 
@@ -345,3 +352,74 @@ def test_a_bench_is_told_ahead_by_its_actuation_delay():
     found = sent(session, 0.8)
     np.testing.assert_allclose(found[:, 0], [3, 3, 3, 3, 4, 5, 6, 7, 8], atol=1e-12)
     assert np.abs(session.state.inputs["defect_max"]).max() < 1e-12
+
+
+def test_an_operator_takes_an_input_and_gives_it_back():
+    session = stimulated(
+        {
+            "start": 0.2,
+            "mode": "replace",
+            "segments": [{"shape": "step", "to": 7.0, "duration": 9.0}],
+        },
+        order=0,
+        monitor={"adjust": {"inputs.sink.u": {"min": 0.0, "max": 50.0}}},
+    )
+    changes = Changes(session.network, session.plan.drives["input"])
+
+    def step(*asked):
+        for value in asked:
+            changes.add("inputs.sink.u", value)
+        session.exchange.cut(session.tick, session.t_ns, session.elapsed_ns)
+        changes.put_into(session.given)
+        recorded = changes.recorded(session.given)
+        session.numerics.macro_step()
+        session.numerics.assess()
+        session.go()
+        drive = session.state.drives[0]
+        return float(session.state.inputs["polynomial"][0, 0]), int(drive.source), recorded
+
+    assert step() == (3.0, 0, [])
+    assert step(20.0) == (20.0, 3, [("inputs.sink.u", 20.0)])
+    assert changes.present_number(session.state, "inputs.sink.u") == 20.0
+    assert step() == (20.0, 3, [])  # the stimulus begins, and waits for its turn
+    value, source, (recorded,) = step(np.nan)
+    assert (value, source) == (7.0, 1)
+    assert np.isnan(recorded[1])
+    assert source_changes(session.numerics) == [("sink.u", "sink.u is driven by its stimulus")]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0])
+def test_a_sequence_drives_an_input_only_while_it_says_so(offset):
+    class Sequence(SubsystemOptions):
+        is_sequence = True
+
+    driven = Recorded({"u": lambda t: 8.0, "u.driven": lambda t: float(0.25 < t < 0.65)})
+    links = {
+        "source": Recorded({"y": lambda t: 3.0}),
+        "test": driven,
+        "sink": Recorded({}, [Port("u")]),
+    }
+    to = {"to": "sink.u"}
+    ports = {name: Ports(tuple(link.inputs), tuple(link.outputs)) for name, link in links.items()}
+    tables = make_session(
+        {
+            "master": {"step": 0.1, "extrapolation": {"order": 1}},
+            "subsystems": {"source": {}, "test": {}, "sink": {"inputs": {"u": {"max_rate": 20.0}}}},
+            "connections": [
+                {"from": "source.y", **to},
+                {"from": "test.u", "offset": offset, **to},
+            ],
+            "stimuli": [
+                {"name": "s", "input": "sink.u", "segments": [{"shape": "hold", "value": 1.0}]}
+            ],
+        }
+    )
+    tables.subsystems["test"] = Sequence(adapter="sequence")
+    session = Stepping(links, made=(build_network(ports, tables), tables))
+    seen = session.run(
+        1.0, lambda s: (s.state.inputs["polynomial"][0, 0], int(s.state.drives["source"][0]))
+    )
+    assert [source for _, source in seen] == [0] * 3 + [2] * 4 + [0] * 4
+    found = [value for value, _ in seen]
+    expected = [4, 4, 4, 4, 6, 8, 8 + offset, 8 + offset, 6 + offset, 4 + offset, 4]
+    np.testing.assert_allclose(found[1:], expected[1:], atol=1e-6)
