@@ -65,6 +65,20 @@ async def test_everything_is_low_in_priority(monitoring):
     assert all(nice > 0 for nice in started.nice.values())
 
 
+async def test_the_bridge_to_foxglove_knows_no_commands(monitoring):
+    """An address for them, which it took for its own, crashed it."""
+    started = Started()
+    watched = monitoring(
+        foxglove="127.0.0.1:8765", commands="tcp://127.0.0.1:5571", control=["stop"]
+    )
+    watched.start(started, OPERATOR)
+    settings = msgspec.json.decode(started.env["relay"][SETTINGS_VARIABLE], type=RelaySettings)
+    assert settings.public_commands == "tcp://127.0.0.1:5571"
+    *_, connect, stream, foxglove, address, own = started.argv["foxglove"]
+    assert (connect, stream) == ("--connect", settings.telemetry)
+    assert (foxglove, address, own) == ("--foxglove", "127.0.0.1:8765", "--of-session")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="hands on no sockets there")
 async def test_the_page_gets_the_port_that_was_taken_for_it(monitoring, unused_tcp_port):
     started = Started()
