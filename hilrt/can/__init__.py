@@ -1,10 +1,11 @@
 """Messages on a CAN bus: used by the gateway, emulated benches, logs and tools.
 
 Read in this order: `frame` and `id_table` (what arrives, and which message it is), `database` with
-`read_database`, `identifier_faults`, `number_faults` and `tolerant_loading` (messages and signals
-by name), `codec` (signals to bytes and back) and `frame_decoder` (what recorded frames carry),
-`protection` and `message_options` (checksums, counters, times), `receiver` with `received_message`,
-`container` with `received_container`, `forms`, `j1939_transport`, `reception_time`,
+`read_database`, `identifier_faults`, `bit_counts`, `number_faults` and `tolerant_loading` (messages
+and signals by name), `codec` (signals to bytes and back) and `frame_decoder` (what recorded frames
+carry), `protection` and `message_options` (checksums, counters, times), `receiver` with
+`received_message`, `container` with `received_container`, `forms`, `j1939_transport`,
+`reception_time`,
 `message_stats` and `refused_frames`, `measured_port` (declared ranges), `sender`, `bus` with
 `bus_keys`, `host_interface`, `python_can`, `socketcan` and `udp_multicast` (the wire), `bus_faults`
 with `error_frames`, `controller_state`, `bus_off` and `socketcan_restart`, `sender_conflicts`. The

@@ -13,6 +13,7 @@ from typing import Any
 import cantools
 from cantools.database.can import Database
 
+from hilrt.can.bit_counts import check_bit_counts
 from hilrt.can.container import with_contained
 from hilrt.can.identifier_faults import identifier_faults
 from hilrt.can.number_faults import check_numbers
@@ -40,8 +41,6 @@ _XML = ("arxml", "kcd", "cdd")
 #: 5,000 take a second.
 _DIGITS = 100
 _LONG_NUMBER = re.compile(rf"[0-9A-F]{{{_DIGITS}}}")
-#: It also takes memory for every bit of a signal, before it looks whether a message has them.
-_WIDE_SIGNAL = re.compile(r"^(?:Var|Sig)=[^/\n]*\b\d{5,}", re.MULTILINE)
 #: Characters of a file from which on it must have that word.
 _LARGE = 100_000
 
@@ -84,9 +83,7 @@ def _load(text: str, suffix: str, faults: list[str]) -> Any:
     if kind == "sym" and (found := _LONG_NUMBER.search(text)):
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line} has a number of more than {_DIGITS} digits")
-    if kind == "sym" and (found := _WIDE_SIGNAL.search(text)):
-        line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line} has a signal at or of 10,000 bits or more")
+    check_bit_counts(text, kind)
     database = cantools.database.load_string(text, kind, strict=False)
     if isinstance(database, Database):
         for message, _ in with_contained(database.messages):

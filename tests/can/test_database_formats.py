@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.read_bench import read_bench
+from hilrt.can.bit_counts import check_bit_counts
 from hilrt.can.codec import codec
 from hilrt.can.database import find_signal, load_database
 from hilrt.can.frame import Frame
@@ -20,7 +22,8 @@ from hilrt.config.units import conversion
 from hilrt.errors import ConfigError
 from tests.can.test_tolerant_loading import GOOD, written
 
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data"
 #: Databases that say the same, and what each calls the demanded speed (short names of ARXML are
 #: unique within their package).
 FORMATS = [("kcd", "Speed"), ("sym", "Speed"), ("arxml", "SpeedDemand")]
@@ -227,10 +230,43 @@ def test_a_device_is_no_database() -> None:
         load_database(Path("/dev/zero"), "t")
 
 
-def test_a_sym_signal_of_millions_of_bits_is_refused_before_memory_is_taken_for_them(
-    tmp_path: Path,
+HUGE = "2147483647"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "was"),
+    [
+        ("dbc", "0|24@"),
+        ("dbc", " : 0|"),
+        ("dbc", "DynoDemand: 8"),
+        ("kcd", 'offset="0"'),
+        ("kcd", 'length="16"'),
+        ("sym", "0,16"),
+        ("sym", "Len=8"),
+        ("arxml", "<START-POSITION>16<"),
+        ("arxml", "<LENGTH>8<"),
+        ("arxml", "<FRAME-LENGTH>8<"),
+    ],
+)
+def test_what_no_bus_carries_is_refused_before_memory_is_taken_for_its_bits(
+    suffix: str, was: str, tmp_path: Path
 ) -> None:
-    text = 'FormatVersion=6.0\nTitle="x"\n{SEND}\n[M]\nID=100h\nLen=8\nVar=A unsigned 0,429496796\n'
-    (tmp_path / "x.sym").write_text(text)
-    with pytest.raises(ConfigError, match="line 7 has a signal at or of 10,000 bits"):
-        load_database(tmp_path / "x.sym", "x")
+    """cantools takes 4 bytes for each, 8 GB here."""
+    where = ROOT / "bench_configs/engine_bench.dbc" if suffix == "dbc" else DATA / f"drive.{suffix}"
+    text, path = where.read_text(), tmp_path / f"x.{suffix}"
+    path.write_text(text.replace(was, re.sub(r"\d+(?=\D*$)", HUGE, was), 1))
+    line = text.count("\n", 0, text.index(was)) + 1
+    said = rf"line {line} has a signal at or of [\d,]+ bits"
+    with pytest.raises(ValueError, match=said):
+        check_bit_counts(path.read_text(), suffix)
+    if suffix == "dbc":
+        load_database(path, "x")  # the rest of it
+    else:
+        with pytest.raises(ConfigError, match=said):
+            load_database(path, "x")
+
+
+def test_many_signals_that_are_all_within_bounds_are_refused_together() -> None:
+    text = "\n".join(f' SG_ S{i} : 500000|8@1+ (1,0) [0|0] "" A' for i in range(200))
+    with pytest.raises(ValueError, match="the signals up to line 100 have 50,"):
+        check_bit_counts(text, "dbc")
