@@ -75,22 +75,7 @@ def read_recording(
     ConfigError
         If the log cannot be read, or does not contain a signal, or contains it more than once.
     """
-    reading = _Reading(signals)
-    source = open_source(path, label)
-    try:
-        reading.take(_data_frames(source), bus)
-    except (RecordError, ValueError) as error:
-        raise ConfigError(f"{label}: {error}") from None
-    finally:
-        source.close()
-    for note in source.notes:
-        print(f"{label}: {path.name} is read without {note}", file=sys.stderr)
-    if not reading.buses:
-        raise ConfigError(_no_frames(path, label))
-    if bus is not None and bus not in reading.buses:
-        raise ConfigError(
-            f"{label}: {path} has no frames on bus {bus!r}{nearest(bus, reading.buses)}"
-        )
+    reading = _read(path, signals, label, bus)
     samples: dict[str, Samples] = {}
     truncated = failures = count = 0
     empty: list[str] = []
@@ -115,6 +100,27 @@ def read_recording(
     tracks = {output: _track(samples[output]) for output in signals}
     duration = (reading.last - reading.first) / 1e9
     return RecordedTracks(tracks, duration, count, truncated, failures)
+
+
+def _read(path: Path, signals: Mapping[str, SignalRef], label: str, bus: str | None) -> _Reading:
+    """Frames of the messages that the signals are in; `ConfigError` if there are none."""
+    reading = _Reading(signals)
+    source = open_source(path, label)
+    try:
+        reading.take(_data_frames(source), bus)
+    except (RecordError, ValueError) as error:
+        raise ConfigError(f"{label}: {error}") from None
+    finally:
+        source.close()
+    for note in source.notes:
+        print(f"{label}: {path.name} is read without {note}", file=sys.stderr)
+    if not reading.buses:
+        raise ConfigError(_no_frames(path, label))
+    if bus is not None and bus not in reading.buses:
+        raise ConfigError(
+            f"{label}: {path} has no frames on bus {bus!r}{nearest(bus, reading.buses)}"
+        )
+    return reading
 
 
 def _samples(

@@ -192,35 +192,14 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
     MasterGone
         If the master is silent for too long or reported an error.
     """
-    n_inputs, relay = solver.n_inputs, relay or LogRelay()
+    relay = relay or LogRelay()
     while True:
         messages = peer.wait(peer.heartbeat_s)
         for message in messages:
             try:
-                if isinstance(message, wire.Advance):
-                    received_ns = peer.heard_ns
-                    u = wire.unpack(message.coefficients, -1, n_inputs)
-                    solver.keeps = message.keep
-                    sample = solver.advance(message.t, message.h, u)
-                    peer.send(_advanced(message.tick, sample, received_ns))
-                elif isinstance(message, wire.Stop):
-                    # Released before the answer: after it the process may be killed.
-                    solver.stop(message.reason)
-                    relay.tell(peer)
-                    peer.send(wire.Stopped())
+                _take(peer, solver, relay, message)
+                if isinstance(message, wire.Stop):
                     return message.reason
-                elif isinstance(message, wire.Initialize):
-                    _initialize(peer, solver, message)
-                elif isinstance(message, wire.GoBack):
-                    peer.send(_advanced(message.tick, solver.go_back(message.h)))
-                elif isinstance(message, wire.Probe):
-                    _probe(peer, solver, message)
-                elif isinstance(message, wire.Error):
-                    raise MasterGone(f"the master reported an error: {message.text}")
-                elif isinstance(message, wire.Reject):
-                    raise MasterGone(f"the master does not take it back: {message.reason}")
-                elif not isinstance(message, wire.Heartbeat):
-                    peer.unexpected(message)
             except ProtocolError as error:
                 peer.malformed(str(error))
             except SolverError as error:
@@ -231,6 +210,33 @@ def serve(peer: Peer, solver: HostedSolver, relay: LogRelay | None = None) -> st
             relay.tell(peer)
         if not messages and (lost := peer.master_lost()) is not None:
             raise MasterGone(lost)
+
+
+def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Message) -> None:
+    """Do what one message asks for, and answer it."""
+    if isinstance(message, wire.Advance):
+        received_ns = peer.heard_ns
+        u = wire.unpack(message.coefficients, -1, solver.n_inputs)
+        solver.keeps = message.keep
+        sample = solver.advance(message.t, message.h, u)
+        peer.send(_advanced(message.tick, sample, received_ns))
+    elif isinstance(message, wire.Stop):
+        # Released before the answer: after it the process may be killed.
+        solver.stop(message.reason)
+        relay.tell(peer)
+        peer.send(wire.Stopped())
+    elif isinstance(message, wire.Initialize):
+        _initialize(peer, solver, message)
+    elif isinstance(message, wire.GoBack):
+        peer.send(_advanced(message.tick, solver.go_back(message.h)))
+    elif isinstance(message, wire.Probe):
+        _probe(peer, solver, message)
+    elif isinstance(message, wire.Error):
+        raise MasterGone(f"the master reported an error: {message.text}")
+    elif isinstance(message, wire.Reject):
+        raise MasterGone(f"the master does not take it back: {message.reason}")
+    elif not isinstance(message, wire.Heartbeat):
+        peer.unexpected(message)
 
 
 def _initialize(peer: Peer, solver: HostedSolver, message: wire.Initialize) -> None:

@@ -114,6 +114,8 @@ class Bridge:
         Where it listens.
     stop : bool
         Ends `run`, after a last look.
+    server : FoxgloveServer
+        Its channels and clients.
     asked : dict of str to int
         Signals that clients get at full rate, and how many clients each.
     """
@@ -123,10 +125,10 @@ class Bridge:
         self._viewer = viewer
         viewer.on_signals, viewer.on_full = self._take_signals, self._take_full
         viewer.on_event = self._take_event
-        self._server = FoxgloveServer(host, port, token)
-        self.port = self._server.port
-        self._state = self._server.open(STATE, json_content(json_schema(StateMessage)))
-        self._events = self._server.open(EVENTS, json_content(log_entry.SCHEMA))
+        self.server = FoxgloveServer(host, port, token)
+        self.port = self.server.port
+        self._state = self.server.open(STATE, json_content(json_schema(StateMessage)))
+        self._events = self.server.open(EVENTS, json_content(log_entry.SCHEMA))
         self._rows: list[tuple[slice, tuple[FoxgloveChannel, FoxgloveChannel, FoxgloveChannel]]]
         self._rows = []
         self._full: dict[str, FoxgloveChannel] = {}
@@ -151,7 +153,7 @@ class Bridge:
         """Take what has arrived, and pass it on."""
         self._viewer.take()
         self._follow_head()
-        for client, topic, change in self._server.changes():
+        for client, topic, change in self.server.changes():
             self._serve(client, topic, change)
         status = self._viewer.status
         if status is not None and status is not self._shown:
@@ -161,7 +163,7 @@ class Bridge:
 
     def close(self) -> None:
         """End the server."""
-        self._server.close()
+        self.server.close()
 
     # -- channels ---------------------------------------------------------------------------------
 
@@ -204,7 +206,7 @@ class Bridge:
     def _cdr_channel(
         self, topic: str, kind: str, text: str, about: dict[str, str] | None = None
     ) -> FoxgloveChannel:
-        return self._server.open(topic, ChannelContent("cdr", kind, "ros2msg", text), about)
+        return self.server.open(topic, ChannelContent("cdr", kind, "ros2msg", text), about)
 
     def _serve(self, client: int, topic: str, change: int) -> None:
         """A client has subscribed (`change` 1) or no longer does (-1)."""
@@ -225,7 +227,7 @@ class Bridge:
             self._viewer.want_full(name)
             if len(self.asked) > MAX_FULL:
                 text = f"only {MAX_FULL} signals at full rate at a time: some stay without data"
-                self._server.publish_status(text, WARNING, "full")
+                self.server.publish_status(text, WARNING, "full")
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -295,9 +297,9 @@ class Bridge:
             return
         self._silent = silent
         if silent:
-            self._server.publish_status("the session is silent", ERROR, "silent")
+            self.server.publish_status("the session is silent", ERROR, "silent")
         else:
-            self._server.remove_status("silent")
+            self.server.remove_status("silent")
 
 
 def main(arguments: list[str] | None = None) -> int:

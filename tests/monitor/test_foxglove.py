@@ -122,6 +122,11 @@ class Session:
         await self.until(lambda: "/state" in self.clients[-1].channels)
         return self.clients[-1]
 
+    def channel(self, topic):
+        """The newest of its name."""
+        channels = self.bridge.server.channels.values()
+        return [c for c in channels if c.advertised["topic"] == topic][-1]
+
     def begin(self, topics=TOPICS):
         self._next = 0
         self.broadcast.take([encode(Begin("out", "engine", EPOCH_NS, topics, [], {}))])
@@ -183,7 +188,7 @@ async def test_client_receives_the_values_that_were_published(session):
     topics = ("/outputs", "/outputs/min", "/outputs/max", "/timing")
     for topic in topics:
         await client.subscribe(topic)
-    await session.until(lambda: session.bridge._rows[1][1][0].subscribers)
+    await session.until(lambda: session.channel("/timing").subscribers)
     rows = np.random.default_rng(1).normal(size=(100, 3))
     rows[-1, 1] = np.nan
     session.rows(np.arange(100) * 1_000_000, rows)
@@ -251,7 +256,7 @@ async def test_events_are_log_entries_once_each(session):
 async def test_event_that_arrives_with_a_subscription_is_told_once(session):
     client = await session.client()
     await client.subscribe("/events")
-    await session.until(lambda: session.bridge._events.subscribers, turn=False)
+    await session.until(lambda: session.channel("/events").subscribers, turn=False)
     session.event("sample_late raised: engine")
     session.send()
     session.viewer.take(1000)  # before the bridge serves the subscription
@@ -264,7 +269,7 @@ async def test_event_that_arrives_with_a_subscription_is_told_once(session):
 async def test_state_with_flags_bonds_and_peers(session):
     client = await session.client()
     await client.subscribe("/state")
-    await session.until(lambda: session.bridge._state.subscribers)
+    await session.until(lambda: session.channel("/state").subscribers)
     session.status(STATUS)
     await session.until(lambda: client.data["/state"])
     (state,) = client.texts("/state")
@@ -288,7 +293,7 @@ async def test_another_session_has_other_channels(session):
     await session.until(lambda: TORQUE not in client.channels)
     assert not session.bridge.asked
     await client.subscribe("/outputs")
-    await session.until(lambda: session.bridge._rows[0][1][0].subscribers)
+    await session.until(lambda: session.channel("/outputs").subscribers)
     session.rows([0], np.array([[2.5]]))
     await session.publish_signals()
     await session.until(lambda: client.data["/outputs"])
@@ -337,7 +342,7 @@ async def test_strangers_are_refused(session, query, protocol, status):
     with pytest.raises(HTTPClientError) as refused:
         await Client().connect(session.bridge.port, query, protocol)
     assert refused.value.code == status
-    assert not session.bridge._server.clients
+    assert not session.bridge.server.clients
 
 
 async def test_clients_are_no_more_than_it_serves(session, monkeypatch):
@@ -363,7 +368,7 @@ async def test_nonsense_of_a_client_is_answered(session, said):
     await session.until(lambda: client.told[-1]["op"] == "status")
     assert client.told[-1]["level"] == 2
     await client.subscribe("/state")  # which goes on
-    await session.until(lambda: session.bridge._state.subscribers)
+    await session.until(lambda: session.channel("/state").subscribers)
 
 
 async def test_a_client_that_does_not_read_loses_its_oldest_messages(session, monkeypatch):
@@ -371,11 +376,11 @@ async def test_a_client_that_does_not_read_loses_its_oldest_messages(session, mo
     slow, other = [await session.client(), await session.client()]
     for client in (slow, other):
         await client.subscribe("/state")
-    await session.until(lambda: len(session.bridge._state.subscribers) == 2)
-    first = next(iter(session.bridge._state.subscribers))[0]
+    await session.until(lambda: len(session.channel("/state").subscribers) == 2)
+    first = next(iter(session.channel("/state").subscribers))[0]
     first._writer.cancel()
     for number in range(10):
-        session.bridge._state.log(bytes([number]), number)
+        session.channel("/state").log(bytes([number]), number)
         await session.until(lambda sent=number: len(other.data["/state"]) > sent)
     assert [payload for _, payload in other.data["/state"]] == [bytes([n]) for n in range(10)]
     first._writer = asyncio.get_running_loop().create_task(first._write())
@@ -387,8 +392,8 @@ async def test_a_client_that_does_not_read_loses_its_oldest_messages(session, mo
 async def test_messages_of_every_length_arrive(session, size):
     client = await session.client()
     await client.subscribe("/state")
-    await session.until(lambda: session.bridge._state.subscribers)
-    session.bridge._state.log(b"x" * size, 7)
+    await session.until(lambda: session.channel("/state").subscribers)
+    session.channel("/state").log(b"x" * size, 7)
     await session.until(lambda: client.data["/state"])
     assert client.data["/state"] == [(7, b"x" * size)]
 
