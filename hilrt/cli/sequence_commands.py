@@ -34,14 +34,15 @@ def run_tests(
     from hilrt.session.sequence_sessions import named_sequences, outcomes_of, session_of_sequence
     from hilrt.session.session import run_session
 
-    statuses, done = [int(ExitStatus.FINISHED)], list[tuple[str, RunResult]]()
+    statuses = [int(ExitStatus.FINISHED)]
+    done: list[tuple[str, RunResult]] = []
     for name, own in named_sequences(file, only).items():
         path, changes = session_of_sequence(file, name, session or own)
         typer.echo(f"{file}:{name} in {path}")
         chosen = load(path, [*changes, *(overrides or [])])
         result = run_session(chosen, options=RunOptions(out=out))
         for outcome in outcomes_of(result):
-            typer.echo(f"  {outcome.result}: {outcome_line(outcome)}")
+            typer.echo(f"  {outcome.result}: {outcome.name}: {outcome_line(outcome)}")
         for warning in result.warnings:
             typer.echo(f"  warning: {warning}", err=True)
         if result.fault:

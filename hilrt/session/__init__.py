@@ -8,5 +8,5 @@ numerics), `ending`, `closing`. The parts: `assembly` (numerics from links), `be
 `losses`, `run_summary` and `reserved_file`. Processes: `processes`, `spawn` with `launch`,
 `monitoring`, `recorder_process`. Beside the program that started it: `live_session` with
 `session_readings`, in a `loop_thread`. Without processes: `simulate`.
-Of test sequences from outside: `sequence_sessions`.
+Of test sequences from outside: `sequence_sessions`, `pytest_plugin`.
 """

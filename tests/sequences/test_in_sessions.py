@@ -4,12 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import hilrt
 from hilrt import RunOptions
 from hilrt.check.check import check_file
+from hilrt.cli import main as cli
 from hilrt.config.session_file import override
+from hilrt.errors import ConfigError
 from hilrt.replay.replay_log import replay
+from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
 from tests.session.test_simulate import assert_equal
 
 SESSION = Path(__file__).with_name("tip_in.toml")
@@ -126,3 +130,29 @@ def test_nothing_of_it_runs_in_a_check_without_code():
     found = check_file(SESSION, code=False)
     assert [p.level for p in found].count("not checked") == 2
     assert not [p for p in found if p.level == "error"]
+
+
+def test_the_command_runs_each_sequence_of_a_file_in_the_place_of_the_sessions_own(
+    tmp_path, monkeypatch
+):
+    from hilrt.session import session
+
+    ran = []
+
+    def run(file, options):
+        ran.append(file.tables.subsystems["test"].sequence)
+        entry = {"name": "rise time", "result": "failed", "text": "0.5 s", "of": "test"}
+        return hilrt.RunResult({"results": [entry]}, 1, folder=tmp_path)
+
+    monkeypatch.setattr(session, "run_session", run)
+    junit = tmp_path / "found.xml"
+    file = SESSION.with_name("tip_in_sequence.py")
+    arguments = ["test", str(file), "--session", str(SESSION), "--junit", str(junit)]
+    done = CliRunner().invoke(cli.app, arguments)
+    assert (done.exit_code, ran) == (1, ["tip_in_sequence.py:TipIn"]), done.output
+    assert "failed: rise time: 0.5 s" in done.output
+    assert '<failure message="0.5 s"' in junit.read_text()
+    with pytest.raises(ConfigError, match="in which session"):
+        session_of_sequence(file, "TipIn", None)
+    with pytest.raises(ConfigError, match="has no sequence 'Other'"):
+        named_sequences(file, "Other")
