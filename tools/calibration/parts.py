@@ -23,7 +23,7 @@ Values = Sequence[float]
 Equation = Callable[[float, Values, Values], list[float]]
 
 #: The classical Runge-Kutta method steps at most this share of the fastest motion's 1/ω.
-MICRO_SHARE = 0.05
+MICRO_SHARE = 0.08
 
 
 @dataclass
