@@ -11,13 +11,23 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+from hilrt.reliability import calibrated
 from hilrt.solver import InputPolynomial
 
 TOOLS = str(Path(__file__).parents[2] / "tools")
 if TOOLS not in sys.path:
     sys.path.append(TOOLS)
 
-from calibration import compare, figures, law, report, runs, sessions, systems  # noqa: E402
+from calibration import (  # noqa: E402
+    compare,
+    fit,
+    judge,
+    law,
+    report,
+    runs,
+    sessions,
+    systems,
+)
 from calibration.parts import PartSolver, RestorableSolver  # noqa: E402
 from calibration.scripted_links import (  # noqa: E402
     BenchLink,
@@ -130,14 +140,18 @@ def test_what_is_tried_out_leaves_no_trace() -> None:
     assert (solver.x, solver.energy, len(solver.seen)) == (list(part.x0), [0.0], 1)
 
 
-def line(number: int, error: float, verdict: str) -> dict[str, object]:
+def line(number: int, error: float, estimated: float, verdict: str = "good") -> dict[str, object]:
+    """A session as it is recorded, of one signal that varies by 1."""
     signal = {"error": error, "relative": error, "scale": 1.0, "resolution": 0.0}
     settings = {"h_omega": 0.1, "order": 1, "pace": "asap", "method": "none", "control": "fixed"}
     settings |= {"integrator": "exact", "every": 1, "limited": False}
-    estimate = {"value": 0.1, "low": 0.05, "high": 0.2, "how": "sensitivities"}
+    estimate = {"unit": "", "value": estimated, "low": 0.0, "high": estimated, "how": "gain range"}
+    port = {"spread": {"std": 1.0, "rms": 1.0}}
+    said = {"verdict": verdict, "reasons": [], "flags": {}, "bonds": {}, "fault": None}
+    said |= {"steps": 100, "time_s": 1.0, "missed_ticks": 0, "ports": {"one.y": port}}
     return {
         "number": number,
-        "group": "pendula",
+        "group": GROUPS[number % len(GROUPS)],
         "settings": settings,
         "truth": {
             "error": error,
@@ -145,16 +159,42 @@ def line(number: int, error: float, verdict: str) -> dict[str, object]:
             "signals": {"one.y": signal},
             "ended": None,
         },
-        "said": {"verdict": verdict, "reasons": [], "estimated_error": {"one.y": estimate}},
+        "said": said | {"estimated_error": {"one.y": estimate}},
     }
 
 
+def test_a_recorded_session_is_judged_by_other_constants() -> None:
+    constants = judge.Constants({"gain range": 0.5}, {"gain range": 3.0}, {"gain range": 0.01})
+    before = dict(calibrated.GOOD)
+    found = judge.judged(line(0, 0.03, 0.02), constants)["said"]
+    assert found["verdict"] == "degraded"
+    estimate = found["estimated_error"]["one.y"]
+    assert (estimate["low"], estimate["high"]) == pytest.approx((0.01, 0.06))
+    assert before == calibrated.GOOD
+
+
+def test_the_shortest_interval_leaves_out_the_longer_tail() -> None:
+    values = [*np.linspace(0.9, 1.1, 95), 0.1, 0.2, 5.0, 9.0, 20.0]
+    of = [fit.Ratio("pendula", "gain range", float(v)) for v in values]
+    assert fit._shortest(of) == pytest.approx((0.9, 1.1))
+
+
+def test_constants_cover_and_tell_the_good() -> None:
+    errors = np.linspace(0.001, 0.1, 120)
+    lines = [line(n, error, 0.5 * error) for n, error in enumerate(errors.tolist())]
+    found = fit.constants(lines)
+    assert found.low["gain range"] == pytest.approx(2.0)
+    assert found.high["gain range"] == pytest.approx(2.0)
+    assert 0.02 < found.good["gain range"] < 0.027  # 3 % of those up to it may be worse
+    assert found.high["sensitivities"] == calibrated.HIGH["sensitivities"]
+
+
 def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
-    lines = [line(0, 0.005, "good"), line(1, 0.1, "good"), line(2, 0.3, "unreliable")]
+    lines = [line(0, 0.005, 0.005), line(1, 0.1, 0.01), line(2, 0.3, 0.4)]
     path = tmp_path / "lines.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + '\n{"number": 3, "cut off')
     text = report.report(path)
-    assert figures.matrix(lines) == [[1, 0, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert "| < 1 % | 1 (100.0 %) | 0 (0.0 %) | 0 (0.0 %) | 1 |" in text
     assert "| `good`: true error < 5 % | ≥ 95.0 % | 50.0 % | **no** |" in text
     assert "| > 20 %: called `unreliable` | ≥ 90.0 % | 100.0 % | yes |" in text
-    assert "| all | 3 | 33.3 % |" in text
+    assert "| all | 3 |" in text

@@ -1,24 +1,33 @@
-"""Constants of the error estimate: factors from it to the ends of an interval that covers.
+"""Constants of the error estimate, from random sessions, by how an estimate was made.
 
-The true error over the estimate, of every signal of every session, by how the estimate was made;
-its quantiles, every physical group counting the same. To judge them, each group gets the constants
-of the others (`left_out`): group-wise split conformal prediction.
+* `LOW`, `HIGH`: factors from an estimate to the ends of the shortest interval that has 95 % of the
+  true errors over the estimate, of every signal, every physical group counting the same.
+* `GOOD`: the largest estimate, relative to what the signal varies by, up to which the sessions
+  (by their worst signal) were within 5 % often enough.
+
+To judge them, each group gets the constants of the others (`left_out`): split conformal
+prediction, by groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from calibration.figures import Line, usable
+from calibration.judge import Constants, spread_of
 from calibration.runs import read_lines
+from hilrt.reliability import calibrated
 
-#: Quantiles that the ends of the interval are.
-LOW, HIGH = 0.02, 0.975
-#: Fewest signals that a way of estimating needs for constants of its own.
+#: Share of the true errors that an interval has.
+COVERED = 0.95
+#: Share of the sessions with an estimate up to `GOOD` that are to be within 5 %, and most that may
+#: be beyond 20 %.
+WITHIN, BEYOND = 0.97, 0.008
+#: Fewest signals, and sessions, that a way of estimating needs for constants of its own.
 FEWEST = 30
 CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py"
 
@@ -39,24 +48,38 @@ LOW: Final[dict[str, float]] = {{
 HIGH: Final[dict[str, float]] = {{
 {high}
 }}
+#: Estimates, relative to what the signal varies by, up to which
+#: nearly all true errors were below 5 %.
+GOOD: Final[dict[str, float]] = {{
+{good}
+}}
 '''
 
 
 class Ratio(NamedTuple):
-    """True error over the estimate."""
+    """True error of a signal over its estimate."""
 
     group: str
     how: str
     value: float
 
 
+class Worst(NamedTuple):
+    """Largest estimate of a session, relative to what the signal varies by, and the true error."""
+
+    group: str
+    how: str
+    estimate: float
+    true: float
+
+
 def ratios(lines: Iterable[Line]) -> list[Ratio]:
     """Of all signals with a known estimate, in sessions that were made to their end."""
     found = []
     for line in lines:
-        estimates = line["said"].get("estimated_error") or {}
         if line["truth"]["ended"]:
             continue
+        estimates = line["said"].get("estimated_error") or {}
         for name, signal in line["truth"]["signals"].items():
             estimate = estimates.get(name)
             if estimate and estimate["value"]:
@@ -65,55 +88,81 @@ def ratios(lines: Iterable[Line]) -> list[Ratio]:
     return found
 
 
-def constants(found: list[Ratio]) -> dict[str, tuple[float, float]]:
-    """Low and high factor by how an estimate was made."""
-    kinds = {}
-    for how in sorted({r.how for r in found}):
-        of = [r for r in found if r.how == how]
-        if len(of) >= FEWEST:
-            kinds[how] = (_quantile(of, LOW), _quantile(of, HIGH))
-    return kinds
-
-
-def left_out(found: list[Ratio]) -> dict[str, dict[str, tuple[float, float]]]:
-    """For every group the constants from all others."""
-    return {g: constants([r for r in found if r.group != g]) for g in {r.group for r in found}}
-
-
-def _quantile(of: list[Ratio], level: float) -> float:
-    """Weighted so that every group counts the same."""
-    values = np.array([r.value for r in of])
-    groups = [r.group for r in of]
-    weight = np.array([1.0 / groups.count(g) for g in groups])
-    order = np.argsort(values)
-    reached = np.cumsum(weight[order]) / weight.sum()
-    return float(values[order][min(int(np.searchsorted(reached, level)), len(values) - 1)])
-
-
-def with_constants(line: Line, by_how: dict[str, tuple[float, float]]) -> Line:
-    """The session's line with intervals by other constants."""
-    estimates: dict[str, Any] = line["said"].get("estimated_error") or {}
-    changed = {}
-    for name, estimate in estimates.items():
-        factors = by_how.get(estimate["how"])
-        if estimate["value"] is None or factors is None:
-            changed[name] = estimate
+def worst_estimates(lines: Iterable[Line]) -> list[Worst]:
+    """Of the sessions that were made to their end."""
+    found = []
+    for line in lines:
+        if line["truth"]["ended"]:
             continue
-        ends = {"low": factors[0] * estimate["value"], "high": factors[1] * estimate["value"]}
-        if estimate.get("relative") is not None and estimate["high"]:
-            ends["relative"] = estimate["relative"] * ends["high"] / estimate["high"]
-        changed[name] = estimate | ends
-    return line | {"said": line["said"] | {"estimated_error": changed}}
+        estimates = line["said"].get("estimated_error") or {}
+        known = {n: e for n, e in estimates.items() if e["value"] is not None}
+        if not known or len(known) < len(estimates):
+            continue
+        how = next(iter(known.values()))["how"]
+        worst = max(e["value"] / max(spread_of(line, n), 1e-300) for n, e in known.items())
+        found.append(Worst(line["group"], how, worst, line["truth"]["error"]))
+    return found
+
+
+def constants(lines: list[Line]) -> Constants:
+    """Fitted to the lines; the product's where there are too few of a kind."""
+    low, high, good = dict(calibrated.LOW), dict(calibrated.HIGH), dict(calibrated.GOOD)
+    signals, sessions = ratios(lines), worst_estimates(lines)
+    for how in low:
+        of = [r for r in signals if r.how == how]
+        if len(of) >= FEWEST:
+            low[how], high[how] = _shortest(of)
+        worst = [w for w in sessions if w.how == how]
+        if len(worst) >= FEWEST:
+            good[how] = _largest_good(worst)
+    return Constants(low, high, good)
+
+
+def left_out(lines: list[Line]) -> dict[str, Constants]:
+    """For every group the constants from all others."""
+    groups = {line["group"] for line in lines}
+    return {g: constants([line for line in lines if line["group"] != g]) for g in groups}
+
+
+def _weights(groups: list[str]) -> np.ndarray:
+    """With these every group counts the same."""
+    return np.array([1.0 / groups.count(g) for g in groups])
+
+
+def _shortest(of: list[Ratio]) -> tuple[float, float]:
+    """Ends of the shortest interval that has `COVERED` of the ratios."""
+    values, weight = np.array([r.value for r in of]), _weights([r.group for r in of])
+    order = np.argsort(values)
+    values, weight = values[order], weight[order]
+    reached = np.cumsum(weight) / weight.sum()
+    before = reached - weight / weight.sum()
+    last = np.searchsorted(reached, before + COVERED - 1e-9)
+    first = np.flatnonzero(last < len(values))
+    best = first[np.argmin(values[last[first]] - values[first])]
+    return float(values[best]), float(values[last[best]])
+
+
+def _largest_good(of: list[Worst]) -> float:
+    """Largest estimate up to which enough of the sessions were good."""
+    of = sorted(of, key=lambda w: w.estimate)
+    weight = _weights([w.group for w in of])
+    true = np.array([w.true for w in of])
+    whole = np.cumsum(weight)
+    within = np.cumsum(weight * (true < 0.05)) / whole
+    beyond = np.cumsum(weight * (true > 0.2)) / whole
+    enough = np.flatnonzero((within >= WITHIN) & (beyond <= BEYOND))
+    return of[int(enough[-1])].estimate if len(enough) else 0.0
 
 
 def fit(path: Path) -> str:
     """Write the product's constants; what they are, in words."""
     lines = usable(read_lines(path))
-    by_how = constants(ratios(lines))
+    found = constants(lines)
 
-    def rows(k: int) -> str:
-        return "\n".join(f'    "{how}": {values[k]:.4g},' for how, values in by_how.items())
+    def rows(values: dict[str, float]) -> str:
+        return "\n".join(f'    "{how}": {value:.3g},' for how, value in values.items())
 
-    text = TEXT.format(sessions=len(lines), low=rows(0), high=rows(1))
+    low, high, good = (rows(dict(values)) for values in found)
+    text = TEXT.format(sessions=len(lines), low=low, high=high, good=good)
     CONSTANTS.write_text(text, encoding="utf-8")
     return f"{CONSTANTS}:\n\n{text}"

@@ -1,0 +1,82 @@
+"""The product's verdict on a recorded line, with constants other than the product's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from calibration.figures import Line
+from hilrt.reliability import calibrated
+from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.verdict import SessionCourse, verdict
+
+
+class Constants(NamedTuple):
+    """What `hilrt.reliability.calibrated` holds, by how an estimate was made.
+
+    Attributes
+    ----------
+    low, high : dict of str to float
+        Factors from an estimate to the ends of its interval.
+    good : dict of str to float
+        Estimates relative to what a signal varies by, up to which a session may be good.
+    """
+
+    low: Mapping[str, float]
+    high: Mapping[str, float]
+    good: Mapping[str, float]
+
+
+@contextmanager
+def in_force(constants: Constants) -> Iterator[None]:
+    """The product has these constants meanwhile."""
+    places = calibrated.LOW, calibrated.HIGH, calibrated.GOOD
+    before = [dict(place) for place in places]
+    try:
+        for place, values in zip(places, constants, strict=True):
+            place.update(values)
+        yield
+    finally:
+        for place, values in zip(places, before, strict=True):
+            place.clear()
+            place.update(values)
+
+
+def spread_of(line: Line, name: str) -> float:
+    """What the session has seen a signal vary by."""
+    spread = line["said"]["ports"][name].get("spread") or {}
+    return max(spread.get("std") or 0.0, 0.05 * (spread.get("rms") or 0.0))
+
+
+def judged(line: Line, constants: Constants) -> Line:
+    """The line with intervals and verdict by other constants."""
+    said, errors, told = line["said"], {}, {}
+    for name, estimate in (said.get("estimated_error") or {}).items():
+        value, how = estimate["value"], estimate["how"]
+        value = math.nan if value is None else value
+        low = constants.low.get(how, math.nan) * value
+        high = constants.high.get(how, math.nan) * value
+        errors[name] = Estimate(estimate["unit"], value, low, high, spread_of(line, name), how)
+        told[name] = errors[name].as_json()
+    bonds = {
+        name: BondError(bond["interface_energy_j"] or 0.0, bond["carried_energy_j"] or 0.0)
+        for name, bond in said["bonds"].items()
+    }
+    totals = {
+        cause: FlagTotal(
+            flag["count"], flag["seconds"] or 0.0, flag["affected_s"] or 0.0, flag["worst_second"]
+        )
+        for cause, flag in said["flags"].items()
+    }
+    missed = said["missed_ticks"] if line["settings"]["pace"] == "clock" else 0
+    course = SessionCourse(
+        said["time_s"], said["fault"], missed, said["steps"], errors=errors, bonds=bonds
+    )
+    with in_force(constants):
+        found = verdict(totals, course)
+    return line | {
+        "said": said | {"verdict": found.word, "reasons": found.reasons, "estimated_error": told}
+    }
