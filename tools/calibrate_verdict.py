@@ -4,6 +4,7 @@
     python tools/calibrate_verdict.py --session 17          one session again, in words
     python tools/calibrate_verdict.py --report calibration.jsonl
     python tools/calibrate_verdict.py --fit calibration.jsonl
+    python tools/calibrate_verdict.py --advice --sessions 300 --out advice.jsonl
 
 A session is named by its number; `calibration/law.py` says what is drawn. Sessions that the file
 has are not made again, so that an interrupted run goes on.
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("calibration.jsonl"))
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--session", type=int)
+    parser.add_argument("--advice", action="store_true", help="check the advice of sessions")
     parser.add_argument("--report", type=Path)
     parser.add_argument("--fit", type=Path)
     args = parser.parse_args()
@@ -56,7 +58,8 @@ def main() -> int:
     last = args.first + args.sessions
     numbers = [n for n in range(args.first, last) if n % len(names) in wanted]
     begun = time.monotonic()
-    for done in run_many(numbers, args.seed, args.out, args.workers):
+    runs = run_many(numbers, args.seed, args.out, args.workers, advice=args.advice)
+    for done in runs:
         if done % 100 == 0:
             print(f"{done} sessions, {time.monotonic() - begun:.0f} s", flush=True)
     return 0

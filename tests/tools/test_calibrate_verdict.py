@@ -19,6 +19,7 @@ if TOOLS not in sys.path:
     sys.path.append(TOOLS)
 
 from calibration import (  # noqa: E402
+    advised,
     compare,
     fit,
     judge,
@@ -198,3 +199,10 @@ def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
     assert "| `good`: true error < 5 % | ≥ 95.0 % | 50.0 % | **no** |" in text
     assert "| > 20 %: called `unreliable` | ≥ 90.0 % | 100.0 % | yes |" in text
     assert "| all | 3 |" in text
+
+
+def test_advice_is_applied_to_the_session_file_s_tables() -> None:
+    drawn = law.draw(0)
+    advised.apply(drawn, {"master.extrapolation.order": 3, "bonds.bond.correction.method": "none"})
+    assert drawn.tables["master"]["extrapolation"]["order"] == 3
+    assert drawn.tables["bonds"][0]["correction"]["method"] == "none"

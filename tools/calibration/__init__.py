@@ -3,5 +3,5 @@
 In reading order: `law` (the sampling law), `parts` (what is coupled), `systems` and the files of
 the groups (`linear_systems`, `nonlinear_systems`, `machines`), `scripted_links` (when samples
 arrive), `sessions` (one session by the master), `truth`, `compare`, `runs` (many, resumable),
-`fit` and `report`.
+`figures`, `judge`, `fit`, `advised` and `report`.
 """

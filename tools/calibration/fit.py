@@ -26,7 +26,7 @@ from hilrt.reliability import calibrated
 COVERED = 0.95
 #: Share of the sessions with an estimate up to `GOOD` that are to be within 5 %, and most that may
 #: be beyond 20 %.
-WITHIN, BEYOND = 0.97, 0.008
+WITHIN, BEYOND = 0.96, 0.01
 #: Fewest signals, and sessions, that a way of estimating needs for constants of its own.
 FEWEST = 30
 CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py"

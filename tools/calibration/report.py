@@ -31,6 +31,8 @@ WORST = 12
 def report(path: Path) -> str:
     """Everything that is said of the sessions of a file."""
     told = usable(read_lines(path))
+    if told and "settings" not in told[0]:
+        return _advice(told)
     by_group = left_out(told)
     lines = [judged(line, by_group[line["group"]]) for line in told]
     exact = [line for line in lines if line["settings"]["integrator"] == "exact"]
@@ -144,3 +146,22 @@ def _described(settings: Line) -> str:
     words += ["bench"] if settings.get("bench") else []
     words += ["limits"] if settings["limited"] else []
     return ", ".join(words)
+
+
+def _advice(lines: list[Line]) -> str:
+    """Of a run with ``--advice``."""
+    named = [line for line in lines if "change" in line]
+    helped = [line for line in named if line["after"] < line["before"]]
+    kinds = sorted({key for line in named for key in line["change"]["settings"]})
+    rows = []
+    for kind in kinds:
+        of = [line for line in named if kind in line["change"]["settings"]]
+        won = [line for line in of if line in helped]
+        rows.append([f"`{kind}`", len(of), percent(len(won) / len(of))])
+    share = percent(len(helped) / max(len(named), 1))
+    return (
+        f"Of {len(lines):,} sessions {len(named):,} named a change of the session file; in {share} "
+        "of them the true error was smaller with it (goal: 80 %).\n\n"
+        + table(["change", "sessions", "helped"], rows)
+        + "\n"
+    )

@@ -42,18 +42,27 @@ def one_session(number: int, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _attempt(job: tuple[int, int]) -> dict[str, Any]:
-    number, seed = job
+def _attempt(job: tuple[int, int, bool]) -> dict[str, Any]:
+    number, seed, advice = job
     try:
+        if advice:
+            from calibration.advised import advised
+
+            return advised(number, seed)
         return one_session(number, seed)
     except Exception as error:  # one session must not end the others
         return {"number": number, "seed": seed, "error": f"{type(error).__name__}: {error}"}
 
 
-def run_many(numbers: Sequence[int], seed: int, out: Path, workers: int) -> Iterator[int]:
-    """Make the sessions that `out` does not have yet; how many are done."""
+def run_many(
+    numbers: Sequence[int], seed: int, out: Path, workers: int, *, advice: bool = False
+) -> Iterator[int]:
+    """Make the sessions that `out` does not have yet; how many are done.
+
+    With `advice` those that were not good are made again with the change that was named.
+    """
     known = {line["number"] for line in read_lines(out)} if out.exists() else set()
-    jobs = [(n, seed) for n in numbers if n not in known]
+    jobs = [(n, seed, advice) for n in numbers if n not in known]
     out.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with multiprocessing.get_context("spawn").Pool(workers) as pool, out.open("a") as file:
