@@ -149,6 +149,7 @@ def draw_lines(
             legend_label=label,
         )
         material.drawn.add(name)
+        _band(plot, material, name, colour)
     plot.add_tools(HoverTool(tooltips=[("t", "$x{0.000} s"), ("value", "$y{0.0000}")]))
     for gap in material.gaps:
         plot.add_layout(
@@ -161,6 +162,22 @@ def draw_lines(
         )
     legend_above(plot)
     return plot
+
+
+def _band(plot: Any, material: Material, name: str, colour: str) -> None:
+    """The estimated error about an output, where the log has one: a band of 95 %."""
+    width = f"{name}:estimated_error"
+    if not material.present([width]):
+        return
+    error, curve = material.broken(width), material.broken(name)
+    middle = np.interp(error.t, curve.t, curve.y)
+    known = np.isfinite(middle) & np.isfinite(error.y)
+    low, high = (np.where(known, middle + s * error.y, np.nan) for s in (-1.0, 1.0))
+    band = {"t": error.t, "low": for_plot(low), "high": for_plot(high)}
+    plot.varea(
+        "t", "low", "high", source=ColumnDataSource(band), fill_color=colour, fill_alpha=0.15
+    )
+    material.drawn.add(width)
 
 
 def _demanded(material: Material, shared: Range1d) -> list[Drawing]:

@@ -34,7 +34,8 @@ def short_tables(
     summary: Mapping[str, Any], statistics: LogStatistics, bonds: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """What a session came to, in reading order; without rows a table is left out."""
-    parts = [_flag_table(summary), peer_table(summary), _ledger_table(summary, statistics, bonds)]
+    parts = [_error_table(summary), _flag_table(summary), peer_table(summary)]
+    parts += [_ledger_table(summary, statistics, bonds)]
     return [*parts, _step_table(summary), _timing_table(summary), _missed_table(summary)]
 
 
@@ -120,6 +121,21 @@ def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float
     if correction is None or not correction.count or not total > 0.0:
         return None
     return correction.rms / total
+
+
+def _error_table(summary: Mapping[str, Any]) -> str:
+    """Estimated error of every coupling signal, and what would make it smaller."""
+    rows = []
+    for name, error in (summary.get("estimated_error") or {}).items():
+        known = error.get("relative") is not None
+        width = f"± {error['high']:.2g} {error['unit']}".rstrip() if known else "–"
+        share = f"{number(100.0 * error['relative'], 2)} %" if known else "–"
+        rows.append([name, width, share, str(error.get("how", ""))])
+    changes = [str(change["text"]) for change in summary.get("advice") or ()]
+    note = f"What would help: {'; '.join(changes)}." if changes else ""
+    heading = "Estimated error of the coupling signals over the session (RMS, 95 %)"
+    columns = ["signal", "error", "of its variation", "by"]
+    return table(heading, columns, rows, note=note, text=(0, 3))
 
 
 def _flag_table(summary: Mapping[str, Any]) -> str:

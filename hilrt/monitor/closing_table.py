@@ -60,6 +60,8 @@ def closing_verdict(summary: Mapping[str, Any]) -> Text:
     )
     for reason in summary.get("reasons") or ():
         text.append(f"\n  {reason}")
+    for change in summary.get("advice") or ():
+        text.append(f"\n  try: {change['text']}", style="dim")
     return text
 
 

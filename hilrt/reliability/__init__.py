@@ -6,5 +6,6 @@ In reading order:
 * the stages: `guard` and `judge_ranges` (before a sample acts), `measure`, `move_flags` and
   `count_affected` (in the slack);
 * in words: `flags`, `ranges`, `verdict`, `divergence`, `degradation`;
-* errors in the signals' units: `estimates`, with the constants of `calibrated`.
+* errors in the signals' units: `estimates`, with the constants of `calibrated`; what would help:
+  `advice`.
 """

@@ -93,7 +93,10 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
         made = max((bond.share for bond in bond_errors(network, plan, state).values()), default=0.0)
-        value = math.hypot(_disturbed_share(state.inputs[inputs]), made) * spread
+        value = (
+            math.hypot(float(disturbed_shares(state.inputs[inputs]).max(initial=0.0)), made)
+            * spread
+        )
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
     value = np.maximum(value, ROUNDING * outputs["peak"])
@@ -146,11 +149,9 @@ def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
     return f"{network.inputs.names[never[0]]} was never held against its sources"
 
 
-def _disturbed_share(inputs: Table) -> float:
-    """Largest disturbance of an input relative to its spread, both RMS over the session."""
-    if not len(inputs):
-        return 0.0
+def disturbed_shares(inputs: Table) -> Floats:
+    """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,)."""
     rms = np.sqrt(inputs["disturbance_square"] / inputs["disturbance_seconds"])
     spread = np.maximum(*spreads(inputs))
-    shares = np.where(rms > ROUNDING * inputs["peak"], rms / np.maximum(spread, TINY), 0.0)
-    return float(shares.max())
+    shares: Floats = np.where(rms > ROUNDING * inputs["peak"], rms / np.maximum(spread, TINY), 0.0)
+    return shares

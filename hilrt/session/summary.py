@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilrt.exchange.exchange import Exchange
+from hilrt.reliability.advice import advice
 from hilrt.reliability.estimates import (
     LEAST_SPREAD,
     BondError,
@@ -18,7 +19,7 @@ from hilrt.reliability.estimates import (
     spreads,
 )
 from hilrt.reliability.flags import FlagTotal, flag_totals
-from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.reliability.verdict import GOOD, WORDS, SessionCourse, verdict
 from hilrt.session.losses import FORMAT
 from hilrt.step.numerics import Numerics
 from hilrt.tables.record import Table
@@ -99,6 +100,9 @@ def build_summary(
     lost, secured = run.dropped_rows, run.secured
     course = SessionCourse(time_s, run.fault, missed, progress.steps, lost, secured, errors, made)
     judgement = verdict(totals, course)
+    good = judgement.word == WORDS[GOOD]
+    of = numerics.network, plan, state, errors, totals, time_s
+    changes = [] if good else advice(*of)
     host = host_report()
     summary = {
         "format": FORMAT,
@@ -128,6 +132,7 @@ def build_summary(
         "results": list(run.results),
         "verdict": judgement.word,
         "reasons": judgement.reasons,
+        "advice": [change.as_json() for change in changes],
         "versions": host.pop("versions"),
         "host": host,
     }

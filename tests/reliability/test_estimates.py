@@ -177,3 +177,27 @@ def test_energy_made_at_a_bond_counts_like_an_error_of_its_signals() -> None:
     for made, word in ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable")):
         found = verdict({}, SessionCourse(10.0, bonds={"shaft": BondError(made, 10.0)}))
         assert found.word == word
+
+
+def relative(result: Result) -> float:
+    """Worst estimate relative to what its signal varies by."""
+    errors = result.summary["estimated_error"].values()
+    return max(error["value"] / error["high"] * error["relative"] for error in errors)
+
+
+@pytest.mark.parametrize("settings", [NONE, order(1, 0.005), {"master.step": 0.002}])
+def test_the_advice_is_checked_by_following_it(settings: dict[str, Any]) -> None:
+    before = simulate(TWO_MASS, settings, record=False)
+    changes = before.summary["advice"]
+    assert 0 < len(changes) <= 2
+    for change in changes:
+        after = simulate(TWO_MASS, settings | change["settings"], record=False)
+        assert relative(after) < 0.2 * relative(before)
+        assert relative(after) == pytest.approx(change["expected"], rel=0.5)
+
+
+def test_a_good_session_needs_no_advice_and_a_wrong_correction_is_named_first() -> None:
+    assert simulate(TWO_MASS, {"session.duration": 1.0}, record=False).summary["advice"] == []
+    wrong = {**RIGHT_D, "subsystems.mass1.jacobian.D": [[50.0, 0.0], [0.0, 0.0], [0.0, 0.0]]}
+    summary = simulate(TWO_MASS, {**wrong, "session.duration": 1.0}, record=False).summary
+    assert summary["advice"][0]["settings"] == {"bonds.spring.correction.method": "none"}
