@@ -45,7 +45,8 @@ def measure_disturbances(plan: Plan, state: State, given: StepInput) -> None:
     start_outputs(plan, state, given)
     for i in range(len(state.inputs)):
         u = state.inputs[i]
-        if u.measured or given.session[0].elapsed <= 0.0:
+        used = u.measured and not stands_behind(plan, state, given, plan.inputs[i].subsystem)
+        if used or given.session[0].elapsed <= 0.0:
             u.true_start, u.true_t = source_value(plan, state, i, False), given.session[0].t
             follow_moments(u, u.true_start, given.session[0].elapsed)
 
@@ -104,8 +105,10 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         u.disturbance_due = 0.0
         add_disturbance(u, elapsed)
         return
-    if u.measured:
+    if u.measured and not stands_behind(plan, state, given, plan.inputs[i].subsystem):
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
+        if not plan.subsystems[plan.inputs[i].subsystem].physical:
+            span = min(span, max(given.session[0].t - u.previous_t0, elapsed))
         bend = curvature(u, end, span, elapsed)
         now = given.session[0].t
         first = carried(plan, state, i, now, span) - u.true_start
@@ -131,6 +134,20 @@ def add_disturbance(u: Table, span: float) -> None:
     u.disturbance_square += u.disturbance * u.disturbance * span
     u.disturbance_max = max(u.disturbance_max, u.disturbance)
     u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
+
+
+@stage
+def stands_behind(plan: Plan, state: State, given: StepInput, s: int) -> bool:
+    """Whether a solver has not used what was sent for the interval that ended.
+
+    One that stood still makes up for it in one step with the inputs of its return; what was sent
+    meanwhile never acts.
+    """
+    at, cut = plan.subsystems[s], given.subsystems[s]
+    if at.physical:
+        return False
+    behind = cut.reached < given.session[0].t - EQUAL * plan.session[0].step
+    return bool(cut.late or (at.every == 1 and behind))
 
 
 @compiled

@@ -35,7 +35,7 @@ SLOW: Final = 0.2
 OFTEN: Final = 0.05
 
 
-class Advice(NamedTuple):
+class Improvement(NamedTuple):
     """A change and what it would do.
 
     Attributes
@@ -70,7 +70,7 @@ def advice(
     errors: Mapping[str, Estimate],
     totals: Mapping[str, FlagTotal],
     time_s: float,
-) -> list[Advice]:
+) -> list[Improvement]:
     """Changes for a session whose verdict is not `good`, the most effective one first.
 
     Parameters
@@ -91,7 +91,7 @@ def advice(
     late = [totals[name].affected_s for name in ("sample_late", "deadline_missed")]
     if max(late) > OFTEN * time_s:
         slow = "processors of their own or a higher priority for master and solvers"
-        found.append(Advice(f"{slow}: samples were late or ticks missed", {}))
+        found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
     settings = [_shorter(plan, share, GOOD[worst.how])]
     if (higher := _higher_order(plan, state, share)) is not None:
@@ -101,10 +101,10 @@ def advice(
     return found[:MOST]
 
 
-def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Advice]:
+def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvement]:
     """Corrections that are wrong or do harm are the first to go."""
     return [
-        Advice(
+        Improvement(
             f"bond {bond.name}: correct what its correction rests on, or switch it off",
             {f"bonds.{bond.name}.correction.method": "none"},
         )
@@ -113,7 +113,7 @@ def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Advice]:
     ]
 
 
-def _shorter(plan: Plan, share: float, small: float) -> Advice:
+def _shorter(plan: Plan, share: float, small: float) -> Improvement:
     """The longest of a few shorter steps with which the error is small."""
     order = int(plan.connections["order"].min(initial=5))
     step = float(plan.session["step"][0])
@@ -123,10 +123,10 @@ def _shorter(plan: Plan, share: float, small: float) -> Advice:
             break
     shorter = float(f"{step / factor:.3g}")
     text = f"a step of {number(1e3 * shorter, 3)} ms instead of {number(1e3 * step, 3)}"
-    return Advice(text, {"master.step": shorter}, expected)
+    return Improvement(text, {"master.step": shorter}, expected)
 
 
-def _higher_order(plan: Plan, state: State, share: float) -> Advice | None:
+def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
     """Order 1 instead of 0, where no bench's noise is extrapolated and no step is too long."""
     sources = plan.outputs["subsystem"][plan.connections["source"]]
     if plan.connections["order"].any() or plan.subsystems["physical"][sources].any():
@@ -137,4 +137,4 @@ def _higher_order(plan: Plan, state: State, share: float) -> Advice | None:
         return None
     turned = 2.0 * moves  # by this angle an oscillation turns in a step
     expected = share * (5.0 / 12.0) * turned * turned / moves
-    return Advice("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)
+    return Improvement("extrapolation of order 1", {"master.extrapolation.order": 1}, expected)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hilrt.reliability.causes import CAUSES, Cause
-from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.reliability.estimates import TRIED, TRIED_AT_START, BondError, Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.wording import number
 
@@ -22,6 +22,14 @@ BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
 WORDS = ("good", "degraded", "unreliable")
 GOOD, DEGRADED, UNRELIABLE = range(3)
+#: Causes that are measures of what the estimated errors are made of.
+MEASURED = (
+    "connection_defect",
+    "output_defect",
+    "error_estimate",
+    "power_residual",
+    "energy_drift",
+)
 
 
 class Verdict(NamedTuple):
@@ -76,7 +84,9 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         if grade == GOOD:
             continue
         said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
-        if not cause.explains:
+        most = UNRELIABLE if name not in MEASURED else _most_measured(course)
+        grade = min(grade, most)
+        if not cause.explains and grade != GOOD:
             found.append((grade, said))
         elif name != "deadline_missed" or not _mostly_missed(course):  # then it is there already
             explanations.append(said)
@@ -99,6 +109,19 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
         missed, steps = course.missed, course.steps
         said = f"{missed:,} ticks in {steps:,} steps, those skipped included"
         yield UNRELIABLE, f"deadline_missed: {said}"
+
+
+def _most_measured(course: SessionCourse) -> int:
+    """The gravest that a measure at inputs and bonds can come to, beside what follows from it.
+
+    What it says is part of the estimated errors. These hold for certain where the subsystems'
+    answers are known and linear, and where they are those about the start in all likelihood; where
+    a range of gains stands for them the measures decide, too.
+    """
+    ways = {error.how for error in course.errors.values()}
+    if ways == {TRIED}:
+        return GOOD
+    return DEGRADED if ways == {TRIED_AT_START} else UNRELIABLE
 
 
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:

@@ -233,7 +233,8 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     efforts += [(row.output, of_element[row.element]) for row in plan.summands]
     missing = {b for output, b in efforts if not plan.outputs["answers_known"][output]}
     for b, bond in enumerate(plan.bonds):
-        bond.integrated = b not in missing
+        # A corrected effort is what the interval begins with, also without a trial.
+        bond.integrated = b not in missing or bond.corrected_elsewhere
 
 
 def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:

@@ -14,6 +14,7 @@ from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
@@ -201,3 +202,20 @@ def test_a_good_session_needs_no_advice_and_a_wrong_correction_is_named_first() 
     wrong = {**RIGHT_D, "subsystems.mass1.jacobian.D": [[50.0, 0.0], [0.0, 0.0], [0.0, 0.0]]}
     summary = simulate(TWO_MASS, {**wrong, "session.duration": 1.0}, record=False).summary
     assert summary["advice"][0]["settings"] == {"bonds.spring.correction.method": "none"}
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [
+        ("sensitivities", "good"),  # the estimate has what the flag has measured
+        ("sensitivities of the start", "degraded"),
+        ("gain range", "unreliable"),
+    ],
+)
+def test_what_is_measured_explains_an_error_that_is_known_from_it(how: str, word: str) -> None:
+    course = SessionCourse(10.0, errors={"a.y": estimate(0.01, 0.01, 0.02, how)})
+    totals = {"connection_defect": FlagTotal(1, 9.0, 9.0, 1.0)}
+    assert verdict(totals, course).word == word
+    assert verdict(totals, SessionCourse(10.0)).word == "unreliable"
+    fault = {"subsystem_silent": FlagTotal(1, 0.3, 0.3, 0.3)}
+    assert verdict(fault, course).word == "degraded"
