@@ -85,9 +85,8 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
             continue
         said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
         most = UNRELIABLE if name not in MEASURED else _most_measured(course)
-        grade = min(grade, most)
-        if not cause.explains and grade != GOOD:
-            found.append((grade, said))
+        if not cause.explains and most != GOOD:
+            found.append((min(grade, most), said))
         elif name != "deadline_missed" or not _mostly_missed(course):  # then it is there already
             explanations.append(said)
     word = WORDS[max((grade for grade, _ in found), default=GOOD)]

@@ -161,7 +161,7 @@ def estimate(value: float, low: float, high: float, how: str = "sensitivities") 
     ("error", "word"),
     [
         (estimate(0.2, 0.1, 0.4), "good"),
-        (estimate(0.4, 0.2, 0.8), "degraded"),  # it may be more than 5 %
+        (estimate(0.5, 0.3, 0.6), "degraded"),  # it may be more than 5 %
         (estimate(3.0, 1.0, 6.0), "unreliable"),
         (estimate(np.nan, np.nan, np.nan, "unknown: no step ended"), "degraded"),
     ],
