@@ -192,6 +192,7 @@ class StatusPublisher:
             run=self.run,
             state=self.state,
             sequences=dict(self.sequences),
+            results=list(self.results),
             t=t,
             duration=self.duration,
             tick=int(given.tick),

@@ -5,6 +5,8 @@ Watchers cannot delay the session: the socket drops what a slow or dead watcher 
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import zmq
 
@@ -126,6 +128,13 @@ def merged(before: Status | None, now: Status) -> Status:
         events=now.events,
         results=now.results,
     )
+
+
+def result_words(status: Status) -> str:
+    """How many of the newest results are of which kind: ``results: 2 passed, 1 failed``."""
+    counts = Counter(result.result for result in status.results)
+    said = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts[w]]
+    return f"results: {', '.join(said)}" if said else ""
 
 
 def message_of(status: Status) -> str:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 from hilrt.monitor.display_order import shown_values
 from hilrt.monitor.stream import Head
-from hilrt.monitor.telemetry import BondStatus, PeerStatus, RaisedFlag, Status, message_of
+from hilrt.monitor.telemetry import (
+    BondStatus,
+    PeerStatus,
+    RaisedFlag,
+    Status,
+    message_of,
+    result_words,
+)
 from hilrt.monitor.terminal import flag_words
 from hilrt.monitor.viewer import Viewer
 from hilrt.wording import number, reason_text
@@ -22,6 +29,8 @@ LEVELS = ("good", "degraded", "unreliable")
 #: Causes of flags that are named, and places of each, and reasons of a verdict; the others are
 #: counted.
 MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
+#: Newest results that have not passed.
+MAX_RESULTS = 3
 
 
 def text(value: object) -> str:
@@ -154,8 +163,17 @@ def state_html(viewer: Viewer) -> str:
         f'<span class="big">{text(status.state)}</span>{shadow}'
         f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
         f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
-        f'<span class="soft">{timing}</span><span class="soft">{message}</span></div>'
+        f'<span class="soft">{timing}</span><span class="soft">{message}</span>'
+        f"{_results(status)}</div>"
     )
+
+
+def _results(status: Status) -> str:
+    """How many results there are, and the newest that have not passed."""
+    said = [result_words(status)] if status.results else []
+    bad = [one for one in status.results if one.result != "passed"][-MAX_RESULTS:]
+    said += [f"{one.name}: {one.text}" for one in bad]
+    return "".join(f'<span class="soft">{text(line)}</span>' for line in said)
 
 
 def values_html(viewer: Viewer, limit: int = 8) -> str:

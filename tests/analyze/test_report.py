@@ -98,6 +98,22 @@ def drive(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(n, dtype=np.int64) * 1_000_000, np.column_stack(columns)
 
 
+RESULTS = [
+    {
+        "name": name,
+        "result": result,
+        "robustness": robustness,
+        "error": 0.0,
+        "t": 2.5,
+        "text": "always engine.torque < 100",
+        "signals": ["engine.torque"],
+        "unit": "N*m",
+        "reason": "not engine.torque < 100" if result == "failed" else "",
+    }
+    for name, result, robustness in (("calm", "passed", 3.0), ("limit", "failed", -12.0))
+]
+
+
 def summary(n: int, lateness: np.ndarray) -> dict:
     counts, edges = np.histogram(lateness, bins=np.geomspace(5.0, 3000.0, 60))
     shares = {"p50": 50.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
@@ -136,6 +152,7 @@ def summary(n: int, lateness: np.ndarray) -> dict:
         "compute_us": {key: 0.7 * value for key, value in spread.items()},
         "missed_ticks": 31,
         "peers": {"vehicle": {"lost": 0, "late": 4}, "engine": {"lost": 1, "late": 0}},
+        "results": RESULTS,
         "verdict": "degraded",
         "reasons": ["sample_late: carried on by extrapolation, 0.9% of the time"],
         "versions": {"hilrt": "0.1.0", "python": "3.11"},
@@ -193,6 +210,14 @@ def test_page_shows_what_an_engineer_keeps(page):
     assert "-2,346" in page  # the tracking energy, as a person writes it
     assert "1,000 rows are missing" in page
     assert "Length of the macro step" not in headings  # it was fixed
+
+
+def test_results_of_tests_come_first_with_a_figure_around_each_failure(page):
+    headings = re.findall(r"<h2>(.*?)</h2>", page)
+    assert headings[:2] == ["Results of tests", "limit: failed"]
+    failed, passed = page.index("not engine.torque &lt; 100"), page.index(">passed<")
+    assert failed < passed
+    assert "decided at 2.5000 s" in page
 
 
 def test_bond_shows_output_and_what_was_sent(page):
