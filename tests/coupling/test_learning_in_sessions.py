@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ class Learning(Stepping):
         hold_back: Callable[[int], int] = lambda tick: 0,
         order: int = 1,
         bench: bool = False,
+        stimuli: Sequence[dict[str, Any]] = (),
     ) -> None:
         first, second = two_mass_chain(2e5, 5e2)[0]
         names = {"inputs": ["force [N]"], "outputs": ["s [m]", "v [m/s]"], "x0": [1.0, 0.0]}
@@ -62,11 +64,12 @@ class Learning(Stepping):
             "master": {"step": H, "extrapolation": {"order": order}},
             "subsystems": {
                 name: {
-                    "jacobian": {"source": "identify", "dither": 1e-3},
+                    "jacobian": {"source": "identify", "dither": 0.0 if stimuli else 1e-3},
                     "late": {"policy": policy},
                 }
                 for name in links
             },
+            "stimuli": list(stimuli),
             "connections": [
                 {"from": "two.force", "to": "one.force"},
                 {"from": "one.s", "to": "two.s"},
@@ -146,6 +149,20 @@ def test_a_gap_does_not_spoil_what_was_learned(policy):
     exact = [subsystem.jacobian(H, 1) for subsystem in CHAIN]
     for r, gamma in enumerate(exact):
         np.testing.assert_allclose(s.jacobian(r), gamma, rtol=0.02)
+
+
+def test_stimuli_excite_the_identification_instead_of_dither():
+    noise = {"shape": "noise", "distribution": "uniform", "duration": 1.0}
+    sizes = {"one.force": 100.0, "two.s": 1e-3, "two.v": 0.2}
+    stimuli = [
+        {"name": f"s{k}", "input": name, "segments": [{**noise, "amplitude": size, "seed": k}]}
+        for k, (name, size) in enumerate(sizes.items())
+    ]
+    s = Learning(order=0, stimuli=stimuli)
+    s.run(400 * H)
+    for r, subsystem in enumerate(CHAIN):
+        np.testing.assert_allclose(s.jacobian(r), subsystem.jacobian(H, 0), rtol=0.02)
+    assert s.state.outputs["reason"].tolist() == [Reason.USED] * 3
 
 
 def test_steps_of_another_length_are_no_past_to_predict_from():

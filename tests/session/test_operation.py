@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from hilrt.check.check_monitor import check_monitor
+from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Adjustable, MonitorTable
 from hilrt.link import Ports
@@ -18,7 +19,7 @@ from hilrt.session.event_log import EventLog
 from hilrt.session.operation import Operator
 from hilrt.solver import Port
 from hilrt.step.changes import Changes
-from tests.stepping import make_numerics
+from tests.stepping import make_network, make_numerics
 
 
 class Recorded:
@@ -216,3 +217,34 @@ def test_check_takes_addresses_that_can_be(table):
     findings = Findings()
     check_monitor(SimpleNamespace(tables=SimpleNamespace(monitor=table, bonds=[])), findings)
     assert findings.problems == []
+
+
+def test_an_input_is_taken_within_its_bounds_and_given_back(operator):
+    what = "inputs.a.u"
+    monitor = {"adjust": {what: {"min": -5.0, "max": 5.0}}}
+    operator.adjustable = {what: Adjustable(min=-5.0, max=5.0)}
+    operator.events.state = SessionState.RUNNING
+    numerics = make_numerics({"a": Ports((Port("u", start=1.0),), (Port("y"),))}, monitor=monitor)
+    changes = Changes(numerics.network, numerics.plan.drives["input"])
+    operator.master = SimpleNamespace(numerics=numerics, changes=changes)
+    assert not obey(operator, "adjust", text=what, value=6.0).ok
+    assert obey(operator, "adjust", text=what, value=-3.0).ok
+    reply = obey(operator, "adjust", text=what, value=float("nan"))
+    assert reply.text == "inputs.a.u is given back, was -3.0"
+    assert changes.pending[0] == (what, -3.0)
+    assert not obey(operator, "adjust", text="inputs.a.w", value=float("nan")).ok
+
+
+def test_check_knows_the_inputs_that_an_operator_may_take():
+    def told(name, **bounds):
+        ports = {"a": Ports((Port("u"), Port("w", size=2)), (Port("y"),))}
+        numbers = {"min": -1.0, "max": 1.0, **bounds}
+        _, tables = make_network(ports, monitor={"adjust": {name: numbers}})
+        found = Findings()
+        check_monitor(Topology(tables, ports, set()), found)
+        return [str(problem) for problem in found.problems]
+
+    assert told("inputs.a.u") == []
+    assert "no input 'uu'" in told("inputs.a.uu")[0]
+    assert "several elements" in told("inputs.a.w")[0]
+    assert "is no range" in told("inputs.a.u", min=2.0)[0]
