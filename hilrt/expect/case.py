@@ -112,6 +112,8 @@ class Case:
         since = np.where(newest > 0, np.concatenate([[0], t_ns])[newest], self._held_ns)
         self._held, self._held_ns = values[-1].copy(), since[-1].copy()
         held = np.where(t_ns[:, None] - since[1:] <= self.expectation.hold_ns, values[1:], np.nan)
+        errors = len(self.reads)
+        held[:, errors:] = rows[:, errors:]  # an error that is unknown now is not what it was
         return held, new[1:] | np.isnan(held)
 
     def _first_known(self, t_ns: Ints, rows: Floats) -> int:

@@ -20,7 +20,7 @@ from hilrt.expect.outcome import ResultEntry
 from hilrt.expect.robustness import Ints
 from hilrt.solver import Floats
 
-#: Rows of a batch. A batch of one expectation takes 0.1 to 0.3 ms, most of it whatever its size.
+#: Rows of a batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it whatever its size.
 BATCH_ROWS = 64
 #: What one batch of one expectation is taken to cost before it is known, ns; and how fast a longer
 #: time is forgotten.

@@ -219,3 +219,37 @@ def test_what_a_log_does_not_have_is_refused_by_its_name(folder):
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match="there is no log"):
         log_files([folder / "empty"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "error", "of_bench", "word"),
+    [
+        (90.0, 20.0, True, "failed"),  # it has happened, whatever the coupling was
+        (90.0, np.nan, True, "failed"),
+        (90.0, 20.0, False, "inconclusive"),
+        (90.0, np.nan, False, "inconclusive"),
+        (90.0, 5.0, False, "failed"),
+        (110.0, 20.0, True, "inconclusive"),  # that it was kept counts as far as the coupling does
+        (110.0, 5.0, True, "passed"),
+    ],
+)
+def test_a_raw_limit_of_a_bench_is_violated_whatever_the_error(limit, error, of_bench, word):
+    units = {"engine.speed": "rad/s", "engine.speed:estimated_error": "rad/s"}
+    benches = frozenset({"engine.speed"} if of_bench else ())
+    table = {"name": "limit", "always": f"engine.speed < {limit}"}
+    judge = Judge(
+        read_tables({"expect": [table]}), LogSignals(units, True, benches), [*units], 0.01
+    )
+    judge.take_rows(np.arange(3) * STEP_NS, np.array([[50.0, 1.0], [100.0, error], [50.0, 1.0]]))
+    (outcome,) = judge.finish()
+    assert (outcome.result, outcome.robustness) == (word, limit - 100.0)
+
+
+def test_the_error_of_a_margin_is_the_sum_over_its_signals():
+    """Of first order: exact for what is linear in them."""
+    units = {"a.x": "", "a.y": "", "a.x:estimated_error": "", "a.y:estimated_error": ""}
+    table = {"name": "sum", "always": "2 * a.x - 3 * a.y < 100"}
+    judge = Judge(read_tables({"expect": [table]}), LogSignals(units, True), [*units], 0.01)
+    judge.take_rows(np.zeros(1, np.int64), np.array([[10.0, 1.0, 0.5, 0.25]]))
+    (outcome,) = judge.finish()
+    assert (outcome.robustness, outcome.error) == (83.0, 1.75)
