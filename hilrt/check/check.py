@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
+from hilrt.check.check_calculated import check_calculated
 from hilrt.check.check_control import check_control
 from hilrt.check.check_expect import check_expect
 from hilrt.check.check_host import check_host
@@ -142,6 +143,7 @@ def check(
     for name, known in ports.items():
         if known is not None:
             _check_inputs(topology, name, known, findings)
+    check_calculated(topology, findings)
     check_connections(topology, findings)
     check_bonds(topology, findings)
     check_loops(topology, findings)

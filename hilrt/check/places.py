@@ -16,7 +16,7 @@ from hilrt.config.toml_lines import TomlLines
 
 #: Tables that are lists of tables.
 _LISTS = (
-    *("connections", "bonds", "stimuli", "alarms", "expect"),
+    *("connections", "bonds", "stimuli", "calculated", "lookup_tables", "alarms", "expect"),
     *("start", "stop", "match", "record"),
 )
 

@@ -12,6 +12,7 @@ import functools
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from hilrt.config.structs import CALCULATED
 from hilrt.errors import ConfigError
 
 GROUP = "hilrt.adapters"
@@ -23,8 +24,8 @@ def _entries() -> dict[str, EntryPoint]:
 
 
 def names() -> list[str]:
-    """Names of the adapters that are installed."""
-    return sorted(_entries())
+    """Names of the adapters that are installed, for tables of a session file."""
+    return sorted(_entries().keys() - {CALCULATED})
 
 
 def is_ours(name: str) -> bool:

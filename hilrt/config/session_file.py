@@ -16,7 +16,7 @@ from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
 from hilrt.config.list_entries import in_words
 from hilrt.config.parse_toml import TomlError, parse_toml, toml_value
-from hilrt.config.structs import MAX_STEP_S, Session, SubsystemOptions
+from hilrt.config.structs import CALCULATED, MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
 from hilrt.files.regular import read_regular
 
@@ -32,7 +32,10 @@ _STAND_INS: dict[str, Any] = {
 MAX_BYTES = 16 << 20
 #: Lists of tables, in which a key can be set in an existing entry.
 _LISTS = frozenset(
-    {"connections", "bonds", "stimuli", "alarms", "expect", "start", "match", "stop"}
+    (
+        *("connections", "bonds", "stimuli", "calculated", "lookup_tables", "alarms", "expect"),
+        *("start", "match", "stop"),
+    )
 )
 
 
@@ -269,6 +272,9 @@ def _build_session(raw: dict[str, Any], problems: list[str], left_out: Collectio
     session = build_partly(Session, {**raw, "subsystems": {}}, "", problems, _STAND_INS)
     assert session is not None  # every required table has a stand-in
     session.subsystems = built
+    if session.calculated:
+        options = registry.link_class(CALCULATED).Options
+        built[CALCULATED] = options(adapter=CALCULATED, channels=session.calculated)
     return session
 
 
@@ -276,6 +282,12 @@ def _build_subsystem(name: str, table: Any, problems: list[str]) -> SubsystemOpt
     where = f"subsystems.{name}"
     if "." in name or ":" in name:
         problems.append(f"[{where}]: a subsystem's name cannot contain '.' or ':'; rename it")
+    if CALCULATED in (name, table.get("adapter") if isinstance(table, dict) else None):
+        problems.append(
+            f"[{where}]: the subsystem {CALCULATED!r} consists of the [[calculated]] channels; "
+            "rename yours, and choose another adapter"
+        )
+        return None
     adapter = table.get("adapter") if isinstance(table, dict) else None
     if not isinstance(adapter, str):
         found = ": is missing" if adapter is None else f" = {adapter!r}: is no name"

@@ -14,6 +14,8 @@ from hilrt.config.stimuli import Stimulus
 from hilrt.config.table import NonNegative, Positive, Table
 
 MAX_ORDER = 5
+#: The subsystem whose outputs are the calculated channels; also its adapter.
+CALCULATED = "calculated"
 MAX_STEP_S = 100.0
 
 Order = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDER)]
@@ -267,6 +269,32 @@ class Reliability(Table):
     clear_time: NonNegative = 0.05
 
 
+class Calculated(Table):
+    """``[[calculated]]``: a channel that every tick computes, the output ``calculated.NAME``."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    #: Over signals ``subsystem.port`` and other calculated channels.
+    expression: str
+    #: Empty: a plain number. The expression's own unit is converted to it.
+    unit: str = ""
+    description: str = ""
+
+
+class LookupEntry(Table):
+    """``[[lookup_tables]]``: support points for ``lookup("NAME", x)`` in expressions."""
+
+    name: str
+    #: One per point of `x`; with two axes one row per point of `x`.
+    values: list[float | list[float]]
+    #: Rising points of the axes; without `y` the table has one axis.
+    x: list[float]
+    y: list[float] = []
+    #: Units that arguments are converted to, and that of the values; left out: any.
+    x_unit: str | None = None
+    y_unit: str | None = None
+    unit: str | None = None
+
+
 class Alarm(Table):
     """``[[alarms]]``: limits on a measured value, and what happens when one is crossed."""
 
@@ -407,6 +435,8 @@ class Session(Table):
     connections: list[Connection] = []
     bonds: list[Bond] = []
     stimuli: list[Stimulus] = []
+    calculated: list[Calculated] = []
+    lookup_tables: list[LookupEntry] = []
     alarms: list[Alarm] = []
     expect: list[Expect] = []
     start: list[Step] = []

@@ -24,13 +24,13 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
-        out, sample = state.outputs[i], given.outputs[i]
-        plausible = abs(sample.y) <= LARGEST  # NaN is not
-        out.implausible = sample.fresh and not plausible
-        out.arrived = sample.fresh and plausible and not out.withheld
+        out = state.outputs[i]
+        plausible = abs(out.newest) <= LARGEST  # NaN is not
+        out.implausible = out.fresh and not plausible
+        out.arrived = out.fresh and plausible and not out.withheld
         if out.arrived:
-            push(out, sample.t_valid, sample.y, plan.outputs[i].spacing, samples)
-            out.sample = sample.y
+            push(out, out.t_newest, out.newest, plan.outputs[i].spacing, samples)
+            out.sample = out.newest
     forget_before_jumps(plan, state, given)
     for i in range(len(state.outputs)):
         out, s = state.outputs[i], plan.outputs[i].subsystem

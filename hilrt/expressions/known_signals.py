@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 
+from hilrt.config.structs import CALCULATED
 from hilrt.errors import ConfigError
 from hilrt.expressions.nodes import LookupTable
 from hilrt.expressions.parse import Expression
-
-#: Where calculated channels stand among the signals of a session: ``calculated.NAME``.
-CALCULATED = "calculated"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class LookupTable:
 
 def lookup_table(
     x: Sequence[float],
-    values: Sequence[float] | Sequence[Sequence[float]],
+    values: Sequence[float | Sequence[float]],
     y: Sequence[float] = (),
     **units: str | None,
 ) -> LookupTable:

@@ -29,9 +29,9 @@ def guard(plan: Plan, state: State, given: StepInput) -> None:
     gravest = -1
     for a in range(len(plan.alarms)):
         limits, alarm = plan.alarms[a], state.alarms[a]
-        sample = given.outputs[limits.output]
-        if sample.fresh:
-            if not is_outside(limits, alarm, sample.y, sample.t_valid, spacing):
+        out = state.outputs[limits.output]
+        if out.fresh:
+            if not is_outside(limits, alarm, out.newest, out.t_newest, spacing):
                 alarm.since = math.inf
             elif alarm.since == math.inf:
                 alarm.since = t

@@ -24,15 +24,15 @@ def judge_ranges(plan: Plan, state: State, given: StepInput) -> None:
     One that does raises `alarm_level` to that of an alarm with the action "safe".
     """
     for i in range(len(state.outputs)):
-        at, out, sample = plan.outputs[i], state.outputs[i], given.outputs[i]
+        at, out = plan.outputs[i], state.outputs[i]
         out.value_fault = 0
-        if sample.fresh:
-            judge_sample(at, out, sample.y)
+        if out.fresh:
+            judge_sample(at, out, out.newest)
         if not out.unusable:
             out.unusable_points = 0
             continue
         out.unusable_points += given.subsystems[at.subsystem].due
-        if sample.fresh:
+        if out.fresh:
             too_long = out.unusable_points > plan.subsystems[at.subsystem].max_misses
             counts = out.withheld != 0 or at.coupled != 0
             at_once = out.withheld != 0 and at.range_policy == RANGE_SAFE

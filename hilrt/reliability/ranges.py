@@ -59,7 +59,7 @@ class Ranges:
         """What is said of the samples that have ended the session."""
         found = []
         for i in _rows(state.outputs["value_fault"] != 0):
-            out, value = state.outputs[i], float(given.outputs["y"][i])
+            out, value = state.outputs[i], float(state.outputs["newest"][i])
             misses = self.plan.subsystems[self.plan.outputs[i].subsystem].max_misses
             if out.withheld and self.plan.outputs[i].range_policy == RANGE_SAFE:
                 why = 'its out_of_range is "safe"'

@@ -17,6 +17,7 @@ from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
 from hilrt.exchange.sensitivities import find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
+from hilrt.expressions.session_program import StartValues
 from hilrt.link import Link
 from hilrt.solver import Floats, Ports, Sample
 from hilrt.step.build_plan import Platform
@@ -53,18 +54,26 @@ async def initialize(links: Sequence[Link], tables: Session) -> InitializedSessi
     for part, port in network.outputs.ports.values():
         y0[part] = port.start
     samples: dict[int, Sample] = {}
-    for s in network.initialization_order():
-        _couple(network, y0, u0)
+    calculated = StartValues(network, tables)
+    for s in network.initialization_order(calculated.needs):
+        _couple(network, calculated, y0, u0)
         samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
         y0[network.outputs.slices[s]] = samples[s].y
-    _couple(network, y0, u0)
+    _couple(network, calculated, y0, u0)
     if network.loop_members():
-        await _close_loop(links, network, samples, y0, u0)
+        await _close_loop(links, network, calculated, samples, y0, u0)
+    for s, _ in calculated.needs[:1]:
+        samples[s] = Sample(y0[network.outputs.slices[s]])
     return InitializedSession(network, [samples[s] for s in range(len(links))], u0)
 
 
 async def _close_loop(
-    links: Sequence[Link], network: Network, samples: dict[int, Sample], y0: Floats, u0: Floats
+    links: Sequence[Link],
+    network: Network,
+    calculated: StartValues,
+    samples: dict[int, Sample],
+    y0: Floats,
+    u0: Floats,
 ) -> None:
     """Initialize the members of feedthrough loops again until outputs and inputs agree.
 
@@ -82,16 +91,17 @@ async def _close_loop(
             samples[s] = await links[s].initialize(0.0, u0[network.inputs.slices[s]])
             y0[network.outputs.slices[s]] = samples[s].y
         coupled = u0.copy()
-        _couple(network, y0, coupled)
+        _couple(network, calculated, y0, coupled)
         return coupled[unknown]
 
     names = [network.inputs.names[i] for i in unknown]
     u0[unknown] = await close_loop(evaluate, u0[unknown], names)
-    _couple(network, y0, u0)
+    _couple(network, calculated, y0, u0)
 
 
-def _couple(network: Network, y0: Floats, u0: Floats) -> None:
-    """Set the connected inputs from the outputs, within their bounds."""
+def _couple(network: Network, calculated: StartValues, y0: Floats, u0: Floats) -> None:
+    """Set calculated channels and the connected inputs from the outputs, within their bounds."""
+    calculated.fill(y0)
     coupled = np.clip(network.L @ y0 + network.offset, network.u_min, network.u_max)
     np.copyto(u0, coupled, where=network.connected)
 

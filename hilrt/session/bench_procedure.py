@@ -51,6 +51,8 @@ class Procedure:
     ----------
     unwanted : callable
         Whether an end has been requested meanwhile: `CutShort` is raised at the next look.
+    calculate : callable
+        Puts the calculated channels into outputs, shape (ny,).
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Procedure:
         self.y, self.timeout, self.tell = y.copy(), timeout, tell
         self.benches = [s for s, link in enumerate(links) if link.physical]
         self.unwanted: Callable[[], bool] = lambda: False
+        self.calculate: Callable[[Floats], None] = lambda y: None
 
     def measure(self) -> Floats:
         """Newest outputs, shape (ny,); `SessionFault` when one of them or a bench ends the session.
@@ -80,6 +83,7 @@ class Procedure:
             link.poll()  # raises when the bench has been lost, or secured by its gateway
             if link.latest is not None:
                 self.y[self.network.outputs.slices[s]] = link.latest
+        self.calculate(self.y)
         if reasons := self.alarms.outside(dict(enumerate(self.y.tolist()))):
             raise SessionFault(f"alarm: {', '.join(reasons)}")
         if reasons := self.ranges.brings_down(self.y):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hilrt.config.structs import Session as Tables
 from hilrt.errors import HilrtError
+from hilrt.expressions.session_program import StartValues
 from hilrt.link import Link
 from hilrt.monitor.arming import operator_arms
 from hilrt.monitor.session_state import SessionState
@@ -143,7 +144,9 @@ class Benches:
         numerics, timeout = assembled.numerics, self._tables.master.arm_timeout
         ranges = Ranges(numerics.network, numerics.plan)
         y = numerics.state.outputs["y"]
-        return Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
+        procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
+        procedure.calculate = StartValues(numerics.network, self._tables).fill
+        return procedure
 
     def _tell(self, text: str) -> None:
         self._publisher.announce(str(self._events.state), text)

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hilrt.config.structs import Session
+from hilrt.config.structs import CALCULATED, Session
 from hilrt.coupling.closed_loop import Sensitivities
 from hilrt.coupling.mu import bond_mu, spurious_share
 from hilrt.coupling.polynomial import gram_factor
 from hilrt.coupling.verification import Verification
+from hilrt.expressions.program import Program
 from hilrt.reliability.alarms import AlarmNames, alarm_rows, fill_alarms
 from hilrt.reliability.calibrated import HIGH
 from hilrt.reliability.checks import CheckNames, check_rows, fill_checks
@@ -46,6 +47,7 @@ def build_plan(
     network: Network,
     tables: Session,
     platform: Platform,
+    program: Program,
     *,
     shadow: bool = False,
     model: ModelPlan | None = None,
@@ -59,6 +61,8 @@ def build_plan(
     tables : Session
         The session file.
     platform : Platform
+    program : Program
+        Of the session's expressions.
     shadow : bool
         Compute every correction and apply none.
     model : ModelPlan, optional
@@ -102,10 +106,15 @@ def build_plan(
         checks=table(rows.CHECKS, len(checks.where)),
         causes=table(rows.CAUSES, len(checks.causes)),
         alarms=table(rows.ALARMS, len(alarms.names)),
+        operations=program.operations,
+        points=program.points,
+        readings=table(rows.READINGS, len(program.signals)),
+        calculated=table(rows.CALCULATED, len(program.channels)),
         model=model or no_model_plan(),
     )
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
+    _fill_calculated(plan, network, program)
     _fill_connections(plan, network)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)
@@ -170,6 +179,14 @@ def _exact(network: Network, sequences: Bools) -> Bools:
     alone = (set_by > 0) & (set_by == np.count_nonzero(network.L, axis=1))
     exact: Bools = alone | sequences[network.inputs.owner]
     return exact
+
+
+def _fill_calculated(plan: Plan, network: Network, program: Program) -> None:
+    names = network.outputs.names
+    plan.readings["output"] = [names.index(name) for name in program.signals]
+    for row, (name, (register, _)) in zip(plan.calculated, program.channels.items(), strict=True):
+        row.register, row.output = register, names.index(f"{CALCULATED}.{name}")
+    plan.outputs["calculated"][plan.calculated["output"]] = 1
 
 
 def _fill_connections(plan: Plan, network: Network) -> None:

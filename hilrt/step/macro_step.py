@@ -26,6 +26,7 @@ from hilrt.coupling.measure_disturbances import measure_disturbances
 from hilrt.coupling.power_bond import measure_bonds
 from hilrt.coupling.predict_late import predict_late
 from hilrt.coupling.sum_inputs import sum_inputs
+from hilrt.expressions.take_samples import take_samples
 from hilrt.reliability.count_affected import count_affected
 from hilrt.reliability.guard import guard
 from hilrt.reliability.judge_ranges import judge_ranges
@@ -42,6 +43,7 @@ from hilrt.tables.state import State
 def macro_step(plan: Plan, state: State, given: StepInput) -> None:
     """The critical path: from the samples at a communication point to the inputs for the wire."""
     apply_changes(plan, state, given)
+    take_samples(plan, state, given)
     guard(plan, state, given)
     judge_ranges(plan, state, given)
     turn_over(plan, state, given)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hilrt.compiled import entry_point
 from hilrt.config.structs import Session
+from hilrt.expressions.session_program import session_program
 from hilrt.reliability.alarms import AlarmNames
 from hilrt.reliability.checks import CheckNames
 from hilrt.solver import Floats
@@ -136,16 +137,18 @@ def build_numerics(
     columns : sequence of ndarray, shape (n, 2)
         Columns of files that stimuli consist of (`hilrt.step.fill_stimuli`).
     """
+    program = session_program(network, tables)
     plan, checks, alarms = build_plan(
         network,
         tables,
         platform,
+        program,
         shadow=shadow,
         model=None if model is None else model.plan,
         columns=columns,
     )
     remembered = None if model is None else model.state
-    state = start_state(plan, network, tables.reliability, y0, u0, remembered)
+    state = start_state(plan, network, tables.reliability, y0, u0, program, remembered)
     numerics = Numerics(network, plan, checks, alarms, state)
     numerics.columns = list(columns)
     numerics.stimuli = [tables.stimuli[k].name for k in stimulus_order(network, tables)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hilrt.config.structs import Reliability
+from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables import state as rows
 from hilrt.tables.given import THRESHOLDS
@@ -21,6 +22,7 @@ def start_state(
     thresholds: Reliability,
     y0: Floats,
     u0: Floats,
+    program: Program,
     model: ModelState | None = None,
 ) -> State:
     """State before the first tick, at session time 0.
@@ -33,6 +35,8 @@ def start_state(
         Of the session file.
     y0, u0 : ndarray, shape (ny,), (nu,)
         Outputs and inputs of the initialized subsystems.
+    program : Program
+        Of the session's expressions.
     model : ModelState, optional
         Where the plan has a model.
     """
@@ -50,6 +54,8 @@ def start_state(
         checks=table(rows.CHECKS, len(plan.checks)),
         causes=table(rows.CAUSES, len(plan.causes)),
         alarms=table(rows.ALARMS, len(plan.alarms)),
+        registers=program.registers.copy(),
+        memory=program.memory.copy(),
         model=model or no_model_state(),
     )
     first_step = plan.session["first_step"]
@@ -81,6 +87,8 @@ def _start_ports(plan: Plan, state: State, y0: Floats, u0: Floats) -> None:
     outputs["y_past"] = y0[:, None]
     outputs["count"] = 1
     outputs["sample"] = y0
+    outputs["newest"] = outputs["t_newest"] = np.nan
+    outputs["t_newest"][plan.calculated["output"]] = -np.inf
     outputs["y"], outputs["defect"] = y0, np.nan
     for name in ("extrapolated", "polynomial", "previous"):
         inputs[name][:, 0] = u0

@@ -120,7 +120,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     control = CONTROL_SIGNALS if _controlled(plan) else ()
     sources = {"sources": _sources(inputs, plan)} if len(plan.drives) else {}
     return {
-        "outputs": _fresh(outputs, "", outputs.units, "y"),
+        "outputs": _fresh(outputs, plan, "", outputs.units, "y"),
         "corrected": _ports(outputs, ":corrected", TablePlace("state.outputs", "y")),
         "sent": [
             column
@@ -158,7 +158,7 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         ],
         "timing": _of(["master"], MASTER_SIGNALS + control) + _of(peers, PEER_SIGNALS),
         "arrivals": [
-            *_fresh(outputs, ":t_valid", ["s"] * len(outputs), "t_valid"),
+            *_fresh(outputs, plan, ":t_valid", ["s"] * len(outputs), "t_valid"),
             *_ports(
                 outputs,
                 ":middle",
@@ -195,15 +195,23 @@ def _ports(
     ]
 
 
-def _fresh(side: Side, suffix: str, units: Sequence[str], field: str) -> list[Column]:
-    """A field of every output that means something where the output has arrived."""
+#: Where the sample of a calculated channel stands, by the field of one that was given.
+_OF_CALCULATED: Final = {"y": "newest", "t_valid": "t_newest"}
+
+
+def _fresh(side: Side, plan: Plan, suffix: str, units: Sequence[str], field: str) -> list[Column]:
+    """A field of every output that means something where the output has a new sample.
+
+    Calculated channels are not given, so that a replay computes them again.
+    """
+    calculated = set(plan.calculated["output"].tolist())
+    places = [
+        ("state.outputs", _OF_CALCULATED[field]) if i in calculated else ("given.outputs", field)
+        for i in range(len(side))
+    ]
     return [
-        Column(
-            Signal(name + suffix, unit),
-            TablePlace("given.outputs", field, i),
-            TablePlace("given.outputs", "fresh", i),
-        )
-        for i, (name, unit) in enumerate(zip(side.names, units, strict=True))
+        Column(Signal(name + suffix, unit), TablePlace(*place, i), TablePlace(place[0], "fresh", i))
+        for i, (name, unit, place) in enumerate(zip(side.names, units, places, strict=True))
     ]
 
 

@@ -8,7 +8,7 @@ arrays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -48,8 +48,10 @@ class Network:
     connected: Bools
     feedthrough: Bools  #: (ny, nu): the output depends directly on that input
 
-    def initialization_order(self) -> list[int]:
+    def initialization_order(self, needed: Iterable[tuple[int, int]] = ()) -> list[int]:
         """Subsystems so that an output with feedthrough follows what it depends on.
+
+        `needed` has further pairs of a subsystem and one that it follows.
 
         Members of a feedthrough loop come last, in the order of the session file; they start from
         their ports' start values and are iterated from there (`hilrt.session.assembly`).
@@ -58,6 +60,8 @@ class Network:
         needs = np.zeros((n, n), dtype=bool)  # needs[a, b]: a's outputs need b's outputs
         for i, j in zip(*np.nonzero(self._through()), strict=True):
             needs[self.outputs.owner[i], self.outputs.owner[j]] = True
+        for a, b in needed:
+            needs[a, b] = True
         order: list[int] = []
         while len(order) < n:
             ready = [

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hilrt.tables.model import ModelPlan
+from hilrt.tables.program_tables import CALCULATED, OPERATIONS, POINTS, READINGS
 from hilrt.tables.record import COEFFICIENTS, Table
 
 #: Methods of the step control, by their numbers in `Plan.session`.
@@ -91,6 +92,7 @@ SUBSYSTEMS: Final = np.dtype(
 OUTPUTS: Final = np.dtype(
     [
         ("subsystem", "i8"),
+        ("calculated", "i8"),  # no subsystem sends it: a calculated channel
         ("spacing", "f8"),  # smallest distance of two samples that count as two, s
         ("coupled", "i8"),  # connected to something
         ("free", "i8"),  # source of a connection whose order is controlled
@@ -259,6 +261,9 @@ ALARMS: Final = np.dtype(
 )
 
 
+__all__ = ["CALCULATED", "OPERATIONS", "POINTS", "READINGS"]
+
+
 class Plan(NamedTuple):
     """Constants of a session; see the comments at the fields of each table."""
 
@@ -286,4 +291,9 @@ class Plan(NamedTuple):
     checks: Table
     causes: Table
     alarms: Table
+    # of expressions
+    operations: Table
+    points: Table
+    readings: Table
+    calculated: Table
     model: ModelPlan

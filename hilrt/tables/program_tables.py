@@ -30,6 +30,9 @@ POINTS: Final = np.dtype([("value", "f8")])
 #: Which output each of the first registers holds the newest sample of.
 READINGS: Final = np.dtype([("output", "i8")])
 
+#: Calculated channels: the output that the value of a register is a sample of.
+CALCULATED: Final = np.dtype([("register", "i8"), ("output", "i8")])
+
 REGISTERS: Final = np.dtype(
     [
         ("value", "f8"),  # NaN where it is unknown

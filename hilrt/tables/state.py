@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hilrt.tables.model import ModelState
+from hilrt.tables.program_tables import MEMORY, REGISTERS
 from hilrt.tables.record import COEFFICIENTS, SAMPLES, Table
 
 #: Parts of the sliding window of a second in which affected time is counted.
@@ -60,6 +61,10 @@ SUBSYSTEMS: Final = np.dtype(
 )
 OUTPUTS: Final = np.dtype(
     [
+        # The newest sample: what was given, or what was calculated
+        ("fresh", "i8"),  # it is new in this cut
+        ("newest", "f8"),
+        ("t_newest", "f8"),  # when it is valid, s
         # history: newest samples first
         ("t_past", "f8", SAMPLES),  # s
         ("y_past", "f8", SAMPLES),
@@ -299,6 +304,9 @@ ALARMS: Final = np.dtype(
 )
 
 
+__all__ = ["MEMORY", "REGISTERS"]
+
+
 class State(NamedTuple):
     """What changes in a session; see the comments at the fields of each table."""
 
@@ -315,4 +323,7 @@ class State(NamedTuple):
     checks: Table
     causes: Table
     alarms: Table
+    # of expressions
+    registers: Table
+    memory: Table
     model: ModelState

@@ -1,0 +1,65 @@
+"""The subsystem of the calculated channels (``[[calculated]]``): the macro step computes them.
+
+The link only stands for them, so that channels are outputs like those of any other subsystem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hilrt.config.structs import Calculated, SubsystemOptions
+from hilrt.link import Arrival, Link
+from hilrt.solver import Floats, Port, Ports, Sample
+
+
+class CalculatedOptions(SubsystemOptions, kw_only=True):
+    """Its table, which is made from the session file's ``[[calculated]]``."""
+
+    channels: list[Calculated]
+
+
+class CalculatedLink(Link):
+    """Answers at once, with values that nothing reads."""
+
+    Options = CalculatedOptions
+    options: CalculatedOptions
+    can_go_back = True
+
+    _answer: Arrival | None = None
+    _start = 0.0
+
+    @classmethod
+    def ports(cls, name: str, options: SubsystemOptions, folder: Path) -> Ports:
+        """An output for each channel."""
+        assert isinstance(options, CalculatedOptions)
+        channels = options.channels
+        return Ports((), tuple(Port(c.name, c.unit, description=c.description) for c in channels))
+
+    async def open(self) -> None:
+        """Ports are in the table."""
+        self.outputs = self.ports(self.name, self.options, self.folder).outputs
+        self._nothing = np.zeros(len(self.outputs))
+
+    async def initialize(self, t0: float, u0: Floats) -> Sample:
+        """Values are found from those of the other subsystems."""
+        return Sample(self._nothing)
+
+    def dispatch(self, tick: int, t: float, h: float, coefficients: Floats) -> None:
+        """The interval has been answered."""
+        self._start = t
+        self._answer = Arrival(tick, Sample(self._nothing), t + h)
+
+    def poll(self) -> Sequence[Arrival]:
+        """The answer to the last dispatch."""
+        answer, self._answer = self._answer, None
+        return () if answer is None else (answer,)
+
+    def keep_states(self) -> None:
+        """There are none: what filters remember is in the step's own state."""
+
+    def go_back(self, tick: int, h: float) -> None:
+        """A shorter interval is answered likewise."""
+        self.dispatch(tick, self._start, h, self._nothing)

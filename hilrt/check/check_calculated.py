@@ -1,0 +1,44 @@
+"""Checks of calculated channels and lookup tables."""
+
+from __future__ import annotations
+
+from hilrt.check.check_topology import Topology
+from hilrt.config.problems import Findings
+from hilrt.config.structs import CALCULATED
+from hilrt.config.units import UNSTATED
+from hilrt.errors import ConfigError
+from hilrt.expressions.parse import parse
+from hilrt.expressions.session_program import program_of
+
+
+def check_calculated(topology: Topology, findings: Findings) -> None:
+    """Expressions can be read, name outputs that there are, and fit in their units."""
+    units: dict[str, str] = {}
+    for subsystem, ports in topology.ports.items():
+        for port in ports.outputs if ports is not None else ():
+            unclear = f"{subsystem}.{port.name}" in topology.unclear
+            for channel in port.channels():
+                units[f"{subsystem}.{channel}"] = UNSTATED if unclear else port.unit
+    for entry in topology.tables.calculated:  # of subsystems whose ports are not known
+        try:
+            names = parse(entry.expression).signals
+        except ConfigError:
+            continue
+        for name in names:
+            if topology.ports.get(name.partition(".")[0], ()) is None:
+                units.setdefault(name, UNSTATED)
+    try:
+        program_of(units, topology.tables)
+    except ConfigError as error:
+        for line in error.problems:
+            findings.line(line)
+    for i, bond in enumerate(topology.tables.bonds):
+        for key, name in (*(("effort", e) for e in bond.efforts), ("flow", bond.flow)):
+            if name.startswith(CALCULATED + "."):
+                findings.error(
+                    f"bonds.{bond.name or i}",
+                    key,
+                    name,
+                    "is a calculated channel: no subsystem gives or takes its power",
+                    "name an output of a subsystem",
+                )

@@ -1,0 +1,133 @@
+"""The program of a session: its calculated channels over the outputs of its subsystems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from hilrt.config.structs import CALCULATED, Session
+from hilrt.errors import ConfigError
+from hilrt.expressions.functions import RESERVED
+from hilrt.expressions.known_signals import CalculatedChannel, KnownSignals
+from hilrt.expressions.nodes import LookupTable, lookup_table
+from hilrt.expressions.parse import parse
+from hilrt.expressions.program import Program
+from hilrt.solver import Floats
+from hilrt.tables.network import Network
+from hilrt.tables.ports import Ints
+
+
+def session_program(network: Network, tables: Session) -> Program:
+    """The program of a session whose ports are known; `ConfigError` with every problem."""
+    outputs = network.outputs
+    units = dict(zip(outputs.names, outputs.units, strict=True))
+    return program_of(units, tables)
+
+
+def program_of(units: Mapping[str, str], tables: Session) -> Program:
+    """The program of a session file, from the names and units of all outputs.
+
+    Raises
+    ------
+    ConfigError
+        With every problem, each with its entry of the session file.
+    """
+    problems: list[str] = []
+    known = KnownSignals(
+        {name: unit for name, unit in units.items() if not name.startswith(CALCULATED + ".")},
+        _channels(tables, problems),
+        _lookup_tables(tables, problems),
+    )
+    try:
+        program = Program.from_texts([], known, step=shortest_step(tables))
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return program
+
+
+def shortest_step(tables: Session) -> float:
+    """Shortest time between two communication points on the grid, s."""
+    master = tables.master
+    if master.step_control.method == "fixed":
+        return master.step
+    return min(master.step, master.step_control.minimum)
+
+
+def _channels(tables: Session, problems: list[str]) -> dict[str, CalculatedChannel]:
+    found: dict[str, CalculatedChannel] = {}
+    for i, entry in enumerate(tables.calculated):
+        where = f"[calculated.{i}]"
+        if entry.name in found:
+            problems.append(f"{where} name: another channel is called {entry.name!r}; rename one")
+        if entry.name in RESERVED:
+            problems.append(f"{where} name: {entry.name!r} is a word of expressions; rename it")
+        try:
+            expression = parse(entry.expression, f"{where} expression")
+        except ConfigError as error:
+            problems += error.problems
+            # What reads the channel is checked all the same.
+            expression = parse("nan", where)
+        found[entry.name] = CalculatedChannel(expression, entry.unit)
+    return found
+
+
+def _lookup_tables(tables: Session, problems: list[str]) -> dict[str, LookupTable]:
+    found: dict[str, LookupTable] = {}
+    for i, entry in enumerate(tables.lookup_tables):
+        where = f"[lookup_tables.{i}]"
+        if entry.name in found:
+            problems.append(f"{where} name: another table is called {entry.name!r}; rename one")
+        units = {"x_unit": entry.x_unit, "y_unit": entry.y_unit, "unit": entry.unit}
+        try:
+            found[entry.name] = lookup_table(entry.x, entry.values, entry.y, **units)
+        except ValueError as error:
+            problems.append(f"{where} values: {error}")
+    return found
+
+
+class StartValues:
+    """Calculated channels before the first tick, when no time has passed.
+
+    Parameters
+    ----------
+    network : Network
+    tables : Session
+
+    Attributes
+    ----------
+    needs : list of (int, int)
+        Numbers of the subsystem of the calculated channels, and of one that they read.
+    """
+
+    def __init__(self, network: Network, tables: Session) -> None:
+        names = network.outputs.names
+        program = self._program = session_program(network, tables)
+        self._read: Ints = np.array([names.index(n) for n in program.signals], dtype=np.intp)
+        channels = program.channels
+        places = [names.index(f"{CALCULATED}.{name}") for name in channels]
+        self._outputs: Ints = np.array(places, dtype=np.intp)
+        self._registers = [register for register, _ in channels.values()]
+        owner = network.outputs.owner
+        self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self._read]} if places]
+
+    def fill(self, y: Floats) -> None:
+        """Put them into `y`, shape (ny,); 0 where a value is not known yet."""
+        known = self.values(y)
+        y[self._outputs] = np.where(np.isfinite(known), known, 0.0)
+
+    def values(self, y: Floats) -> Floats:
+        """The channels' values from the other outputs in `y`, shape (channels,)."""
+        if not len(self._outputs):
+            return np.zeros(0)
+        from hilrt.expressions.evaluate import evaluate  # compiled: not for a check
+
+        program = self._program
+        registers, memory = program.registers.copy(), program.memory.copy()
+        registers["value"][: len(self._read)] = y[self._read]
+        registers["t"][: len(self._read)] = 0.0
+        evaluate(program.operations, program.points, registers, memory, 0.0)
+        found: Floats = registers["value"][self._registers]
+        return found
