@@ -4,7 +4,7 @@ In reading order: `nodes` (the typed tree), `functions` (what may be called), `p
 `read_tree` (text to tree), `known_signals` (what may be named), `operations` (what programs are
 made of), `program` with `emit` and `result_units` (trees to tables), `evaluate` with `arithmetic`,
 `lookup`, `filters` and `windows` (the one loop over the tables), `evaluator` (for callers in
-Python).
+Python), `session_program` and `take_samples` (the stage of a macro step).
 
 For other rooms::
 

@@ -1,11 +1,14 @@
 """Reading expressions, and refusing what is none with its place and the remedy."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hilrt.errors import ConfigError
-from hilrt.expressions.functions import FUNCTIONS
+from hilrt.expressions.functions import FUNCTIONS, NAMES
 from hilrt.expressions.parse import parse
 
 
@@ -106,3 +109,9 @@ def test_any_text_is_read_or_refused(text):
 def test_any_arguments_are_read_or_refused(name, arguments):
     text = f"{name}({', '.join(arguments)})"
     assert name in refusal_of(text, name)
+
+
+def test_every_function_is_documented():
+    page = (Path(__file__).parents[2] / "docs" / "expressions.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        assert re.search(rf"`{name}\(", page), name
