@@ -17,6 +17,7 @@ from hilrt.analyze.propagation import SessionScheme
 from hilrt.analyze.stability import crossings, spectral_radius
 from hilrt.analyze.subsystem_models import find_subsystem_models
 from hilrt.config.session_file import SessionFile, load_session
+from hilrt.config.structs import CALCULATED
 from hilrt.errors import ConfigError
 from hilrt.solver import Floats
 
@@ -139,7 +140,17 @@ def _finite(value: float) -> float | None:
 
 
 def find_scheme(file: SessionFile) -> SessionScheme:
-    """The coupling scheme of a session file."""
+    """The coupling scheme of a session file.
+
+    `ConfigError` where a connection leads through a calculated channel: what it does to its signals
+    is not known to the analysis, and left out it would open the loop.
+    """
+    for connection in file.tables.connections:
+        if connection.source.startswith(CALCULATED + "."):
+            raise ConfigError(
+                f"connection {connection.source} -> {connection.target}: comes from a calculated "
+                "channel, which the analysis does not know; connect the signal itself for it"
+            )
     return SessionScheme(file.tables, find_subsystem_models(file))
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.analyze.stability_study import find_scheme
 from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
+from hilrt.errors import ConfigError
 from hilrt.expressions.evaluator import Evaluator
 from hilrt.expressions.session_program import StartValues, program_of
 from hilrt.link import Ports
@@ -245,3 +247,8 @@ def test_refusals(tmp_path, more, said):
 def test_what_can_be_used_is_not_complained_of(tmp_path):
     lines = lines_of(tmp_path, CHANNELS, "calculated.again")
     assert "error" not in lines
+
+
+def test_stability_is_not_judged_with_the_loop_left_open(tmp_path):
+    with pytest.raises(ConfigError, match=r"calculated\.again -> mass1\.v2"):
+        find_scheme(load_session(session_in(tmp_path, CHANNELS, "calculated.again")))
