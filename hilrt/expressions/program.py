@@ -15,7 +15,7 @@ from hilrt.expressions.emit import Emitter, Value
 from hilrt.expressions.known_signals import KnownSignals
 from hilrt.expressions.nodes import ExpressionRefused
 from hilrt.expressions.parse import Expression, parse
-from hilrt.tables.program_tables import MEMORY, OPERATIONS, POINTS, REGISTERS
+from hilrt.tables.program_tables import LOOKUP_POINTS, MEMORY, OPERATIONS, REGISTERS
 from hilrt.tables.record import Table, table
 
 #: Most numbers that the filters of a program may remember.
@@ -127,7 +127,7 @@ def _emitted(
 def _program(emitter: Emitter, values: Sequence[Value]) -> Program:
     operations = table(OPERATIONS, len(emitter.operations))
     registers = table(REGISTERS, len(emitter.registers))
-    points, memory = table(POINTS, len(emitter.points)), table(MEMORY, len(emitter.memory))
+    points, memory = table(LOOKUP_POINTS, len(emitter.points)), table(MEMORY, len(emitter.memory))
     operations[:] = emitter.operations
     registers[:] = emitter.registers
     points["value"], memory["value"] = emitter.points, emitter.memory

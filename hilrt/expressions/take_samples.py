@@ -27,7 +27,7 @@ def take_samples(plan: Plan, state: State, given: StepInput) -> None:
             out.newest, out.t_newest = arrived.y, arrived.t_valid
     for k in range(len(plan.readings)):
         read(state.outputs[plan.readings[k].output], state.registers[k])
-    evaluate(plan.operations, plan.points, state.registers, state.memory, given.session[0].t)
+    evaluate(plan.operations, plan.lookup_points, state.registers, state.memory, given.session[0].t)
     told = 0
     for s in range(len(given.subsystems)):
         told |= given.subsystems[s].event

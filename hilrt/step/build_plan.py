@@ -107,7 +107,7 @@ def build_plan(
         causes=table(rows.CAUSES, len(checks.causes)),
         alarms=table(rows.ALARMS, len(alarms.names)),
         operations=program.operations,
-        points=program.points,
+        lookup_points=program.points,
         readings=table(rows.READINGS, len(program.signals)),
         calculated=table(rows.CALCULATED, len(program.channels)),
         model=model or no_model_plan(),

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from hilrt.tables.model import ModelPlan
-from hilrt.tables.program_tables import CALCULATED, OPERATIONS, POINTS, READINGS
+from hilrt.tables.program_tables import CALCULATED, LOOKUP_POINTS, OPERATIONS, READINGS
 from hilrt.tables.record import COEFFICIENTS, Table
 
 #: Methods of the step control, by their numbers in `Plan.session`.
@@ -261,7 +261,8 @@ ALARMS: Final = np.dtype(
 )
 
 
-__all__ = ["CALCULATED", "OPERATIONS", "POINTS", "READINGS"]
+#: Layouts that stand in another file, for what makes empty tables of all.
+__all__ = ["CALCULATED", "LOOKUP_POINTS", "OPERATIONS", "READINGS"]
 
 
 class Plan(NamedTuple):
@@ -293,7 +294,7 @@ class Plan(NamedTuple):
     alarms: Table
     # of expressions
     operations: Table
-    points: Table
+    lookup_points: Table
     readings: Table
     calculated: Table
     model: ModelPlan

@@ -26,7 +26,7 @@ OPERATIONS: Final = np.dtype(
     ]
 )
 #: Support points of lookup tables: those of the axes, then the values, row by row.
-POINTS: Final = np.dtype([("value", "f8")])
+LOOKUP_POINTS: Final = np.dtype([("value", "f8")])
 #: Which output each of the first registers holds the newest sample of.
 READINGS: Final = np.dtype([("output", "i8")])
 

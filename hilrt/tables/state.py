@@ -304,6 +304,7 @@ ALARMS: Final = np.dtype(
 )
 
 
+#: Layouts that stand in another file, for what makes empty tables of all.
 __all__ = ["MEMORY", "REGISTERS"]
 
 
