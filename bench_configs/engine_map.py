@@ -29,7 +29,8 @@ class EngineMap(Sequence):
                     await bench.ramp("pedal", to=pedal, rate=100.0)
                     await self.settled(bench, speed)
                     torque = await self.mean(bench, "engine.torque")
-                bench.measure(f"torque at {speed:g} rad/s, {pedal:g} %", torque, unit="N*m")
+                at = {"speed": (speed, "rad/s"), "pedal": (pedal, "%")}
+                bench.measure("torque", torque, unit="N*m", at=at)
             await bench.ramp("pedal", to=0.0, rate=100.0)
         await bench.ramp("speed_demand", to=0.0, rate=300.0)
         await bench.until("engine.speed < 5", timeout=10.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Times of a subsystem's answers, keys of `summary.json`, in words.
@@ -118,17 +118,44 @@ RESULT_COLUMNS = ("result", "", "robustness", "± error", "at s", "why")
 
 
 def result_rows(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Results of tests, those that have not passed first."""
+    """Results of tests, those that have not passed first.
+
+    Values at coordinates that have passed are one row for each quantity.
+    """
     order = {"failed": 0, "inconclusive": 1}
     results = sorted(summary.get("results") or (), key=lambda one: order.get(one["result"], 2))
+    points: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in results:
+        if one.get("at") and one["result"] == "passed":
+            key = (str(one.get("of") or ""), str(one.get("quantity")))
+            points.setdefault(key, []).append(one)
+    singles = [one for one in results if not (one.get("at") and one["result"] == "passed")]
+    return [_result_row(one) for one in singles] + [
+        _points_row(of, quantity, passed) for (of, quantity), passed in points.items()
+    ]
+
+
+def _result_row(one: Mapping[str, Any]) -> list[str]:
     return [
-        [
-            str(one["result"]),
-            f"{one['of']}: {one['name']}" if one.get("of") else str(one["name"]),
-            f"{number(one.get('robustness'), 4)} {one.get('unit') or ''}".rstrip(),
-            number(one.get("error"), 3),
-            number(one.get("t")),
-            "; ".join(filter(None, (one.get("text"), one.get("reason")))),
-        ]
-        for one in results
+        str(one["result"]),
+        f"{one['of']}: {one['name']}" if one.get("of") else str(one["name"]),
+        f"{number(one.get('robustness'), 4)} {one.get('unit') or ''}".rstrip(),
+        number(one.get("error"), 3),
+        number(one.get("t")),
+        "; ".join(filter(None, (one.get("text"), one.get("reason")))),
+    ]
+
+
+def _points_row(of: str, quantity: str, passed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was measured at several coordinates, in one row."""
+    values = [one["value"] for one in passed if one.get("value") is not None]
+    span = f"{number(min(values), 4)} to {number(max(values), 4)}" if values else "–"
+    unit = str(passed[0].get("unit") or "")
+    axes = " and ".join(str(axis["name"]) for axis in passed[0]["at"])
+    plural = "s" if len(passed) > 1 else ""
+    return [
+        "passed",
+        f"{of}: {quantity}" if of else quantity,
+        *("–",) * 3,
+        f"{' '.join(filter(None, (span, unit)))} at {len(passed)} point{plural} of {axes}",
     ]

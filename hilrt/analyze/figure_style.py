@@ -6,6 +6,7 @@ light and dark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +20,15 @@ LEFT_BORDER = 76
 
 @dataclass
 class Drawing:
-    """A figure with its heading and a sentence about how to read it."""
+    """A figure with its heading and a sentence about how to read it.
+
+    `draw_picture` draws it on matplotlib's axes, where that is more than its lines and bars.
+    """
 
     heading: str
     note: str
     plot: Any
+    draw_picture: Callable[[Any], None] | None = None
 
 
 def time_figure(shared: Range1d, unit: str, height: int = 230, **options: Any) -> Any:

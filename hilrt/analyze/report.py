@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hilrt.analyze.log_analysis import LogAnalysis, analyse_log, bonds_of
+from hilrt.analyze.measured_points import measured_points, point_table, results_of
 from hilrt.analyze.recorded_settings import changes_of
 from hilrt.analyze.report_can import can_table
 from hilrt.analyze.report_page import escape, render, tables_html
@@ -58,12 +59,14 @@ def write_page(
     """As `write_report`, of a log that has been read."""
     try:
         from hilrt.analyze.figure_failures import draw_failures
+        from hilrt.analyze.figure_map import draw_maps
         from hilrt.analyze.report_figures import draw_report
     except ImportError:
         raise RecordError("the report needs bokeh; install hilrt[report]") from None
     summary, statistics = analysis.summary, analysis.statistics
     traffic = analysis.can_traffic()
-    failures = draw_failures(analysis)
+    points = measured_points(results_of(analysis))
+    failures, maps = draw_failures(analysis), draw_maps(points)
     drawings = draw_report(analysis, traffic)
     page = render(
         _session(analysis.stream, summary),
@@ -71,6 +74,8 @@ def write_page(
         [
             tables_html([result_table(summary)]),
             *failures,
+            tables_html([point_table(one) for one in points]),
+            *maps,
             tables_html(short_tables(summary, statistics, bonds_of(analysis.stream))),
             f'<div class="events">{event_table(analysis.stream)}</div>',
             *drawings,
@@ -91,7 +96,7 @@ def write_page(
     if png:
         from hilrt.analyze.report_png import write_pictures
 
-        write_pictures([*failures, *drawings], target.with_suffix(""))
+        write_pictures([*failures, *maps, *drawings], target.with_suffix(""))
     return target
 
 

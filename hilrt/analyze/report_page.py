@@ -138,6 +138,8 @@ function followPageColours() {
     const parts = [plot.above, plot.below, plot.left, plot.right, plot.center].flat();
     for (const part of parts) {
       if (part.type === "Grid") part.grid_line_color = line;
+      else if (part.type.includes("ColorBar")) part.setv({title_text_color: soft,
+        major_label_text_color: soft});
       else if (part.type === "Legend") part.label_text_color = ink;
       else if (part.axis_label !== undefined) part.setv({axis_label_text_color: soft,
         major_label_text_color: soft, axis_line_color: line, major_tick_line_color: line,

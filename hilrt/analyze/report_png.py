@@ -43,6 +43,9 @@ def _draw(axes: Any, drawing: Drawing) -> None:
     axes.set_title(_plain(drawing.heading), loc="left", fontsize=11)
     axes.set_xlabel(_plain(plot.xaxis[0].axis_label))
     axes.set_ylabel(_plain(plot.yaxis[0].axis_label))
+    if drawing.draw_picture is not None:
+        drawing.draw_picture(axes)
+        return
     factors = list(getattr(plot.y_range, "factors", []) or [])
     labels = _labels(plot)
     for renderer in plot.renderers:

@@ -11,12 +11,15 @@ from hilrt.config.structs import Expect
 from hilrt.errors import ConfigError, PeerLost
 from hilrt.expect.expectation import read_expectation
 from hilrt.expect.judge import Judge
-from hilrt.expect.outcome import ResultEntry, measured
+from hilrt.expect.outcome import Coordinate, ResultEntry, measured
 from hilrt.sequences.bench import EXPECT, MEASURE
 
 
 class Measured(msgspec.Struct):
-    """A value that was measured, with its limits; `value` is None where it is no number."""
+    """A value that was measured, with its limits; `value` is None where it is no number.
+
+    A value at coordinates has them in `at`, and what was measured there in `quantity`.
+    """
 
     name: str
     value: float | None = None
@@ -24,6 +27,8 @@ class Measured(msgspec.Struct):
     min: float | None = None
     max: float | None = None
     t: float | None = None
+    quantity: str = ""
+    at: list[Coordinate] = []
 
 
 def take_told(judge: Judge, name: str, cause: str, text: str) -> None:
@@ -47,7 +52,7 @@ def take_told(judge: Judge, name: str, cause: str, text: str) -> None:
 def outcome_of(text: str, name: str) -> ResultEntry:
     """The result in a measure's event of the sequence `name`."""
     found = msgspec.json.decode(text, type=Measured)
-    return measured(
+    outcome = measured(
         found.name,
         math.nan if found.value is None else found.value,
         unit=found.unit,
@@ -56,6 +61,8 @@ def outcome_of(text: str, name: str) -> ResultEntry:
         t=found.t,
         of=name,
     )
+    outcome.quantity, outcome.at = found.quantity, found.at
+    return outcome
 
 
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:

@@ -13,6 +13,14 @@ from hilrt.exit_status import ExitStatus
 Word = Literal["passed", "failed", "inconclusive"]
 
 
+class Coordinate(msgspec.Struct):
+    """Where a value was measured: speed, 120, rad/s."""
+
+    name: str
+    value: float
+    unit: str = ""
+
+
 class ResultEntry(msgspec.Struct, kw_only=True):
     """One result, as it stands in ``summary.json``.
 
@@ -40,6 +48,10 @@ class ResultEntry(msgspec.Struct, kw_only=True):
         Session time from which and to which it was judged, s.
     reason : str
         Why it is not passed; or what was left out.
+    quantity : str
+        Of a measure at coordinates: what was measured; those of one quantity make a table.
+    at : list of Coordinate
+        Where it was measured, in the order of the table's columns.
     """
 
     name: str
@@ -58,6 +70,8 @@ class ResultEntry(msgspec.Struct, kw_only=True):
     since: float | None = None
     until: float | None = None
     reason: str = ""
+    quantity: str = ""
+    at: list[Coordinate] = []
 
     def encode(self) -> str:
         """As JSON: the text of an event."""

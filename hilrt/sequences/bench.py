@@ -245,8 +245,19 @@ class SequenceBench:
         unit: str = "",
         min: float | None = None,
         max: float | None = None,
+        at: Mapping[str, tuple[float, str]] | None = None,
     ) -> bool:
-        """A result of the test: passed if `value` lies from `min` to `max`, else failed."""
+        """A result of the test: passed if `value` lies from `min` to `max`, else failed.
+
+        `at` says at which coordinates it was measured, ``{"speed": (120.0, "rad/s")}``: the same
+        `name` may then be measured at others, and the values make one table, in the report also
+        a map where there are two coordinates.
+        """
+        quantity, coordinates = name, _coordinates(at or {})
+        if coordinates:
+            name += " at " + ", ".join(
+                f"{axis['name']} {axis['value']:g} {axis['unit']}".rstrip() for axis in coordinates
+            )
         if name in self._measured:
             raise ValueError(
                 f"measure: there is a result {name!r} already; name this one otherwise"
@@ -255,7 +266,10 @@ class SequenceBench:
         number, limits = float(value), {"min": min, "max": max}
         given = {key: limit for key, limit in limits.items() if limit is not None}
         finite = number if math.isfinite(number) else None
-        facts = {"name": name, "value": finite, "unit": unit, **given, "t": self.now}
+        facts: dict[str, Any] = {"name": name, "value": finite, "unit": unit, **given}
+        facts["t"] = self.now
+        if coordinates:
+            facts |= {"quantity": quantity, "at": coordinates}
         self.tell(MEASURE, json.dumps(facts, ensure_ascii=False))
         inside = (min is None or number >= min) and (max is None or number <= max)
         return inside and not math.isnan(number)
@@ -323,6 +337,24 @@ class SequenceBench:
         if not math.isfinite(value) or not low <= value <= high:
             raise ValueError(f"{port} to {value:g}: lies outside {low:g} to {high:g}")
         return float(value)
+
+
+def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
+    """Coordinates of a measure, as its event has them."""
+    found: list[dict[str, Any]] = []
+    for name, pair in at.items():
+        try:
+            value, unit = pair
+            number = float(value)
+        except (TypeError, ValueError):
+            number, unit = math.nan, ""
+        if not math.isfinite(number) or not isinstance(unit, str):
+            raise ValueError(
+                f"measure: the coordinate {name} = {pair!r} is no value with its unit; write "
+                "(120.0, 'rad/s')"
+            )
+        found.append({"name": name, "value": number, "unit": unit})
+    return found
 
 
 def _positive(name: str, value: Any) -> float:
