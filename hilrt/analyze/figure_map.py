@@ -22,11 +22,13 @@ HEIGHT = 420
 
 def draw_maps(found: Sequence[MeasuredPoints]) -> list[Drawing]:
     """A map of each quantity with two coordinates and values that differ."""
-    return [
-        _draw(points)
-        for points in found
-        if len(points.axes) == 2 and len(set(points.values[np.isfinite(points.values)])) > 1
-    ]
+    return [_draw(one) for one in found if len(one.axes) == 2 and _differ(one.values)]
+
+
+def _differ(values: Floats) -> bool:
+    """Whether values are so far from each other that contours between them are numbers."""
+    finite = values[np.isfinite(values)]
+    return len(finite) > 1 and float(np.ptp(finite)) > 1e-9 * float(np.abs(finite).max())
 
 
 def contour_levels(values: Floats) -> Floats:

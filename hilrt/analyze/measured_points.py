@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,8 +78,12 @@ def results_of(analysis: LogAnalysis) -> list[Mapping[str, Any]]:
     found = analysis.summary.get("results")
     if found or analysis.summarised:
         return list(found or ())
-    told = [event for event in analysis.stream.events if event.cause == MEASURE]
-    return [msgspec.to_builtins(outcome_of(event.text, event.source)) for event in told]
+    told: list[Mapping[str, Any]] = []
+    for event in analysis.stream.events:
+        if event.cause == MEASURE:
+            with contextlib.suppress(msgspec.MsgspecError):  # another tool's event of this name
+                told.append(msgspec.to_builtins(outcome_of(event.text, event.source)))
+    return told
 
 
 def measured_points(results: Iterable[Mapping[str, Any]]) -> list[MeasuredPoints]:

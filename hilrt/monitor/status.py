@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,7 +40,7 @@ PERIOD_NS = 200_000_000
 ALIVE_S = 0.5
 #: Newest events in a status.
 MAX_EVENTS = 5
-#: Newest results in a status.
+#: Results in a status; passed ones make room first.
 MAX_RESULTS = 20
 
 
@@ -107,12 +107,20 @@ class StatusPublisher:
         self._newest: Status | None = None
         self._lateness = Recent()
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
-        #: Results of expectations and measures, as they come.
-        self.results: deque[ResultStatus] = deque(maxlen=MAX_RESULTS)
+        self._results: list[ResultStatus] = []
+        self._result_counts: Counter[str] = Counter()
 
     def remember(self, text: str) -> None:
         """Show an event with the next status."""
         self._events.append(text)
+
+    def add_result(self, result: ResultStatus) -> None:
+        """Show a result of an expectation or a measure with the next status."""
+        self._result_counts[result.result] += 1
+        if len(self._results) == MAX_RESULTS:
+            passed = (i for i, one in enumerate(self._results) if one.result == "passed")
+            del self._results[next(passed, 0)]
+        self._results.append(result)
 
     def announce(self, state: str, message: str = "", *, still: bool = False) -> None:
         """Publish a change of the session's state, or of what it waits for, at once.
@@ -146,7 +154,8 @@ class StatusPublisher:
                 message=self._message,
                 waited_s=waited_s,
                 events=list(self._events),
-                results=list(self.results),
+                results=list(self._results),
+                result_counts=dict(self._result_counts),
             )
         )
 
@@ -192,7 +201,8 @@ class StatusPublisher:
             run=self.run,
             state=self.state,
             sequences=dict(self.sequences),
-            results=list(self.results),
+            results=list(self._results),
+            result_counts=dict(self._result_counts),
             t=t,
             duration=self.duration,
             tick=int(given.tick),

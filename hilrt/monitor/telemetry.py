@@ -5,8 +5,6 @@ Watchers cannot delay the session: the socket drops what a slow or dead watcher 
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 import zmq
 
@@ -73,7 +71,7 @@ class Status(msgspec.Struct, kw_only=True):
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
     where it waits for nothing. `sequences`: the step of each test sequence, with its
     line and what it waits for. `adjustable`: what operators may change, as it is now. `results` are
-    the newest of expectations and measures.
+    the newest of expectations and measures, `result_counts` how many there are of each kind.
     """
 
     session: str
@@ -99,6 +97,7 @@ class Status(msgspec.Struct, kw_only=True):
     sequences: dict[str, str] = {}
     adjustable: dict[str, float] = {}
     results: list[ResultStatus] = []
+    result_counts: dict[str, int] = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -127,13 +126,14 @@ def merged(before: Status | None, now: Status) -> Status:
         waited_s=now.waited_s,
         events=now.events,
         results=now.results,
+        result_counts=now.result_counts,
     )
 
 
 def result_words(status: Status) -> str:
-    """How many of the newest results are of which kind: ``results: 2 passed, 1 failed``."""
-    counts = Counter(result.result for result in status.results)
-    said = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts[w]]
+    """How many results are of which kind: ``results: 2 passed, 1 failed``."""
+    counts = status.result_counts
+    said = [f"{counts[w]} {w}" for w in ("passed", "inconclusive", "failed") if counts.get(w)]
     return f"results: {', '.join(said)}" if said else ""
 
 

@@ -41,7 +41,7 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
         text = f"{outcome.result}: {outcome_line(outcome)}"
         level: Level = "info" if outcome.result == "passed" else "warning"
         events.note(level, outcome.name, text, cause="expectation")
-        events.publisher.results.append(ResultStatus(outcome.name, outcome.result, text))
+        events.publisher.add_result(ResultStatus(outcome.name, outcome.result, text))
 
     judge.on_outcome = tell
     return judge

@@ -9,7 +9,8 @@ from hilrt.errors import ConfigError
 from hilrt.master import Master
 from hilrt.monitor import status
 from hilrt.monitor.display_order import display_order
-from hilrt.monitor.status import PERIOD_NS, StatusPublisher
+from hilrt.monitor.status import MAX_RESULTS, PERIOD_NS, StatusPublisher
+from hilrt.monitor.telemetry import ResultStatus, result_words
 from hilrt.record.feed import Feed
 from hilrt.reliability.flags import flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
@@ -215,3 +216,16 @@ async def test_session_whose_loop_does_not_run_says_that_it_is_there(master, mon
     alive.cancel()
     assert len(told) == had
     assert {(one.state, one.message) for one in told} == {("FAULT", "bench gone")}
+
+
+def test_every_result_counts_and_passed_ones_push_no_failed_one_out():
+    publisher = StatusPublisher(Told(), "test", 1.0)
+    publisher.add_result(ResultStatus("limit", "failed", "beyond"))
+    for i in range(2 * MAX_RESULTS):
+        publisher.add_result(ResultStatus(f"point {i}", "passed"))
+    publisher.announce("RUNNING")
+    (told,) = publisher.telemetry.statuses
+    assert result_words(told) == f"results: {2 * MAX_RESULTS} passed, 1 failed"
+    assert [one.name for one in told.results][0::MAX_RESULTS] == ["limit"]
+    assert told.results[-1].name == f"point {2 * MAX_RESULTS - 1}"
+    assert len(told.results) == MAX_RESULTS

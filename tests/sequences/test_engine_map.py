@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import hilrt
 from hilrt.analyze.figure_map import contour_levels, draw_maps
-from hilrt.analyze.measured_points import measured_points, point_table
+from hilrt.analyze.measured_points import measured_points, point_table, results_of
 from hilrt.expect.outcome import ResultEntry
 from hilrt.models.engine_bench import drag_torque, indicated_torque
 from hilrt.wording import result_rows
@@ -70,6 +71,28 @@ def test_points_that_are_no_grid_are_a_table_with_points_and_no_contours():
     assert measured_points([{"name": "rise time", "result": "passed", "at": []}]) == []
     (line,) = measured_points([entry({"x": x}, x) for x in (1.0, 2.0)])
     assert draw_maps([line]) == []
+
+
+def test_a_grid_with_a_point_without_a_value_is_drawn_and_equal_values_are_not(tmp_path):
+    from hilrt.analyze.report_png import write_pictures
+
+    at = [{"x": x, "y": y} for x in (1.0, 2.0, 3.0) for y in (1.0, 2.0, 3.0)]
+    (points,) = measured_points(entry(one, i or None) for i, one in enumerate(at))
+    assert np.isnan(points.grid()[2][0, 0])
+    assert write_pictures(draw_maps([points]), tmp_path)
+    for most in (0.0, 1e-7):
+        (points,) = measured_points(entry(one, 1e9 + most * one["x"]) for one in at)
+        assert draw_maps([points]) == []
+
+
+def test_without_a_summary_the_points_are_those_of_the_events(result):
+    stream = SimpleNamespace(events=[*result.log.events])
+    stream.events.append(SimpleNamespace(cause="measure", text="of another tool", source="x"))
+    killed = SimpleNamespace(summary={"verdict": "good"}, summarised=False, stream=stream)
+    (points,) = measured_points(results_of(killed))
+    (whole,) = measured_points(result.summary["results"])
+    assert points.values.tolist() == whole.values.tolist()
+    assert points.times == pytest.approx(whole.times)
 
 
 def test_contours_are_at_round_numbers_around_all_values():
