@@ -125,7 +125,7 @@ class SequenceBench:
         value = self._fitting(port, to)
         if (rate is None) == (time is None):
             raise ValueError("ramp: give either rate or time")
-        if time is not None and time > 0.0:
+        if time is not None:
             rate = abs(value - self._values[port]) / _positive("time", time)
             if rate == 0.0:
                 return Jump(self, port, value)
@@ -166,12 +166,14 @@ class SequenceBench:
             held.
         """
         limit = _positive("timeout", timeout)
+        if not 0.0 <= stays <= limit:
+            raise ValueError(f"stays = {stays!r}: must be from 0 to timeout = {limit:g}")
         if isinstance(condition, str):
             return Until(self, self._expression(condition), condition, limit, stays)
         if not callable(condition):
             raise TypeError(f"until: {condition!r} is no condition; write 'a.x > 1' or lambda: …")
         text = getattr(condition, "__name__", "a condition").replace("<lambda>", "a condition")
-        return Until(self, lambda: bool(condition()), text, limit, stays)
+        return Until(self, lambda: _holds(condition()), text, limit, stays)
 
     def _expression(self, text: str) -> Callable[[], bool]:
         """Evaluates an expression with the present samples; `ConfigError` if it is none."""
@@ -181,8 +183,7 @@ class SequenceBench:
         columns = [self._inputs[name] for name in evaluator.signals]
 
         def holds() -> bool:
-            value = float(evaluator.step(self.now, np.array([self._u[i] for i in columns]))[0])
-            return value != 0.0 and not math.isnan(value)
+            return _holds(evaluator.step(self.now, np.array([self._u[i] for i in columns]))[0])
 
         return holds
 
@@ -357,9 +358,15 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
     return found
 
 
+def _holds(value: object) -> bool:
+    """Whether a condition's value is true; one that is not known is not."""
+    return bool(value) and value == value
+
+
 def _positive(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float)) or not value > 0.0:
-        raise ValueError(f"{name} = {value!r}: must be a number above 0")
+    """A finite number above 0; a time that never ends would leave the bench where it is."""
+    if not isinstance(value, (int, float, np.number)) or not 0.0 < value < math.inf:
+        raise ValueError(f"{name} = {value!r}: must be a finite number above 0")
     return float(value)
 
 

@@ -86,6 +86,15 @@ def test_conditions_are_expressions_whose_filters_begin_with_the_step():
     assert "waits for e.n > 2 and known(e.n), at most 9 s" in driven.told("sequence_step")[0]
 
 
+def test_what_is_not_known_is_no_condition_that_holds():
+    async def run(bench):
+        await bench.until(lambda: bench.read("e.n"), timeout=np.float64(0.2))
+
+    driven = Driven(sequence(run, reads=("e.n",)), {"e.n": lambda t: math.nan})
+    with pytest.raises(SolverError, match=r"did not hold within 0\.2 s"):
+        driven.step(5)
+
+
 def test_a_time_out_counts_session_time_and_names_line_and_readings():
     async def run(bench):
         await bench.until(lambda: bench.read("e.n") > 120, timeout=0.5)
@@ -235,8 +244,14 @@ def test_a_step_that_is_not_awaited_is_an_error():
         (lambda bench: bench.step("pedal", to=101.0), "pedal to 101: lies outside -inf to 100"),
         (lambda bench: bench.step("speed", to=math.nan), "speed to nan: lies outside"),
         (lambda bench: bench.ramp("pedal", to=1.0), "either rate or time"),
-        (lambda bench: bench.ramp("pedal", to=1.0, rate=-1.0), "rate = -1.0: must be a number"),
-        (lambda bench: bench.wait(0.0), "duration = 0.0: must be a number above 0"),
+        (lambda bench: bench.ramp("pedal", to=1.0, rate=-1.0), "rate = -1.0: must be a finite"),
+        (lambda bench: bench.ramp("pedal", to=1.0, time=0.0), "time = 0.0: must be a finite"),
+        (lambda bench: bench.ramp("pedal", to=1.0, rate=math.inf), "rate = inf: must be a finite"),
+        (lambda bench: bench.wait(0.0), "duration = 0.0: must be a finite number above 0"),
+        (lambda bench: bench.wait(math.inf), "duration = inf: must be a finite number above 0"),
+        (lambda bench: bench.until("e.n > 1", timeout=math.inf), "timeout = inf: must be a finite"),
+        (lambda bench: bench.until("e.n > 1", timeout=1.0, stays=2.0), "from 0 to timeout = 1"),
+        (lambda bench: bench.until("e.n > 1", timeout=1.0, stays=math.nan), "stays = nan"),
         (lambda bench: bench.until(True, timeout=1.0), "until: True is no condition"),
         (lambda bench: bench.until("e.m > 1", timeout=1.0), "e.m"),
         (lambda bench: bench.until("e.n >", timeout=1.0), "e.n >"),
