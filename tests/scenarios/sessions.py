@@ -171,12 +171,16 @@ class Listener:
 
 
 class Run:
-    """One ``hilrt run`` in a session and process group of its own, as a terminal would make it."""
+    """One ``hilrt run`` in a session and process group of its own, as a terminal would make it.
+
+    With `test`, a file with a sequence, it is ``hilrt test``.
+    """
 
     ROLES = (
         "emulate",
         "gateway",
         "solver",
+        "sequence",
         "hilrt.session.recorder_process",
         "hilrt.monitor.terminal",
     )
@@ -188,13 +192,18 @@ class Run:
         *options: str,
         quiet: bool = True,
         environment: Mapping[str, str] = MappingProxyType({}),
+        test: Path | None = None,
     ) -> None:
         self.out, self.session = out, session
         out.mkdir(parents=True, exist_ok=True)
         self._mark = uuid.uuid4().hex
         self._stdout, self._stderr = out.with_suffix(".stdout"), out.with_suffix(".stderr")
-        command = [sys.executable, "-m", "hilrt", "run", str(session), "--out", str(out)]
-        command += ["--quiet"] if quiet else []
+        command = [sys.executable, "-m", "hilrt"]
+        if test is None:
+            command += ["run", str(session), *(["--quiet"] if quiet else [])]
+        else:
+            command += ["test", str(test), "--session", str(session)]
+        command += ["--out", str(out)]
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*command, *options],
