@@ -1,4 +1,4 @@
-"""Checks of calculated channels and lookup tables."""
+"""Checks of expressions: calculated channels, lookup tables, and conditions of stimuli."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ def check_calculated(topology: Topology, findings: Findings) -> None:
             unclear = f"{subsystem}.{port.name}" in topology.unclear
             for channel in port.channels():
                 units[f"{subsystem}.{channel}"] = UNSTATED if unclear else port.unit
-    for entry in topology.tables.calculated:  # of subsystems whose ports are not known
+    tables = topology.tables
+    texts = [entry.expression for entry in tables.calculated]
+    texts += [text for s in tables.stimuli for text in (s.start_when, s.end_when) if text]
+    for text in texts:  # of subsystems whose ports are not known
         try:
-            names = parse(entry.expression).signals
+            names = parse(text).signals
         except ConfigError:
             continue
         for name in names:
             if topology.ports.get(name.partition(".")[0], ()) is None:
                 units.setdefault(name, UNSTATED)
     try:
-        program_of(units, topology.tables)
+        program_of(units, tables)
     except ConfigError as error:
         for line in error.problems:
             findings.line(line)
-    for i, bond in enumerate(topology.tables.bonds):
+    for i, bond in enumerate(tables.bonds):
         for key, name in (*(("effort", e) for e in bond.efforts), ("flow", bond.flow)):
             if name.startswith(CALCULATED + "."):
                 findings.error(

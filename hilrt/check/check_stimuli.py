@@ -262,6 +262,8 @@ def _check_overlaps(
         runs = math.inf if stimulus.repeat == "forever" else stimulus.repeat
         lasts = math.inf if stimulus.then == "hold" else length * runs
         end = math.inf if stimulus.end is None else stimulus.end
+        # One that waits for a condition may begin at any time
+        lasts = lasts if stimulus.start_when is None else math.inf
         spans.append((stimulus.start, min(stimulus.start + lasts, end)))
         if stimulus.mode != "replace":
             continue
@@ -269,4 +271,7 @@ def _check_overlaps(
             same = other.mode == "replace" and other.input == stimulus.input
             if same and max(spans[i][0], spans[j][0]) < min(spans[i][1], spans[j][1]):
                 text = f"drives {stimulus.input} while stimulus {other.name!r} does, too"
-                findings.error(f"stimuli.{i}", "start", stimulus.start, text, "let one end before")
+                if stimulus.start_when is not None or other.start_when is not None:
+                    text = f"may be when stimulus {other.name!r} drives {stimulus.input}, too"
+                remedy = "let one end before, by its `end`"
+                findings.error(f"stimuli.{i}", "start", stimulus.start, text, remedy)

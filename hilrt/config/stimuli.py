@@ -74,6 +74,10 @@ class Stimulus(Table):
     #: Session time from which on it may start, and at which it ends in any case, s.
     start: NonNegative = 0.0
     end: Positive | None = None
+    #: Conditions: from `start` on it waits until the first is true; while the second is true, it
+    #: ends.
+    start_when: str | None = None
+    end_when: str | None = None
     #: How often its segments are gone through.
     repeat: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
     #: After its last segment: give the input back, or go on with its last value.

@@ -17,6 +17,7 @@ import math
 from hilrt.compiled import compiled, stage
 from hilrt.coupling.polynomial import copy, shift, value_at
 from hilrt.coupling.stimulate import begin_or_end, go_on, is_active, say
+from hilrt.expressions.arithmetic import is_true
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
@@ -53,7 +54,8 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
     degree = degree_of(plan, state, d)
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus, row = state.stimuli[k], plan.stimuli[k]
-        begin_or_end(row, stimulus, now, False, False)
+        begins, ends = condition_holds(state, row.start_when), condition_holds(state, row.end_when)
+        begin_or_end(row, stimulus, now, begins, ends)
         go_on(
             row,
             plan.segments,
@@ -79,6 +81,12 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
         shift(drive.own, plan.session[0].coefficients, -port.lead)
         drive.t0 = cut.t
         mark_jumps(plan, state, d, goes_over and drive.difference == 0.0)
+
+
+@stage
+def condition_holds(state: State, register: int) -> bool:
+    """Whether a condition is true by the samples of this tick; -1: there is none."""
+    return bool(register >= 0 and is_true(state.registers[register].value))
 
 
 @stage

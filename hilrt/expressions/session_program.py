@@ -1,17 +1,21 @@
-"""The program of a session: its calculated channels over the outputs of its subsystems."""
+"""The program of a session: its calculated channels over the outputs of its subsystems.
+
+Conditions that start and end stimuli are its results, in the order of the session file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from hilrt.config.structs import CALCULATED, Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.functions import RESERVED
 from hilrt.expressions.known_signals import CalculatedChannel, KnownSignals
 from hilrt.expressions.nodes import LookupTable, lookup_table
-from hilrt.expressions.parse import parse
+from hilrt.expressions.parse import Expression, parse
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
@@ -40,7 +44,8 @@ def program_of(units: Mapping[str, str], tables: Session) -> Program:
         _lookup_tables(tables, problems),
     )
     try:
-        program = Program.from_texts([], known, step=shortest_step(tables))
+        conditions = _conditions(tables, problems)
+        program = Program.from_texts(conditions, known, step=shortest_step(tables))
     except ConfigError as error:
         problems += error.problems
     if problems:
@@ -74,6 +79,19 @@ def _channels(tables: Session, problems: list[str]) -> dict[str, CalculatedChann
     return found
 
 
+def _conditions(tables: Session, problems: list[str]) -> list[Expression]:
+    found: list[Expression] = []
+    for i, stimulus in enumerate(tables.stimuli):
+        for key in ("start_when", "end_when"):
+            text = getattr(stimulus, key)
+            if text is not None:
+                try:
+                    found.append(parse(text, f"[stimuli.{i}] {key}"))
+                except ConfigError as error:
+                    problems += error.problems
+    return found
+
+
 def _lookup_tables(tables: Session, problems: list[str]) -> dict[str, LookupTable]:
     found: dict[str, LookupTable] = {}
     for i, entry in enumerate(tables.lookup_tables):
@@ -104,7 +122,8 @@ class StartValues:
 
     def __init__(self, network: Network, tables: Session) -> None:
         names = network.outputs.names
-        program = self._program = session_program(network, tables)
+        # Stimuli have not begun: what their conditions read is not waited for.
+        program = self._program = session_program(network, replace(tables, stimuli=[]))
         self._read: Ints = np.array([names.index(n) for n in program.signals], dtype=np.intp)
         channels = program.channels
         places = [names.index(f"{CALCULATED}.{name}") for name in channels]

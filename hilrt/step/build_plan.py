@@ -20,7 +20,7 @@ from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_ranges import fill_ranges
-from hilrt.step.fill_stimuli import stimulus_tables
+from hilrt.step.fill_stimuli import fill_conditions, stimulus_tables
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
@@ -115,6 +115,7 @@ def build_plan(
     _fill_ports(plan, network, tables, platform)
     fill_ranges(plan, network, tables)
     _fill_calculated(plan, network, program)
+    fill_conditions(plan, network, tables, program)
     _fill_connections(plan, network)
     _fill_bonds(plan, network, platform.physical, shadow)
     _fill_verification(plan, platform.verification)

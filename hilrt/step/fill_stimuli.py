@@ -12,10 +12,11 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.stimuli import Stimulus, StimulusSegment
 from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
+from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 from hilrt.tables import plan as rows
 from hilrt.tables.network import OPERATED, Network
-from hilrt.tables.plan import SHAPES
+from hilrt.tables.plan import SHAPES, Plan
 from hilrt.tables.record import Table, table
 
 #: Going over to another source takes this much less than the rate limit: rounding would limit it.
@@ -114,6 +115,20 @@ def stimulus_order(network: Network, tables: Session) -> list[int]:
     """Positions in the session file of the stimuli in their table: by their inputs."""
     inputs = [_input_of(network, stimulus) for stimulus in tables.stimuli]
     return sorted(range(len(inputs)), key=lambda k: (inputs[k], k))
+
+
+def fill_conditions(plan: Plan, network: Network, tables: Session, program: Program) -> None:
+    """Registers of the conditions that start and end stimuli, which are the program's results."""
+    of_texts = iter(program.results)
+    registers = [
+        [
+            -1 if text is None else next(of_texts)
+            for text in (stimulus.start_when, stimulus.end_when)
+        ]
+        for stimulus in tables.stimuli
+    ]
+    for row, k in zip(plan.stimuli, stimulus_order(network, tables), strict=True):
+        row.start_when, row.end_when = registers[k]
 
 
 def conversion_of(stimulus: Stimulus, unit: str) -> tuple[float, float]:

@@ -101,3 +101,11 @@ def test_files_of_columns_are_looked_into(tmp_path):
 
 def test_names_are_there_once():
     assert "is there twice" in findings({"segments": [STEP]}, {"name": "s0", "segments": [STEP]})[0]
+
+
+def test_a_condition_may_let_two_drive_at_a_time():
+    late = {"mode": "replace", "segments": [STEP], "start_when": "driver.pedal > 5"}
+    first, second = {**late, "end": 0.6}, {**late, "start": 0.5}
+    assert "may be when stimulus 's0' drives engine.pedal, too" in findings(first, second)[0]
+    assert findings(first, {**second, "start": 0.6}) == []
+    assert findings(first, {**second, "mode": "add"}) == []

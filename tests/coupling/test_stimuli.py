@@ -15,7 +15,7 @@ from hilrt.step.changes import Changes
 from hilrt.step.fill_stimuli import maximum_length_sequence
 from hilrt.step.source_changes import source_changes
 from hilrt.tables.network import build_network
-from tests.stepping import Recorded, Stepping, make_session
+from tests.stepping import MemoryLink, Recorded, Stepping, make_session
 from tests.stimulated import sent, stimulated, values
 
 H = 1e-3
@@ -423,3 +423,44 @@ def test_a_sequence_drives_an_input_only_while_it_says_so(offset):
     found = [value for value, _ in seen]
     expected = [4, 4, 4, 4, 6, 8, 8 + offset, 8 + offset, 6 + offset, 4 + offset, 4]
     np.testing.assert_allclose(found[1:], expected[1:], atol=1e-6)
+
+
+# -- conditions ----------------------------------------------------------------------------------
+
+
+def test_conditions_begin_and_end_a_stimulus_at_the_tick_whose_samples_say_so():
+    pulse = {"mode": "replace", "segments": [{"shape": "hold", "value": 9.0}]}
+    when = {"start_when": "source.y > 0.35", "end_when": "source.y > 0.65"}
+    session = stimulated({**pulse, **when}, y=lambda t: t, order=0)
+    found = sent(session, 1.0)[:, 0]
+    np.testing.assert_allclose(found, [0, 0.1, 0.2, 0.3, 9, 9, 9, 0.7, 0.8, 0.9, 1.0], atol=1e-12)
+
+
+def test_a_condition_counts_between_start_and_end_and_begins_a_stimulus_once():
+    hold = {"segments": [{"shape": "hold", "value": 5.0, "duration": 0.2}]}
+    high = {"start_when": "source.y > 0", "start": 0.3}
+    y = {"y": lambda t: 1.0}
+    for bounds, expected in (
+        ({}, [1, 1, 1, 6, 6, 1, 1, 1]),
+        ({"end": 0.4}, [1, 1, 1, 6, 1, 1, 1, 1]),
+        ({"end_when": "source.y > 0"}, [1, 1, 1, 6, 1, 1, 1, 1]),
+        ({"start_when": "source.y > 2"}, [1] * 8),
+    ):
+        found = sent(stimulated({**hold, **high, **bounds}, order=0, **y), 0.7)[:, 0]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_conditions_belong_to_their_stimuli_whatever_the_order_of_the_inputs():
+    segments = [{"shape": "hold", "value": 1.0}]
+    sink = MemoryLink("sink", Recorded({"z": lambda t: 0.0}, [Port("u"), Port("v")]))
+    session = Stepping(
+        {"source": Recorded({"y": lambda t: t}), "sink": sink},
+        master={"step": 0.1},
+        stimuli=[
+            {"name": "b", "input": "sink.v", "segments": segments, "start_when": "source.y > 0.15"},
+            {"name": "a", "input": "sink.u", "segments": segments, "end_when": "source.y > 0.25"},
+        ],
+        subsystems={"source": {}, "sink": {}},
+    )
+    found = np.array(session.run(0.4, lambda s: s.state.inputs["polynomial"][:, 0].copy()))
+    np.testing.assert_array_equal(found, [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]])

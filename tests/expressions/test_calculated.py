@@ -209,9 +209,17 @@ def channel(name: str, expression: str, unit: str = "") -> str:
     return f"[[calculated]]\nname = '{name}'\nunit = '{unit}'\nexpression = \"{expression}\"\n"
 
 
+def push(condition: str) -> str:
+    segments = "segments = [{ shape = 'step', to = 1.0, duration = 0.1 }]"
+    return f"[[stimuli]]\nname = 'push'\ninput = 'mass1.v2'\n{condition}\n{segments}\n"
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (push("start_when = 'mass1.forse > 1'"), ("push] start_when", "mass1.force")),
+        (push("end_when = 'mass1.force >'"), ("push] end_when", "no expression")),
+        (push("end_when = 'mass1.force > unit(1, \"rad\")'"), ("push] end_when", "'N'", "'rad'")),
         (channel("a", "mass1.forse"), ("[calculated 1: a] expression", "mass1.force")),
         (channel("a", "mass1.force +", "N"), ("[calculated 1: a] expression", "no expression")),
         (channel("a", "mass1.force"), ("'N'", "plain number")),

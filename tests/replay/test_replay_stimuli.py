@@ -26,6 +26,17 @@ mode = "replace"
 start = 0.1
 end = 0.3
 segments = [{ shape = "column", file = "drive.csv", signal = "v", scale = 2.0, shift = -0.05 }]
+[[stimuli]]
+name = "push"
+input = "mass1.v2"
+start = 0.31
+start_when = "delay(rising_speed, 0.02) > 0"
+end_when = "falling(mass2.v > 0)"
+segments = [{ shape = "hold", value = 7.0 }]
+[[calculated]]
+name = "rising_speed"
+unit = "m/s"
+expression = "mass2.v"
 """
 
 
@@ -53,6 +64,12 @@ def test_a_replay_has_no_need_of_the_files(session, tmp_path):
     expected = 2.0 * np.interp(t + 0.05, at, 100.0 * np.sin(30.0 * at)) / 3.6
     np.testing.assert_allclose(log["mass1.v2:sent"][100:300], expected, rtol=1e-7, atol=1e-7)
     assert np.std(log["mass2.force:stimulus"]) > 10.0
+    pushed, v = log["mass1.v2:stimulus"][311:] == 7.0, log["mass2.v"]
+    begin, end = 311 + pushed.argmax(), 311 + len(pushed) - pushed[::-1].argmax()
+    assert pushed.sum() == end - begin > 10
+    late = v[291:481] > 0.0  # what the delay makes of ticks 311 to 500
+    assert begin == 311 + late.argmax()
+    assert v[end - 1] > 0.0 >= v[end]
 
 
 def test_two_simulations_agree_bit_for_bit(session):
@@ -68,4 +85,5 @@ def test_two_simulations_agree_bit_for_bit(session):
 
 def test_what_if_a_stimulus_were_another(session, tmp_path):
     path = record_file(str(session), tmp_path / "log", duration=0.2)
-    assert what_if(path, ["stimuli.recorded.start=0.15"]) is not None
+    for change in ("recorded.start=0.15", "push.start_when=mass2.v < 0"):
+        assert what_if(path, [f"stimuli.{change}"]) is not None
