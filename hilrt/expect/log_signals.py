@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 
 #: Signal that is the half-width of the band in which the true value of another one is estimated.
 ERROR = ":estimated_error"
-#: First parts of signals that tell of the session itself; those of a subsystem's times begin with
-#: its name alone.
-_OF_THE_MASTER = frozenset({"cut", "flag", "flags", "master"})
+#: What signals that tell of the session itself begin with, before a colon.
+_OF_THE_SESSION = frozenset({"cut", "flag", "flags", "master"})
+#: What signals of a subsystem, port or bond end with, behind the colon, that are times of the
+#: exchange or flags of the session.
+_TIMES_AND_FLAGS = frozenset(
+    {
+        *("age", "compute", "wire", "late", "busy", "due", "reached", "covered", "clock_error"),
+        *("event", "rejoined", "t_valid", "source", "communicates", "capped"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -38,13 +45,13 @@ class LogSignals:
         return error if kind in ("", "corrected") and error in self.units else None
 
     def is_disturbed(self, name: str) -> bool:
-        """Whether the coupling has a part in it: not in flags and times, but in all quantities."""
-        if not self.coupled:
-            return False
-        base = name.partition(":")[0]
-        return base not in _OF_THE_MASTER and not any(
-            other.startswith(f"{base}.") for other in self.units
-        )
+        """Whether the coupling has a part in it.
+
+        So it has in everything but times of the exchange and flags of the session.
+        """
+        begin, _, end = name.partition(":")
+        of_session = end in _TIMES_AND_FLAGS or (end != "" and begin in _OF_THE_SESSION)
+        return self.coupled and not of_session
 
     def column_of(self, name: str) -> str:
         """Signal that a name in a condition stands for: calculated channels go by their own."""

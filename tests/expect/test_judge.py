@@ -253,3 +253,35 @@ def test_the_error_of_a_margin_is_the_sum_over_its_signals():
     judge.take_rows(np.zeros(1, np.int64), np.array([[10.0, 1.0, 0.5, 0.25]]))
     (outcome,) = judge.finish()
     assert (outcome.robustness, outcome.error) == (83.0, 1.75)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("engine.torque", "passed"),  # has an estimate
+        ("engine.x[0]", "passed"),
+        ("engine.x[1]", "inconclusive"),
+        ("engine.torque:sent", "inconclusive"),
+        ("engine.body:sent", "inconclusive"),  # beside engine.body.v
+        ("engine.body", "inconclusive"),
+        ("shaft:power", "inconclusive"),  # a bond and a subsystem of the same name
+        ("calculated.engine", "inconclusive"),
+        ("engine", "inconclusive"),  # the channel, and no time of the subsystem
+        ("engine:age", "passed"),
+        ("engine.torque:t_valid", "passed"),
+        ("flag:late", "passed"),
+        ("master:lateness", "passed"),
+    ],
+)
+def test_where_no_error_is_estimated_it_is_unknown_but_for_times_and_flags(name, word):
+    of = ["engine.torque", "engine.x[0]", "engine.x[1]", "engine.torque:sent", "engine.body"]
+    of += ["engine.body:sent", "engine.body.v", "shaft.u", "shaft:power", "calculated.engine"]
+    of += ["engine:age", "engine.torque:t_valid", "flag:late", "master:lateness"]
+    estimates = ["engine.torque:estimated_error", "engine.x[0]:estimated_error"]
+    units = dict.fromkeys(of + estimates, "")
+    condition = f"{name} < 10" if name == "engine" else f'signal("{name}") < 10'
+    table = {"name": "limit", "always": condition}
+    judge = Judge(read_tables({"expect": [table]}), LogSignals(units, True), [*units], 0.01)
+    judge.take_rows(np.arange(3) * STEP_NS, np.ones((3, len(units))))
+    (outcome,) = judge.finish()
+    assert outcome.result == word
