@@ -16,6 +16,7 @@ from hilrt.analyze.log_statistics import LogStatistics, SignalStatistics
 from hilrt.files.json import parse_json
 from hilrt.record.reader import LogEvent
 from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.timing.timeline import LONGEST, STAGES
@@ -59,7 +60,7 @@ def summarise_rows(
     if metadata.get("identifies") == "True" and (learns := stats.get("cut:learns")) is not None:
         turns = round(learns.total)
         found["identification"] = {"turns": turns, "skipped": learns.count - turns}
-    clean: dict[str, Any] = json_numbers(found | _verdict(found, events))
+    clean: dict[str, Any] = json_numbers(found | _verdict(found, events, statistics))
     return clean
 
 
@@ -209,7 +210,9 @@ def _change(event: LogEvent) -> re.Match[str] | None:
     return _CHANGE.fullmatch(event.text) if event.source == "session" else None
 
 
-def _verdict(found: Mapping[str, Any], events: Iterable[LogEvent]) -> dict[str, Any]:
+def _verdict(
+    found: Mapping[str, Any], events: Iterable[LogEvent], statistics: LogStatistics
+) -> dict[str, Any]:
     """How far what was recorded can be trusted; nothing for a log that has no session's rows."""
     if "missed_ticks" not in found:
         return {}
@@ -221,8 +224,15 @@ def _verdict(found: Mapping[str, Any], events: Iterable[LogEvent]) -> dict[str, 
     lost = found.get("recorder", {}).get("dropped_rows", 0)
     numbers = found["missed_ticks"], found["steps"], lost
     course = SessionCourse(found["time_s"], fault_of(events), *numbers, secured_by(events))
-    judged = verdict(totals, course)
+    errors = _unknown_errors(statistics) if found["steps"] else {}
+    judged = verdict(totals, course._replace(errors=errors))
     return {"verdict": judged.word, "reasons": judged.reasons}
+
+
+def _unknown_errors(statistics: LogStatistics) -> dict[str, Estimate]:
+    """Of the coupling signals: rows have the band at each point, not the error over the session."""
+    unknown = Estimate("", math.nan, math.nan, math.nan, math.nan, "no row holds it")
+    return {name: unknown for name, _ in statistics.of_kind("estimated_error")}
 
 
 def _affected(flag: Mapping[str, float]) -> tuple[float, float]:

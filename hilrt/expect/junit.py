@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from hilrt.expect.outcome import ResultEntry, outcome_line
+from hilrt.files.whole_file import whole_file
 
 #: Characters that no XML 1.0 file may have.
 _IMPOSSIBLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -72,7 +73,8 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
 def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
     """Write the file; `OSError` if that cannot be done."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(junit_xml(suites))
+    with whole_file(path) as part, part.open("wb") as file:
+        file.write(junit_xml(suites))
 
 
 def _text(text: str) -> str:

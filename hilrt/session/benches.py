@@ -58,6 +58,7 @@ class Benches:
         self._links, self._tables, self._events = links, tables, events
         self._publisher, self._operator = publisher, operator
         self.armed: list[Link] = []
+        self._calculated: StartValues | None = None
 
     async def bring_up(
         self, initialized: InitializedSession, assembled: Assembled, enter_arms: bool
@@ -145,7 +146,12 @@ class Benches:
         ranges = Ranges(numerics.network, numerics.plan)
         y = numerics.state.outputs["y"]
         procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
-        procedure.calculate = StartValues(numerics.network, self._tables).fill
+        if (
+            self._tables.calculated and self._calculated is None
+        ):  # the stop sequence waits for nothing
+            self._calculated = StartValues(numerics.network, self._tables)
+        if self._calculated is not None:
+            procedure.calculate = self._calculated.fill
         return procedure
 
     def _tell(self, text: str) -> None:

@@ -14,6 +14,7 @@ from hilrt.coupling.extrapolate import (
     through_samples,
 )
 from hilrt.coupling.polynomial import value_at
+from hilrt.expressions.take_samples import take_samples
 from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.tables import state
@@ -111,12 +112,18 @@ def session(outputs: int = 1, **tables):
     return numerics
 
 
+def cut(numerics):
+    """What has arrived becomes the outputs at the communication point."""
+    take_samples(numerics.plan, numerics.state, numerics.given)
+    compensate(numerics.plan, numerics.state, numerics.given)
+
+
 def take(numerics, t, y, fresh=True):
     """Samples `y` that are valid at `t`, at the communication point `t`."""
     given = numerics.given
     given.session["t"], given.outputs["t_valid"] = np.nanmax(t), t
     given.outputs["y"], given.outputs["fresh"] = y, fresh
-    compensate(numerics.plan, numerics.state, given)
+    cut(numerics)
 
 
 @pytest.mark.parametrize(("holds", "late"), [(True, False), (False, True), (True, True)])
@@ -127,7 +134,7 @@ def test_only_the_outputs_of_a_late_subsystem_that_holds_stay_as_they_are(holds,
     for t in (1.0, 2.0, 3.0):
         take(numerics, t, 0.0)
     numerics.given.subsystems["late"] = late
-    compensate(numerics.plan, numerics.state, numerics.given)
+    cut(numerics)
     assert numerics.state.outputs["degree"] == (0 if holds and late else 2)
 
 
@@ -136,13 +143,13 @@ def test_fewer_samples_limit_the_degree():
     outputs = numerics.state.outputs
     numerics.plan.session["samples"], outputs["order"] = 4, 3
     outputs["y_past"], numerics.given.outputs["fresh"] = 1.0, 0
-    compensate(numerics.plan, numerics.state, numerics.given)
+    cut(numerics)
     np.testing.assert_array_equal(outputs["degree"], [0, 0])
     for k in range(1, 6):
         take(numerics, float(k), 1.0 + k, [True, k % 2 == 0])
         np.testing.assert_array_equal(outputs["degree"], [min(k, 3), min(k // 2, 3)])
         numerics.given.outputs["fresh"], numerics.given.session["t"] = 0, k + 1.0
-        compensate(numerics.plan, numerics.state, numerics.given)
+        cut(numerics)
         assert outputs["y"][0] == pytest.approx(k + 2.0)
 
 

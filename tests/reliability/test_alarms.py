@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from hilrt.check.check import check_file
 from hilrt.config.session_file import load_session
 from hilrt.config.structs import Alarm
+from hilrt.expressions.take_samples import take_samples
 from hilrt.link import Ports
 from hilrt.reliability.alarms import ACTIONS, DEGRADE, STOP, describe
 from hilrt.reliability.guard import guard
@@ -41,6 +42,7 @@ class Watch:
         self.k += 1
         given.outputs["y"] = [np.nan if speed is None else speed, *pair]
         given.outputs["fresh"] = [speed is not None, True, True]
+        take_samples(self.numerics.plan, self.state, given)
         guard(self.numerics.plan, self.state, given)
         return int(self.state.session["alarm_level"][0])
 

@@ -89,6 +89,7 @@ def ending(monkeypatch, tmp_path):
         numerics.state.inputs["polynomial"][:, 0] = sent
         tables = SimpleNamespace(
             stop=list(steps),
+            calculated=[],
             master=SimpleNamespace(arm_timeout=30.0),
             monitor=SimpleNamespace(adjust={}),
         )
