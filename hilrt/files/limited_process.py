@@ -30,7 +30,12 @@ _LENGTH = struct.Struct("<I")
 #: How long a child that was told to end may take, s.
 _END_S = 2.0
 #: Libraries of linear algebra start no threads, and memory is not set aside for each.
-_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2", "NUMEXPR_MAX_THREADS": "1"}
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+    "NUMEXPR_MAX_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # its own sets 1 GB aside at once
+}
 
 
 class ProcessLimits(NamedTuple):
