@@ -172,28 +172,30 @@ def constant_part(plan: Plan, state: State, d: int, source: int) -> float:
 def put_in_force(plan: Plan, state: State, d: int, source: int) -> bool:
     """Connections that act with a source, and its own part; whether it is gone over to.
 
-    So it is when a stimulus has ended that was added.
+    So it is when a stimulus has ended that was added, and when one that replaces takes over from
+    another one, or a sequence from a sequence.
     """
     at, drive = plan.drives[d], state.drives[d]
     port = plan.inputs[at.input]
     turned = source != drive.source
     drive.turned, drive.source = turned, source
     state.session[0].turned += turned
+    goes_over = bool(turned)
     for c in range(port.first_connection, port.first_connection + port.connections):
         acts = acts_with(plan, state, c, source)
         if acts != state.connections[c].acts:
-            state.connections[c].acts = acts
+            state.connections[c].acts, goes_over = acts, True
             state.model.session[0].prepared = 0
     for m in range(len(drive.own)):
         drive.own[m] = 0.0
     drive.own[0] = (
         drive.operated_to if source == OPERATOR else constant_part(plan, state, d, source)
     )
-    goes_over = bool(turned)
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         stimulus = state.stimuli[k]
-        goes_over = goes_over or (stimulus.released != 0 and source == CONNECTION)
-        stimulus.released = 0
+        counts = source == CONNECTION or (source == STIMULUS and plan.stimuli[k].replaces)
+        goes_over = goes_over or (stimulus.handed_over != 0 and counts)
+        stimulus.handed_over = 0
     add_stimuli(at, plan.stimuli, state.stimuli, drive, source)
     return goes_over
 

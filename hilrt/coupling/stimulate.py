@@ -54,6 +54,7 @@ def begin_or_end(at: Table, stimulus: Table, now: float, begins: bool, ends: boo
 def start(at: Table, stimulus: Table, t: float) -> None:
     """Begin the first segment at `t` [s]."""
     stimulus.phase, stimulus.turned = RUNNING, 1
+    stimulus.handed_over = stimulus.handed_over or at.replaces
     stimulus.segment, stimulus.run, stimulus.begun = at.first_segment, 0, t
     stimulus.begin = math.nan  # the value that its input has is put in by `enter`
 
@@ -61,7 +62,7 @@ def start(at: Table, stimulus: Table, t: float) -> None:
 @compiled
 def finish(stimulus: Table) -> None:
     """Give the input back."""
-    stimulus.phase, stimulus.turned, stimulus.released = DONE, 1, 1
+    stimulus.phase, stimulus.turned, stimulus.handed_over = DONE, 1, 1
     for m in range(len(stimulus.polynomial)):
         stimulus.polynomial[m] = 0.0
 

@@ -197,7 +197,7 @@ STIMULI: Final = np.dtype(
         ("run", "i8"),  # times that all segments have been gone through
         ("index", "i8"),  # of the value that is held now, of shapes that jump from value to value
         ("jumped", "i8"),  # since its input was dispatched last
-        ("released", "i8"),  # it has ended since then
+        ("handed_over", "i8"),  # it has ended since then, or begun to replace
         ("polynomial", "f8", COEFFICIENTS),  # about now
         # Taylor series of the phase of a swinging shape, its sine and cosine
         ("angle", "f8", COEFFICIENTS),

@@ -346,6 +346,16 @@ def test_what_was_added_is_given_back_without_a_bump():
     np.testing.assert_allclose(found[:, 0], [5, 5, 5, 5, 4.5, 4, 3.5, 3, 3], atol=1e-12)
 
 
+def test_a_stimulus_takes_over_from_another_one_without_a_bump():
+    first, second = (
+        {"mode": "replace", "start": start, "segments": [{"shape": "step", "to": to}], **more}
+        for start, to, more in ((0.2, 7.0, {"end": 0.8}), (0.8, 3.0, {}))
+    )
+    found = sent(stimulated(first, second, bounds={"blend": 0.4}, order=0), 1.3)
+    expected = np.interp(np.arange(14), [0, 2, 6, 8, 12], [3, 3, 7, 7, 3])
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-9)
+
+
 def test_a_bench_is_told_ahead_by_its_actuation_delay():
     ramp = [{"shape": "ramp", "to": 10.0, "duration": 1.0}]
     session = stimulated({"start": 0.5, "segments": ramp}, physical=True, lead={"sink": 0.2})
