@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from hilrt.expect.outcome import ResultEntry
 from hilrt.expect.robustness import Ints
 from hilrt.solver import Floats
 
+T = TypeVar("T")
 #: Rows of a batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it whatever its size.
 BATCH_ROWS = 64
 #: What one batch of one expectation is taken to cost before it is known, ns; and how fast a longer
@@ -124,6 +126,8 @@ class Judge:
             cost_ns = self._now_ns() - begun_ns
             self._cost_ns = max(cost_ns, FORGETTING * self._cost_ns)
             time_left_ns -= cost_ns
+        if self._todo:  # one slow batch must not keep all later ones waiting
+            self._cost_ns *= FORGETTING
 
     def finish(self) -> list[ResultEntry]:
         """Judge the rest; no more rows come. Every outcome, in the order of the expectations."""
@@ -200,22 +204,26 @@ class _Turn:
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
         """See `Case.take`."""
-        if not self._defect:
-            try:
-                self.case.take(t_ns, rows)
-            except Exception as error:
-                self._defect = f"it could not be judged: {type(error).__name__}: {error}"
+        self._try(lambda: self.case.take(t_ns, rows))
 
     def finish(self) -> None:
         """See `Case.finish`."""
-        if not self._defect:
-            self.case.finish()
+        self._try(self.case.finish)
 
     def look(self) -> ResultEntry | None:
         """See `Case.outcome`."""
+        outcome = self._try(self.case.outcome)
         if not self._defect:
-            return self.case.outcome()
+            return outcome
         of = self.case.expectation
         return ResultEntry(
             name=of.name, result="inconclusive", text=of.text, of=of.of, reason=self._defect
         )
+
+    def _try(self, act: Callable[[], T]) -> T | None:
+        if not self._defect:
+            try:
+                return act()
+            except Exception as error:
+                self._defect = f"it could not be judged: {type(error).__name__}: {error}"
+        return None

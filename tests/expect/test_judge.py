@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
+from hilrt.expect.case import Case
 from hilrt.expect.judge import BATCH_ROWS, Judge
 from hilrt.expect.log_files import judge_file, log_files
 from hilrt.expect.log_signals import LogSignals
@@ -133,6 +134,38 @@ def test_rows_one_by_one_come_to_the_same_bit_for_bit():
         assert 0 < early <= len(told) == len(found)
         assert [outcome.name for outcome in found] == list(CASES)
         assert judge.finish() == found
+
+
+def test_one_slow_batch_does_not_keep_the_later_ones_waiting():
+    """As after a pause of the process; what waits would grow as long as the session lasts."""
+    t, values = faulty_log(0)
+    values[5, SPEED] = 1000.0
+    clock = iter([0, 50_000_000, *range(60_000_000, 10**9, 100_000)])
+    names = ("both", "limit")
+    expectations = [one for name in names for one in expectation(name)]
+    judge = Judge(expectations, SIGNALS, NAMES, STEP_NS / 1e9, lambda: next(clock))
+    told = []
+    judge.on_outcome = told.append
+    for k in range(BATCH_ROWS):
+        judge.take(int(t[k]), values[k])
+    judge.work(600_000.0)
+    before = len(told)
+    for _ in range(100):
+        judge.work(600_000.0)
+    assert [one.name for one in told[before:]] == ["limit"]
+
+
+def test_a_defect_of_the_judge_costs_the_outcome_alone(monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError("broken")
+
+    t, values = faulty_log(0)
+    for step in ("take", "finish", "outcome"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Case, step, broken)
+            (outcome,) = judged(expectation("limit"), t, values)
+        assert outcome.result == "inconclusive"
+        assert "ZeroDivisionError: broken" in outcome.reason
 
 
 def test_a_violation_is_told_as_soon_as_its_batch_is_judged():
