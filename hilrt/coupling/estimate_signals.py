@@ -38,7 +38,7 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
         out = state.outputs[i]
         out.error_peak = max(out.error_peak * keep, abs(out.error))
         out.error_square += out.error * out.error * elapsed
-        if not math.isfinite(share):
+        if not (math.isfinite(share) and math.isfinite(out.error)):
             out.estimated_error = math.nan
         elif len(state.errors) > 0:
             out.estimated_error = high * out.error_peak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,12 +25,11 @@ from hilrt.wording import (
     words,
 )
 
-#: The colour of each verdict.
+#: The colour of each result.
 RESULT_COLOURS = {"passed": "green", "inconclusive": "yellow", "failed": "red"}
 _RESULT_NUMBERS = ("robustness", "± error", "at s")
+#: The colour of each verdict.
 COLOURS = {"good": "green", "degraded": "yellow", "unreliable": "red"}
-
-
 #: Signals that are listed with their estimated errors; the worst.
 MOST_ERRORS = 6
 
@@ -164,8 +164,12 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
     errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
     if not errors:
         return None
-    known = [name for name in errors if errors[name].get("relative") is not None]
-    known.sort(key=lambda name: -float(errors[name]["relative"]))
+    shares = {
+        name: math.inf if error.get("relative") is None else float(error["relative"])
+        for name, error in errors.items()
+    }
+    known = [name for name in errors if errors[name].get("high") is not None]
+    known.sort(key=lambda name: -shares[name])
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("estimated error (95 %)")
     for heading in ("", "of its variation", "by"):
@@ -173,7 +177,7 @@ def _errors(summary: Mapping[str, Any]) -> Table | None:
     for name in known[:MOST_ERRORS]:
         error = errors[name]
         width = f"± {error['high']:.2g} {error['unit']}".rstrip()
-        share = f"{number(100.0 * error['relative'], 2)} %"
+        share = f"{number(100.0 * shares[name], 2)} %" if math.isfinite(shares[name]) else "–"
         table.add_row(name, width, share, str(error["how"]))
     unknown = [name for name in errors if name not in known]
     for name in unknown[:MOST_ERRORS]:

@@ -57,7 +57,9 @@ class Estimate(NamedTuple):
 
     @property
     def relative(self) -> float:
-        """Upper end relative to the spread."""
+        """Upper end relative to the spread; infinite where a signal without any has an error."""
+        if self.spread == 0.0 and self.high > 0.0:
+            return math.inf
         return self.high / self.spread if self.high > 0.0 else self.high
 
     def as_json(self) -> dict[str, Any]:
@@ -77,7 +79,9 @@ class BondError(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the one in the other; 0 where nothing was carried."""
+        """Of the one in the other; 0 where nothing was carried, NaN where either is unknown."""
+        if not math.isfinite(self.made + self.carried):
+            return math.nan
         return abs(self.made) / self.carried if self.carried > 0.0 else 0.0
 
 
@@ -92,11 +96,10 @@ def estimates(network: Network, plan: Plan, state: State) -> dict[str, Estimate]
     if unknown := _unknown(network, state.inputs, inputs):
         value, how = np.full(len(coupled), np.nan), f"unknown: {unknown}"
     elif how == GAIN_RANGE:
-        made = max((bond.share for bond in bond_errors(network, plan, state).values()), default=0.0)
-        value = (
-            math.hypot(float(disturbed_shares(state.inputs[inputs]).max(initial=0.0)), made)
-            * spread
-        )
+        bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
+        shares = disturbed_shares(state.inputs[inputs])
+        # What is not known of one input or bond is not known of any signal: NaN.
+        value = spread * np.hypot(np.max(shares, initial=0.0), np.max(bonds, initial=0.0))
     else:
         value = np.sqrt(outputs["error_square"] / outputs["moment_seconds"])
     value = np.maximum(value, ROUNDING * outputs["peak"])
@@ -150,8 +153,11 @@ def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
 
 
 def disturbed_shares(inputs: Table) -> Floats:
-    """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,)."""
+    """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,).
+
+    NaN where a disturbance is unknown.
+    """
     rms = np.sqrt(inputs["disturbance_square"] / inputs["disturbance_seconds"])
     spread = np.maximum(*spreads(inputs))
-    shares: Floats = np.where(rms > ROUNDING * inputs["peak"], rms / np.maximum(spread, TINY), 0.0)
+    shares: Floats = np.where(rms <= ROUNDING * inputs["peak"], 0.0, rms / np.maximum(spread, TINY))
     return shares

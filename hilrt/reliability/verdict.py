@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -136,7 +137,9 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
             yield grade, f"estimated error: {describe(*worst)}, {_share_of(worst[1])}"
     for name, bond in course.bonds.items():
         grade = (bond.share > BOND_DEGRADED) + (bond.share > BOND_UNRELIABLE)
-        if grade != GOOD:
+        if math.isnan(bond.share):
+            yield DEGRADED, f"estimated error: bond {name}: its energy is not known"
+        elif grade != GOOD:
             said = f"{bond.share:.0%} of the energy that it carried was made at its interface"
             yield grade, f"estimated error: bond {name}: {said}"
 

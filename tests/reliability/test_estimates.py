@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from hilrt.coupling.closed_loop import sensitivities_of
 from hilrt.coupling.jacobian import expm
 from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.models.two_mass import Mass1, Mass2
-from hilrt.reliability.estimates import BondError, Estimate
+from hilrt.monitor.closing_table import closing_table
+from hilrt.reliability.estimates import BondError, Estimate, disturbed_shares
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.result import Result
@@ -174,8 +177,29 @@ def test_a_verdict_follows_the_estimate_and_is_never_good_without_one(
     assert all("engine.torque" in reason for reason in found.reasons)
 
 
+def test_an_error_of_a_signal_that_never_moved_is_told_without_a_share() -> None:
+    still = estimate(3.0, 1.0, 6.0)._replace(spread=0.0)
+    assert verdict({}, SessionCourse(10.0, errors={"a.y": still})).word == "unreliable"
+    assert (still.as_json()["high"], still.as_json()["relative"]) == (6.0, None)
+    told = io.StringIO()
+    summary = {"estimated_error": {"a.y": still.as_json()}}
+    Console(file=told, width=120).print(closing_table(summary))
+    assert "± 6 N*m" in told.getvalue()
+
+
+def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
+    numbers = {"disturbance_square": 4.0, "disturbance_seconds": 1.0, "moment": 0.0}
+    numbers |= {"square_moment": 4.0, "moment_seconds": 1.0, "origin": 0.0, "peak": 2.0}
+    inputs = np.zeros(2, dtype=[(name, "f8") for name in numbers])
+    for name, number in numbers.items():
+        inputs[name] = number
+    inputs["disturbance_square"][1] = np.nan
+    np.testing.assert_array_equal(disturbed_shares(inputs), [1.0, np.nan])
+
+
 def test_energy_made_at_a_bond_counts_like_an_error_of_its_signals() -> None:
-    for made, word in ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable")):
+    words = ((0.5, "good"), (-1.5, "degraded"), (6.0, "unreliable"), (np.nan, "degraded"))
+    for made, word in words:
         found = verdict({}, SessionCourse(10.0, bonds={"shaft": BondError(made, 10.0)}))
         assert found.word == word
 
