@@ -165,7 +165,7 @@ def fit(path: Path) -> str:
     found = constants(lines)
 
     def rows(values: dict[str, float]) -> str:
-        return "\n".join(f'    "{how}": {value:.3g},' for how, value in values.items())
+        return "\n".join(f'    "{how}": {value if value > 1e-6 else 0.0:.3g},' for how, value in values.items())
 
     low, high, good = (rows(dict(values)) for values in found)
     text = TEXT.format(sessions=len(lines), low=low, high=high, good=good)
