@@ -13,7 +13,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not real_time"
-	$(BIN)/python -m pytest -n $(WORKERS) -m real_time
+	$(BIN)/python -m pytest -m real_time
 
 test-socketcan: $(VENV)/.ready-dev
 	tools/test_socketcan.sh

@@ -2,7 +2,7 @@
 
 Each file stays with one worker. The first one compiles the whole step, for tens of seconds;
 meanwhile other workers have files that do not need it. Sessions in real time have the marker
-`real_time`: they run afterwards, one for each worker, with nothing beside them that computes.
+`real_time`: they run afterwards, one after another, with nothing beside them.
 """
 
 import gc

@@ -91,7 +91,10 @@ def test_summary_has_every_documented_key(ended: Ended) -> None:
     assert summary["time_s"] == pytest.approx(DURATION)
     assert summary["step_size_s"].keys() == {"first", "min", "mean", "max"}
     for port in summary["ports"].values():
-        assert port.keys() == {"connection_defect", "output_defect", "out_of_range", "last"}
+        assert port.keys() == {
+            *("connection_defect", "output_defect", "out_of_range", "last"),
+            *("disturbance", "spread"),
+        }
     assert summary["ports"]["engine.speed"]["out_of_range"] == 0
     assert summary["ports"]["engine.pedal"]["out_of_range"] is None
     assert summary["ports"]["engine.pedal"]["connection_defect"].keys() == {"rms", "max"}

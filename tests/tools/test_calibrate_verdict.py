@@ -191,7 +191,7 @@ def test_constants_cover_and_tell_the_good() -> None:
 
 
 def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
-    lines = [line(0, 0.005, 0.005), line(1, 0.1, 0.01), line(2, 0.3, 0.4)]
+    lines = [line(0, 0.005, 0.005), line(1, 0.1, 0.006), line(2, 0.3, 0.4)]
     path = tmp_path / "lines.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + '\n{"number": 3, "cut off')
     text = report.report(path)

@@ -27,6 +27,8 @@ COVERED = 0.95
 #: Share of the sessions with an estimate up to `GOOD` that are to be within 5 %, and most that may
 #: be beyond 20 %.
 WITHIN, BEYOND = 0.96, 0.01
+#: No estimate above this share is called good, however few of its kind were wrong.
+MOST_GOOD = 0.04
 #: Fewest signals, and sessions, that a way of estimating needs for constants of its own.
 FEWEST = 30
 CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py"
@@ -119,7 +121,7 @@ def constants(lines: list[Line]) -> Constants:
             low[how], high[how] = _shortest(of)
         worst = [w for w in sessions if w.how == how]
         if len(worst) >= FEWEST:
-            good[how] = _largest_good(worst)
+            good[how] = min(_largest_good(worst), MOST_GOOD)
     return Constants(low, high, good)
 
 
@@ -165,7 +167,9 @@ def fit(path: Path) -> str:
     found = constants(lines)
 
     def rows(values: dict[str, float]) -> str:
-        return "\n".join(f'    "{how}": {value if value > 1e-6 else 0.0:.3g},' for how, value in values.items())
+        return "\n".join(
+            f'    "{how}": {value if value > 1e-6 else 0.0:.3g},' for how, value in values.items()
+        )
 
     low, high, good = (rows(dict(values)) for values in found)
     text = TEXT.format(sessions=len(lines), low=low, high=high, good=good)
