@@ -29,9 +29,10 @@ def run_tests(
     0 passed, 1 failed, 2 bad input, 3 fault, 4 inconclusive, 5 incomplete, 130 stopped.
     """
     from hilrt.exit_status import ExitStatus, gravest
+    from hilrt.expect.junit import write_junit
     from hilrt.expect.outcome import outcome_line
     from hilrt.session.run import RunOptions
-    from hilrt.session.sequence_sessions import named_sequences, outcomes_of, session_of_sequence
+    from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
     from hilrt.session.session import run_session
 
     statuses = [int(ExitStatus.FINISHED)]
@@ -41,7 +42,7 @@ def run_tests(
         typer.echo(f"{file}:{name} in {path}")
         chosen = load(path, [*changes, *(overrides or [])])
         result = run_session(chosen, options=RunOptions(out=out))
-        for outcome in outcomes_of(result):
+        for outcome in result.outcomes:
             typer.echo(f"  {outcome.result}: {outcome.name}: {outcome_line(outcome)}")
         for warning in result.warnings:
             typer.echo(f"  warning: {warning}", err=True)
@@ -53,22 +54,5 @@ def run_tests(
         if result.exit_status == ExitStatus.INTERRUPTED:
             break
     if junit is not None:
-        _write(junit, done)
+        write_junit(junit, [result.junit_suite(name) for name, result in done])
     raise typer.Exit(gravest(*statuses))
-
-
-def _write(path: Path, done: list[tuple[str, RunResult]]) -> None:
-    from hilrt.errors import ConfigError
-    from hilrt.expect.junit import add_fault, junit_suite, write_junit
-    from hilrt.session.sequence_sessions import outcomes_of
-
-    suites = []
-    for name, result in done:
-        suite = junit_suite(name, outcomes_of(result), result.summary.get("time_s") or 0.0)
-        if result.fault:
-            add_fault(suite, name, result.fault)
-        suites.append(suite)
-    try:
-        write_junit(path, suites)
-    except OSError as error:
-        raise ConfigError(f"--junit {path}: cannot be written: {error.strerror}") from None

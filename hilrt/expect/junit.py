@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from hilrt.errors import ConfigError
 from hilrt.expect.outcome import ResultEntry, outcome_line
 from hilrt.files.whole_file import whole_file
 
@@ -14,8 +15,10 @@ from hilrt.files.whole_file import whole_file
 _IMPOSSIBLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_suite(name: str, outcomes: Sequence[ResultEntry], time_s: float = 0.0) -> ET.Element:
-    """One ``testsuite``: a failed outcome is a failure, an inconclusive one an error.
+def junit_suite(
+    name: str, outcomes: Sequence[ResultEntry], time_s: float = 0.0, fault: str | None = None
+) -> ET.Element:
+    """One ``testsuite``: a failed outcome is a failure, an inconclusive one and a fault an error.
 
     Parameters
     ----------
@@ -24,6 +27,8 @@ def junit_suite(name: str, outcomes: Sequence[ResultEntry], time_s: float = 0.0)
     outcomes : sequence of ResultEntry
     time_s : float, optional
         Session time, s.
+    fault : str, optional
+        In which the session ended.
     """
     count = {word: sum(o.result == word for o in outcomes) for word in ("failed", "inconclusive")}
     suite = ET.Element(
@@ -48,11 +53,12 @@ def junit_suite(name: str, outcomes: Sequence[ResultEntry], time_s: float = 0.0)
             error.text = _text(said)
         else:
             ET.SubElement(case, "system-out").text = _text(said)
+    if fault:
+        _add_fault(suite, name, fault)
     return suite
 
 
-def add_fault(suite: ET.Element, name: str, fault: str) -> None:
-    """That the session ended in a fault, as an error."""
+def _add_fault(suite: ET.Element, name: str, fault: str) -> None:
     case = ET.SubElement(suite, "testcase", classname=_text(name), name="session")
     ET.SubElement(case, "error", message=_text(fault), type="fault").text = _text(fault)
     for key in ("tests", "errors"):
@@ -71,10 +77,13 @@ def junit_xml(suites: Sequence[ET.Element]) -> bytes:
 
 
 def write_junit(path: Path, suites: Sequence[ET.Element]) -> None:
-    """Write the file; `OSError` if that cannot be done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part, part.open("wb") as file:
-        file.write(junit_xml(suites))
+    """Write the file; `ConfigError` if that cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as part, part.open("wb") as file:
+            file.write(junit_xml(suites))
+    except OSError as error:
+        raise ConfigError(f"--junit {path}: cannot be written: {error.strerror}") from None
 
 
 def _text(text: str) -> str:

@@ -73,15 +73,6 @@ class ResultEntry(msgspec.Struct, kw_only=True):
     quantity: str = ""
     at: list[Coordinate] = []
 
-    def encode(self) -> str:
-        """As JSON: the text of an event."""
-        return msgspec.json.encode(self).decode()
-
-
-def decode(text: str) -> ResultEntry:
-    """An outcome in an event's text; `msgspec.MsgspecError` if it is none."""
-    return msgspec.json.decode(text, type=ResultEntry)
-
 
 def measured(
     name: str,

@@ -106,12 +106,9 @@ class SequenceRunner:
     def _note(self, result: RunResult) -> list[str]:
         """Results and files into the test's report; what has not passed."""
         from hilrt.expect.outcome import outcome_line
-        from hilrt.session.sequence_sessions import outcomes_of
 
-        outcomes = outcomes_of(result)
-        lines = [
-            f"{outcome.result}: {outcome.name}: {outcome_line(outcome)}" for outcome in outcomes
-        ]
+        outcomes = result.outcomes
+        lines = [f"{one.result}: {one.name}: {outcome_line(one)}" for one in outcomes]
         problems = [line for line in lines if not line.startswith("passed")]
         problems += [f"fault: {result.fault}"] if result.fault else []
         properties: list[tuple[str, Any]] = self._item.user_properties

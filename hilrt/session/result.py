@@ -12,6 +12,9 @@ from hilrt.errors import RecordError
 from hilrt.exit_status import ExitStatus, gravest
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+    from hilrt.expect.outcome import ResultEntry
     from hilrt.record.reader import Log
 
 
@@ -67,6 +70,22 @@ class Result:
     def verdict(self) -> str:
         """``"good"``, ``"degraded"`` or ``"unreliable"``; empty if no tick ran."""
         return str(self.summary.get("verdict", ""))
+
+    @property
+    def outcomes(self) -> list[ResultEntry]:
+        """What was expected, by the session file and by sequences, and what it has come to."""
+        import msgspec
+
+        from hilrt.expect.outcome import ResultEntry
+
+        return msgspec.convert(self.summary.get("results", []), list[ResultEntry])
+
+    def junit_suite(self, name: str) -> Element:
+        """The results as a ``testsuite`` of JUnit XML."""
+        from hilrt.expect.junit import junit_suite
+
+        time_s = self.summary.get("time_s") or 0.0
+        return junit_suite(name, self.outcomes, time_s, self.fault)
 
     @cached_property
     def log(self) -> Log:

@@ -6,13 +6,9 @@ import json
 import os
 from pathlib import Path
 
-import msgspec
-
 from hilrt.config.session_file import read_session
 from hilrt.errors import ConfigError
-from hilrt.expect.outcome import ResultEntry
 from hilrt.hosting.load_sequence import sequences_of
-from hilrt.session.result import Result
 
 
 def named_sequences(file: Path, only: str | None = None) -> dict[str, Path | None]:
@@ -46,8 +42,3 @@ def session_of_sequence(file: Path, name: str, session: Path | None) -> tuple[Pa
         )
     place = os.path.relpath(file.resolve(), session.resolve().parent)
     return session, [f"subsystems.{places[0]}.sequence={json.dumps(f'{place}:{name}')}"]
-
-
-def outcomes_of(result: Result) -> list[ResultEntry]:
-    """Results of a session: of its sequence, and of what the session file expects."""
-    return msgspec.convert(result.summary.get("results", []), list[ResultEntry])
