@@ -13,13 +13,7 @@ from hilrt.expressions.session_program import program_of
 
 def check_calculated(topology: Topology, findings: Findings) -> None:
     """Expressions can be read, name outputs that there are, and fit in their units."""
-    units: dict[str, str] = {}
-    for subsystem, ports in topology.ports.items():
-        for port in ports.outputs if ports is not None else ():
-            unclear = f"{subsystem}.{port.name}" in topology.unclear
-            for channel in port.channels():
-                units[f"{subsystem}.{channel}"] = UNSTATED if unclear else port.unit
-    tables = topology.tables
+    tables, units = topology.tables, topology.units("output")
     texts = [entry.expression for entry in tables.calculated]
     texts += [text for s in tables.stimuli for text in (s.start_when, s.end_when) if text]
     for text in texts:  # of subsystems whose ports are not known

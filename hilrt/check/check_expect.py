@@ -55,23 +55,15 @@ def _parts(line: str) -> tuple[str, str]:
 
 def _units(topology: Topology) -> dict[str, str]:
     """Outputs and inputs as the log has them, with their units."""
-    units: dict[str, str] = {}
-    for name, ports in topology.ports.items():
-        for port in () if ports is None else ports.outputs:
-            for element in _elements(f"{name}.{port.name}", port.size):
-                units[element] = units[f"{element}:corrected"] = port.unit
-        for port in () if ports is None else ports.inputs:
-            for element in _elements(f"{name}.{port.name}", port.size):
-                units[f"{element}:sent"] = units[f"{element}:realised"] = port.unit
+    units = topology.units("output")
+    units |= {f"{name}:corrected": unit for name, unit in units.items()}
+    for name, unit in topology.units("input").items():
+        units[f"{name}:sent"] = units[f"{name}:realised"] = unit
     return units
 
 
-def _elements(name: str, size: int) -> list[str]:
-    return [name] if size == 1 else [f"{name}[{i}]" for i in range(size)]
-
-
 def _only_later(topology: Topology, name: str) -> bool:
-    """Whether only the session knows if there is such a signal."""
+    """Whether there is such a signal only shows in the session."""
     base, colon, _ = name.partition(":")
     subsystem, dot, _ = base.partition(".")
     if not dot:  # of a bond, a flag, the master, a subsystem's timing

@@ -54,6 +54,20 @@ class Topology:
     wrong_starts: dict[str, str] = field(default_factory=dict)
     no_numbers: dict[str, str] = field(default_factory=dict)
 
+    def units(self, direction: Direction) -> dict[str, str]:
+        """Unit of every element of the outputs, or inputs, that are known, by its name in the log.
+
+        Unstated where only the name of the port is known.
+        """
+        found = {}
+        for subsystem, known in self.ports.items():
+            sides = Ports((), ()) if known is None else known
+            for port in sides.outputs if direction == "output" else sides.inputs:
+                unclear = f"{subsystem}.{port.name}" in self.unclear
+                for element in port.channels():
+                    found[f"{subsystem}.{element}"] = units.UNSTATED if unclear else port.unit
+        return found
+
     def find(
         self, text: str, direction: Direction, table: str, key: str, findings: Findings
     ) -> Place | None:

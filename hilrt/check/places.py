@@ -8,22 +8,19 @@ from typing import Any
 
 import msgspec
 
-from hilrt.config.list_entries import in_words
+from hilrt.config.list_entries import LISTS, in_words
 from hilrt.config.problems import Problem
 from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import Session
 from hilrt.config.toml_lines import TomlLines
 
-#: Tables that are lists of tables.
-_LISTS = (
-    *("connections", "bonds", "stimuli", "calculated", "lookup_tables", "alarms", "expect"),
-    *("start", "stop", "match", "record"),
-)
+#: Tables that are lists of tables, or hold one.
+_WITH_LISTS = (*LISTS, "record")
 
 
 def worded(problems: Iterable[Problem], tables: Session) -> list[Problem]:
     """Findings whose entries of lists, ``connections.0``, are named and counted from 1."""
-    lists = {name: msgspec.to_builtins(getattr(tables, name)) for name in _LISTS}
+    lists = {name: msgspec.to_builtins(getattr(tables, name)) for name in _WITH_LISTS}
     return [worded_line(problem, lists) for problem in problems]
 
 

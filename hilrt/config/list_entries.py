@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from msgspec.structs import fields
+
+from hilrt.config.structs import Session
+
+#: Tables of a session file that are lists of tables.
+LISTS: Final = tuple(
+    field.encode_name for field in fields(Session) if field.default_factory is list
+)
 _ENTRY = re.compile(r"\[(?P<list>[A-Za-z_][\w.]*?)\.(?P<i>\d+)(?P<rest>[\].])")
 
 

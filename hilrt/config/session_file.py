@@ -14,7 +14,7 @@ import msgspec
 
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
-from hilrt.config.list_entries import in_words
+from hilrt.config.list_entries import LISTS, in_words
 from hilrt.config.parse_toml import TomlError, parse_toml, toml_value
 from hilrt.config.structs import CALCULATED, MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
@@ -30,13 +30,6 @@ _STAND_INS: dict[str, Any] = {
 
 #: A session file is written by hand, or by a program for a few thousand subsystems.
 MAX_BYTES = 16 << 20
-#: Lists of tables, in which a key can be set in an existing entry.
-_LISTS = frozenset(
-    (
-        *("connections", "bonds", "stimuli", "calculated", "lookup_tables", "alarms", "expect"),
-        *("start", "match", "stop"),
-    )
-)
 
 
 class SessionFile(msgspec.Struct, frozen=True):
@@ -231,7 +224,7 @@ def apply_override(raw: dict[str, Any], item: str) -> None:
     if not equals or not parents:
         raise ConfigError(f"--set {item}: write it as table.key=value")
     table: Any = raw
-    if parents[0] in _LISTS and parents[0] not in raw:
+    if parents[0] in LISTS and parents[0] not in raw:
         raise ConfigError(f"--set {item}: the file has no [[{parents[0]}]] to set a key in")
     for name in parents:
         table = _descend(table, name, item)

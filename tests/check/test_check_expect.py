@@ -5,6 +5,12 @@ from pathlib import Path
 import pytest
 
 from hilrt.check.check import check_file
+from hilrt.check.check_expect import check_expect
+from hilrt.check.check_topology import Topology
+from hilrt.config.problems import Findings
+from hilrt.config.session_file import open_session
+from hilrt.config.structs import Expect
+from hilrt.solver import Port, Ports
 
 TWO_MASS = Path(__file__).parents[2] / "bench_configs" / "two_mass.toml"
 
@@ -61,3 +67,18 @@ def test_a_window_beyond_the_session_is_a_warning(found):
     assert found(*lines) == []
     (warning,) = [text for text in found(*lines, level="warning") if "expect" in text]
     assert "reaches to 20 s" in warning
+
+
+@pytest.mark.parametrize("signal", ["mass1.force", 'signal("mass1.force:corrected")'])
+def test_a_port_whose_unit_is_not_known_fits_any(signal):
+    tables = open_session(TWO_MASS).tables
+    tables.expect.append(Expect(name="e", always=f"{signal} < mass2.x"))
+    ports = {
+        "mass1": Ports(
+            (), (Port("force"),)
+        ),  # its database lacks the signal, which is told already
+        "mass2": Ports((), (Port("x", "m"),)),
+    }
+    findings = Findings()
+    check_expect(Topology(tables, ports, set(), unclear={"mass1.force"}), findings)
+    assert not findings.problems
