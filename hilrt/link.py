@@ -212,6 +212,9 @@ class Link(abc.ABC):
         """Session time that the table tells the subsystem to be the last [s], for `hilrt check`."""
         return math.inf
 
+    def learn(self, session: SessionFile) -> None:
+        """Take what other tables of the session say and concerns it; called before `open`."""
+
     def commands(self, session: SessionFile) -> list[Command]:
         """Processes to start before `open`, in this order; they end in the opposite one."""
         return []

@@ -43,10 +43,16 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     is_sequence: ClassVar[bool] = True
 
 
-def _load(options: SubsystemOptions, folder: Path) -> SequenceStepper:
+def _load(options: SubsystemOptions, folder: Path, step: float | None = None) -> SequenceStepper:
     """What steps the sequence of a table; `ConfigError` says what is wrong with it."""
     table = cast(SequenceOptions, options)
-    return load_sequence(table.sequence, table.params, Setting(folder, table.answers))
+    return load_sequence(table.sequence, table.params, Setting(folder, table.answers, step))
+
+
+def step_of(session: SessionFile, options: SubsystemOptions) -> float | None:
+    """Distance of a sequence's communication points, s; None where it varies."""
+    master = session.tables.master
+    return master.step * options.every if master.step_control.method == "fixed" else None
 
 
 def _runs_code() -> CodeRun:
@@ -59,6 +65,16 @@ class CalledSequenceLink(InProcessLink):
 
     Options: ClassVar[type[SubsystemOptions]] = SequenceOptions
     stops_in_order = True
+
+    _step: float | None = None
+
+    def learn(self, session: SessionFile) -> None:
+        """The session's step, which filters of conditions are made for."""
+        self._step = step_of(session, self.options)
+
+    async def open(self) -> None:
+        """See `InProcessLink.open`."""
+        self.host(_load(self.options, self.folder, self._step))
 
     @classmethod
     def make(cls, options: SubsystemOptions, folder: Path) -> Solver:
@@ -116,14 +132,14 @@ class SequenceLink(ZeroMQLink):
             argv += ["--param", f"{key}={toml_value(value)}"]
         for prompt, answer in options.answers.items():
             argv += ["--answer", f"{prompt}={answer}"]
-        step = master.step * options.every
-        if master.step_control.method == "fixed":
+        step = step_of(session, options)
+        if step is not None:
             argv += ["--step", repr(step)]
         pace = session.tables.session.pace
         allowed = master.step_timeout
         if pace != "asap":
             factor = pace if isinstance(pace, (int, float)) else 1.0
-            allowed = options.late.max_misses * step / factor
+            allowed = options.late.max_misses * master.step * options.every / factor
         if math.isfinite(allowed):
             argv += ["--patience", repr(PATIENCE * allowed)]
         return [Command(self.name, argv)]

@@ -1,4 +1,4 @@
-"""Checks of test sequences: what they read exists, and what they drive is held."""
+"""Checks of test sequences: what they read exists, what they drive is held, and by one alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
+from hilrt.sequences.sequence import DRIVEN
 from hilrt.tables.connect_reads import connect_reads
 
 
@@ -26,11 +27,21 @@ def check_sequences(topology: Topology, findings: Findings) -> Topology:
         if tables.subsystems[name].jacobian is not None:
             reason = "is of no use for a test sequence, which is no model"
             findings.error(f"subsystems.{name}", "jacobian", None, reason, "leave it out")
+    drivers: dict[str, int] = {}  # an input to the first connection from a sequence's port
     for i, connection in enumerate(tables.connections):
         source, target = (end.partition(".")[0] for end in (connection.source, connection.target))
         if source in sequences and connection.order:
             reason = f"{source!r} is a test sequence, whose outputs are held"
             findings.error(f"connections.{i}", "order", connection.order, reason, "leave it out")
+        if source in sequences and not connection.source.endswith(DRIVEN):
+            first = drivers.setdefault(connection.target, i)
+            if first != i:
+                reason = (
+                    f"is driven by {tables.connections[first].source!r} of connection {first + 1}, "
+                    "too: one port of a sequence drives an input, and two would be added"
+                )
+                remedy = "remove one; within a sequence, bench.together does several things"
+                findings.error(f"connections.{i}", "to", connection.target, reason, remedy)
         if target in sequences:
             reason = f"{target!r} is a test sequence, whose inputs are connected by their names"
             findings.error(f"connections.{i}", "to", connection.target, reason, "leave it out")

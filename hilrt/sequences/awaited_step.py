@@ -7,7 +7,7 @@ stepper resumes the coroutine there, and with it the step; no event loop takes p
 from __future__ import annotations
 
 import abc
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -69,8 +69,8 @@ class BenchOfSteps(Protocol):
     def drive(self, port: str, value: float) -> None:
         """Set an output of the present interval."""
 
-    def readings(self) -> str:
-        """What is read now, in words."""
+    def readings(self, names: Collection[str] = ()) -> str:
+        """What is read now, in words; of these signals, or of the first ones."""
         ...
 
 

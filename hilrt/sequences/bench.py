@@ -169,14 +169,18 @@ class SequenceBench:
         if not 0.0 <= stays <= limit:
             raise ValueError(f"stays = {stays!r}: must be from 0 to timeout = {limit:g}")
         if isinstance(condition, str):
-            return Until(self, self._expression(condition), condition, limit, stays)
+            holds, names = self._expression(condition)
+            return Until(self, holds, condition, limit, stays, names)
         if not callable(condition):
             raise TypeError(f"until: {condition!r} is no condition; write 'a.x > 1' or lambda: …")
         text = getattr(condition, "__name__", "a condition").replace("<lambda>", "a condition")
         return Until(self, lambda: _holds(condition()), text, limit, stays)
 
-    def _expression(self, text: str) -> Callable[[], bool]:
-        """Evaluates an expression with the present samples; `ConfigError` if it is none."""
+    def _expression(self, text: str) -> tuple[Callable[[], bool], tuple[str, ...]]:
+        """Whether an expression holds with the present samples, and the signals in it.
+
+        `ConfigError` if it is none.
+        """
         from hilrt.expressions.evaluator import Evaluator  # the compiler, loaded by `prepare`
 
         evaluator = Evaluator([text], dict.fromkeys(self._inputs, UNSTATED), step=self._step)
@@ -185,7 +189,7 @@ class SequenceBench:
         def holds() -> bool:
             return _holds(evaluator.step(self.now, np.array([self._u[i] for i in columns]))[0])
 
-        return holds
+        return holds, tuple(evaluator.signals)
 
     def prepare(self) -> None:
         """Load what evaluates conditions; a step in real time has no time for that."""
@@ -199,7 +203,7 @@ class SequenceBench:
     async def prompt(self, text: str, answers: Collection[str] = ("yes", "no")) -> str:
         """Await: an answer to a question, one of `answers`.
 
-        Where nobody is there to answer, the session file or the command line declares it.
+        The session file or the command line declares it.
         """
         where = self.where.caller()
         self.begin_step(where, f"asks {text!r}")
@@ -241,7 +245,7 @@ class SequenceBench:
     def measure(
         self,
         name: str,
-        value: float,
+        value: float | None,
         *,
         unit: str = "",
         min: float | None = None,
@@ -249,6 +253,8 @@ class SequenceBench:
         at: Mapping[str, tuple[float, str]] | None = None,
     ) -> bool:
         """A result of the test: passed if `value` lies from `min` to `max`, else failed.
+
+        A value that is None, NaN or infinite is none, and the result inconclusive.
 
         `at` says at which coordinates it was measured, ``{"speed": (120.0, "rad/s")}``: the same
         `name` may then be measured at others, and the values make one table, in the report also
@@ -264,16 +270,16 @@ class SequenceBench:
                 f"measure: there is a result {name!r} already; name this one otherwise"
             )
         self._measured.add(name)
-        number, limits = float(value), {"min": min, "max": max}
-        given = {key: limit for key, limit in limits.items() if limit is not None}
-        finite = number if math.isfinite(number) else None
-        facts: dict[str, Any] = {"name": name, "value": finite, "unit": unit, **given}
+        number = math.nan if value is None else float(value)
+        given = _limits(min, max)
+        known = number if math.isfinite(number) else None
+        facts: dict[str, Any] = {"name": name, "value": known, "unit": unit, **given}
         facts["t"] = self.now
         if coordinates:
             facts |= {"quantity": quantity, "at": coordinates}
         self.tell(MEASURE, json.dumps(facts, ensure_ascii=False))
-        inside = (min is None or number >= min) and (max is None or number <= max)
-        return inside and not math.isnan(number)
+        low, high = given.get("min", -math.inf), given.get("max", math.inf)
+        return known is not None and low <= known <= high
 
     def expect(self, name: str, **keys: Any) -> None:
         """Expect something from here on: the keys of ``[[expect]]``, such as ``always="a.x > 1"``.
@@ -320,10 +326,13 @@ class SequenceBench:
         """Values of all ports, then whether they are driven."""
         return [*self._values.values(), *map(float, self._driven.values())]
 
-    def readings(self) -> str:
-        """What is read now, in words."""
-        pairs = list(zip(self._inputs, self._u, strict=True))[:MAX_READINGS]
-        return ", ".join(f"{name} = {value:g}" for name, value in pairs)
+    def readings(self, names: Collection[str] = ()) -> str:
+        """What is read now, in words; of these signals, or of the first ones."""
+        shown = {name: self.read(name) for name in [*(names or self._inputs)][:MAX_READINGS]}
+        return ", ".join(
+            f"{name} is unknown" if math.isnan(value) else f"{name} = {value:g}"
+            for name, value in shown.items()
+        )
 
     def _known(self, port: str) -> None:
         if port not in self._ports:
@@ -356,6 +365,22 @@ def _coordinates(at: Mapping[str, tuple[float, str]]) -> list[dict[str, Any]]:
             )
         found.append({"name": name, "value": number, "unit": unit})
     return found
+
+
+def _limits(low: float | None, high: float | None) -> dict[str, float]:
+    """Limits of a measure that are given; what is no limit would let every value pass, or none."""
+    given = {}
+    for key, limit in (("min", low), ("max", high)):
+        if limit is None:
+            continue
+        if not isinstance(limit, (int, float, np.number)) or not math.isfinite(limit):
+            raise ValueError(
+                f"measure: {key} = {limit!r}: must be a finite number; leave it out for no limit"
+            )
+        given[key] = float(limit)
+    if len(given) == 2 and given["min"] > given["max"]:
+        raise ValueError(f"measure: min = {low:g} is above max = {high:g}")
+    return given
 
 
 def _holds(value: object) -> bool:

@@ -14,7 +14,7 @@ from hilrt.errors import SolverError
 from hilrt.sequences.awaited_step import PAUSE, SequenceStopped
 from hilrt.sequences.bench import SequenceBench, Setting, Tell
 from hilrt.sequences.sequence import Sequence, ports_of
-from hilrt.sequences.together import not_a_step
+from hilrt.sequences.together import refuse
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
 
 log = logging.getLogger("hilrt.sequence")
@@ -98,9 +98,7 @@ class SequenceStepper(Solver):
         try:
             yielded = run.send(None)
             if yielded is not PAUSE:
-                wrong = not_a_step(yielded)
-                run.throw(wrong)
-                raise wrong  # it has been caught
+                refuse(run, yielded)
         except StopIteration:
             return True
         return False

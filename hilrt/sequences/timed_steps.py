@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hilrt.sequences.awaited_step import (
     EPS,
@@ -77,11 +77,12 @@ class Until(SequenceStep[Waited]):
         text: str,
         timeout: float,
         stays: float,
+        reads: Collection[str] = (),
     ) -> None:
         long = f" for {stays:g} s" if stays > 0.0 else ""
         super().__init__(bench, f"waits for {text}{long}, at most {timeout:g} s")
         self._holds, self._timeout, self._stays = holds, timeout, stays
-        self._condition = text
+        self._condition, self._reads = text, reads
 
     def steps(self, began: float) -> Steps[Waited]:
         """`StepTimeout` when the time is over.
@@ -99,5 +100,5 @@ class Until(SequenceStep[Waited]):
                 return Waited(since, since - began)
             if bench.now - began >= self._timeout - EPS:
                 text = f"{self._condition} did not hold within {self._timeout:g} s"
-                raise StepTimeout(f"{text} ({bench.readings()})")
+                raise StepTimeout(f"{text} ({bench.readings(self._reads)})")
             yield PAUSE

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Generator, Iterable
+import sys
+from collections.abc import Awaitable, Coroutine, Generator, Iterable
 from typing import Any
 
 from hilrt.sequences.awaited_step import PAUSE, BenchOfSteps, SequenceStep, SequenceStopped, Steps
@@ -41,7 +42,7 @@ class Together(SequenceStep[list[Any]]):
                         del running[i]
                     else:
                         if yielded is not PAUSE:
-                            running[i].throw(not_a_step(yielded))
+                            refuse(running[i], yielded)
                 if running:
                     yield PAUSE
         finally:
@@ -49,15 +50,41 @@ class Together(SequenceStep[list[Any]]):
         return results
 
     def _end(self, branches: Iterable[Generator[Any, None, Any]]) -> None:
-        """Let branches that have not ended clean up; they have no more time for steps."""
-        bench = self.bench
+        """Let branches that have not ended clean up; they have no more time for steps.
+
+        What one raises there keeps no other from it: it is noted with what has ended the branches,
+        or raised if the session's end has.
+        """
+        bench, ended_by = self.bench, sys.exception()
         before, bench.closing = bench.closing, True
-        try:
-            for branch in branches:
-                with contextlib.suppress(SequenceStopped):
-                    branch.close()
-        finally:
-            bench.closing = before
+        errors = [error for branch in branches if (error := _close(branch)) is not None]
+        bench.closing = before
+        if not errors:
+            return
+        first = ended_by if isinstance(ended_by, Exception) else errors.pop(0)
+        for error in errors:
+            first.add_note(f"the clean-up of a branch raised {type(error).__name__}: {error}")
+        if first is not ended_by:
+            raise first
+
+
+def _close(branch: Generator[Any, None, Any]) -> Exception | SystemExit | None:
+    """Let a branch clean up; what it raises."""
+    try:
+        branch.close()
+    except SequenceStopped:
+        pass
+    except (Exception, SystemExit) as error:
+        return error
+    return None
+
+
+def refuse(run: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], yielded: object) -> None:
+    """Raise, at the line of `run` that awaits it, that `yielded` is no step."""
+    wrong = not_a_step(yielded)
+    with contextlib.suppress(StopIteration):
+        run.throw(wrong)
+    raise wrong  # it has been caught
 
 
 def not_a_step(yielded: object) -> TypeError:

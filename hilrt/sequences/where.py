@@ -46,6 +46,7 @@ class Where:
         own = [f for f in frames if f.filename == inspect.getsourcefile(cls)]
         place = [f"{self.name(f.filename)}:{f.lineno}" for f in own or frames][-1:]
         text = f": {error}" if str(error) else ""
+        text += "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         return f"{type(error).__name__}{text}{''.join(f' ({line})' for line in place)}"
 
     def name(self, file: str) -> str:

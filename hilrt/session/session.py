@@ -142,6 +142,7 @@ class SessionRun:
             parts.events.note("warning", "session", unguarded(listen), "insecure")
         for name, options in parts.tables.subsystems.items():
             link = registry.link_class(options.adapter)(name, options, parts.file.folder)
+            link.learn(parts.file)
             if isinstance(link, RemoteLink):
                 parts.hub.add(link)
             parts.links.append(link)

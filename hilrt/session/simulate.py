@@ -112,6 +112,7 @@ async def _simulate(file: SessionFile, record: bool) -> Result:
 async def _start(links: Sequence[Link], file: SessionFile, events: EventLog) -> Assembled:
     events.go(SessionState.CONNECTING, "starting subsystems")
     for link in links:
+        link.learn(file)
         await link.open()
     initialized = await initialize(links, file.tables)
     events.go(SessionState.INITIALIZED, "all subsystems have initialized")

@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import hilrt
 from hilrt import RunOptions
-from hilrt.check.check import check_file
+from hilrt.check.check import check, check_file
 from hilrt.cli import main as cli
 from hilrt.config.session_file import override
+from hilrt.config.structs import Connection
 from hilrt.errors import ConfigError
 from hilrt.replay.replay_log import replay
 from hilrt.session.sequence_sessions import named_sequences, session_of_sequence
@@ -53,10 +55,17 @@ def test_it_reads_raw_samples_and_what_it_drives_is_held_without_a_defect(called
     assert not log["test.plant.speed:connection_defect"].any()
 
 
-def test_in_its_own_process_it_leaves_the_same_log_which_replays(called, tmp_path):
-    recorded = hilrt.run_session(SESSION, options=RunOptions(out=tmp_path))
+def test_in_its_own_process_it_leaves_the_same_log_which_replays(tmp_path):
+    """Also with a condition over a window, which is made for the session's step."""
+    until = "mean(plant.speed, 0.02) > 50"
+    changes = {"master.step": 0.005, "subsystems.test.params.until": until}
+    called = hilrt.simulate(SESSION, changes)
+    recorded = hilrt.run_session(SESSION, changes, options=RunOptions(out=tmp_path))
     assert (recorded.fault, recorded.warnings) == (None, [])
     assert_equal(called.log, recorded.log)
+    assert [one["value"] for one in called.summary["results"]] == [
+        one["value"] for one in recorded.summary["results"]
+    ]
     assert replay(recorded.folder).identical
 
 
@@ -124,6 +133,23 @@ def test_what_is_wrong_with_its_table_is_told_by_the_check(changes, text):
     file = override(hilrt.load_session(SESSION), changes)
     found = [str(p) for p in check_file(SESSION, file.overrides) if p.level == "error"]
     assert any(text in problem for problem in found), found
+
+
+def test_two_ports_of_sequences_on_one_input_are_refused_and_other_sources_are_not():
+    file = hilrt.load_session(SESSION)
+    for source, refused in (("test.pedal", True), ("plant.speed", False)):
+        more = Connection(source=source, target="plant.pedal", gain=0.5)
+        connections = [*file.tables.connections, more]
+        tables = msgspec.structs.replace(file.tables, connections=connections)
+        found = [
+            str(p)
+            for p in check(msgspec.structs.replace(file, tables=tables))
+            if p.level == "error"
+        ]
+        assert len(found) == refused, found
+        if refused:
+            assert "[connections.1]" in found[0] or "connection 2" in found[0], found
+            assert "is driven by 'test.pedal' of connection 1, too" in found[0]
 
 
 def test_nothing_of_it_runs_in_a_check_without_code():

@@ -86,12 +86,15 @@ def test_conditions_are_expressions_whose_filters_begin_with_the_step():
     assert "waits for e.n > 2 and known(e.n), at most 9 s" in driven.told("sequence_step")[0]
 
 
-def test_what_is_not_known_is_no_condition_that_holds():
+@pytest.mark.parametrize("text", ["", "e.n > 1"])
+def test_what_is_not_known_is_no_condition_that_holds_and_the_time_out_says_so(text):
     async def run(bench):
-        await bench.until(lambda: bench.read("e.n"), timeout=np.float64(0.2))
+        await bench.until(text or (lambda: bench.read("e.n")), timeout=np.float64(0.2))
 
-    driven = Driven(sequence(run, reads=("e.n",)), {"e.n": lambda t: math.nan})
-    with pytest.raises(SolverError, match=r"did not hold within 0\.2 s"):
+    reads = [*(f"e.m{i}" for i in range(9 if text else 0)), "e.n"]
+    signals = dict.fromkeys(reads, lambda t: 1.0) | {"e.n": lambda t: math.nan}
+    driven = Driven(sequence(run, reads=reads), signals)
+    with pytest.raises(SolverError, match=r"did not hold within 0\.2 s \(e.n is unknown\)"):
         driven.step(5)
 
 
@@ -187,6 +190,39 @@ def test_what_a_branch_raises_ends_the_others_which_clean_up_without_time():
     assert driven.values[-1] == [0.0, 1.0, 0.0, 0.0]
 
 
+def test_what_one_branch_raises_in_its_clean_up_keeps_no_other_from_it():
+    ended = []
+
+    async def waits(bench, name, wrong=""):
+        try:
+            await bench.wait(9.0)
+        finally:
+            ended.append(name)
+            if wrong:
+                raise ValueError(wrong)
+
+    async def fails(bench):
+        await bench.wait(0.1)
+        raise KeyError("gear")
+
+    async def run(bench):
+        await bench.together(waits(bench, "a", "valve"), fails(bench), waits(bench, "b"))
+
+    said = r"KeyError: 'gear'; the clean-up of a branch raised ValueError: valve \("
+    with pytest.raises(SolverError, match=said):
+        Driven(sequence(run)).step(5)
+    assert ended == ["a", "b"]
+
+    async def ends(bench):
+        await bench.together(waits(bench, "c", "valve"), waits(bench, "d", "tap"))
+
+    driven = Driven(sequence(ends)).step(2)
+    with pytest.raises(ValueError, match="valve") as error:
+        driven.stepper.stop("Ctrl-C")
+    assert error.value.__notes__ == ["the clean-up of a branch raised ValueError: tap"]
+    assert ended[2:] == ["c", "d"]
+
+
 def bare():
     class Bare:
         def __await__(self):
@@ -215,13 +251,17 @@ def test_awaiting_anything_else_is_an_error_that_names_the_line(awaited, text, i
         Driven(sequence(run)).step()
 
 
-def test_an_error_that_the_sequence_swallows_ends_it_all_the_same():
-    async def run(bench):
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_error_that_the_sequence_swallows_ends_it_all_the_same(inside):
+    async def swallows(bench):
         while True:
             try:
                 await bare()
             except TypeError:
                 await bench.wait(1.0)
+
+    async def run(bench):
+        await (bench.together(swallows(bench)) if inside else swallows(bench))
 
     with pytest.raises(SolverError, match="awaits something of another library"):
         Driven(sequence(run)).step()
@@ -255,6 +295,11 @@ def test_a_step_that_is_not_awaited_is_an_error():
         (lambda bench: bench.until(True, timeout=1.0), "until: True is no condition"),
         (lambda bench: bench.until("e.m > 1", timeout=1.0), "e.m"),
         (lambda bench: bench.until("e.n >", timeout=1.0), "e.n >"),
+        (lambda bench: bench.measure("x", 1.0, max=math.nan), "max = nan: must be a finite"),
+        (lambda bench: bench.measure("x", 1.0, min=math.inf), "min = inf: must be a finite"),
+        (lambda bench: bench.measure("x", 1.0, min=2.0, max=1.0), "min = 2 is above max = 1"),
+        (lambda bench: bench.measure("x", "high"), "could not convert"),
+        (lambda bench: bench.expect("x", always="e.n > 1", for_=math.nan), "for"),
         (lambda bench: bench.read("e.m"), "'e.m' is not among `reads`; did you mean 'e.n'"),
         (lambda bench: bench.prompt("warm?"), "no answer to the prompt 'warm\\?' is declared"),
     ],
@@ -279,17 +324,19 @@ def test_results_recordings_prompts_and_notes_are_told():
             await bench.wait(0.1)
         assert bench.measure("rise time", 0.31, unit="s", max=0.4)
         assert not bench.measure("overshoot", float("nan"), max=5.0)
+        assert not bench.measure("undershoot", None)
+        assert not bench.measure("peak", math.inf, min=5.0)
 
     driven = Driven(sequence(run), answers={"coolant warm?": "yes"}).step(5)
     told = [(t, cause) for t, cause, _ in driven.events if cause != "sequence_step"]
     assert told == [
         *((0.0, cause) for cause in ("sequence_log", "prompt", "recording_begin")),
-        *((pytest.approx(0.1), cause) for cause in ("recording_end", "measure", "measure")),
+        *((pytest.approx(0.1), cause) for cause in ("recording_end", *["measure"] * 4)),
     ]
-    rise, overshoot = map(json.loads, driven.told("measure"))
+    rise, *unknown = map(json.loads, driven.told("measure"))
     expected = {"name": "rise time", "value": 0.31, "unit": "s", "max": 0.4}
     assert rise == {**expected, "t": pytest.approx(0.1)}
-    assert overshoot["value"] is None
+    assert [one["value"] for one in unknown] == [None] * 3
     assert driven.told("sequence_log")[0].endswith(": begins")
 
 

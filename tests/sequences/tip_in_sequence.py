@@ -23,8 +23,11 @@ class Plant(Solver):
 class TipIn(Sequence):
     drives = (Port("pedal", "%"),)
 
-    def __init__(self, fault="", reads="plant.speed", most=0.4, always=""):
+    def __init__(
+        self, fault="", reads="plant.speed", most=0.4, always="", until="plant.speed > 50"
+    ):
         self.fault, self.reads, self.most, self.always = fault, (reads,), most, always
+        self.until = until
 
     async def run(self, bench):
         if self.always:
@@ -32,7 +35,7 @@ class TipIn(Sequence):
         await bench.ramp("pedal", to=20.0, rate=200.0)
         async with bench.recording("tip-in"):
             await bench.step("pedal", to=60.0)
-            rise = await bench.until("plant.speed > 50", timeout=2.0)
+            rise = await bench.until(self.until, timeout=2.0)
         bench.measure("rise time", rise.elapsed, unit="s", max=self.most)
         if self.fault == "raise":
             raise ValueError("gear")
