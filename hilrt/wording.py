@@ -113,6 +113,31 @@ def processors(summary: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {100 * share:.0f} %" for name, share in ordered)
 
 
+#: Columns of `error_rows` after the signal.
+ERROR_COLUMNS = ("error", "of its variation", "by")
+
+
+def error_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Estimated errors, those that are largest relative to their signals first, unknown ones last.
+
+    The relative error of a signal that never moved is no number, its error is.
+    """
+    errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
+
+    def order(name: str) -> tuple[bool, float]:
+        relative = errors[name].get("relative")
+        return errors[name].get("high") is None, -math.inf if relative is None else -relative
+
+    rows = []
+    for name in sorted(errors, key=order):
+        error = errors[name]
+        high, relative = error.get("high"), error.get("relative")
+        width = "–" if high is None else f"± {high:.2g} {error.get('unit') or ''}".rstrip()
+        share = "–" if relative is None else f"{number(100.0 * relative, 2)} %"
+        rows.append([name, width, share, str(error.get("how", ""))])
+    return rows
+
+
 #: Headings of results.
 RESULT_COLUMNS = ("result", "", "robustness", "± error", "at s", "why")
 

@@ -11,10 +11,12 @@ from hilrt.analyze.report_page import table
 from hilrt.analyze.slowest_rows import WorstStep
 from hilrt.record.reader import LogStream
 from hilrt.wording import (
+    ERROR_COLUMNS,
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
+    error_rows,
     flag_rows,
     missed_ticks,
     number,
@@ -125,17 +127,11 @@ def correction_share(statistics: LogStatistics, bond: str, effort: str) -> float
 
 def _error_table(summary: Mapping[str, Any]) -> str:
     """Estimated error of every coupling signal, and what would make it smaller."""
-    rows = []
-    for name, error in (summary.get("estimated_error") or {}).items():
-        known = error.get("relative") is not None
-        width = f"± {error['high']:.2g} {error['unit']}".rstrip() if known else "–"
-        share = f"{number(100.0 * error['relative'], 2)} %" if known else "–"
-        rows.append([name, width, share, str(error.get("how", ""))])
     changes = [str(change["text"]) for change in summary.get("advice") or ()]
     note = f"What would help: {'; '.join(changes)}." if changes else ""
     heading = "Estimated error of the coupling signals over the session (RMS, 95 %)"
-    columns = ["signal", "error", "of its variation", "by"]
-    return table(heading, columns, rows, note=note, text=(0, 3))
+    columns = ["signal", *ERROR_COLUMNS]
+    return table(heading, columns, error_rows(summary), note=note, text=(0, 3))
 
 
 def _flag_table(summary: Mapping[str, Any]) -> str:

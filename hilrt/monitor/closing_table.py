@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from hilrt.wording import (
+    ERROR_COLUMNS,
     FLAG_COLUMNS,
     MISSED_BECAUSE,
     PEER_TIMES,
     RESULT_COLUMNS,
+    error_rows,
     flag_rows,
     missed_ticks,
     number,
@@ -160,29 +161,18 @@ def _flag_times(summary: Mapping[str, Any]) -> Table | None:
 
 
 def _errors(summary: Mapping[str, Any]) -> Table | None:
-    """Estimated errors, those that are largest relative to their signals first."""
-    errors: Mapping[str, Mapping[str, Any]] = summary.get("estimated_error") or {}
-    if not errors:
+    """The largest estimated errors, and signals whose error is unknown."""
+    rows = error_rows(summary)
+    if not rows:
         return None
-    shares = {
-        name: math.inf if error.get("relative") is None else float(error["relative"])
-        for name, error in errors.items()
-    }
-    known = [name for name in errors if errors[name].get("high") is not None]
-    known.sort(key=lambda name: -shares[name])
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("estimated error (95 %)")
-    for heading in ("", "of its variation", "by"):
+    for heading in ("", *ERROR_COLUMNS[1:]):
         table.add_column(heading, justify="right")
-    for name in known[:MOST_ERRORS]:
-        error = errors[name]
-        width = f"± {error['high']:.2g} {error['unit']}".rstrip()
-        share = f"{number(100.0 * shares[name], 2)} %" if math.isfinite(shares[name]) else "–"
-        table.add_row(name, width, share, str(error["how"]))
-    unknown = [name for name in errors if name not in known]
-    for name in unknown[:MOST_ERRORS]:
-        table.add_row(name, "–", "–", str(errors[name]["how"]))
-    if more := len(errors) - table.row_count:
+    known = [row for row in rows if row[1] != "–"]
+    for row in (*known[:MOST_ERRORS], *rows[len(known) :][:MOST_ERRORS]):
+        table.add_row(*row)
+    if more := len(rows) - table.row_count:
         table.add_row(f"and {more:,} more", "", "", "")
     return table
 

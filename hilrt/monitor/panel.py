@@ -16,14 +16,12 @@ from rich.text import Text
 from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.short_names import short_names
 from hilrt.monitor.sparkline import LENGTH, Traces
-from hilrt.monitor.telemetry import RaisedFlag, Status, message_of, result_words
+from hilrt.monitor.telemetry import RaisedFlag, Status, message_of, not_passed, result_words
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
 #: Newest events, and lines of flags and of the message, that are shown at most.
 MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES = 5, 4, 2
-#: Newest results that have not passed.
-MAX_RESULTS = 3
 #: Events that are shown before all values are, and lines of values that are shown before these.
 KEPT_EVENTS, KEPT_LINES = 3, 6
 #: Columns between the halves of the panel, between those of a table, and width of a value.
@@ -52,7 +50,7 @@ def live_view(
         foot.append(_Cut(Text(f"{name}: {step}"), 1))
     if said := result_words(status):
         foot.append(Text(said))
-        for result in [one for one in status.results if one.result != "passed"][-MAX_RESULTS:]:
+        for result in not_passed(status):
             foot.append(_Cut(Text(f"{result.name}: {result.text}", style="yellow"), 1))
     if status.message:
         foot.append(_Cut(Text(message_of(status), style="bold"), MAX_MESSAGE_LINES))

@@ -130,6 +130,11 @@ def merged(before: Status | None, now: Status) -> Status:
     )
 
 
+def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
+    """The newest results that have failed or stayed inconclusive, `most` of them."""
+    return [one for one in status.results if one.result != "passed"][-most:]
+
+
 def result_words(status: Status) -> str:
     """How many results are of which kind: ``results: 2 passed, 1 failed``."""
     counts = status.result_counts

@@ -18,6 +18,7 @@ from hilrt.monitor.telemetry import (
     RaisedFlag,
     Status,
     message_of,
+    not_passed,
     result_words,
 )
 from hilrt.monitor.terminal import flag_words
@@ -29,8 +30,6 @@ LEVELS = ("good", "degraded", "unreliable")
 #: Causes of flags that are named, and places of each, and reasons of a verdict; the others are
 #: counted.
 MAX_CAUSES, MAX_PLACES, MAX_REASONS = 3, 2, 3
-#: Newest results that have not passed.
-MAX_RESULTS = 3
 
 
 def text(value: object) -> str:
@@ -171,8 +170,7 @@ def state_html(viewer: Viewer) -> str:
 def _results(status: Status) -> str:
     """How many results there are, and the newest that have not passed."""
     said = [result_words(status)] if status.results else []
-    bad = [one for one in status.results if one.result != "passed"][-MAX_RESULTS:]
-    said += [f"{one.name}: {one.text}" for one in bad]
+    said += [f"{one.name}: {one.text}" for one in not_passed(status)]
     return "".join(f'<span class="soft">{text(line)}</span>' for line in said)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hilrt.analyze.log_statistics import LogStatistics
+from hilrt.analyze.report_tables import short_tables
 from hilrt.coupling.closed_loop import sensitivities_of
 from hilrt.coupling.jacobian import expm
 from hilrt.hosting.hosted_solver import HostedSolver
@@ -185,6 +187,7 @@ def test_an_error_of_a_signal_that_never_moved_is_told_without_a_share() -> None
     summary = {"estimated_error": {"a.y": still.as_json()}}
     Console(file=told, width=120).print(closing_table(summary))
     assert "± 6 N*m" in told.getvalue()
+    assert "± 6 N*m" in "".join(short_tables(summary, LogStatistics(), {}))
 
 
 def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
