@@ -8,8 +8,9 @@ found here. Ports that are known only after connecting are checked then
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import Final
 
 from hilrt.check.check_alarms import check_alarms, check_procedures
 from hilrt.check.check_bench import check_benches
@@ -24,6 +25,7 @@ from hilrt.check.check_record import check_record
 from hilrt.check.check_sequences import check_sequences
 from hilrt.check.check_stepping import check_stepping
 from hilrt.check.check_stimuli import check_stimuli
+from hilrt.check.check_time import check_duration, check_pace, check_pacing
 from hilrt.check.check_topology import (
     Topology,
     check_bonds,
@@ -37,16 +39,28 @@ from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings, Problem
 from hilrt.config.session_file import SessionFile, read_session
 from hilrt.config.spawn_command import executable
-from hilrt.config.structs import InputOptions, Late, MasterTable, Session
+from hilrt.config.structs import InputOptions, Late
 from hilrt.errors import ConfigError
 from hilrt.link import Link, PortsError
 from hilrt.peers.remote_link import RemoteLink
 from hilrt.solver import Port, Ports
-from hilrt.timing import host
 
-_NS = 1_000_000_000
-#: Largest distance of a step from a whole number of ns: in seconds it is a binary fraction.
-_NS_TOLERANCE = 1e-3
+#: Checks of parts of the file, in the order of their findings.
+_PARTS: Final[tuple[Callable[[Topology, Findings], None], ...]] = (
+    check_calculated,
+    check_connections,
+    check_bonds,
+    check_loops,
+    check_benches,
+    check_control,
+    check_alarms,
+    check_expect,
+    check_ranges,
+    check_procedures,
+    check_monitor,
+    check_record,
+    check_mu,
+)
 
 
 def check_file(
@@ -115,56 +129,53 @@ def check(
     list of Problem
         Those of level "error" keep the session from running.
     """
-    tables = session.tables
-    findings = Findings()
+    tables, findings = session.tables, Findings()
+    pace = tables.session.pace if pace is None else pace
     classes: dict[str, type[Link]] = {
         name: registry.link_class(options.adapter) for name, options in tables.subsystems.items()
     }
     physical = {name for name, cls in classes.items() if cls.physical}
-    _check_time(tables, findings)
-    _check_pacing(tables.master, findings)
-    _check_excluded(tables, tables.session.pace if pace is None else pace, physical, findings)
-    ports: dict[str, Ports | None] = dict.fromkeys(broken)
-    topology = Topology(tables, ports, physical)
+    check_duration(tables, findings)
+    check_pacing(tables.master, findings)
+    check_pace(tables, pace, physical, findings)
+    topology = Topology(tables, dict.fromkeys(broken), physical)
     for name, link_class in classes.items():
-        ports[name] = _ports(session, name, link_class, topology, findings, code)
-        spawn = tables.subsystems[name].spawn
-        if spawn is not None and not link_class.spawns:
-            findings.error(
-                f"subsystems.{name}",
-                "spawn",
-                spawn,
-                f"is not used by the adapter {tables.subsystems[name].adapter!r}",
-                'leave it out, or set adapter = "zeromq"',
-            )
-        _check_late(name, tables.subsystems[name].late, link_class, findings)
+        _check_subsystem(session, name, link_class, topology, findings, code)
     topology = check_sequences(topology, findings)
-    ports = topology.ports
-    for name, known in ports.items():
+    for name, known in topology.ports.items():
         if known is not None:
             _check_inputs(topology, name, known, findings)
-    check_calculated(topology, findings)
-    check_connections(topology, findings)
-    check_bonds(topology, findings)
-    check_loops(topology, findings)
-    check_benches(topology, findings)
-    check_control(topology, findings)
+    for check_part in _PARTS:
+        check_part(topology, findings)
     check_stimuli(topology, session.folder, findings)
-    check_alarms(topology, findings)
-    check_expect(topology, findings)
-    check_ranges(topology, findings)
-    check_procedures(topology, findings)
     check_listen(session, [n for n, c in classes.items() if issubclass(c, RemoteLink)], findings)
-    check_monitor(topology, findings)
-    check_record(topology, findings)
-    check_mu(topology, findings)
     told = {n: c for n, c in classes.items() if code or not c.runs_code(tables.subsystems[n])}
-    made = {name: cls for name, cls in told.items() if ports[name] is not None}
-    check_stepping(
-        tables, session.folder, tables.session.pace if pace is None else pace, made, findings
-    )
+    made = {name: cls for name, cls in told.items() if topology.ports[name] is not None}
+    check_stepping(tables, session.folder, pace, made, findings)
     check_host(session, told, here, findings)
     return worded(findings.problems, tables)
+
+
+def _check_subsystem(
+    session: SessionFile,
+    name: str,
+    link_class: type[Link],
+    topology: Topology,
+    findings: Findings,
+    code: bool,
+) -> None:
+    """A subsystem's own table; what is known of its ports goes into the topology."""
+    options = session.tables.subsystems[name]
+    topology.ports[name] = _ports(session, name, link_class, topology, findings, code)
+    if options.spawn is not None and not link_class.spawns:
+        findings.error(
+            f"subsystems.{name}",
+            "spawn",
+            options.spawn,
+            f"is not used by the adapter {options.adapter!r}",
+            'leave it out, or set adapter = "zeromq"',
+        )
+    _check_late(name, options.late, link_class, findings)
 
 
 def _check_late(name: str, late: Late, link_class: type[Link], findings: Findings) -> None:
@@ -183,102 +194,6 @@ def _check_late(name: str, late: Late, link_class: type[Link], findings: Finding
     else:
         reason = "runs in the master's process, which it cannot leave without ending the session"
     findings.error(f"subsystems.{name}.late", "rejoin", True, reason, "leave it out")
-
-
-def _check_time(tables: Session, findings: Findings) -> None:
-    """Steps and duration."""
-    master, control = tables.master, tables.master.step_control
-    step_ns = master.step * _NS
-    if step_ns < 1.0:
-        findings.error("master", "step", master.step, "is below a nanosecond", "make it longer")
-    elif control.method == "fixed" and abs(step_ns - round(step_ns)) > _NS_TOLERANCE:
-        findings.error(
-            "master",
-            "step",
-            master.step,
-            "is not a whole number of nanoseconds",
-            f"take {round(step_ns) / _NS:.9f}",
-        )
-    if tables.session.duration < (master.step if control.method == "fixed" else 0.0):
-        findings.error(
-            "session",
-            "duration",
-            tables.session.duration,
-            f"is shorter than one step of {master.step:g} s",
-            "run for at least one step",
-        )
-    if control.minimum > control.maximum:
-        findings.error(
-            "master.step_control",
-            "minimum",
-            control.minimum,
-            f"is above maximum = {control.maximum:g}",
-            "exchange them",
-        )
-    elif control.initial is not None and not control.minimum <= control.initial <= control.maximum:
-        findings.error(
-            "master.step_control",
-            "initial",
-            control.initial,
-            f"lies outside minimum = {control.minimum:g} to maximum = {control.maximum:g}",
-            "move it between them",
-        )
-
-
-def _check_pacing(master: MasterTable, findings: Findings) -> None:
-    """The busy-wait before a tick, and the processors."""
-    pacing = master.pacing
-    if pacing.spin != "auto" and pacing.spin * 1e-6 >= master.step:
-        findings.error(
-            "master.pacing",
-            "spin",
-            pacing.spin,
-            f"is not shorter than one step of {master.step:g} s: the master would never sleep",
-            'take "auto", or give less (µs)',
-        )
-    missing = sorted(set(pacing.affinity) - set(host.available_cpus()))
-    if missing:
-        findings.warn(
-            "master.pacing",
-            "affinity",
-            pacing.affinity,
-            f"this host does not offer processors {missing}",
-            f"choose among {host.available_cpus()}",
-        )
-
-
-def _check_excluded(
-    tables: Session, pace: str | float, physical: set[str], findings: Findings
-) -> None:
-    """Combinations that the scheme does not support."""
-    method = tables.master.step_control.method
-    if pace not in ("realtime", 1.0) and physical:
-        findings.error(
-            "session",
-            "pace",
-            pace,
-            f"{_names(physical)} keeps real time and cannot be hurried or held",
-            'take "realtime"',
-        )
-    if method == "fixed":
-        return
-    if pace != "asap":
-        findings.error(
-            "master.step_control",
-            "method",
-            method,
-            "a variable step is not possible against the wall clock",
-            'take method = "fixed", or [session] pace = "asap" if no bench takes part',
-        )
-    for name, options in tables.subsystems.items():
-        if options.every > 1:
-            findings.error(
-                f"subsystems.{name}",
-                "every",
-                options.every,
-                f'needs a fixed step, but [master.step_control] method = "{method}"',
-                "leave it out, or fix the step",
-            )
 
 
 def _ports(
@@ -407,7 +322,3 @@ def _check_limits(
             findings.error(
                 table, key, value, f"lies outside {low:g} to {high:g}", "move it inside the bounds"
             )
-
-
-def _names(subsystems: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in sorted(subsystems))
