@@ -24,7 +24,7 @@ from hilrt.can.message_options import MessageOptions
 from hilrt.can.protection import Protection
 from hilrt.check.check import check_file
 from hilrt.cli import main as cli
-from hilrt.config import registry, stimuli
+from hilrt.config import record_tables, registry, stimuli
 from hilrt.config import structs as config
 from hilrt.config.session_file import load_session
 from hilrt.fmu.fmu_options import FmuOptions
@@ -79,10 +79,10 @@ SECTIONS = {
     "`[[start]]`": config.Step,
     "`[[match]]`": config.Match,
     "`[reliability]`": config.Reliability,
-    "`[monitor]`": config.MonitorTable,
-    "`[monitor.adjust.NAME]`": config.Adjustable,
-    "`[record]`": config.RecordTable,
-    "`[[record.trigger]]`": config.TriggerTable,
+    "`[monitor]`": record_tables.MonitorTable,
+    "`[monitor.adjust.NAME]`": record_tables.Adjustable,
+    "`[record]`": record_tables.RecordTable,
+    "`[[record.trigger]]`": record_tables.TriggerTable,
 }
 
 

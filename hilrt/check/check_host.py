@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hilrt.config.problems import Findings
+from hilrt.config.record_tables import MonitorTable
 from hilrt.config.session_file import SessionFile
-from hilrt.config.structs import MasterTable, MonitorTable, Session
+from hilrt.config.structs import MasterTable, Session
 from hilrt.errors import ConfigError
 from hilrt.link import Link
 from hilrt.peers.addresses import why_not_bound

@@ -9,7 +9,7 @@ import zmq
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.structs import Adjustable, MonitorTable
+from hilrt.config.record_tables import Adjustable, MonitorTable
 from hilrt.isolation.local_sockets import UNIX
 from hilrt.monitor.operator_commands import ACTIONS
 from hilrt.peers.addresses import is_number, is_port

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from hilrt.check.check_topology import Topology
 from hilrt.config.from_toml import nearest
 from hilrt.config.problems import Findings
-from hilrt.config.structs import RecordTable, Session, TriggerTable
+from hilrt.config.record_tables import RecordTable, TriggerTable
+from hilrt.config.structs import Session
 from hilrt.errors import ConfigError
 from hilrt.record.messages import Limit, Topic, Trigger
 from hilrt.reliability.causes import CAUSES

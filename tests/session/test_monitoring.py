@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from hilrt.config.structs import MonitorTable
+from hilrt.config.record_tables import MonitorTable
 from hilrt.errors import ConfigError
 from hilrt.isolation.local_sockets import LocalAddresses
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE
