@@ -112,7 +112,7 @@ class Case:
         since = np.where(newest > 0, np.concatenate([[0], t_ns])[newest], self._held_ns)
         self._held, self._held_ns = values[-1].copy(), since[-1].copy()
         held = np.where(t_ns[:, None] - since[1:] <= self.expectation.hold_ns, values[1:], np.nan)
-        errors = len(self.reads)
+        errors = self._margins.values
         held[:, errors:] = rows[:, errors:]  # an error that is unknown now is not what it was
         return held, new[1:] | np.isnan(held)
 
@@ -135,11 +135,8 @@ class Case:
             _of_atom(i, atom, t_ns, margins[:, i], errors[:, i], self._raw[i])
             for i, atom in enumerate(self._atoms)
         ]
-        if self._condition is None:
-            self._monitor.take(blocks)
-        else:
-            with np.errstate(invalid="ignore"):
-                self._monitor.take(blocks, self._condition.take(blocks).value >= 0.0)
+        condition = None if self._condition is None else self._condition.take(blocks)
+        self._monitor.take(blocks, condition)
 
     def _outcome(self, judgement: Judgement) -> ResultEntry:
         expectation, monitor = self.expectation, self._monitor

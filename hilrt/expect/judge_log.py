@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from hilrt.config.from_toml import build
+from hilrt.config.parse_toml import TomlError, parse_toml
+from hilrt.config.session_file import apply_override
+from hilrt.config.structs import Calculated, LookupEntry
+from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation
 from hilrt.expect.judge import Judge
 from hilrt.expect.log_signals import LogSignals
@@ -17,6 +23,8 @@ from hilrt.logs.columns import JoinedTable, tables
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.source import Source
 from hilrt.record.messages import Topic
+
+T = TypeVar("T", Calculated, LookupEntry)
 
 
 class JudgedLog(NamedTuple):
@@ -51,7 +59,7 @@ def judge_log(source: Source, expectations: Sequence[Expectation]) -> JudgedLog:
         For signals that the log does not have, units that do not fit, and an unreadable log.
     """
     topics = source.topics()
-    signals = signals_of(topics, source.metadata())
+    signals = signals_of(topics, source)
     wanted = set(Judge(expectations, signals, list(signals.units), 1.0).wanted)
     _refuse_ambiguous(topics, wanted, source)
     chosen = wanted_topics(topics, wanted)
@@ -67,16 +75,41 @@ def judge_log(source: Source, expectations: Sequence[Expectation]) -> JudgedLog:
     return JudgedLog(judge.finish(), span_ns / 1e9, list(source.notes))
 
 
-def signals_of(topics: Sequence[Topic], metadata: dict[str, str]) -> LogSignals:
+def signals_of(topics: Sequence[Topic], source: Source) -> LogSignals:
     """Signals of a log; whether they are of a co-simulation, and which a bench has measured."""
+    metadata = source.metadata()
     units = {signal.name: signal.unit for topic in topics for signal in topic.signals}
     topology, benches = _json(metadata.get("topology")), _json(metadata.get("benches"))
     connections = topology.get("connections") if isinstance(topology, dict) else None
     benches = set(map(str, benches)) if isinstance(benches, list) else set()
-    measured = frozenset(
-        name for name in units if ":" not in name and name.partition(".")[0] in benches
-    )
-    return LogSignals(units, bool(connections), measured)
+    measured = [name for name in units if ":" not in name and name.partition(".")[0] in benches]
+    settings = settings_of(source)
+    calculated = _entries(settings, "calculated", Calculated)
+    lookup_tables = _entries(settings, "lookup_tables", LookupEntry)
+    return LogSignals.of_session(units, bool(connections), measured, calculated, lookup_tables)
+
+
+def _entries(settings: dict[str, Any], key: str, kind: type[T]) -> list[T]:
+    """Entries of a list of a session file, as far as they can be read."""
+    entries = settings.get(key)
+    built = (build(kind, e, key, []) for e in entries) if isinstance(entries, list) else ()
+    return [entry for entry in built if entry is not None]
+
+
+def settings_of(source: Source) -> dict[str, Any]:
+    """The session file in a log, as it was run; empty where there is none."""
+    metadata = source.metadata()
+    files = {a.name: a.data for a in source.attachments() if a.name.endswith(".toml")}
+    text = files.get(metadata.get("session_file", ""), next(iter(files.values()), b""))
+    try:
+        tables = parse_toml(text.decode())
+        changes = parse_json(metadata.get("overrides") or "[]")
+    except (UnicodeDecodeError, TomlError, ValueError):
+        return {}
+    for change in changes if isinstance(changes, list) else ():
+        with contextlib.suppress(ConfigError):  # of another version's file
+            apply_override(tables, str(change))
+    return tables
 
 
 def _json(text: str | None) -> Any:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from hilrt.config.parse_toml import TomlError, parse_toml
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation
-from hilrt.expect.judge_log import JudgedLog, judge_log
+from hilrt.expect.judge_log import JudgedLog, judge_log, settings_of
 from hilrt.expect.spec import read_tables
 from hilrt.logs.open_source import format_of, open_source
 from hilrt.logs.source import Source
@@ -83,25 +81,7 @@ def _in_folder(folder: Path) -> list[Path]:
 
 def _own(source: Source) -> list[Expectation]:
     """Expectations of the session file in a log."""
-    found = read_tables(_settings(source))
+    found = read_tables(settings_of(source))
     if not found:
         raise source.fail("has no expectations of its own; give a TOML file with [[expect]]")
     return found
-
-
-def _settings(source: Source) -> dict[str, Any]:
-    """The session file in a log, as it was run."""
-    from hilrt.config.session_file import apply_override
-    from hilrt.files.json import parse_json
-
-    metadata = source.metadata()
-    files = {a.name: a.data for a in source.attachments() if a.name.endswith(".toml")}
-    text = files.get(metadata.get("session_file", ""), next(iter(files.values()), b""))
-    try:
-        tables = parse_toml(text.decode())
-        changes = parse_json(metadata.get("overrides") or "[]")
-    except (UnicodeDecodeError, TomlError, ValueError):
-        return {}
-    for change in changes if isinstance(changes, list) else ():
-        apply_override(tables, str(change))
-    return tables

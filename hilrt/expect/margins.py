@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +17,19 @@ from hilrt.expressions.parse import parse
 from hilrt.expressions.program import Program
 from hilrt.solver import Floats
 
+#: Functions by which an expression says itself what it does about values that are unknown.
+_ASKS = re.compile(r"\b(known|default)\s*\(")
+
 
 class Margins:
     """Evaluates expressions, with their first-order error.
 
     The error is the sum, over the signals, of how far the margin moves when that signal alone moves
     by its estimated error, up or down. For what is linear in its signals that is the largest change
-    there can be.
+    there can be. A calculated channel moves as the signals do that it is computed from.
+
+    What an expression reads must be known, or its margin is not: a comparison inside it would be
+    false instead. With ``known`` or ``default`` it decides by itself.
 
     Parameters
     ----------
@@ -36,7 +44,10 @@ class Margins:
     reads : tuple of str
         Signals that they read.
     columns : list of str
-        What `evaluate` wants of a row: what is read, then the estimated errors of that.
+        What `evaluate` wants of a row: what is read; further signals that calculated channels are
+        computed from; the estimated errors.
+    values : int
+        Columns before the errors.
     units : list of str
         Of the margins.
 
@@ -48,27 +59,46 @@ class Margins:
 
     def __init__(self, atoms: Sequence[Atom], signals: LogSignals, step: float) -> None:
         expressions = [parse(atom.margin) for atom in atoms]
-        units = signals.named(name for e in expressions for name in e.signals)
+        names = [name for e in expressions for name in e.signals]
+        units = signals.named(names)
 
         # What is wrong is told of the comparison as it is written, not of its margin.
         Program.from_texts([atom.text for atom in atoms], units, step=step)
 
-        def evaluator() -> Evaluator:
-            return Evaluator(expressions, units, step=step)
-
-        self._nominal = evaluator()
-        names = tuple(self._nominal.signals)
+        self._nominal = Evaluator(expressions, units, step=step)
         self.units = [unit if unit != UNSTATED else "" for unit in self._nominal.program.units]
+        self.reads = tuple(map(signals.column_of, self._nominal.signals))
         self._of = [tuple(map(signals.column_of, e.signals)) for e in expressions]
-        self.reads = tuple(map(signals.column_of, names))
-        errors = [signals.error_of(name) for name in self.reads]
-        self._unknown = [
-            error is None and signals.is_disturbed(name)
-            for name, error in zip(self.reads, errors, strict=True)
+        places = {name: i for i, name in enumerate(self.reads)}
+        self._needs = [
+            [] if _ASKS.search(atom.margin) else [places[name] for name in of]
+            for atom, of in zip(atoms, self._of, strict=True)
         ]
-        self._erring = [i for i, error in enumerate(errors) if error is not None]
-        self.columns = [*self.reads, *(error for error in errors if error is not None)]
-        self._moved = {i: (evaluator(), evaluator()) for i in self._erring}
+        raw = [signals.raw(e.signals) for e in expressions]
+        self._unknown = [
+            any(signals.error_of(name) is None and signals.is_disturbed(name) for name in of)
+            for of in raw
+        ]
+        self._moved: list[_Moved] = []
+        self.columns = [*self.reads]
+        traced = raw != [frozenset(of) for of in self._of]
+        known = signals.known(names) if traced else signals.named(names)
+
+        def evaluator() -> Evaluator:
+            return Evaluator(expressions, known, step=step)
+
+        self._traced = evaluator() if traced else None
+        own = [signals.column_of(name) for name in (self._traced or self._nominal).signals]
+        self.columns += [name for name in own if name not in self.reads]
+        self.values = len(self.columns)
+        self._own = [self.columns.index(name) for name in own]
+        for i, name in enumerate(own):
+            error = signals.error_of(name)
+            if error is not None:
+                of = np.array([name in of for of in raw])
+                both = evaluator(), evaluator()
+                self._moved.append(_Moved(i, len(self.columns), of, both))
+                self.columns.append(error)
 
     def of(self, number: int) -> tuple[str, ...]:
         """Signals that a comparison reads."""
@@ -86,24 +116,38 @@ class Margins:
         fresh : ndarray, shape (n, n_columns)
             Which of them are new, or have become unknown: filters step by these.
         """
+        sampled = np.where(fresh, t[:, None], np.nan)
         count = len(self.reads)
-        values = np.ascontiguousarray(rows[:, :count])
-        times = np.where(fresh[:, :count], t[:, None], np.nan)
-        margins = self._nominal.run(t, values, times)
+        margins = self._nominal.run(t, rows[:, :count], sampled[:, :count])
+        unknown = np.isnan(rows)
+        for k, needs in enumerate(self._needs):
+            margins[unknown[:, needs].any(axis=1), k] = np.nan
+        values, times = rows[:, self._own], sampled[:, self._own]
+        about = margins if self._traced is None else self._traced.run(t, values, times)
         errors = np.zeros_like(margins)
-        for k, i in enumerate(self._erring):
-            reads = np.array([self.reads[i] in names for names in self._of])
-            moved = []
-            for evaluator, sign in zip(self._moved[i], (1.0, -1.0), strict=True):
+        for one in self._moved:
+            found = []
+            for evaluator, sign in zip(one.evaluators, (1.0, -1.0), strict=True):
                 shifted, known = values.copy(), times.copy()
-                shifted[:, i] += sign * rows[:, count + k]
-                known[:, i] = t  # its error is new at every row
-                moved.append(np.abs(evaluator.run(t, shifted, known) - margins))
-            errors[:, reads] += np.maximum(*moved)[:, reads]
-        for i, unknown in enumerate(self._unknown):
-            if unknown:
-                errors[:, [self.reads[i] in names for names in self._of]] = np.nan
+                shifted[:, one.signal] += sign * rows[:, one.error]
+                known[:, one.signal] = t  # its error is new at every row
+                found.append(np.abs(evaluator.run(t, shifted, known) - about))
+            errors[:, one.of] += np.maximum(*found)[:, one.of]
+        errors[:, self._unknown] = np.nan
         return margins, errors
+
+
+class _Moved(NamedTuple):
+    """A signal that is moved by its error.
+
+    `signal`: its place among what is evaluated; `error`: the column of its error; `of`: the
+    comparisons that it moves, shape (n_atoms,); `evaluators`: with it moved up and down.
+    """
+
+    signal: int
+    error: int
+    of: NDArray[np.bool_]
+    evaluators: tuple[Evaluator, Evaluator]
 
 
 def load_margins() -> None:

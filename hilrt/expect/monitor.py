@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hilrt.expect.accumulate import Accumulator
 from hilrt.expect.formula import Atom, Formula, HoldsUntil, walk
@@ -82,19 +81,17 @@ class Monitor:
         self._all = Accumulator(least=True)  # over the triggers
         self._triggers: list[int] = []  # those that are not answered for yet, ns
         self._held = False
-        self.triggers = self.unfinished = 0
+        self.triggers = self.unfinished = self.unknown = 0
         self.first_ns = self.last_ns = -1
         self.ended = False
 
-    def take(
-        self, margins: Sequence[Robustness], condition: NDArray[np.bool_] | None = None
-    ) -> None:
-        """Take samples in: margins of every comparison, and where the condition is true, (n,)."""
+    def take(self, margins: Sequence[Robustness], condition: Robustness | None = None) -> None:
+        """Take samples in: margins of every comparison, and the robustness of the condition."""
         times = margins[0].t_ns
         begin = int(np.searchsorted(times, self._timing.since_ns))
         if begin:
             margins = [one.part(slice(begin, None)) for one in margins]
-            condition = None if condition is None else condition[begin:]
+            condition = None if condition is None else condition.part(slice(begin, None))
             times = times[begin:]
         if not len(times):
             return
@@ -141,7 +138,8 @@ class Monitor:
         """What it has come to; None while that is open."""
         if self._timing.triggered:
             found = self._all
-            low, high = (found.low if self.ended else -math.inf), found.high
+            sure = self.ended and not self.unknown  # else there may be triggers beside these
+            low, high = (found.low if sure else -math.inf), found.high
             if found.count == 0:
                 return self._unjudged() if self.ended else None
         else:
@@ -157,13 +155,21 @@ class Monitor:
     def _oblige(self, at_ns: int) -> Obligation:
         return Obligation(self._formula, self._numbers, at_ns, self._timing.until_ns)
 
-    def _risen(self, times: Ints, condition: NDArray[np.bool_]) -> list[int]:
-        """Times at which the condition becomes true; at the first sample it does if it is."""
-        before = np.concatenate([[self._held], condition[:-1]])
-        self._held = bool(condition[-1])
-        risen = times[condition & ~before]
+    def _risen(self, times: Ints, condition: Robustness) -> list[int]:
+        """Times at which the condition becomes true; at the first sample it does if it is.
+
+        Where it is unknown it has not become true, but may have.
+        """
+        unknown = cut_off(condition)
+        with np.errstate(invalid="ignore"):
+            holds = (condition.value >= 0.0) & ~unknown
+        before = np.concatenate([[self._held], holds[:-1]])
+        self._held = bool(holds[-1])
+        within = np.ones(len(times), np.bool_)
         if self._timing.until_ns is not None:
-            risen = risen[risen <= self._timing.until_ns]
+            within = times <= self._timing.until_ns
+        self.unknown += int(np.count_nonzero(unknown & within))
+        risen = times[holds & ~before & within]
         self.triggers += len(risen)
         self._triggers.extend(risen.tolist())
         return list(risen.tolist())
@@ -182,12 +188,21 @@ class Monitor:
             reason = "the log ends before the window of any trigger has passed"
         else:
             reason = "its condition never became true, so that nothing was judged"
+        reason = "; ".join(filter(None, [reason, self._unknown_condition()]))
         return Judgement("inconclusive", math.nan, math.nan, -1, -1, reason)
 
     def _notes(self) -> str:
-        if not self.unfinished:
+        notes = [self._unknown_condition()]
+        if self.unfinished:
+            notes.append(
+                f"{self.unfinished} of {self.triggers} triggers are not judged: the log ends before"
+            )
+        return "; ".join(filter(None, notes))
+
+    def _unknown_condition(self) -> str:
+        if not self.unknown:
             return ""
-        return f"{self.unfinished} of {self.triggers} triggers are not judged: the log ends before"
+        return f"its condition (when) is unknown at {self.unknown} samples"
 
 
 def decide(

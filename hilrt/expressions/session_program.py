@@ -5,12 +5,12 @@ Conditions that start and end stimuli are its results, in the order of the sessi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from hilrt.config.structs import CALCULATED, Session
+from hilrt.config.structs import CALCULATED, Calculated, LookupEntry, Session
 from hilrt.errors import ConfigError
 from hilrt.expressions.functions import RESERVED
 from hilrt.expressions.known_signals import CalculatedChannel, KnownSignals
@@ -40,8 +40,8 @@ def program_of(units: Mapping[str, str], tables: Session) -> Program:
     problems: list[str] = []
     known = KnownSignals(
         {name: unit for name, unit in units.items() if not name.startswith(CALCULATED + ".")},
-        _channels(tables, problems),
-        _lookup_tables(tables, problems),
+        channels_of(tables.calculated, problems),
+        lookup_tables_of(tables.lookup_tables, problems),
     )
     try:
         conditions = _conditions(tables, problems)
@@ -61,9 +61,10 @@ def shortest_step(tables: Session) -> float:
     return min(master.step, master.step_control.minimum)
 
 
-def _channels(tables: Session, problems: list[str]) -> dict[str, CalculatedChannel]:
+def channels_of(entries: Sequence[Calculated], problems: list[str]) -> dict[str, CalculatedChannel]:
+    """Channels of ``[[calculated]]`` by their names; what is wrong goes to `problems`."""
     found: dict[str, CalculatedChannel] = {}
-    for i, entry in enumerate(tables.calculated):
+    for i, entry in enumerate(entries):
         where = f"[calculated.{i}]"
         if entry.name in found:
             problems.append(f"{where} name: another channel is called {entry.name!r}; rename one")
@@ -92,9 +93,10 @@ def _conditions(tables: Session, problems: list[str]) -> list[Expression]:
     return found
 
 
-def _lookup_tables(tables: Session, problems: list[str]) -> dict[str, LookupTable]:
+def lookup_tables_of(entries: Sequence[LookupEntry], problems: list[str]) -> dict[str, LookupTable]:
+    """Tables of ``[[lookup_tables]]`` by their names; what is wrong goes to `problems`."""
     found: dict[str, LookupTable] = {}
-    for i, entry in enumerate(tables.lookup_tables):
+    for i, entry in enumerate(entries):
         where = f"[lookup_tables.{i}]"
         if entry.name in found:
             problems.append(f"{where} name: another table is called {entry.name!r}; rename one")

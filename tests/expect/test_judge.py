@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from hilrt.config.structs import Calculated
 from hilrt.errors import ConfigError
 from hilrt.expect.case import Case
 from hilrt.expect.judge import BATCH_ROWS, Judge
@@ -201,6 +202,64 @@ def test_a_condition_that_never_came_leaves_nothing_judged():
     (outcome,) = judged(read_tables({"expect": [{**table, "within": 1.0}]}), t, values)
     assert outcome.result == "inconclusive"
     assert "never became true" in outcome.reason
+
+
+def of_rows(table, columns, signals=None, step_ns=STEP_NS):
+    """Outcome of one table on columns of values by their names, in a coupled session."""
+    units = dict.fromkeys(columns, "")
+    signals = signals or LogSignals(units, True)
+    judge = Judge(read_tables({"expect": [table]}), signals, [*units], step_ns / 1e9)
+    rows = np.column_stack([*columns.values()]).astype(float)
+    judge.take_rows(np.arange(len(rows)) * step_ns, rows)
+    return judge.finish()[0]
+
+
+WHEN = {"name": "w", "when": "a.x > 0", "always": "a.y > 0", "for": 0.01, "max_age": 0.001}
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "word"),
+    [
+        ([-1, 1, 1, -1, -1, -1], [0, 1, 1, 0, 0, 0], "passed"),
+        ([-1, 1, 1, np.nan, -1, -1], [0, 1, 1, 0, 0, 0], "inconclusive"),
+        ([-1, 1, 1, np.nan, -1, -1], [0, 0, 1, 0, 0, 0], "failed"),  # has happened
+        ([-1, -1, np.nan, -1, -1, -1], [0, 0, 0, 0, 0, 0], "inconclusive"),
+    ],
+)
+def test_where_a_trigger_is_unknown_there_may_have_been_one(x, y, word):
+    errors = {"a.x:estimated_error": np.zeros(6), "a.y:estimated_error": np.zeros(6)}
+    outcome = of_rows(WHEN, {"a.x": x, "a.y": y, **errors})
+    assert outcome.result == word
+    assert ("is unknown at 1 samples" in outcome.reason) == any(np.isnan(x))
+
+
+def test_a_condition_inside_an_expression_is_unknown_where_its_signal_is():
+    """A comparison with what is unknown is false, and false is what this expects."""
+    columns = {"a.x": [0.0, np.nan, 0.0], "a.x:estimated_error": np.zeros(3)}
+    table = {"name": "w", "always": "rising(a.x > 5) == 0", "max_age": 0.001}
+    assert of_rows(table, columns).result == "inconclusive"
+    asks = {**table, "always": "rising(default(a.x, 0) > 5) == 0"}
+    assert of_rows(asks, columns).result == "passed"
+
+
+def test_the_error_of_a_calculated_channel_is_that_of_what_it_is_computed_from():
+    """Through a channel that reads another one; exact for a product of which one has an error."""
+    calculated = [Calculated("power", "torque * a.w"), Calculated("torque", "a.e - a.f")]
+    columns = {"a.e": [3.0, 3.0], "a.f": [1.0, 1.0], "a.w": [10.0, 10.0]}
+    columns |= {"calculated.torque": [2.0, 2.0], "calculated.power": [20.0, 20.0]}
+    columns |= {f"a.{name}:estimated_error": [e, e] for name, e in (("e", 0.3), ("f", 0.2))}
+    columns["a.w:estimated_error"] = [0.0, 0.0]
+    for name in ("power", "calculated.power"):
+        units = dict.fromkeys(columns, "")
+        signals = LogSignals.of_session(units, True, (), calculated)
+        outcome = of_rows({"name": "p", "always": f"{name} < 30"}, columns, signals)
+        assert (outcome.result, outcome.robustness) == ("passed", 10.0)
+        assert outcome.error == pytest.approx(5.0)
+        assert outcome.signals == ["calculated.power"]
+    del columns["a.f"], columns["a.f:estimated_error"]  # as in a log that was cut
+    signals = LogSignals.of_session(dict.fromkeys(columns, ""), True, (), calculated)
+    outcome = of_rows({"name": "p", "always": "power < 30"}, columns, signals)
+    assert (outcome.result, outcome.error) == ("inconclusive", None)
 
 
 def test_an_expectation_added_later_begins_with_the_next_row():

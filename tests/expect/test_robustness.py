@@ -55,7 +55,11 @@ def run(formula, times, margins, timing=ALWAYS, condition=None, cuts=(), errors=
             value, t = margins[one][part], times[part]
             error = np.zeros(len(t)) if errors is None else errors[one][part]
             blocks.append(of_samples(t, value, error, i))
-        monitor.take(blocks, None if condition is None else condition[part])
+        trigger = None
+        if condition is not None:
+            truth = np.where(condition[part], 1.0, -1.0)
+            trigger = of_samples(times[part], truth, np.zeros(len(truth)), 0)
+        monitor.take(blocks, trigger)
     monitor.finish()
     return monitor.judge()
 
