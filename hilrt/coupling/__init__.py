@@ -4,7 +4,7 @@ In reading order:
 
 * from samples to inputs: `intervals` (what left before, and over which intervals inputs act),
   `compensate`, `predict_late`, `extrapolate` with `polynomial`, `sum_inputs`, `excite`, `limit`
-  with `ramp`;
+  with `ramp`; what inputs may be: `allowed`;
 * what is asked for beside the connections: `drive_inputs`, `stimulate`, `shapes`,
   `random_numbers`;
 * defects and control: `measure_defects`, `estimate_error`, `control_step`, `control_order`,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import stage
+from hilrt.coupling.allowed import energy_of_limits
 from hilrt.coupling.power_bond import effort_as_used, effort_of, flow_as_used, flow_of
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -68,6 +69,7 @@ def close_interval(plan: Plan, state: State, given: StepInput, b: int) -> None:
             e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
         if not element.previous_cut:  # a bond that is cut transmits nothing
             residual += watt * (e_used * f - e * f_used)
+            residual -= energy_of_limits(plan, state, i, e, f)
         done += watt * element.correction * f
         element.e, element.f = e, f
     elapsed = t - bond.t

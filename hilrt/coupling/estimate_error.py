@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import value_at
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -34,7 +35,7 @@ def estimate_error(plan: Plan, state: State, given: StepInput) -> None:
     for i in range(len(state.inputs)):
         u = state.inputs[i]
         end = value_at(u.previous, settings.coefficients, t - u.previous_t0)
-        u.error_ratio = abs(end - u.extrapolated[0])
+        u.error_ratio = abs(end - allowed(plan.inputs[i], u.extrapolated[0]))
         u.error_ratio /= tolerance(settings, plan.inputs[i].atol, u.extrapolated[0])
         if plan.inputs[i].exact:
             u.error_ratio = 0.0

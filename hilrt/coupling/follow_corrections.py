@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.power_bond import flow_of
 from hilrt.tables.given import StepInput
@@ -90,5 +91,6 @@ def answer_to_inputs(plan: Plan, state: State, given: StepInput) -> None:
     for k in range(len(plan.sensitivities)):
         part = plan.sensitivities[k]
         u = state.inputs[part.input]
+        asked = allowed(plan.inputs[part.input], u.extrapolated[0])
         sent = value_at(u.previous, count, now - u.previous_t0)
-        state.elements[part.element].error -= part.factor * (u.extrapolated[0] - sent)
+        state.elements[part.element].error -= part.factor * (asked - sent)

@@ -11,7 +11,7 @@ from hilrt.coupling.ramp import Bounds, approach
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import CONNECTION, DEMAND_LIMITED, SOURCES_LIMITED, State
 
 _approach = compiled(approach)
 
@@ -33,12 +33,27 @@ def limit(plan: Plan, state: State, given: StepInput) -> None:
         subsystem = state.subsystems[at.subsystem]
         if not subsystem.dispatch:
             continue
+        asked = u.polynomial[0]
         if math.isfinite(at.max_jerk):
-            u.limited = limit_jerk(u, at, coefficients, subsystem.h, t)
+            limited = limit_jerk(u, at, coefficients, subsystem.h, t)
         else:
             end = value_at(u.previous, coefficients, t - u.previous_t0 + at.lead)
-            u.limited = limit_rate(u, at, coefficients, subsystem.h, t - u.last_t, end)
+            limited = limit_rate(u, at, coefficients, subsystem.h, t - u.last_t, end)
+        driven = at.exact or (at.drive >= 0 and state.drives[at.drive].source != CONNECTION)
+        u.limited = what_is_limited(u, asked, driven) if limited else 0
         u.last, u.last_t = u.polynomial[0], t
+
+
+@compiled
+def what_is_limited(u: Table, asked: float, driven: bool) -> int:
+    """Of an input that was `asked` for: what drives it, or more than half of its correction.
+
+    The first is one of what its sources make of it.
+    """
+    correction, cut = u.correction + u.offset, asked - u.polynomial[0]
+    if driven or abs(cut - correction) < abs(cut):
+        return DEMAND_LIMITED
+    return SOURCES_LIMITED
 
 
 @compiled

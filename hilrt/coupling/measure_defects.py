@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import copy, shift, value_at
 from hilrt.solver import Floats
 from hilrt.tables.given import StepInput
@@ -105,8 +106,11 @@ def measure_input(plan: Plan, state: State, given: StepInput, i: int) -> None:
     span = u.unmeasured if plan.inputs[i].connections == 1 else given.session[0].elapsed
     copy(u.previous, settings.coefficients, u.difference)
     shift(u.difference, settings.coefficients, t - u.previous_t0)
+    asked = allowed(plan.inputs[i], u.extrapolated[0])
     for m in range(settings.coefficients):
-        u.difference[m] -= u.extrapolated[m]
+        # At its limit an input stands still, whatever its sources go on to.
+        u.difference[m] -= u.extrapolated[m] if asked == u.extrapolated[0] else 0.0
+    u.difference[0] -= asked if asked != u.extrapolated[0] else 0.0
     u.defect = root_mean_square(u.difference, settings.coefficients, span, settings.gram_factor)
     u.expected_defect = max(u.expected_defect, u.defect / growth(plan, state, i))
 

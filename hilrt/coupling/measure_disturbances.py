@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
+from hilrt.coupling.allowed import allowed
 from hilrt.coupling.polynomial import value_at
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -85,7 +86,7 @@ def source_value(plan: Plan, state: State, i: int, at_end: bool) -> float:
         out = state.outputs[plan.connections[c].source]
         source = out.y - out.corrected_by if at_end else out.start
         value += plan.connections[c].gain * source
-    return float(max(min(value, at.high), at.low)) if at.drive < 0 else value
+    return allowed(at, value)
 
 
 @stage
@@ -201,6 +202,9 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
                 effort += between(state.outputs[plan.summands[k].output], at_effort)
         e_used = acted(plan, state, i, True, t - (1.0 - at_flow) * elapsed) / ends.effort_gain
         f_used = acted(plan, state, i, False, t - (1.0 - at_effort) * elapsed) / ends.flow_gain
+        # What their limits add to the inputs is asked for, and made in the coupled system, too.
+        e_used -= beyond_limits(plan, state, ends.effort_input, at_flow) / ends.effort_gain
+        f_used -= beyond_limits(plan, state, ends.flow_input, at_effort) / ends.flow_gain
         made = ends.watt * (e_used * flow - effort * f_used)
         if not state.elements[i].previous_cut:
             state.bonds[b].interface += made * elapsed
@@ -210,6 +214,20 @@ def integrate_interface(plan: Plan, state: State, given: StepInput, b: int) -> N
 def between(out: Table, share: float) -> float:
     """Output at a share of the interval that ended, on a line between its ends."""
     return float((1.0 - share) * out.start + share * (out.y - out.corrected_by))
+
+
+@stage
+def beyond_limits(plan: Plan, state: State, i: int, share: float) -> float:
+    """What the limits of input `i` add to what its sources made of it, inside the interval."""
+    at = plan.inputs[i]
+    if at.low == -math.inf and at.high == math.inf:
+        return 0.0
+    value = at.constant
+    for c in range(at.first_connection, at.first_connection + at.connections):
+        if state.connections[c].acts:
+            source = state.outputs[plan.connections[c].source]
+            value += plan.connections[c].gain * between(source, share)
+    return allowed(at, value) - value
 
 
 @stage

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import stage
+from hilrt.coupling.allowed import energy_of_limits
 from hilrt.coupling.polynomial import value_at
 from hilrt.coupling.realised import realised_input
 from hilrt.tables.given import StepInput
@@ -73,6 +74,7 @@ def power_residual(plan: Plan, state: State, t: float, b: int) -> float:
         e_used, f_used = effort_as_used(plan, state, t, i), flow_as_used(plan, state, t, i)
         if not state.elements[i].previous_cut:
             residual += plan.elements[i].watt * (e_used * f - e * f_used)
+            residual -= energy_of_limits(plan, state, i, e, f)
     return residual
 
 

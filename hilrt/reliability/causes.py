@@ -1,7 +1,8 @@
 """Why results are less reliable: the causes of flags, and when they make a verdict.
 
-Consequences decide: what an input, an output or a bond was wrong by. Late samples, missed ticks
-and capped corrections bring these about; they are named beside them, and decide nothing.
+Consequences decide: what an input, an output or a bond was wrong by. Late samples, missed ticks,
+capped corrections and the shortest step bring these about; they are named beside them, and decide
+nothing. Nor do limits that the signals of the session itself reach: they are part of the system.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ CAUSES: Final[dict[str, Cause]] = {
     "event_inside_step": Cause(
         "stepped across a discontinuity of a subsystem that gives it inputs", 0.005, 0.05
     ),
-    "input_limited": Cause("input limited in value or rate", 0.05, 0.5),
-    "step_minimum": Cause("step size at its minimum", 0.05, 0.5),
+    "input_limited": Cause("input limited in value or rate", 0.005, NEVER, True),
+    "demand_cut": Cause(
+        "a stimulus, a sequence or a correction asked of an input what its limits cut off",
+        0.05,
+        0.5,
+    ),
+    "step_minimum": Cause("step size at its minimum", 0.005, NEVER, True),
     "deadline_missed": Cause("inputs not on the wire in time", 0.005, NEVER, True),
     "clock_uncertain": Cause("a bench's clock is not known well enough", 0.2, NEVER),
     "alarm": Cause("a measured value outside its limits", 0.0, NEVER),
@@ -81,6 +87,7 @@ CORRECTION_SHADOW: Final = _ROWS.index("correction_shadow")
 MODEL_UNTRUSTED: Final = _ROWS.index("model_untrusted")
 EVENT_INSIDE_STEP: Final = _ROWS.index("event_inside_step")
 INPUT_LIMITED: Final = _ROWS.index("input_limited")
+DEMAND_CUT: Final = _ROWS.index("demand_cut")
 STEP_MINIMUM: Final = _ROWS.index("step_minimum")
 DEADLINE_MISSED: Final = _ROWS.index("deadline_missed")
 CLOCK_UNCERTAIN: Final = _ROWS.index("clock_uncertain")

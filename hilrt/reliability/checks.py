@@ -81,6 +81,7 @@ def check_rows(
         "model_untrusted": network.outputs.names,
         "event_inside_step": network.subsystems,
         "input_limited": network.inputs.names,
+        "demand_cut": network.inputs.names,
         "step_minimum": ["session"],
         "deadline_missed": ["session"],
         "clock_uncertain": network.subsystems,

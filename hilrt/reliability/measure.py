@@ -18,6 +18,7 @@ from hilrt.reliability.causes import (
     CORRECTION_UNVERIFIED,
     CORRECTION_WRONG,
     DEADLINE_MISSED,
+    DEMAND_CUT,
     ENERGY_DRIFT,
     ERROR_ESTIMATE,
     EVENT_INSIDE_STEP,
@@ -37,7 +38,7 @@ from hilrt.reliability.causes import (
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import UNVERIFIED, WRONG, Plan
 from hilrt.tables.record import Table
-from hilrt.tables.state import State
+from hilrt.tables.state import DEMAND_LIMITED, State
 
 #: Share of the running scale's peak below which the scale does not fall.
 SCALE_FLOOR = 0.02
@@ -102,7 +103,8 @@ def measure_inputs(plan: Plan, state: State, given: StepInput, slack: Table) -> 
         check = checks[causes[CONNECTION_DEFECT].first + i]
         check.ratio = unexplained / (u.scale * threshold)
         count_gap(check, u, given.session[0].elapsed)
-        checks[causes[INPUT_LIMITED].first + i].ratio = u.limited
+        checks[causes[INPUT_LIMITED].first + i].ratio = u.limited != 0
+        checks[causes[DEMAND_CUT].first + i].ratio = u.limited == DEMAND_LIMITED
         if plan.session[0].tests_errors:
             checks[causes[ERROR_ESTIMATE].first + i].ratio = u.error_ratio * failed
 

@@ -16,6 +16,8 @@ PARTS: Final = 10
 #: What drives an input, by its number in `State.drives`.
 SOURCES: Final = ("connection", "stimulus", "sequence", "operator")
 CONNECTION, STIMULUS, SEQUENCE, OPERATOR = range(4)
+#: What was limited of an input: what its sources make of it, or what something else asked.
+SOURCES_LIMITED, DEMAND_LIMITED = 1, 2
 #: Phases of a stimulus.
 WAITING, RUNNING, HOLDING, DONE = range(4)
 
@@ -127,7 +129,7 @@ INPUTS: Final = np.dtype(
         ("approach_rate", "f8"),  # with a bound of the jerk: mean rate at which it came there
         ("approach_t", "f8"),  # time in the middle of that step, s
         ("approach_asked", "f8"),  # what was asked then
-        ("limited", "i8"),
+        ("limited", "i8"),  # 0, `SOURCES_LIMITED` or `DEMAND_LIMITED`
         ("difference", "f8", COEFFICIENTS),  # previous less extrapolated, scaled by its interval
         ("defect", "f8"),  # RMS of the interval that ended; a bound while its source is late
         ("defect_square", "f8"),

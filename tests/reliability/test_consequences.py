@@ -161,3 +161,33 @@ def test_a_capped_correction_is_judged_by_the_energy_that_it_left():
     causes = [reason.partition(":")[0] for reason in capped.summary["reasons"]]
     assert causes[-2:] == ["energy_drift", "correction_capped"]
     assert set(causes[:-2]) == {"estimated error"}
+
+
+def test_limits_that_the_sources_reach_are_no_error_of_the_exchange():
+    s = Stepping(
+        {
+            "source": Recorded({"y": lambda t: 5.0 * math.sin(4.0 * t)}),
+            "reader": Recorded({"z": lambda t: 0.0}, [Port("u", min=-2.0, max=2.0)]),
+        },
+        master={"step": STEP},
+        connections=[{"from": "source.y", "to": "reader.u", "order": 1}],
+        subsystems={"source": {}, "reader": {}},
+    )
+    found, _ = defects(s, 3.0)
+    assert np.nanmax(found) < 0.03
+    totals = flag_totals(s.numerics.checks, s.state)
+    assert totals["input_limited"].affected_s > 0.6 * s.t
+    assert totals["demand_cut"].raised == 0
+    assert judged(s) == ("good", [])
+
+
+def test_limits_make_no_energy_and_a_correction_that_they_cut_off_counts():
+    limits = {f"subsystems.mass2.inputs.force.{k}": x for k, x in (("min", -600.0), ("max", 600.0))}
+    exchange = {"master.extrapolation.order": 2, "bonds.spring.correction.method": "none"}
+    result = hilrt.simulate(TWO_MASS, limits | exchange, record=False)
+    assert (result.verdict, list(result.summary["flags"])) == ("good", ["input_limited"])
+    bond = result.summary["bonds"]["spring"]
+    assert abs(bond["interface_energy_j"]) < 0.001 * bond["carried_energy_j"]
+    corrected = hilrt.simulate(TWO_MASS, limits, record=False)
+    assert corrected.verdict == "degraded"
+    assert "demand_cut" in " ".join(corrected.summary["reasons"])

@@ -47,6 +47,8 @@ def test_a_bad_second_is_not_diluted():
 
 def test_what_explains_decides_nothing_and_is_named_beside_what_does():
     explain = {"sample_late": 90.0, "deadline_missed": 90.0, "correction_capped": 90.0}
+    ends = {"step_minimum": 90.0, "input_limited": 90.0}
+    assert verdict(totals(**ends), RUN) == ("good", [])
     assert verdict(totals(**explain), RUN) == ("good", [])
     found = verdict(totals(**explain, connection_defect=6.0), RUN)
     assert found.word == "degraded"

@@ -18,4 +18,4 @@ def test_it_passes_with_a_good_verdict_and_twice_with_the_same_log():
 def test_a_pedal_faster_than_the_bench_allows_is_flagged():
     found = hilrt.simulate(SESSION, {"subsystems.test.params": {"pedal_rate": 5000.0}})
     assert found.verdict == "degraded"
-    assert "input_limited" in found.summary["reasons"][0]
+    assert "demand_cut" in found.summary["reasons"][0]
