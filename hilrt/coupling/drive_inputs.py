@@ -16,7 +16,7 @@ import math
 
 from hilrt.compiled import compiled, stage
 from hilrt.coupling.polynomial import copy, shift, value_at
-from hilrt.coupling.stimulate import begin_or_end, go_on, is_active, say
+from hilrt.coupling.stimulate import advance, begin_or_end, expand, is_active
 from hilrt.expressions.arithmetic import is_true
 from hilrt.tables.given import StepInput
 from hilrt.tables.plan import Plan
@@ -56,7 +56,7 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
         stimulus, row = state.stimuli[k], plan.stimuli[k]
         begins, ends = condition_holds(state, row.start_when), condition_holds(state, row.end_when)
         begin_or_end(row, stimulus, now, begins, ends)
-        go_on(
+        advance(
             row,
             plan.segments,
             plan.points,
@@ -65,18 +65,18 @@ def drive_input(plan: Plan, state: State, given: StepInput, d: int) -> None:
             came if row.replaces and math.isfinite(came) else 0.0,
             cut.tick,
         )
-        say(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
+        expand(plan.segments, plan.points, stimulus, now, ahead, cut.tick, degree)
         state.session[0].turned += stimulus.turned
     drive.turned = 0
     copy(drive.own, plan.session[0].coefficients, drive.past)
     source = source_of(plan, state, d)
     drive.stimulus = stimuli_now(at, plan.stimuli, state.stimuli, source)
-    drive.wanted = wanted_now(plan, state, d, source)
+    drive.demanded = demanded_now(plan, state, d, source)
     if given.subsystems[s].due and not given.subsystems[s].busy:
         goes_over = put_in_force(plan, state, d, source)
         if goes_over:
             corrected = u.previous_correction + u.offset if source == CONNECTION else 0.0
-            go_over(at, drive, came - drive.wanted - corrected, now)
+            go_over(at, drive, came - drive.demanded - corrected, now)
         fade(drive, now, ahead, degree)
         shift(drive.own, plan.session[0].coefficients, -port.lead)
         drive.t0 = cut.t
@@ -132,7 +132,7 @@ def acts_with(plan: Plan, state: State, c: int, source: int) -> bool:
 
 @compiled
 def stimuli_now(at: Table, rows: Table, stimuli: Table, source: int) -> float:
-    """What the stimuli of an input say now that count while `source` drives it."""
+    """Value now of the stimuli of an input that count while `source` drives it."""
     value = 0.0
     for k in range(at.first_stimulus, at.first_stimulus + at.stimuli):
         if is_active(stimuli[k]):
@@ -144,8 +144,8 @@ def stimuli_now(at: Table, rows: Table, stimuli: Table, source: int) -> float:
 
 
 @stage
-def wanted_now(plan: Plan, state: State, d: int, source: int) -> float:
-    """Value that an input is to have now by its source."""
+def demanded_now(plan: Plan, state: State, d: int, source: int) -> float:
+    """Value now of the source that drives an input."""
     drive, port = state.drives[d], plan.inputs[plan.drives[d].input]
     if source == OPERATOR:
         return drive.operated_to

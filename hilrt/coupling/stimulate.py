@@ -1,4 +1,4 @@
-"""Stimuli from one communication point to the next: which segment, and what it says now.
+"""Stimuli from one communication point to the next: which segment, and its value.
 
 A stimulus waits, runs through its segments, holds its last value if it is to, and is done. It is a
 function of the plan, the state and the tick, so that a replay makes it again.
@@ -35,7 +35,7 @@ def begin_or_end(at: Table, stimulus: Table, now: float, begins: bool, ends: boo
     at, stimulus : record
         Of `Plan.stimuli` and `State.stimuli`.
     now : float
-        When what it says now acts, s.
+        When the value that leaves now acts, s.
     begins, ends : bool
         Its conditions, where it has any.
     """
@@ -78,7 +78,7 @@ def enter(segment: Table, points: Table, stimulus: Table, before: float, tick: i
 
 
 @compiled
-def go_on(
+def advance(
     at: Table, segments: Table, points: Table, stimulus: Table, now: float, value: float, tick: int
 ) -> None:
     """Leave the segments that have ended by `now` [s] behind.
@@ -119,7 +119,7 @@ def stop(at: Table, stimulus: Table, ended: float) -> None:
 
 
 @compiled
-def say(
+def expand(
     segments: Table,
     points: Table,
     stimulus: Table,
@@ -128,7 +128,7 @@ def say(
     tick: int,
     degree: int,
 ) -> None:
-    """What a stimulus says at `now` [s], for a step of `ahead` [s], as a polynomial about it."""
+    """Expand a stimulus about `now` [s] into its polynomial, for a step of `ahead` [s]."""
     if stimulus.phase == RUNNING:
         tau = max(now - stimulus.begun, 0.0)
         segment = segments[stimulus.segment]

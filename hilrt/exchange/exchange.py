@@ -98,7 +98,7 @@ class Exchange:
         sent = inputs["polynomial"][:, :coefficients].T
         self._extrapolated = inputs["extrapolated"][:, :coefficients].T
         self._driven = numerics.plan.drives["input"]
-        self._wanted = numerics.state.drives["wanted"]
+        self._demanded = numerics.state.drives["demanded"]
         self._dispatch, self._h = subsystems["dispatch"], subsystems["h"]
         self._t_start, self._tick = subsystems["t_start"], self.given.session["tick"]
         self._channels = [
@@ -271,7 +271,7 @@ class Exchange:
                 net, part, now = self.network, channel.inputs, float(self.given.session["t"][0])
                 u0 = InputPolynomial(now, self._extrapolated[:, part])(self._next_ns * 1e-9)
                 own = (self._driven >= part.start) & (self._driven < part.stop)
-                u0[self._driven[own] - part.start] = self._wanted[own]
+                u0[self._driven[own] - part.start] = self._demanded[own]
                 channel.restart(self._next_ns, np.clip(u0, net.u_min[part], net.u_max[part]))
                 self._waiting.pop(s, None)
 

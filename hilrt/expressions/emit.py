@@ -42,7 +42,7 @@ class Emitter:
     signals : KnownSignals
         What trees may name.
     read : sequence of str
-        KnownSignals that the first registers hold.
+        Signals whose newest samples the first registers hold.
     step : float
         Shortest time between two samples, s.
 

@@ -39,7 +39,7 @@ class KnownSignals:
     tables: Mapping[str, LookupTable] = field(default_factory=dict)
 
     def read_by(self, expressions: Iterable[Expression]) -> list[str]:
-        """KnownSignals that expressions and the channels read, each one once."""
+        """Signals that expressions and the channels read, each one once."""
         everything = [*(channel.expression for channel in self.channels.values()), *expressions]
         names = dict.fromkeys(name for e in everything for name in e.signals)
         return [name for name in names if name in self.units]

@@ -20,7 +20,7 @@ from hilrt.reliability.estimates import GAIN_RANGE, how_estimated
 from hilrt.solver import Floats
 from hilrt.step.fill_controls import fill_controls
 from hilrt.step.fill_ranges import fill_ranges
-from hilrt.step.fill_stimuli import fill_conditions, stimulus_tables
+from hilrt.step.fill_stimuli import StimulusTables, fill_conditions, stimulus_tables
 from hilrt.tables import plan as rows
 from hilrt.tables.model import ModelPlan, no_model_plan
 from hilrt.tables.network import Network
@@ -77,21 +77,45 @@ def build_plan(
     """
     alarms = alarm_rows(network, tables.alarms)
     checks = check_rows(network, tables.master, alarms.names, acting=not shadow)
-    bonds, connections, known = network.bonds, network.connections, platform.sensitivities
+    known = platform.sensitivities
     if known is not None and tables.master.step_control.method != "fixed":
         known = known.without_loop()  # whose answers are those of one step
+        platform = platform._replace(sensitivities=known)
     stimuli = stimulus_tables(network, tables, columns)
-    plan = Plan(
+    plan = _size_tables(network, platform, program, stimuli, checks, alarms, model)
+    _fill_ports(plan, network, tables, platform)
+    fill_ranges(plan, network, tables)
+    _fill_calculated(plan, network, program)
+    fill_conditions(plan, network, tables, program)
+    _fill_connections(plan, network)
+    _fill_bonds(plan, network, platform.physical, shadow)
+    _fill_verification(plan, platform.verification)
+    _fill_session(plan, tables, shadow)
+    fill_controls(plan, network, tables.master)
+    _fill_sensitivities(plan, known)
+    fill_checks(plan, checks)
+    fill_alarms(plan, alarms, tables.master.step)
+    return plan, checks, alarms
+
+
+def _size_tables(
+    network: Network,
+    platform: Platform,
+    program: Program,
+    stimuli: StimulusTables,
+    checks: CheckNames,
+    alarms: AlarmNames,
+    model: ModelPlan | None,
+) -> Plan:
+    """All tables with their numbers of rows; relations, stimuli and the program are filled."""
+    bonds, known = network.bonds, platform.sensitivities
+    return Plan(
         session=table(rows.SESSION, 1),
         subsystems=table(rows.SUBSYSTEMS, len(network.subsystems)),
         outputs=table(rows.OUTPUTS, len(network.outputs)),
         inputs=table(rows.INPUTS, len(network.inputs)),
-        connections=table(rows.CONNECTIONS, len(connections.source)),
-        drives=stimuli.drives,
-        stimuli=stimuli.stimuli,
-        segments=stimuli.segments,
-        points=stimuli.points,
-        jumps=stimuli.jumps,
+        connections=table(rows.CONNECTIONS, len(network.connections.source)),
+        **stimuli._asdict(),
         bonds=table(rows.BONDS, len(bonds)),
         elements=table(rows.ELEMENTS, len(bonds.effort)),
         summands=table(rows.SUMMANDS, len(bonds.more)),
@@ -112,19 +136,6 @@ def build_plan(
         calculated=table(rows.CALCULATED, len(program.channels)),
         model=model or no_model_plan(),
     )
-    _fill_ports(plan, network, tables, platform)
-    fill_ranges(plan, network, tables)
-    _fill_calculated(plan, network, program)
-    fill_conditions(plan, network, tables, program)
-    _fill_connections(plan, network)
-    _fill_bonds(plan, network, platform.physical, shadow)
-    _fill_verification(plan, platform.verification)
-    _fill_session(plan, tables, shadow)
-    fill_controls(plan, network, tables.master)
-    _fill_sensitivities(plan, known)
-    fill_checks(plan, checks)
-    fill_alarms(plan, alarms, tables.master.step)
-    return plan, checks, alarms
 
 
 def _fill_session(plan: Plan, tables: Session, shadow: bool) -> None:

@@ -50,7 +50,7 @@ class Changes:
         if row < 0:
             return float(state.session[THRESHOLDS[what]][0])
         if what >= len(BOND_SETTINGS):
-            return float(state.drives["wanted"][row])
+            return float(state.drives["demanded"][row])
         return float(state.bonds[BOND_SETTINGS[what]][row])
 
     def put_into(self, given: StepInput) -> None:

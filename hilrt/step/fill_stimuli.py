@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -74,17 +74,19 @@ def stimulus_tables(
     driven = _driven_inputs(network, tables, inputs)
     order = stimulus_order(network, tables)
     by_stimulus = _columns_by_stimulus(tables, columns)
-    segments: list[tuple[float, ...]] = []
+    segments = table(rows.SEGMENTS, sum(len(stimulus.segments) for stimulus in tables.stimuli))
     points: list[Floats] = []
     stimuli = table(rows.STIMULI, len(order))
+    first_segment = first_point = 0
     for row, k in zip(stimuli, order, strict=True):
         stimulus = tables.stimuli[k]
         factor, shift = conversion_of(stimulus, network.inputs.units[inputs[k]])
-        row.first_segment, row.segments = len(segments), len(stimulus.segments)
+        row.first_segment, row.segments = first_segment, len(stimulus.segments)
         for segment in stimulus.segments:
-            found = _points_of(segment, by_stimulus[k], factor, shift)
-            segments.append(_segment_row(segment, factor, shift, sum(map(len, points)), found))
-            points.append(found)
+            points.append(_points_of(segment, by_stimulus[k], factor, shift))
+            segments[first_segment].first_point = first_point
+            _fill_segment(segments[first_segment], segment, factor, shift, points[-1])
+            first_segment, first_point = first_segment + 1, first_point + len(points[-1])
         row.replaces, row.holds = stimulus.mode == "replace", stimulus.then == "hold"
         row.runs = np.iinfo("i8").max if stimulus.repeat == "forever" else stimulus.repeat
         row.start = stimulus.start
@@ -95,13 +97,10 @@ def stimulus_tables(
     made = StimulusTables(
         drives=_drives(network, tables, driven, of_input),
         stimuli=stimuli,
-        segments=table(rows.SEGMENTS, len(segments)),
-        points=table(rows.POINTS, sum(map(len, points))),
+        segments=segments,
+        points=table(rows.POINTS, first_point),
         jumps=table(rows.JUMPS, sum(map(len, jumps))),
     )
-    for record, values in zip(made.segments, segments, strict=True):
-        for name, value in zip(rows.SEGMENTS.names or (), values, strict=True):
-            record[name] = value
     if points:
         made.points["t"], made.points["y"] = np.concatenate(points).T
     made.drives["jumps"] = [len(part) for part in jumps]
@@ -209,27 +208,24 @@ def _jumps_of(network: Network, i: int) -> list[tuple[int, int]]:
 # -- segments ------------------------------------------------------------------------------------
 
 
-def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> dict[int, list[Floats]]:
+def _columns_by_stimulus(tables: Session, columns: Sequence[Floats]) -> list[Iterator[Floats]]:
     """The columns of each stimulus, in the order of its segments."""
     left = iter(columns)
-    return {
-        k: [next(left) for segment in stimulus.segments if segment.shape == "column"]
-        for k, stimulus in enumerate(tables.stimuli)
-    }
+    return [
+        iter([next(left) for segment in stimulus.segments if segment.shape == "column"])
+        for stimulus in tables.stimuli
+    ]
 
 
 def _points_of(
-    segment: StimulusSegment, columns: list[Floats], factor: float, shift: float
+    segment: StimulusSegment, columns: Iterator[Floats], factor: float, shift: float
 ) -> Floats:
-    """Times and values that a segment needs a table of, shape (n, 2).
-
-    The next of `columns` is taken out of these.
-    """
+    """Times and values that a segment needs a table of, shape (n, 2); a column's are the next."""
     if segment.shape == "points":
         points = np.array(segment.points, dtype=np.float64).reshape(-1, 2)
         return np.column_stack((points[:, 0], points[:, 1] * factor + shift))
     if segment.shape == "column":
-        return columns.pop(0)
+        return next(columns)
     if segment.shape == "prbs":
         values = maximum_length_sequence(segment.bits or 0, segment.seed)
         return np.column_stack((np.zeros(len(values)), values))
@@ -252,10 +248,10 @@ def maximum_length_sequence(bits: int, seed: int) -> Floats:
     return values
 
 
-def _segment_row(
-    segment: StimulusSegment, factor: float, shift: float, first_point: int, points: Floats
-) -> tuple[float, ...]:
-    """Values of a row of `Plan.segments`, in the order of its fields."""
+def _fill_segment(
+    row: Table, segment: StimulusSegment, factor: float, shift: float, points: Floats
+) -> None:
+    """A row of `Plan.segments`, but for where its points begin."""
     shape = {"step": "hold", "column": "points"}.get(segment.shape, segment.shape)
 
     def value(given: float | None) -> float:
@@ -275,7 +271,7 @@ def _segment_row(
         sweep = (to_frequency - frequency) / duration
         if logarithmic:
             sweep = float(np.log(to_frequency / frequency)) / duration
-    by_name = {
+    values = {
         "kind": SHAPES.index(shape),
         "duration": np.nan if by_rate else np.inf if duration is None else duration,
         "begin": value(begin.get(segment.shape, segment.offset)),
@@ -290,7 +286,7 @@ def _segment_row(
         "seed": segment.seed,
         "uniform": segment.distribution == "uniform",
         "held": segment.interpolation == "hold",
-        "first_point": first_point,
         "points": len(points),
     }
-    return tuple(float(by_name[name]) for name in rows.SEGMENTS.names or ())
+    for name, number in values.items():
+        row[name] = number

@@ -15,6 +15,7 @@ from hilrt.record.messages import Signal, Topic
 from hilrt.solver import Floats
 from hilrt.step.numerics import Numerics
 from hilrt.step_log.gather import Column, Gather, TablePlace
+from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
 from hilrt.tables.ports import Side
 from hilrt.tables.record import Table, table
@@ -114,9 +115,6 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
     """
     net, plan = numerics.network, numerics.plan
     outputs, inputs, peers = net.outputs, net.inputs, net.subsystems
-    bonds = [bond.name for bond in net.bonds.tables]
-    efforts = [outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
-    estimated = TablePlace("state.outputs", "estimated_error")
     control = CONTROL_SIGNALS if _controlled(plan) else ()
     sources = {"sources": _sources(inputs, plan)} if len(plan.drives) else {}
     return {
@@ -131,22 +129,8 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         **sources,
         "defects": _ports(inputs, ":connection_defect", TablePlace("state.inputs", "defect"))
         + _ports(outputs, ":output_defect", TablePlace("state.outputs", "defect")),
-        "errors": [
-            *(
-                column
-                for i, column in enumerate(_ports(outputs, ":estimated_error", estimated))
-                if plan.outputs["coupled"][i]
-            ),
-            *_ports(inputs, ":disturbance", TablePlace("state.inputs", "disturbance")),
-        ],
-        "bonds": [
-            Column(
-                Signal(f"{bond}:{key}", effort if unit == "effort" else unit),
-                TablePlace("state.bonds", field, b),
-            )
-            for key, unit, field in BOND_SIGNALS
-            for b, (bond, effort) in enumerate(zip(bonds, efforts, strict=True))
-        ],
+        "errors": _errors(outputs, inputs, plan),
+        "bonds": _bonds(net),
         "flags": [
             Column(Signal(f"flag:{cause}", ""), TablePlace("state.causes", "active", c))
             for c, cause in enumerate(numerics.checks.causes)
@@ -158,25 +142,49 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
         ],
         "timing": _of(["master"], MASTER_SIGNALS + control) + _of(peers, PEER_SIGNALS),
         "arrivals": [
-            *_fresh(outputs, plan, ":t_valid", ["s"] * len(outputs), "t_valid"),
-            *_ports(
-                outputs,
-                ":middle",
-                TablePlace("given.outputs", "y_mid"),
-                mask=TablePlace("given.session", "has_middle"),
-            ),
-            *(
-                column
-                for m in range(1, int(plan.session["derivatives"][0]) + 1)
-                for column in _ports(
-                    outputs, ":arrived", TablePlace("given.outputs", "dy", 0, m - 1), m
-                )
-            ),
-            *_ranges(outputs, plan),
+            *_arrivals(outputs, plan),
             *_of(peers, PEER_CUT_SIGNALS),
             *_of(["cut"], CUT_SIGNALS),
         ],
     }
+
+
+def _errors(outputs: Side, inputs: Side, plan: Plan) -> list[Column]:
+    """Estimated errors of the outputs that are coupled, and disturbances of all inputs."""
+    errors = _ports(outputs, ":estimated_error", TablePlace("state.outputs", "estimated_error"))
+    coupled = plan.outputs["coupled"]
+    return [
+        *(column for column, counts in zip(errors, coupled, strict=True) if counts),
+        *_ports(inputs, ":disturbance", TablePlace("state.inputs", "disturbance")),
+    ]
+
+
+def _bonds(net: Network) -> list[Column]:
+    efforts = [net.outputs.units[i] for i in net.bonds.effort[net.bonds.first]]
+    return [
+        Column(
+            Signal(f"{bond.name}:{key}", effort if unit == "effort" else unit),
+            TablePlace("state.bonds", field, b),
+        )
+        for key, unit, field in BOND_SIGNALS
+        for b, (bond, effort) in enumerate(zip(net.bonds.tables, efforts, strict=True))
+    ]
+
+
+def _arrivals(outputs: Side, plan: Plan) -> list[Column]:
+    """What comes with a sample: its time, the value in the middle of the step, derivatives."""
+    has_middle = TablePlace("given.session", "has_middle")
+    derivatives = TablePlace("given.outputs", "dy")
+    return [
+        *_fresh(outputs, plan, ":t_valid", ["s"] * len(outputs), "t_valid"),
+        *_ports(outputs, ":middle", TablePlace("given.outputs", "y_mid"), mask=has_middle),
+        *(
+            column
+            for m in range(int(plan.session["derivatives"][0]))
+            for column in _ports(outputs, ":arrived", derivatives._replace(element=m), m + 1)
+        ),
+        *_ranges(outputs, plan),
+    ]
 
 
 def _controlled(plan: Plan) -> bool:

@@ -180,7 +180,7 @@ DRIVES: Final = np.dtype(
         ("source", "i8"),  # that drives the input: CONNECTION, STIMULUS, SEQUENCE or OPERATOR
         ("turned", "i8"),  # the source changed at this point
         ("stimulus", "f8"),  # what stimuli add or drive it with now
-        ("wanted", "f8"),  # value that it is to have now, when it has gone over to its source
+        ("demanded", "f8"),  # value of its source now, which it has once it has gone over to it
         # Going over to another source: what is left of the difference at its beginning
         ("difference", "f8"),
         ("since", "f8"),  # s
