@@ -24,10 +24,9 @@ import msgspec
 
 from hilrt.can.frame import Frame
 from hilrt.config.from_toml import build, nearest
-from hilrt.config.parse_toml import TomlError, parse_toml
+from hilrt.config.parse_toml import read_toml
 from hilrt.config.table import NonNegative, Positive, Table
 from hilrt.errors import ConfigError
-from hilrt.files.regular import read_regular
 
 #: Kinds that change values, and therefore need `signals`.
 VALUE_KINDS = ("stuck", "noise", "offset")
@@ -113,12 +112,7 @@ def load_scenario(path: Path, sends: Mapping[str, Iterable[str]]) -> ScenarioFil
     ConfigError
         With every problem, each naming file, event and remedy.
     """
-    try:
-        data = parse_toml(read_regular(path).decode("utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}; give its path") from None
-    except (TomlError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path.name}: is no TOML: {error}") from None
+    _, data = read_toml(path)
     problems: list[str] = []
     scenario = build(ScenarioFile, data, "", problems)
     if scenario is None or problems:

@@ -11,11 +11,13 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hilrt.errors import ConfigError
+from hilrt.files.regular import MAX_TEXT, read_regular
 
 #: Levels of tables and lists.
 MAX_DEPTH = 50
@@ -35,6 +37,28 @@ _DIGITS = re.compile(r"[0-9_]{4000,}")
 
 class TomlError(ValueError):
     """Text that is no TOML, or none that is taken; says what is wrong and in which line."""
+
+
+def read_toml(path: Path, limit: int = MAX_TEXT) -> tuple[str, dict[str, Any]]:
+    """Text and tables of a file of at most `limit` bytes.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read, or is not TOML.
+    """
+    try:
+        text = read_regular(path, limit).decode(
+            "utf-8-sig"
+        )  # some editors start a file with a mark
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return text, parse_toml(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    except TomlError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

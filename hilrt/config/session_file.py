@@ -15,10 +15,9 @@ import msgspec
 from hilrt.config import registry
 from hilrt.config.from_toml import build_partly
 from hilrt.config.list_entries import LISTS, in_words
-from hilrt.config.parse_toml import TomlError, parse_toml, toml_value
+from hilrt.config.parse_toml import TomlError, parse_toml, read_toml, toml_value
 from hilrt.config.structs import CALCULATED, MAX_STEP_S, Session, SubsystemOptions
 from hilrt.errors import ConfigError
-from hilrt.files.regular import read_regular
 
 #: Replace required entries with a problem, so that the rest of the file can be checked.
 _STAND_INS: dict[str, Any] = {
@@ -173,17 +172,7 @@ def read_session(
     `code`, adapters of other packages are not imported, and subsystems with one are left out.
     """
     path = Path(path).resolve()
-    try:
-        data = read_regular(path, MAX_BYTES)
-        text = data.decode("utf-8-sig")  # some editors start a file with a mark
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-        raw = parse_toml(text)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    except TomlError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
+    text, raw = read_toml(path, MAX_BYTES)
     return _read(path, text, raw, tuple(overrides), code)
 
 

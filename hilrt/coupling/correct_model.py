@@ -130,28 +130,17 @@ def fits(elapsed: float, h: float) -> bool:
 
 
 @compiled
-def read_sent(settings: Table, session: Table, u: Table, sent: Floats) -> None:
-    """An input over the step that ended as it left, into coefficients of powers of (t - start)/h.
+def read_over_step(settings: Table, session: Table, p: Floats, t0: float, found: Floats) -> None:
+    """A polynomial about `t0` [s] over the step that ended, in powers of (t - start)/h.
 
     `settings` and `session` are the records of the model's constants and of the given session.
     """
     count, power = settings.order + 1, 1.0
-    copy(u.previous, count, sent)
-    shift(sent, count, session.t - session.elapsed - u.previous_t0)
+    copy(p, count, found)
+    shift(found, count, session.t - session.elapsed - t0)
     for m in range(1, count):
         power *= settings.h / m
-        sent[m] *= power
-
-
-@compiled
-def read_own(settings: Table, session: Table, drive: Table, own: Floats) -> None:
-    """Likewise what acted beside the connections."""
-    count, power = settings.order + 1, 1.0
-    copy(drive.own, count, own)
-    shift(own, count, session.t - session.elapsed - drive.t0)
-    for m in range(1, count):
-        power *= settings.h / m
-        own[m] *= power
+        found[m] *= power
 
 
 @compiled
@@ -172,9 +161,11 @@ def correct_by_jacobians(
     session.regular = session.stepped and now.regular
     if session.stepped:
         for u in range(len(inputs)):
-            read_sent(settings, now, leaving[u], inputs[u].sent)
+            left = leaving[u]
+            read_over_step(settings, now, left.previous, left.previous_t0, inputs[u].sent)
             if parts.ports[u].drive >= 0:
-                read_own(settings, now, drives[parts.ports[u].drive], inputs[u].own)
+                drive = drives[parts.ports[u].drive]
+                read_over_step(settings, now, drive.own, drive.t0, inputs[u].own)
     if not session.regular:
         start_past(outputs, inputs, session, 1)
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from hilrt.compiled import compiled, stage
-from hilrt.coupling.correct_model import fits, read_sent
+from hilrt.coupling.correct_model import fits, read_over_step
 from hilrt.coupling.past import needed_past
 from hilrt.coupling.polynomial import copy
 from hilrt.coupling.regression import predict
@@ -39,7 +39,10 @@ def predict_late(plan: Plan, state: State, given: StepInput) -> None:
         wanted = cut[at.subsystem].late and subsystems[at.subsystem].predicts_when_late
         if wanted and is_ready(at, learning.regressions[r], settings.window):
             for u in range(at.first_input, at.first_input + at.inputs):
-                read_sent(settings, given.session[0], state.inputs[u], inputs[u].sent)
+                left = state.inputs[u]
+                read_over_step(
+                    settings, given.session[0], left.previous, left.previous_t0, inputs[u].sent
+                )
                 copy(inputs[u].sent, at.terms, acted[u].acted)
             predict(at, learning, state.model.work.phi, r)
             use_predictions(at, learning, state.outputs)

@@ -8,11 +8,10 @@ from typing import Any
 
 from hilrt.config.from_toml import build
 from hilrt.config.list_entries import in_words
-from hilrt.config.parse_toml import TomlError, parse_toml
+from hilrt.config.parse_toml import read_toml
 from hilrt.config.structs import Expect
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation, read_expectation
-from hilrt.files.regular import read_regular
 
 #: Size of a specification, bytes.
 MAX_BYTES = 1 << 20
@@ -26,14 +25,7 @@ def read_spec(path: Path) -> list[Expectation]:
     ConfigError
         If it cannot be read, holds none, or any of them is wrong; one line per problem.
     """
-    try:
-        tables = parse_toml(read_regular(path, MAX_BYTES).decode("utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check the path") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text ({error.reason}); save it as UTF-8") from None
-    except TomlError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}; correct that line") from None
+    _, tables = read_toml(path, MAX_BYTES)
     found = read_tables(tables, f"{path}: ")
     if not found:
         raise ConfigError(f"{path}: expects nothing; add a table [[expect]]")

@@ -127,7 +127,7 @@ def test_sensors_stick_drift_and_rattle(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("seed = [", "is no TOML"),
+        ("seed = [", "is not TOML"),
         (event("los"), "kind"),
         (event("loss", messages='["EngineFats"]'), "did you mean 'EngineFast'"),
         (event("stuck", signals='["ShaftSped"]'), "did you mean 'ShaftSpeed'"),

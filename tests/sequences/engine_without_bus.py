@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from hilrt import InputPolynomial, Port, Sample, Solver
+from hilrt import InputPolynomial, Sample, Solver
 from hilrt.models.dynamometer import CYCLE_S, DynoMode
 from hilrt.models.engine_bench import EngineBench
+from hilrt.models.engine_on_dyno import EngineOnDyno
 
 #: Cycles until the bench has been enabled.
 STARTING = 300
@@ -13,11 +14,7 @@ STARTING = 300
 class EngineWithoutBus(Solver):
     """Takes its demands in every cycle, and measures at the end of a step."""
 
-    inputs = (
-        Port("speed_demand", "rad/s", min=0.0, max=650.0, max_rate=800.0),
-        Port("pedal", "%", min=0.0, max=100.0, max_rate=500.0),
-    )
-    outputs = (Port("torque", "N*m"), Port("speed", "rad/s"))
+    inputs, outputs = EngineOnDyno.inputs, EngineOnDyno.outputs
 
     def __init__(self) -> None:
         self.bench, self._cycle = EngineBench(), 0
