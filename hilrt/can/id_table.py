@@ -99,6 +99,11 @@ class IdTable(Generic[Entry]):
         The one source address [0 to 255] that a J1939 message is taken from; None: any.
     rivals : iterable of Message
         Further messages of the database: a frame that is one of them has no entry.
+
+    Attributes
+    ----------
+    remembered : dict of int
+        Entries of identifiers that have been found, or not (None); of noise only so many.
     """
 
     def __init__(
@@ -107,7 +112,7 @@ class IdTable(Generic[Entry]):
         source: Callable[[Message], int | None] = lambda message: None,
         rivals: Iterable[Message] = (),
     ) -> None:
-        self._known: dict[int, Entry | None] = {}
+        self.remembered: dict[int, Entry | None] = {}
         self._exact: dict[int, list[_Member[Entry]]] = defaultdict(list)
         self._groups: dict[int, list[_Member[Entry]]] = defaultdict(list)
         listed = set()
@@ -129,13 +134,13 @@ class IdTable(Generic[Entry]):
     def find(self, can_id: int) -> Entry | None:
         """Entry of a frame, by its `Frame.can_id`; None if there is none, or several might be."""
         try:
-            return self._known[can_id]
+            return self.remembered[can_id]
         except KeyError:
             pass
         found = self._nearest(can_id)
         entry = found[0].entry if len(found) == 1 else None
-        if len(self._known) < _REMEMBERED:
-            self._known[can_id] = entry
+        if len(self.remembered) < _REMEMBERED:
+            self.remembered[can_id] = entry
         return entry
 
     def candidates(self, can_id: int) -> list[Message]:
@@ -144,7 +149,9 @@ class IdTable(Generic[Entry]):
 
     def ambiguous(self) -> dict[int, list[Message]]:
         """Frames looked for so far that may be several messages, by their `Frame.can_id`."""
-        found = {can_id: self.candidates(can_id) for can_id, e in self._known.items() if e is None}
+        found = {
+            can_id: self.candidates(can_id) for can_id, e in self.remembered.items() if e is None
+        }
         return {can_id: messages for can_id, messages in found.items() if len(messages) > 1}
 
     def _nearest(self, can_id: int) -> list[_Member[Entry]]:

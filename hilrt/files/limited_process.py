@@ -84,6 +84,11 @@ class LimitedProcess:
             env={**inherited_environment(), **_ENVIRONMENT},
         )
 
+    @property
+    def pid(self) -> int:
+        """Number of the child's process."""
+        return self._process.pid
+
     def send(self, message: bytes) -> None:
         """Send a request; `ChildDied` if there is no child any more."""
         assert self._process.stdin is not None

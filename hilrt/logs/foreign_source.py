@@ -42,6 +42,10 @@ class ForeignSource(Source):
     """A file that a child process reads; parameters as for `open_source`.
 
     Raises `ConfigError` if it cannot be read, and `ImportError` if a package is missing.
+
+    Attributes
+    ----------
+    child : LimitedProcess
     """
 
     def __init__(self, kind: Kind, path: Path, label: str = "", time: str | None = None) -> None:
@@ -54,8 +58,8 @@ class ForeignSource(Source):
         self._channels: dict[int, LogChannel] = {}
         self._streams = 0
         self._early: dict[int, ForeignAnswer] = {}
-        self._child = take_process(_CHILD)
-        self._child.limits = limits
+        self.child = take_process(_CHILD)
+        self.child.limits = limits
         self._closed = False
         try:
             self._ask(Open(kind, str(path), self.label, time, limits.memory, limits.processor_s))
@@ -98,9 +102,9 @@ class ForeignSource(Source):
             return
         self._closed = True
         with contextlib.suppress(ConfigError, ImportError):
-            if self._child.idle:
+            if self.child.idle:
                 self._ask(Close())
-        give_back(_CHILD, self._child)
+        give_back(_CHILD, self.child)
 
     def _stream(self, start: Start) -> Iterator[ForeignAnswer]:
         """Parts of a stream, one asked for ahead."""
@@ -126,13 +130,13 @@ class ForeignSource(Source):
 
     def _send(self, request: Request) -> None:
         try:
-            self._child.send(encode(request))
+            self.child.send(encode(request))
         except ChildDied as death:
             raise self._died(death) from None
 
     def _receive(self) -> ForeignAnswer:
         try:
-            answer = decode_answer(self._child.receive())
+            answer = decode_answer(self.child.receive())
         except ChildDied as death:
             raise self._died(death) from None
         except msgspec.MsgspecError as error:

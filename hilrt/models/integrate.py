@@ -48,21 +48,26 @@ class ExactSteps:
     Parameters
     ----------
     A, B : ndarray, shape (nx, nx), (nx, nu)
+
+    Attributes
+    ----------
+    discretized : dict
+        Matrices of the steps that were made, by length [s] and order of the input; some of them.
     """
 
     def __init__(self, A: Floats, B: Floats) -> None:
         self.A, self.B = A, B
-        self._known: dict[tuple[float, int], tuple[Floats, Floats]] = {}
+        self.discretized: dict[tuple[float, int], tuple[Floats, Floats]] = {}
 
     def step(self, x: Floats, h: float, u: InputPolynomial) -> Floats:
         """State `h` [s] after the origin of `u`, from `x` there, shape (nx,)."""
         order = len(u.coefficients) - 1
-        known = self._known.get((h, order))
+        known = self.discretized.get((h, order))
         if known is None:
-            if len(self._known) > 64:  # a variable step would fill it
-                self._known.clear()
+            if len(self.discretized) > 64:  # a variable step would fill it
+                self.discretized.clear()
             decay, integrals = discretize(self.A, self.B, h, order)
-            known = self._known[h, order] = decay, np.hstack(list(integrals))
+            known = self.discretized[h, order] = decay, np.hstack(list(integrals))
         decay, integral = known
         scale = np.array([h**m / math.factorial(m) for m in range(order + 1)])[:, None]
         after: Floats = decay @ x + integral @ (u.coefficients * scale).ravel()

@@ -86,7 +86,17 @@ class CommandRate:
 
 
 class Relay:
-    """Sockets around a `Broadcast`."""
+    """Sockets around a `Broadcast`.
+
+    Attributes
+    ----------
+    stop : bool
+        Ends `run`.
+    wrong_tokens : int
+        Commands with a wrong token that the session has not been told of.
+    report_at : float
+        Monotonic time from which on it is told, s.
+    """
 
     def __init__(self, settings: RelaySettings) -> None:
         self.stop = False
@@ -115,9 +125,9 @@ class Relay:
         # Commands that bring benches to rest have a limit of their own: others must not delay them.
         self._allowances = {kind: CommandRate() for kind in (*TO_REST, "")}
         self._wrong_answers = CommandRate()
-        self._wrong = 0  # wrong tokens not yet reported to the session
+        self.wrong_tokens = 0
         self._newest_wrong = OperatorCommand(action="mark")
-        self._tell_at = time.monotonic()
+        self.report_at = time.monotonic()
 
     def _open(self, kind: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
@@ -181,7 +191,7 @@ class Relay:
         now = time.monotonic()
         problem = self.refusal(command, now)
         if problem == WRONG_TOKEN:  # further guesses get no answer
-            self._wrong, self._newest_wrong = self._wrong + 1, command
+            self.wrong_tokens, self._newest_wrong = self.wrong_tokens + 1, command
             if not self._wrong_answers.take(now):
                 return
         if problem:
@@ -209,14 +219,14 @@ class Relay:
 
     def report_wrong_tokens(self, now: float) -> None:
         """Report wrong tokens to the session's log, several in one event."""
-        if not self._wrong or now < self._tell_at:
+        if not self.wrong_tokens or now < self.report_at:
             return
-        self._tell_at = now + REFUSAL_PERIOD_S
-        newest, count = self._newest_wrong, self._wrong
+        self.report_at = now + REFUSAL_PERIOD_S
+        newest, count = self._newest_wrong, self.wrong_tokens
         many = f"{count:,} commands" if count > 1 else "a command"
         text = f"{many} with a wrong token refused; newest: {newest.action}"
         text += f", from somebody who gave the name {newest.who!r}, which proves nothing"
-        self._wrong = 0
+        self.wrong_tokens = 0
         self._pass_on([], OperatorCommand(action="refused", who="relay", text=text, value=count))
 
     def _pass_on(self, envelope: list[bytes], command: OperatorCommand) -> None:

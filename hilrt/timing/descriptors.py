@@ -64,7 +64,7 @@ def reserve_descriptors(subsystems: int, strangers: int) -> None:
     limit = descriptor_limit()
     if limit is None:
         return
-    needed = _in_use() + OF_A_SESSION + OF_A_SUBSYSTEM * subsystems + strangers
+    needed = in_use() + OF_A_SESSION + OF_A_SUBSYSTEM * subsystems + strangers
     if needed <= limit.now:
         return
     if needed <= limit.at_most and sys.platform != "win32":
@@ -77,7 +77,7 @@ def reserve_descriptors(subsystems: int, strangers: int) -> None:
     )
 
 
-def _in_use() -> int:
+def in_use() -> int:
     """Descriptors that are open."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):

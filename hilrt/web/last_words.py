@@ -44,6 +44,8 @@ class LastWords:
     ----------
     report : Path or None
         Set when it has been written.
+    answers : bool
+        Whether it has the address, and answers there.
     """
 
     def __init__(self, address: str, text: str) -> None:
@@ -52,7 +54,7 @@ class LastWords:
         self._lock = threading.Lock()
         self._asked: set[str] = set()
         self._served: set[str] = set()
-        self._ready = False
+        self._ready = self.answers = False
         self._server: PlainServer | None = None
 
     def __enter__(self) -> LastWords:
@@ -63,6 +65,7 @@ class LastWords:
             return self
         where = parse_address(self._address)
         self._server = PlainServer(self._sockets, *where, read_token(), self.answer)
+        self.answers = True
         return self
 
     def __exit__(

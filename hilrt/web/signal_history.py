@@ -49,6 +49,11 @@ class Ring:
         self._data[self._end : self._end + len(rows)] = rows
         self._end += len(rows)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, bytes."""
+        return self._data.nbytes
+
     def newest(self, n: int) -> Floats:
         """The newest rows, at most `n` of them; a view, valid until the next `add`."""
         n = max(0, min(n, self._length, self._end))

@@ -85,7 +85,7 @@ def test_noise_does_not_fill_the_memory() -> None:
     table = IdTable([(MESSAGES["Plain"], 1)])
     for can_id in range(0x1000, 0x4000):
         assert table.find(can_id) is None
-    assert len(table._known) == pytest.approx(4096)
+    assert len(table.remembered) == pytest.approx(4096)
     assert table.find(0x100) == 1
 
 

@@ -37,7 +37,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pid_of(source: ForeignSource) -> int:
-    return source._child._process.pid
+    return source.child.pid
 
 
 def opened(path: Path) -> ForeignSource:
@@ -100,7 +100,7 @@ def test_the_memory_of_a_reader_is_limited(table: Path, monkeypatch: pytest.Monk
 def test_the_time_for_an_answer_is_limited(table: Path) -> None:
     source = opened(table)
     os.kill(pid_of(source), signal.SIGSTOP)
-    source._child.limits = source._child.limits._replace(answer_s=0.01)
+    source.child.limits = source.child.limits._replace(answer_s=0.01)
     with pytest.raises(ConfigError, match=r"table\.parquet: .*the reader of it gave no answer for"):
         source.topics()
     source.close()

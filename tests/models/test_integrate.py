@@ -47,7 +47,7 @@ def test_exact_steps_under_a_variable_step_keep_only_so_many_matrices():
         h = 0.01 + 1e-4 * n
         after = steps.step(np.ones(1), h, InputPolynomial(0.0, np.zeros((1, 1))))
         assert after[0] == pytest.approx(np.exp(-h))
-    assert len(steps._known) <= 65
+    assert len(steps.discretized) <= 65
 
 
 MODELS: dict[str, tuple[Callable[..., Solver], Any, float]] = {

@@ -85,7 +85,10 @@ class Client:
         await self._send(op="unsubscribe", subscriptionIds=[number])
 
     async def _send(self, **message):
-        await self._socket.write_message(json.dumps(message))
+        await self.write(json.dumps(message))
+
+    async def write(self, text):
+        await self._socket.write_message(text)
 
     def values(self, topic):
         """Log times and numbers, decoded by a library that is not ours."""
@@ -364,7 +367,7 @@ async def test_clients_are_no_more_than_it_serves(session, monkeypatch):
 )
 async def test_nonsense_of_a_client_is_answered(session, said):
     client = await session.client()
-    await client._socket.write_message(said)
+    await client.write(said)
     await session.until(lambda: client.told[-1]["op"] == "status")
     assert client.told[-1]["level"] == 2
     await client.subscribe("/state")  # which goes on

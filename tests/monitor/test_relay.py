@@ -118,7 +118,7 @@ def test_no_token_is_no_wrong_one(bench):
     reply = bench.client.ask(OperatorCommand(action="mark"))
     assert not reply.ok
     assert reply.text.startswith("refused: give the token first")
-    assert bench.relay._wrong == 0
+    assert bench.relay.wrong_tokens == 0
 
 
 def test_wrong_token_is_refused_and_told(bench):
@@ -168,11 +168,11 @@ def test_other_commands_do_not_keep_a_stop_waiting(bench):
 
 
 def test_many_wrong_tokens_are_told_as_one_number(bench):
-    bench.relay._tell_at = math.inf
+    bench.relay.report_at = math.inf
     guess = OperatorCommand(action="stop", who="Eve", key="guess")
     sent = sum(bench.client.send(guess) > 0 for _ in range(300))
-    bench.until(lambda: bench.relay._wrong == sent)
-    bench.relay._tell_at = 0.0
+    bench.until(lambda: bench.relay.wrong_tokens == sent)
+    bench.relay.report_at = 0.0
     told = bench.obey_one(Reply(True))
     assert told.text.startswith(f"{sent} commands")
     assert told.value == sent

@@ -36,8 +36,9 @@ def watch(monkeypatch):
     monkeypatch.setattr(recording_watch, "monotonic_ns", lambda: 0)
     events = EventLog(StatusPublisher(None, "s", 1.0))
     feed = SimpleNamespace(rows=0, recorder_runs=lambda: True, unwritten=UnwrittenEvents())
-    watch = RecordingWatch(Told(), feed, events, 3600.0, lambda reason: watch.ends.append(reason))
-    watch.ends, watch.feed, watch.told = [], feed, watch._receiver.tell
+    progress = Told()
+    watch = RecordingWatch(progress, feed, events, 3600.0, lambda reason: watch.ends.append(reason))
+    watch.ends, watch.feed, watch.told = [], feed, progress.tell
     watch.texts = lambda: [note.text for note in events._kept]
     return watch
 

@@ -23,7 +23,7 @@ def limit(monkeypatch):
         )
         return asked
 
-    monkeypatch.setattr(descriptors, "_in_use", lambda: 10)
+    monkeypatch.setattr(descriptors, "in_use", lambda: 10)
     return make
 
 
@@ -51,7 +51,7 @@ def test_enough_stays_as_it_is(limit):
 def test_those_of_this_process_are_counted(limit, monkeypatch):
     monkeypatch.undo()
     with open(__file__, "rb"):
-        assert descriptors._in_use() > 3
+        assert descriptors.in_use() > 3
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
     def ask():
         return json.loads(get(unused_tcp_port, "/ended.json?page=a")[1])
 
-    until(lambda: words._server is not None, "an answer")
+    until(lambda: words.answers, "an answer")
     assert ask() == {"text": "ended: stopped", "report": False, "over": False}
     assert get(unused_tcp_port, "/report.html?page=a")[0] == 404
     assert get(unused_tcp_port, "/ended.json?page=a", token="")[0] == 403
@@ -125,14 +125,17 @@ def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
         pass
 
 
-def test_a_page_is_told_that_there_is_no_report(unused_tcp_port):
+def test_a_page_is_told_that_there_is_no_report(unused_tcp_port, monkeypatch):
     words = LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: fault, gone")
+    told = []
+
+    def ask(*_):
+        told.append(json.loads(words.answer("/ended.json?page=a").content)["over"])
+
+    monkeypatch.setattr(last_words.time, "sleep", ask)
     with words:
-        words._ended("a")
-        assert words._awaited()
-        words._ready = True
-        assert json.loads(words._ended("a"))["over"]
-        assert not words._awaited()
+        ask()
+    assert told == [False, True]  # the page is waited for until it knows, and no longer
 
 
 def test_nothing_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
@@ -149,7 +152,7 @@ def test_the_next_session_at_the_address_speaks_for_itself(unused_tcp_port):
         socket.create_server(("127.0.0.1", unused_tcp_port)),
         LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped") as words,
     ):
-        assert words._server is None
+        assert not words.answers
 
 
 def test_names_of_a_proxy_are_answered(unused_tcp_port, monkeypatch):

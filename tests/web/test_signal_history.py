@@ -54,4 +54,4 @@ def test_memory_is_bounded_for_any_number_of_signals():
         history = SignalHistory()
         history.restart([str(i) for i in range(n)])
         arrays = [history.last, history.low, history.high]
-        assert sum(ring._data.nbytes for ring in arrays) <= BUDGET_BYTES
+        assert sum(ring.nbytes for ring in arrays) <= BUDGET_BYTES

@@ -52,6 +52,11 @@ class LocalServer(ServerTransport):
     address : str
         The endpoint of the other transport, by which peers find this one.
 
+    Attributes
+    ----------
+    connections : dict of int to socket
+        Those that have been accepted, by their descriptors.
+
     Raises
     ------
     OSError
@@ -72,7 +77,7 @@ class LocalServer(ServerTransport):
         # Asking is several times cheaper than the exception of an accept that finds nothing.
         self._asking = select.poll()
         self._asking.register(self._listener, select.POLLIN)
-        self._connections: dict[int, socket.socket] = {}
+        self.connections: dict[int, socket.socket] = {}
         self._newest: socket.socket | None = None
         self._limit = SPARE_CONNECTIONS
         self._expected = True
@@ -92,7 +97,7 @@ class LocalServer(ServerTransport):
         asked = 0
         while ready := self._epoll.poll(0):
             for fd, _ in ready:
-                connection = self._connections.get(fd)
+                connection = self.connections.get(fd)
                 if connection is None:
                     asked += 1
                     if asked <= MAX_ACCEPTED:
@@ -147,9 +152,9 @@ class LocalServer(ServerTransport):
         """See `ServerTransport.close`; what was sent can be received after it."""
         self._epoll.close()
         self._listener.close()
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.close()
-        self._connections.clear()
+        self.connections.clear()
 
     def _accept(self) -> None:
         """Take a new connection in, or refuse it."""
@@ -157,21 +162,21 @@ class LocalServer(ServerTransport):
             connection, _ = self._listener.accept()
         except OSError:  # it has given up already, or there are no descriptors left
             return
-        if len(self._connections) >= self._limit:
+        if len(self.connections) >= self._limit:
             refused = f"more than {self._limit} connections"
         elif not _is_trusted(connection):
             refused = "a process of another user"
         else:
             _make_room(connection)
             self._epoll.register(connection, select.EPOLLIN)
-            self._connections[connection.fileno()] = connection
+            self.connections[connection.fileno()] = connection
             return
         connection.close()
         self._refused.append(ProtocolError(refused, "rejected"))
 
     def _forget(self, connection: socket.socket) -> None:
         self._epoll.unregister(connection)
-        del self._connections[connection.fileno()]
+        del self.connections[connection.fileno()]
         connection.close()
 
 

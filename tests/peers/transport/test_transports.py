@@ -316,12 +316,12 @@ class TestLocal(TransportContract):
             connect()
         first.send(b"in time")
         assert [message for _, message in server.take()] == [b"in time"]
-        assert len(server._connections) <= 1 + local.MAX_ACCEPTED
+        assert len(server.connections) <= 1 + local.MAX_ACCEPTED
         server.expect(False, 1)
         list(server.take())
-        before = len(server._connections)
+        before = len(server.connections)
         server.look()
-        assert len(server._connections) == before + local.MAX_ACCEPTED
+        assert len(server.connections) == before + local.MAX_ACCEPTED
 
     def test_another_user_is_not_let_in_and_not_trusted(self, server, connect, monkeypatch):
         monkeypatch.setattr(local, "ROOT", -1)
