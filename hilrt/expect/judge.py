@@ -2,7 +2,8 @@
 
 While a session runs, rows are kept until there are enough for a batch, and batches are judged one
 expectation at a time, as far as the slack of a tick has time for it. Nothing depends on when: the
-result of the same rows is the same.
+result of the same rows is the same. Where the slack has no time for so long that `MAX_WAITING` is
+reached, rows are lost to the judge, counted and told; what they would have decided is inconclusive.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 
 from hilrt.expect.case import Case
 from hilrt.expect.expectation import Expectation
+from hilrt.expect.formula import is_limit
 from hilrt.expect.log_signals import LogSignals
 from hilrt.expect.outcome import ResultEntry
 from hilrt.expect.robustness import Ints
@@ -24,6 +27,9 @@ from hilrt.solver import Floats
 T = TypeVar("T")
 #: Rows of a batch. A batch of one expectation takes 0.2 to 0.6 ms, most of it whatever its size.
 BATCH_ROWS = 64
+#: Bytes of rows that wait at most: of ten expectations with five signals each a minute at 1 kHz.
+MAX_WAITING: Final = 32 << 20
+NO_TIME: Final = "there was no time to judge them; `hilrt expect` does it with the log"
 #: What one batch of one expectation is taken to cost before it is known, ns; and how fast a longer
 #: time is forgotten.
 FIRST_COST_NS = 500_000
@@ -48,6 +54,10 @@ class Judge:
     ----------
     on_outcome : callable, optional
         Told of each outcome as soon as it is known.
+    on_loss : callable, optional
+        Told in words when rows are lost for the first time.
+    lost : int
+        Rows that there was no time to judge, and no room to keep.
 
     Raises
     ------
@@ -66,6 +76,8 @@ class Judge:
         self._signals, self._step, self._now_ns = signals, step, now_ns
         self._index = {name: i for i, name in enumerate(names)}
         self.on_outcome: Callable[[ResultEntry], None] | None = None
+        self.on_loss: Callable[[str], None] | None = None
+        self.lost = self._waiting = 0
         self._cases: list[_Turn] = []
         #: In the order in which they were asked for: cases, and what was made elsewhere.
         self._entries: list[_Turn | ResultEntry] = []
@@ -133,9 +145,9 @@ class Judge:
         """Judge the rest; no more rows come. Every outcome, in the order of the expectations."""
         if not self._ended:
             self._ended = True
+            self._judge_all()  # before the last batch: there is room for that, then
             self._close_batch()
-            while self._todo:
-                self._judge(self._todo.popleft())
+            self._judge_all()
             for turn in self._cases:
                 turn.finish()
                 self._look(turn)
@@ -167,13 +179,39 @@ class Judge:
         if not self._count:
             return
         times, block = self._times[: self._count].copy(), self._block[: self._count].copy()
-        for turn in self._cases:
-            turn.waiting.append((times, block[:, turn.places]))
-            self._todo.append(turn)
         self._count = 0
+        if self._waiting >= MAX_WAITING:
+            self._lose(times)
+            return
+        for turn in self._cases:
+            rows = block[:, turn.places]
+            turn.waiting.append((times, rows))
+            self._waiting += rows.nbytes
+            self._todo.append(turn)
+
+    def _lose(self, t_ns: Ints) -> None:
+        if not self.lost and self.on_loss is not None:
+            self.on_loss(f"rows from {t_ns[0] / 1e9:g} s on: {NO_TIME}")
+        self.lost += len(t_ns)
+        for turn in self._cases:
+            newest = turn.waiting[-1] if turn.waiting else None
+            if isinstance(newest, _Gap):
+                newest.rows += len(t_ns)
+            else:
+                turn.waiting.append(_Gap(int(t_ns[0]), len(t_ns)))
+                self._todo.append(turn)
+
+    def _judge_all(self) -> None:
+        while self._todo:
+            self._judge(self._todo.popleft())
 
     def _judge(self, turn: _Turn) -> None:
-        turn.take(*turn.waiting.popleft())
+        batch = turn.waiting.popleft()
+        if isinstance(batch, _Gap):
+            turn.lose(batch)
+        else:
+            self._waiting -= batch[1].nbytes
+            turn.take(*batch)
         self._look(turn)
 
     def _look(self, turn: _Turn) -> None:
@@ -189,6 +227,14 @@ class Judge:
             self.on_outcome(outcome)
 
 
+@dataclass
+class _Gap:
+    """Rows from a session time on [ns] that are lost to the judge."""
+
+    since_ns: int
+    rows: int
+
+
 class _Turn:
     """A case, and the batches that wait for it.
 
@@ -198,13 +244,21 @@ class _Turn:
     def __init__(self, case: Case, columns: list[int]) -> None:
         self.case, self.columns = case, columns
         self.places: list[int] = []
-        self.waiting: deque[tuple[Ints, Floats]] = deque()
+        self.waiting: deque[tuple[Ints, Floats] | _Gap] = deque()
         self.outcome: ResultEntry | None = None
-        self._defect = ""
+        self._defect, self._lost = "", _Gap(0, 0)
+        self._stands = False
 
     def take(self, t_ns: Ints, rows: Floats) -> None:
         """See `Case.take`."""
         self._try(lambda: self.case.take(t_ns, rows))
+
+    def lose(self, gap: _Gap) -> None:
+        """Go on without some rows; what was decided before stands."""
+        if not self._lost.rows:
+            self._stands, self._lost = self.outcome is not None, gap
+        else:
+            self._lost.rows += gap.rows
 
     def finish(self) -> None:
         """See `Case.finish`."""
@@ -212,13 +266,17 @@ class _Turn:
 
     def look(self) -> ResultEntry | None:
         """See `Case.outcome`."""
-        outcome = self._try(self.case.outcome)
-        if not self._defect:
+        if self._stands:
+            return self.outcome
+        of, outcome, why = self.case.expectation, self._try(self.case.outcome), self._defect
+        if self._lost.rows and not why:
+            # One sample breaks a limit, whatever the others are.
+            if is_limit(of.formula) and (outcome is None or outcome.result == "failed"):
+                return outcome
+            why = f"{self._lost.rows:,} rows from {self._lost.since_ns / 1e9:g} s on: {NO_TIME}"
+        if not why:
             return outcome
-        of = self.case.expectation
-        return ResultEntry(
-            name=of.name, result="inconclusive", text=of.text, of=of.of, reason=self._defect
-        )
+        return ResultEntry(name=of.name, result="inconclusive", text=of.text, of=of.of, reason=why)
 
     def _try(self, act: Callable[[], T]) -> T | None:
         if not self._defect:

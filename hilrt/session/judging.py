@@ -47,6 +47,7 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
         events.publisher.add_result(ResultStatus(outcome.name, outcome.result, text))
 
     judge.on_outcome = tell
+    judge.on_loss = lambda text: events.note("warning", "expectations", text, "expectation_lost")
     return judge
 
 

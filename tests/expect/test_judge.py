@@ -10,6 +10,7 @@ import pytest
 
 from hilrt.config.structs import Calculated
 from hilrt.errors import ConfigError
+from hilrt.expect import judge as judge_module
 from hilrt.expect.case import Case
 from hilrt.expect.judge import BATCH_ROWS, Judge
 from hilrt.expect.log_files import judge_file, log_files
@@ -154,6 +155,35 @@ def test_one_slow_batch_does_not_keep_the_later_ones_waiting():
     for _ in range(100):
         judge.work(600_000.0)
     assert [one.name for one in told[before:]] == ["limit"]
+
+
+def test_rows_that_there_is_no_time_for_are_lost_in_bounded_memory_and_make_no_outcome(monkeypatch):
+    monkeypatch.setattr(judge_module, "MAX_WAITING", 10_000)
+    t, values = faulty_log(0)
+    values[5, TORQUE], values[:, PEDAL] = 151.0, 0.0  # decides "in time" before rows are lost
+    values[-1, SPEED] = 1000.0  # breaks "limit" after that
+    early = {"name": "early", "eventually": "engine.torque > 150"}
+    never = {"name": "never", "eventually": "engine.torque > 1000"}
+    tables = read_tables({"expect": [early, never]})
+    judge = Judge([*tables, *expectation("limit"), *expectation("while")], SIGNALS, NAMES, 0.01)
+    told, said = [], []
+    judge.on_outcome, judge.on_loss = told.append, said.append
+    for k, row in enumerate(values):
+        judge.take(int(t[k]), row)
+        if k == len(values) - BATCH_ROWS:
+            assert not told
+            assert 0 < judge.lost < len(t)
+            judge.work(math.inf)
+            assert {one.name: one.result for one in told} == {
+                "early": "passed",
+                "never": "inconclusive",
+            }
+    found = {one.name: one for one in judge.finish()}
+    words = ["passed", "inconclusive", "failed", "inconclusive"]
+    assert [one.result for one in found.values()] == words
+    assert found["while"].reason.startswith(f"{judge.lost:,} rows from ")
+    assert "`hilrt expect` does it with the log" in found["while"].reason
+    assert len(said) == 1
 
 
 def test_a_defect_of_the_judge_costs_the_outcome_alone(monkeypatch):

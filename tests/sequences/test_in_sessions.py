@@ -142,11 +142,9 @@ def test_two_ports_of_sequences_on_one_input_are_refused_and_other_sources_are_n
         connections = [*file.tables.connections, more]
         tables = msgspec.structs.replace(file.tables, connections=connections)
         problems = check(msgspec.structs.replace(file, tables=tables))
-        found = [str(problem) for problem in problems if problem.level == "error"]
-        assert len(found) == refused, found
-        if refused:
-            assert found[0].startswith("[connections 2: test.pedal -> plant.pedal] to")
-            assert "is driven by 'test.pedal' of connection 1, too" in found[0]
+        found = [str(problem) for problem in problems if "one port of a sequence" in str(problem)]
+        place = "[connections 2: test.pedal -> plant.pedal] to = 'plant.pedal': is driven by"
+        assert [line.startswith(place) for line in found] == [True] * refused
 
 
 def test_nothing_of_it_runs_in_a_check_without_code():
