@@ -201,7 +201,7 @@ class Gateway:
             cause = "parent_died" if orphan else "terminated"
             text = "the process that started the gateway is gone"
             if not orphan:  # yet: the kernel sends it when that process dies
-                text = f"SIGTERM, from somebody or because {text}"
+                text = f"SIGTERM, sent from outside or because {text}"
             self.guardian.secure(now, cause, text, fault=orphan)
         if self.guardian.state in SILENT and now - self.dialogue.heard_at > ABANDONED_S * NS:
             self._ending = True

@@ -1,5 +1,7 @@
-"""Positions and lengths in the text of a database: cantools takes memory for every bit of a signal
-and of a message, and looks only afterwards whether there are so many.
+"""Limits of positions and lengths in the text of a database, before it is parsed.
+
+cantools takes memory for every bit of a signal and of a message, and looks only afterwards whether
+the message has so many.
 """
 
 from __future__ import annotations

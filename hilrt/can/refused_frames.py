@@ -30,12 +30,12 @@ DEFECTS: Final = (
     FrameDefect(
         "can_bad_checksum",
         "checksum_errors",
-        "with a wrong checksum: damaged, of another data identifier, or sent by somebody else",
+        "with a wrong checksum: damaged, of another data identifier, or from another sender",
     ),
     FrameDefect(
         "can_bad_sequence",
         "out_of_order",
-        "whose counter went back or too far ahead: its sender started anew, or somebody else sends "
+        "whose counter went back or too far ahead: its sender started anew, or another one sends "
         "the message, too",
     ),
     FrameDefect(

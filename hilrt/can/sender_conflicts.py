@@ -49,7 +49,7 @@ def refuse_conflicts(
             for frame in opened.drain():
                 if message := table.find(frame.can_id):
                     raise ConfigError(
-                        f"{label} = {dict(bus)!r}: somebody else sends {message.name} on it, "
+                        f"{label} = {dict(bus)!r}: another sender has {message.name} on it, "
                         "which is this session's to send; end the other session or node, or give "
                         "this one a bus of its own"
                     )

@@ -164,7 +164,7 @@ def _value(
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether all numbers of a value are finite: TOML knows nan and inf."""
+    """Whether all numbers of a value are finite: TOML has nan and inf."""
     if isinstance(value, (list, dict)):
         return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)

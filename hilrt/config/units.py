@@ -47,7 +47,7 @@ _WATTS = (
 )
 _EFFORTS = ("N", "N*m", "Nm")  #: the most usual, told without pint
 _FLOWS = ("m/s", "rad/s", "A", "m^3/s")
-#: degC, °F and what else pint knows of the kind have one of these.
+#: degC, °F and what else pint has of the kind contain one of these.
 _PERHAPS_A_TEMPERATURE = re.compile(r"[CcFf°℃℉]|deg|eaumur")
 _ENERGY = {"[mass]": 1, "[length]": 2, "[time]": -2}
 

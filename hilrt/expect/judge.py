@@ -168,7 +168,7 @@ class Judge:
         self._entries.append(turn)
 
     def _lay_out(self) -> None:
-        """Columns of a batch: those that any expectation wants."""
+        """Columns of a batch: those that any expectation needs."""
         self._columns = sorted({column for turn in self._cases for column in turn.columns})
         self._block = np.empty((BATCH_ROWS, len(self._columns)))
         place = {column: i for i, column in enumerate(self._columns)}

@@ -24,7 +24,7 @@ class FmuClock(NamedTuple):
         Of the clock; the variability is that of its interval.
     interval, shift : float
         Time between ticks, and of the first one after the start, s; the first is NaN where only
-        the FMU knows it.
+        the FMU has it.
     """
 
     name: str
@@ -104,8 +104,8 @@ class Schedule:
         first = min(self._due.values(), default=math.inf)
         if first >= end - NEAR_S:
             return end, []
-        who = [reference for reference, due in self._due.items() if due <= first + NEAR_S]
-        return (t if first <= t + NEAR_S else first), who
+        ticking = [reference for reference, due in self._due.items() if due <= first + NEAR_S]
+        return (t if first <= t + NEAR_S else first), ticking
 
     def ticked(self, references: Sequence[int]) -> None:
         """Note ticks: a periodic clock has its next one, another has none until `at`."""

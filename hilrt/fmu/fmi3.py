@@ -234,7 +234,7 @@ class Instance3(Instance):
             return self._run(t, end, u)
         events: list[float] = []
         for _ in range(MAX_EVENTS):
-            at, who = self._clockwork.next(self._now, end)
+            at, ticking = self._clockwork.next(self._now, end)
             if at > self._now:
                 found = self._run(self._now, at, u, to_event=True)
                 events += found
@@ -242,9 +242,9 @@ class Instance3(Instance):
                     return events
                 if found:
                     continue  # the FMU may have set its clocks anew
-            if not who:
+            if not ticking:
                 return events
-            self._to_event(u(at), who)
+            self._to_event(u(at), ticking)
             self.set_at = at
             if at > t:
                 events.append(at)

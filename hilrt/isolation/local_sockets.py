@@ -73,7 +73,7 @@ def bind(bound: Socket, address: str) -> str:
     if address.startswith("ipc:") and sys.platform == "linux":
         bound.setsockopt(zmq.IPC_FILTER_UID, os.geteuid())
     secret = _secret_of(address)
-    if secret:  # without its public half, which nobody else knows, no stranger gets a word in
+    if secret:  # peers need its public half, which this session's processes alone have
         bound.curve_secretkey = secret.encode()
         bound.curve_server = True
     bound.bind(address.removeprefix(_CURVE))

@@ -61,7 +61,7 @@ def given_token(parameters: Sequence[str], authorization: str) -> str:
 
 
 def _kept(file: Path, made: str) -> str:
-    """What the file holds; `made` is written where it holds nothing that only this account knows.
+    """What the file holds; `made` is written where others can read it, or it holds nothing.
 
     Of several processes that write at a time, one does; the others read that.
     """

@@ -57,7 +57,7 @@ def main(address: str, plain: bool = False) -> int:
 
 
 class RemoteWatcher:
-    """A `Viewer` as the terminal view wants it; see `terminal.Watcher`."""
+    """A `Viewer` with the interface that the terminal view has; see `terminal.Watcher`."""
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer

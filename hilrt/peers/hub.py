@@ -34,7 +34,7 @@ from hilrt.solver import Port
 from hilrt.timing.monotonic import monotonic_ns
 
 T = TypeVar("T")
-#: A transport, and the key by which it knows a connection.
+#: A transport, and the key by which it tells connections apart.
 Route = tuple[ServerTransport, Hashable]
 
 log = logging.getLogger("hilrt.peers.hub")

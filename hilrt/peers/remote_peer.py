@@ -1,4 +1,4 @@
-"""One peer as the master's side of the protocol knows it, from its hello to its end. No I/O.
+"""One peer as the master's side of the protocol has it, from its hello to its end. No I/O.
 
     EXPECTED ──hello──► CONNECTED ◄──initialized── RESTARTING
                          │     ▲                       ▲

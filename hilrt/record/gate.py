@@ -121,7 +121,7 @@ class Gate:
         self._snapshots.append(row)
 
     def finish(self) -> list[Rows]:
-        """Rows that the last events still want."""
+        """Rows that the last events still need."""
         moments, self._moments = self._moments, []
         return self._open(moments)
 
@@ -202,7 +202,7 @@ class Gate:
         return found
 
     def _first_row(self, start_ns: int) -> int | None:
-        """Number of the row that a window begins with: where a replay knows the state, if it can.
+        """Number of the row that a window begins with: where a replay can begin, if there is such.
 
         That is at the newest snapshot before it, or right behind the window before.
         """

@@ -35,7 +35,7 @@ FILE_NAME = "session.mcap"
 REPORT_STATISTICS = "digest.msgpack"
 EVENTS = "/events"
 
-#: Events appear in a viewer's log panel: these are the levels that it knows.
+#: Events appear in a viewer's log panel: these are the levels that it has.
 LEVELS = {"debug": 1, "info": 2, "warning": 3, "error": 4, "fatal": 5}
 Level = Literal["debug", "info", "warning", "error", "fatal"]
 

@@ -58,7 +58,7 @@ LOOK_MS = 20
 def open_feed_socket(address: str, batches: int = LEAST_BATCHES) -> zmq.Socket[bytes]:
     """Socket at `address`, to which a recorder can connect before it is known what it will record.
 
-    It queues so many `batches`, until the feed knows how many fit. Its background thread inherits
+    It queues so many `batches`, until it is known how many fit. Its background thread inherits
     the processor affinity and scheduling of the caller's, so open it before the master pins itself.
     """
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -274,7 +274,7 @@ class RecorderFeed(Feed):
         thread. What is handed over is not yet with the recorder: see `close`.
         """
         deadline = time.monotonic() + timeout_s
-        # Who would be told belongs to the session's thread; `losses` has it all.
+        # These callbacks belong to the session's thread; `losses` has it all.
         self.on_first_loss = self.on_gap = None
         self._holds_back = True
         self.flush()

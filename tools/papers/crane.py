@@ -86,7 +86,7 @@ def spike() -> Entry:
         figures="Figs 36, 37",
         title="Hydraulic crane: a spike of the residual says what cannot be trusted",
         claim="With a long step an oscillation appears between about 3 s and 5 s that the crane "
-        "does not make. Without a reference nobody would know, but the residual has a spike there.",
+        "does not make. Only a reference would show that, but the residual has a spike there.",
         seen=f"The residual peaks at {peak:.1f} s with {1e-3 * np.abs(power).max():.0f} kW; "
         f"at 1 ms it stays below {np.abs(residual(fine)[1]).max():.1f} W. The flag is up (shaded): "
         f"{up}; at 1 ms {'never' if not flagged(fine) else 'too'}. The paper's motion recovers, "

@@ -120,7 +120,7 @@ class Router(ServerTransport):
                 yield identity, frame.bytes
 
     def origin(self) -> Origin:
-        """See `ServerTransport.origin`: the address, and for whom its key or token stands."""
+        """See `ServerTransport.origin`: the address, and what its key or token stands for."""
         address, user = self._said("Peer-Address"), self._said("User-Id")
         names, where = None, f"{address or 'this machine'} by TCP"
         if self._authenticator is not None and user:
@@ -130,7 +130,7 @@ class Router(ServerTransport):
         return Origin(where, names, local=not address or is_loopback(address))
 
     def _said(self, what: str) -> str:
-        """What ZeroMQ knows of the newest message's connection; empty if it does not."""
+        """What ZeroMQ has of the newest message's connection; empty if it does not."""
         with contextlib.suppress(zmq.ZMQError):
             return "" if self._newest is None else str(self._newest.get(what))
         return ""
