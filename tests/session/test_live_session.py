@@ -198,11 +198,17 @@ def test_what_is_no_session_is_said(tmp_path):
 def test_the_switch_interval_is_as_before_after_the_last_of_several_threads():
     before, begun, end = sys.getswitchinterval(), threading.Barrier(3), threading.Event()
 
-    async def work(end):
+    async def work(rest):
         await asyncio.to_thread(begun.wait, 30.0)
+        await rest()
+
+    async def told():
         await asyncio.to_thread(end.wait, 30.0)
 
-    first, last = (LoopThread(functools.partial(work, e), True) for e in (end, threading.Event()))
+    async def never():  # not in a thread: a loop that ends waits for its threads
+        await asyncio.Event().wait()
+
+    first, last = (LoopThread(functools.partial(work, rest), True) for rest in (told, never))
     first.start()
     last.start()
     begun.wait(30.0)
