@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import runpy
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hilrt.tables import record
 from hilrt.tables.record import blocks
 
 
@@ -37,28 +39,29 @@ def left_by_interpreted(module: str, folder: Path) -> dict[str, np.ndarray]:
 
 
 def read_fields_directly() -> None:
-    """Let numpy's records read and write fields in C: by attribute, they look them up in Python.
+    """Let rows and fields of tables be read in C: numpy's record arrays look them up in Python.
 
-    That takes two thirds of the time of an interpreted step, and the bits are the same.
+    That takes three quarters of the time of an interpreted step, and the bits are the same.
     """
-    attribute, set_attribute = np.record.__getattribute__, np.record.__setattr__
+    inherited = frozenset(dir(np.record))
+    set_attribute = np.record.__setattr__
 
-    def read(record: np.record, name: str) -> Any:
-        if name[0] == "_":  # asked for at every access: the exception would cost more
-            return attribute(record, name)
-        try:
-            return np.void.__getitem__(record, name)
-        except ValueError:  # `table` sees to it that no field has a method's name
-            return attribute(record, name)
+    def declared(records: type[np.record], name: str) -> bool:
+        """What `table` asks of the name of each field that it makes."""
+        if name in inherited:
+            return True
+        setattr(records, name, property(operator.itemgetter(name)))
+        return False
 
-    def write(record: np.record, name: str, value: Any) -> None:
+    def write(row: np.record, name: str, value: Any) -> None:
         try:
-            np.void.__setitem__(record, name, value)
+            np.void.__setitem__(row, name, value)
         except ValueError:
-            set_attribute(record, name, value)
+            set_attribute(row, name, value)
 
-    setattr(np.record, "__getattribute__", read)  # noqa: B010
+    setattr(record, "hasattr", declared)  # noqa: B010
     setattr(np.record, "__setattr__", write)  # noqa: B010
+    del np.record.__getattribute__, np.record.__getitem__, np.recarray.__getitem__
 
 
 def assert_untouched(name: str, before: Iterable[Any], after: Iterable[Any]) -> None:
