@@ -103,7 +103,7 @@ def failing_run(
         f'subsystems.test.params={{ fault="{fault}" }}',
         f"subsystems.test.late.max_misses={MAX_MISSES}",
     )
-    run = Run(session, folder / "runs", *given, test=file if as_test else None)
+    run = Run(session, folder / "runs", *given, test=file if as_test else None, true_start=as_test)
     try:
         yield run
     finally:

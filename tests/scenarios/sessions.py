@@ -29,6 +29,7 @@ import cantools
 import pytest
 
 import hilrt
+from tests.scenarios.fork_server import Forked, start_hilrt
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "bench_configs"
@@ -173,7 +174,8 @@ class Listener:
 class Run:
     """One ``hilrt run`` in a session and process group of its own, as a terminal would make it.
 
-    With `test`, a file with a sequence, it is ``hilrt test``.
+    With `test`, a file with a sequence, it is ``hilrt test``. It is forked off a process that has
+    loaded the same, unless the scenario is about the `true_start` of a session.
     """
 
     ROLES = (
@@ -193,24 +195,28 @@ class Run:
         quiet: bool = True,
         environment: Mapping[str, str] = MappingProxyType({}),
         test: Path | None = None,
+        true_start: bool = False,
     ) -> None:
         self.out, self.session = out, session
         out.mkdir(parents=True, exist_ok=True)
         self._mark = uuid.uuid4().hex
         self._stdout, self._stderr = out.with_suffix(".stdout"), out.with_suffix(".stderr")
-        command = [sys.executable, "-m", "hilrt"]
-        if test is None:
-            command += ["run", str(session), *(["--quiet"] if quiet else [])]
-        else:
-            command += ["test", str(test), "--session", str(session)]
-        command += ["--out", str(out)]
+        command = ["run", str(session), *(["--quiet"] if quiet else [])]
+        if test is not None:
+            command = ["test", str(test), "--session", str(session)]
+        command += ["--out", str(out), *options]
+        given = {**os.environ, **environment, MARK: self._mark}
+        self.process: subprocess.Popen[bytes] | Forked
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            if not true_start:
+                self.process = start_hilrt(command, stdout.fileno(), stderr.fileno(), given)
+                return
             self.process = subprocess.Popen(
-                [*command, *options],
+                [sys.executable, "-m", "hilrt", *command],
                 stdin=subprocess.PIPE,
                 stdout=stdout,
                 stderr=stderr,
-                env={**os.environ, **environment, MARK: self._mark},
+                env=given,
                 start_new_session=True,
             )
 
@@ -249,9 +255,9 @@ class Run:
     def alive(self) -> list[tuple[int, list[str]]]:
         """Every process of this run that has not ended, with its command."""
         mark = f"{MARK}={self._mark}".encode()
-        found = []
+        found = [] if self.ended() else [(self.pid, ["hilrt"])]
         for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal():
+            if not entry.name.isdecimal() or entry.name == str(self.pid):
                 continue
             with contextlib.suppress(OSError):
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
@@ -339,12 +345,20 @@ def engine_run(
     options: Sequence[str] = (),
     bench_of_its_own: bool = False,
     quiet: bool = True,
+    true_start: bool = False,
 ) -> Iterator[Run]:
     """A running engine session on the listener's bus; nothing of it is left afterwards."""
     session = engine_session(tmp_path / "configs", bench_of_its_own=bench_of_its_own)
     given = sets(*CALM, f"subsystems.engine.bus={listener.table}", driving(), *overrides)
     run = Run(
-        session, tmp_path / "runs", "--duration", str(duration), *given, *options, quiet=quiet
+        session,
+        tmp_path / "runs",
+        "--duration",
+        str(duration),
+        *given,
+        *options,
+        quiet=quiet,
+        true_start=true_start,
     )
     try:
         yield run

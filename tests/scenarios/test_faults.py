@@ -55,7 +55,7 @@ A_WHILE = 0.5
 
 
 def test_solver_is_killed(tmp_path: Path) -> None:
-    with Listener() as listener, engine_run(tmp_path, listener, REPORT) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, REPORT, true_start=True) as run:
         run.until_running()
         time.sleep(A_WHILE)
         killed = time.time()

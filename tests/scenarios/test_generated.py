@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ import numpy as np
 import pytest
 
 import hilrt
+from tests.scenarios.fork_server import run_hilrt
 from tests.scenarios.sessions import TIMEOUT, Run, free_port, sets
 
 CHANNEL = "239.74.163.31"
@@ -211,9 +210,7 @@ class StandIn:
 
 def hilrt_says(*arguments: str) -> str:
     """What a command prints; it must end well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hilrt", *arguments], capture_output=True, text=True, timeout=TIMEOUT
-    )
+    done = run_hilrt(*arguments, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -37,7 +37,7 @@ A_WHILE = 0.5
 )
 def test_while_running(tmp_path: Path, number: int, times: int, name: str) -> None:
     """Impatience, Ctrl-C again and again, does not cut the safe profile short."""
-    with Listener() as listener, engine_run(tmp_path, listener, REPORT) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, REPORT, true_start=True) as run:
         run.until_running()
         time.sleep(A_WHILE)
         interrupted = time.time()
@@ -91,7 +91,7 @@ def test_while_connecting(tmp_path: Path) -> None:
 
 
 def test_right_after_the_start(tmp_path: Path) -> None:
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, true_start=True) as run:
         run.until(run.children, "the first process")
         run.signal(signal.SIGINT)
         assert run.wait() == 130

@@ -39,7 +39,7 @@ def first_ramp(frames: list[Frame], since: float) -> float:
 
 
 def test_master_is_killed(tmp_path: Path) -> None:
-    with Listener() as listener, engine_run(tmp_path, listener) as run:
+    with Listener() as listener, engine_run(tmp_path, listener, true_start=True) as run:
         run.until_running()
         time.sleep(A_WHILE)
         assert len(run.children()) == 4

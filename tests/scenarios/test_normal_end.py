@@ -65,7 +65,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
     tmp_path = tmp_path_factory.mktemp("normal")
     with (
         Listener() as listener,
-        engine_run(tmp_path, listener, REPORT, duration=DURATION, quiet=False) as run,
+        engine_run(
+            tmp_path, listener, REPORT, duration=DURATION, quiet=False, true_start=True
+        ) as run,
     ):
         run.until_running()
         roles = set(run.children())

@@ -4,8 +4,6 @@ The reference integrates the two masses from their equations and from what the a
 SI units; nothing of it comes from the package.
 """
 
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
@@ -22,7 +20,8 @@ from tests.fmu.test_ssp import (
     connection,
     connector,
 )
-from tests.scenarios.sessions import LINUX
+from tests.scenarios.fork_server import run_hilrt
+from tests.scenarios.sessions import LINUX, TIMEOUT
 
 pytestmark = [LINUX, needs_compiler]
 
@@ -111,13 +110,7 @@ def reference(n):
 
 
 def hilrt_command(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "hilrt", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run_hilrt(*words, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("options", [[], ["--hosted"]], ids=["in process", "hosted"])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +17,7 @@ from scipy.linalg import expm
 
 import hilrt
 from hilrt.session.run import RunOptions
+from tests.scenarios.fork_server import run_hilrt
 from tests.scenarios.sessions import CONFIGS, TIMEOUT
 
 Floats = NDArray[np.float64]
@@ -53,9 +52,9 @@ CONTROLLED = 'master.step_control={method="pi", tolerance=0.01, initial=1e-4}'
 
 def run(session: str, out: Path, *options: str) -> Path:
     """Run a session to its end and return its folder."""
-    command = [sys.executable, "-m", "hilrt", "run", str(CONFIGS / session), "--quiet"]
+    command = ["run", str(CONFIGS / session), "--quiet"]
     command += ["--out", str(out), "--set", "record.report=false", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+    done = run_hilrt(*command, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     (folder,) = out.iterdir()
