@@ -17,7 +17,7 @@ DEMAND, FAST = 128, 256
 
 @pytest.fixture
 def sends(tmp_path: Path):
-    """A bench on a bus of its own, on which somebody sends one identifier again and again."""
+    """A bench on a bus of its own, on which another sender repeats one identifier."""
     threads, ended = [], threading.Event()
 
     def start(identifier: int):
@@ -44,8 +44,10 @@ def refuse(bench: Bench, listen_s: float) -> None:
     refuse_conflicts(bench.options.bus, bench.driven, "[subsystems.engine] bus", listen_s)
 
 
-def test_somebody_who_sends_the_demands_is_named(sends):
-    with pytest.raises(ConfigError, match=r"\[subsystems.engine\] bus.*else sends Demand.*end the"):
+def test_another_sender_of_the_demands_is_named(sends):
+    with pytest.raises(
+        ConfigError, match=r"\[subsystems.engine\] bus.*another sender has Demand.*end the"
+    ):
         refuse(sends(DEMAND), listen_s=10.0)
 
 
