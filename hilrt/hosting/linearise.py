@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hilrt.coupling.jacobian import LinearSubsystem
 from hilrt.coupling.probe import PERTURBATION
@@ -133,7 +134,8 @@ class Differentiated(Dynamics):
                 "the saved state does not hold all of it"
             )
         size = np.abs(near).max(axis=1, keepdims=True, initial=0.0)
-        self.linear = far is not None and bool((np.abs(near - far) <= LINEAR * size).all())
+        seen = seen_outside(near, self.states)
+        self.linear = far is not None and bool((np.abs(near - far) <= LINEAR * size)[seen].all())
         about = "linear" if self.linear else "not linear: about its initial state"
         self.source = f"its solver's step differentiated ({about})"
 
@@ -206,6 +208,17 @@ class Differentiated(Dynamics):
             finite = np.logical_and.accumulate(np.isfinite(known), axis=0)
             dy[: len(known)] = np.where(finite, known, 0.0)
         return np.concatenate([state, sample.y, dy.ravel()])
+
+
+def seen_outside(step: Floats, states: int) -> NDArray[np.bool_]:
+    """Rows of a step's map from which outputs follow, shape (rows,); the others only keep count.
+
+    A solver may save what it has added up beside its motion: energy, fuel, distance.
+    """
+    seen = np.arange(len(step)) >= states
+    for _ in range(states):
+        seen[:states] |= (step[seen, :states] != 0.0).any(axis=0)
+    return seen
 
 
 def leaves(state: Any) -> list[Any]:

@@ -26,3 +26,9 @@ GOOD: Final[dict[str, float]] = {
     "sensitivities of the start": 0.0274,
     "gain range": 0.0066,
 }
+#: Estimates, relative to the same, above which hardly any true error was below 5 %.
+UNRELIABLE: Final[dict[str, float]] = {
+    "sensitivities": 0.2,
+    "sensitivities of the start": 0.2,
+    "gain range": 0.2,
+}

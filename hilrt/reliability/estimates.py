@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from hilrt.reliability.calibrated import GOOD, HIGH, LOW
+from hilrt.reliability.calibrated import GOOD, HIGH, LOW, UNRELIABLE
 from hilrt.solver import Floats
 from hilrt.tables.network import Network
 from hilrt.tables.plan import Plan
@@ -54,6 +54,11 @@ class Estimate(NamedTuple):
     def is_small(self) -> bool:
         """Whether the sessions with such an estimate were nearly all within 5 %."""
         return self.value <= GOOD[self.how] * self.spread
+
+    @property
+    def is_large(self) -> bool:
+        """Whether hardly any session with such an estimate was within 5 %."""
+        return self.value > UNRELIABLE[self.how] * self.spread if self.value >= 0.0 else False
 
     @property
     def relative(self) -> float:

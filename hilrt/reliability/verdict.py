@@ -16,8 +16,6 @@ from hilrt.wording import number
 MISSED_SHARE = 0.2
 #: Share of one second from which a cause that decides nothing is named beside the reasons.
 BAD_SECOND = 0.1
-#: Estimated error relative to what a signal varies by, above which a session is unreliable.
-UNRELIABLE_ERROR = 0.2
 #: Energy made at a bond's interface over what it has carried: counts like 5 % and 20 % of a signal.
 BOND_DEGRADED = 0.1
 BOND_UNRELIABLE = 0.5
@@ -31,6 +29,8 @@ MEASURED = (
     "power_residual",
     "energy_drift",
 )
+#: Causes that say of a correction that it does not act: the errors are then those without it.
+NOT_ACTING = ("correction_shadow", "model_untrusted")
 
 
 class Verdict(NamedTuple):
@@ -85,7 +85,7 @@ def verdict(totals: Mapping[str, FlagTotal], course: SessionCourse) -> Verdict:
         if grade == GOOD:
             continue
         said = f"{name}: {cause.text}, {_shares(share, total.worst_second)}"
-        most = UNRELIABLE if name not in MEASURED else _most_measured(course)
+        most = _most(name, course)
         if not cause.explains and most != GOOD:
             found.append((min(grade, most), said))
         elif name != "deadline_missed" or not _mostly_missed(course):  # then it is there already
@@ -111,17 +111,21 @@ def _of_the_course(course: SessionCourse) -> Iterator[tuple[int, str]]:
         yield UNRELIABLE, f"deadline_missed: {said}"
 
 
-def _most_measured(course: SessionCourse) -> int:
-    """The gravest that a measure at inputs and bonds can come to, beside what follows from it.
+def _most(name: str, course: SessionCourse) -> int:
+    """The gravest that a cause can come to, beside what follows from it.
 
-    What it says is part of the estimated errors. These hold for certain where the subsystems'
-    answers are known and linear, and where they are those about the start in all likelihood; where
-    a range of gains stands for them the measures decide, too.
+    What a measure at inputs and bonds says is part of the estimated errors, and so is that a
+    correction did not act. These hold for certain where the subsystems' answers are known and
+    linear, and where they are those about the start in all likelihood; where a range of gains
+    stands for them the causes decide, too.
     """
     ways = {error.how for error in course.errors.values()}
-    if ways == {TRIED}:
+    tried = bool(ways) and ways <= {TRIED, TRIED_AT_START}
+    if name in NOT_ACTING and tried:
         return GOOD
-    return DEGRADED if ways == {TRIED_AT_START} else UNRELIABLE
+    if name in MEASURED and tried:
+        return GOOD if ways == {TRIED} else DEGRADED
+    return UNRELIABLE
 
 
 def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
@@ -146,7 +150,7 @@ def _of_the_errors(course: SessionCourse) -> Iterator[tuple[int, str]]:
 
 def _grade_error(error: Estimate) -> int:
     """`DEGRADED` where the error may be large, `UNRELIABLE` where it is large in all likelihood."""
-    if error.value > UNRELIABLE_ERROR * error.spread:
+    if error.is_large:
         return UNRELIABLE
     return GOOD if error.is_small else DEGRADED
 

@@ -100,6 +100,27 @@ def test_about_its_state_where_a_solver_is_not_linear() -> None:
     np.testing.assert_allclose(found.step_map(h, 1, 0), [angle, speed, angle], atol=1e-8)
 
 
+def test_what_a_linear_solver_only_adds_up_leaves_it_linear() -> None:
+    class Counting(Linear):
+        energy = 0.0
+
+        def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+            sample = super().advance(t, h, u)
+            self.energy += h * float(sample.y[0] * sample.y[1])
+            return sample
+
+        def save_state(self) -> Any:
+            return super().save_state(), self.energy
+
+        def restore_state(self, state: Any) -> None:
+            super().restore_state(state[0])
+            self.energy = state[1]
+
+    found = differentiated(Counting(A, B, C, D, x0=[1.0, -2.0, 0.4]))
+    assert found.states == 4
+    assert found.linear
+
+
 def test_derivatives_that_are_not_known_have_no_effect() -> None:
     class Telling(Mass1):
         def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:

@@ -3,6 +3,7 @@
 import pytest
 
 from hilrt.reliability.causes import CAUSES
+from hilrt.reliability.estimates import Estimate
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 
@@ -95,3 +96,18 @@ def test_mostly_missed_ticks_are_named_once():
 
 def test_a_session_that_never_began_has_no_time_to_judge():
     assert verdict(totals(), SessionCourse(0.0)) == ("good", [])
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [
+        ("sensitivities", "good"),
+        ("sensitivities of the start", "good"),
+        ("gain range", "degraded"),
+    ],
+)
+def test_a_correction_that_does_not_act_matters_by_what_the_errors_are_without_it(how, word):
+    small = Estimate("N", 1e-4, 0.0, 1e-3, 1.0, how)
+    course = RUN._replace(errors={"a.y": small})
+    assert verdict(totals(correction_shadow=100.0, model_untrusted=100.0), course).word == word
+    assert verdict(totals(correction_wrong=100.0), course).word == "degraded"

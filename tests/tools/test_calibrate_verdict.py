@@ -165,10 +165,11 @@ def line(number: int, error: float, estimated: float, verdict: str = "good") -> 
 
 
 def test_a_recorded_session_is_judged_by_other_constants() -> None:
-    constants = judge.Constants({"gain range": 0.5}, {"gain range": 3.0}, {"gain range": 0.01})
+    of = ({"gain range": value} for value in (0.5, 3.0, 0.01, 0.015))
+    constants = judge.Constants(*of)
     before = dict(calibrated.GOOD)
     found = judge.judged(line(0, 0.03, 0.02), constants)["said"]
-    assert found["verdict"] == "degraded"
+    assert found["verdict"] == "unreliable"
     estimate = found["estimated_error"]["one.y"]
     assert (estimate["low"], estimate["high"]) == pytest.approx((0.01, 0.06))
     assert before == calibrated.GOOD
@@ -188,6 +189,14 @@ def test_constants_cover_and_tell_the_good() -> None:
     assert found.high["gain range"] == pytest.approx(2.0)
     assert 0.02 < found.good["gain range"] < 0.027  # 3 % of those up to it may be worse
     assert found.high["sensitivities"] == calibrated.HIGH["sensitivities"]
+
+
+def test_unreliable_are_estimates_that_hardly_any_within_5_percent_has() -> None:
+    small = [fit.Worst("pendula", "gain range", 0.001 * k, 0.01) for k in range(100)]
+    large = [fit.Worst("pendula", "gain range", 0.002 * k, 0.5) for k in range(100)]
+    assert fit._unreliable(small + large) == pytest.approx(0.098)
+    exactly = [w._replace(estimate=w.true) for w in small + large]
+    assert fit._unreliable(exactly) == fit.MOST_UNRELIABLE
 
 
 def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:

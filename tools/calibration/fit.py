@@ -4,6 +4,8 @@
   true errors over the estimate, of every signal, every physical group counting the same.
 * `GOOD`: the largest estimate, relative to what the signal varies by, up to which the sessions
   (by their worst signal) were within 5 % often enough.
+* `UNRELIABLE`: the estimate above which nine of ten sessions beyond 20 % lie, but not so low that
+  more than a few within 5 % lie above it, and 20 % at most: there the estimate itself says so.
 
 To judge them, each group gets the constants of the others (`left_out`): split conformal
 prediction, by groups.
@@ -11,7 +13,7 @@ prediction, by groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,10 @@ COVERED = 0.95
 WITHIN, BEYOND = 0.96, 0.01
 #: No estimate above this share is called good, however few of its kind were wrong.
 MOST_GOOD = 0.04
+#: Share of the sessions beyond 20 % that are to have an estimate above `UNRELIABLE`, most of those
+#: within 5 % that may have one, and the largest that it can be.
+CAUGHT, ALARMED = 0.9, 0.015
+MOST_UNRELIABLE = 0.2
 #: Fewest signals, and sessions, that a way of estimating needs for constants of its own.
 FEWEST = 30
 CONSTANTS = Path(__file__).parents[2] / "hilrt" / "reliability" / "calibrated.py"
@@ -54,6 +60,10 @@ HIGH: Final[dict[str, float]] = {{
 #: nearly all true errors were below 5 %.
 GOOD: Final[dict[str, float]] = {{
 {good}
+}}
+#: Estimates, relative to the same, above which hardly any true error was below 5 %.
+UNRELIABLE: Final[dict[str, float]] = {{
+{unreliable}
 }}
 '''
 
@@ -113,7 +123,10 @@ def constants(lines: list[Line]) -> Constants:
     counts in the results.
     """
     lines = [line for line in lines if line["settings"]["integrator"] == "exact"]
-    low, high, good = dict(calibrated.LOW), dict(calibrated.HIGH), dict(calibrated.GOOD)
+    low, high, good, unreliable = (
+        dict(places)
+        for places in (calibrated.LOW, calibrated.HIGH, calibrated.GOOD, calibrated.UNRELIABLE)
+    )
     signals, sessions = ratios(lines), worst_estimates(lines)
     for how in low:
         of = [r for r in signals if r.how == how]
@@ -122,7 +135,8 @@ def constants(lines: list[Line]) -> Constants:
         worst = [w for w in sessions if w.how == how]
         if len(worst) >= FEWEST:
             good[how] = min(_largest_good(worst), MOST_GOOD)
-    return Constants(low, high, good)
+            unreliable[how] = _unreliable(worst)
+    return Constants(low, high, good, unreliable)
 
 
 def left_out(lines: list[Line]) -> dict[str, Constants]:
@@ -161,17 +175,34 @@ def _largest_good(of: list[Worst]) -> float:
     return of[int(enough[-1])].estimate if len(enough) else 0.0
 
 
+def _unreliable(of: list[Worst]) -> float:
+    """Estimate above which a session is unreliable."""
+    caught = _quantile([w for w in of if w.true > 0.2], 1.0 - CAUGHT, MOST_UNRELIABLE)
+    alarmed = _quantile([w for w in of if w.true < 0.05], 1.0 - ALARMED, 0.0)
+    return min(max(caught, alarmed), MOST_UNRELIABLE)
+
+
+def _quantile(of: list[Worst], share: float, none: float) -> float:
+    """Estimate up to which this share of the sessions lies; `none` where there are too few."""
+    if len(of) < FEWEST:
+        return none
+    of = sorted(of, key=lambda w: w.estimate)
+    reached = np.cumsum(_weights([w.group for w in of]))
+    return of[int(np.searchsorted(reached, share * reached[-1] - 1e-9))].estimate
+
+
 def fit(path: Path) -> str:
     """Write the product's constants; what they are, in words."""
     lines = usable(read_lines(path))
     found = constants(lines)
 
-    def rows(values: dict[str, float]) -> str:
+    def rows(values: Mapping[str, float]) -> str:
         return "\n".join(
             f'    "{how}": {value if value > 1e-6 else 0.0:.3g},' for how, value in values.items()
         )
 
-    low, high, good = (rows(dict(values)) for values in found)
-    text = TEXT.format(sessions=len(lines), low=low, high=high, good=good)
+    text = TEXT.format(
+        sessions=len(lines), **{name: rows(values) for name, values in found._asdict().items()}
+    )
     CONSTANTS.write_text(text, encoding="utf-8")
     return f"{CONSTANTS}:\n\n{text}"

@@ -23,17 +23,20 @@ class Constants(NamedTuple):
         Factors from an estimate to the ends of its interval.
     good : dict of str to float
         Estimates relative to what a signal varies by, up to which a session may be good.
+    unreliable : dict of str to float
+        Those above which it is unreliable.
     """
 
     low: Mapping[str, float]
     high: Mapping[str, float]
     good: Mapping[str, float]
+    unreliable: Mapping[str, float]
 
 
 @contextmanager
 def in_force(constants: Constants) -> Iterator[None]:
     """The product has these constants meanwhile."""
-    places = calibrated.LOW, calibrated.HIGH, calibrated.GOOD
+    places = calibrated.LOW, calibrated.HIGH, calibrated.GOOD, calibrated.UNRELIABLE
     before = [dict(place) for place in places]
     try:
         for place, values in zip(places, constants, strict=True):
