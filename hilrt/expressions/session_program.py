@@ -118,8 +118,10 @@ class StartValues:
 
     Attributes
     ----------
+    subsystem : int or None
+        Number of the subsystem of the calculated channels; None without any.
     needs : list of (int, int)
-        Numbers of the subsystem of the calculated channels, and of one that they read.
+        That number, and the one of a subsystem that they read.
     """
 
     def __init__(self, network: Network, tables: Session) -> None:
@@ -132,6 +134,7 @@ class StartValues:
         self._outputs: Ints = np.array(places, dtype=np.intp)
         self._registers = [register for register, _ in channels.values()]
         owner = network.outputs.owner
+        self.subsystem = int(owner[places[0]]) if places else None
         self.needs = [(int(owner[places[0]]), int(s)) for s in {*owner[self._read]} if places]
 
     def fill(self, y: Floats) -> None:

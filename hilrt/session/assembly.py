@@ -62,8 +62,9 @@ async def initialize(links: Sequence[Link], tables: Session) -> InitializedSessi
     _couple(network, calculated, y0, u0)
     if network.loop_members():
         await _close_loop(links, network, calculated, samples, y0, u0)
-    for s, _ in calculated.needs[:1]:
-        samples[s] = Sample(y0[network.outputs.slices[s]])
+    if calculated.subsystem is not None:
+        channels = network.outputs.slices[calculated.subsystem]
+        samples[calculated.subsystem] = Sample(y0[channels])
     return InitializedSession(network, [samples[s] for s in range(len(links))], u0)
 
 

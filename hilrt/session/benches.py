@@ -146,11 +146,9 @@ class Benches:
         ranges = Ranges(numerics.network, numerics.plan)
         y = numerics.state.outputs["y"]
         procedure = Procedure(self._links, ranges, numerics.alarms, y, timeout, self._tell)
-        if (
-            self._tables.calculated and self._calculated is None
-        ):  # the stop sequence waits for nothing
-            self._calculated = StartValues(numerics.network, self._tables)
-        if self._calculated is not None:
+        if self._tables.calculated:
+            if self._calculated is None:  # kept for the stop sequence, which must not wait for it
+                self._calculated = StartValues(numerics.network, self._tables)
             procedure.calculate = self._calculated.fill
         return procedure
 

@@ -97,12 +97,20 @@ def build_summary(
     plan, state = numerics.plan, numerics.state
     totals = flag_totals(numerics.checks, state)
     errors, made = errors_of(numerics.network, plan, state)
-    lost, secured = run.dropped_rows, run.secured
-    course = SessionCourse(time_s, run.fault, missed, progress.steps, lost, secured, errors, made)
+    course = SessionCourse(
+        time_s,
+        run.fault,
+        missed,
+        steps=progress.steps,
+        unrecorded=run.dropped_rows,
+        secured=run.secured,
+        errors=errors,
+        bonds=made,
+    )
     judgement = verdict(totals, course)
-    good = judgement.word == WORDS[GOOD]
-    of = numerics.network, plan, state, errors, totals, time_s
-    changes = [] if good else advice(*of)
+    changes = []
+    if judgement.word != WORDS[GOOD]:
+        changes = advice(numerics.network, plan, state, errors, totals, time_s)
     host = host_report()
     summary = {
         "format": FORMAT,

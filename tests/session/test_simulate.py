@@ -238,6 +238,14 @@ def test_an_alarm_ends_in_the_result(tmp_path: Path) -> None:
     assert (result.fault or "").startswith("alarm: mass1.x above 0.5")
 
 
+def test_a_channel_that_reads_nothing_has_its_value_from_the_start(tmp_path: Path) -> None:
+    channel = '[[calculated]]\nname = "goal"\nexpression = "3.0"\n'
+    alarm = '[[alarms]]\nsignal = "calculated.goal"\nmin = 1.0\naction = "stop"\n'
+    path = tmp_path / "constant.toml"
+    path.write_text(f"{TWO_MASS.read_text()}\n{channel}{alarm}")
+    assert hilrt.simulate(path, {"session.duration": 0.01}).exit_status == 0
+
+
 def test_derivatives_that_never_came_are_said() -> None:
     taylor = {"master.extrapolation": {"order": 1, "source": "taylor"}, "session.duration": 0.1}
     (warning,) = hilrt.simulate(TWO_MASS, taylor).warnings
