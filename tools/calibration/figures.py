@@ -1,4 +1,4 @@
-"""Figures of a calibration: who was called what, coverage, and the goals."""
+"""Figures of a calibration: verdicts against the true errors, coverage, and the goals."""
 
 from __future__ import annotations
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from calibration.nonlinear_systems import excitation
+from calibration.nonlinear_systems import Law, excitation
 from calibration.parts import Part, Values
 from calibration.systems import CoupledSystem, Random, draw_sines, log_uniform
 from hilrt.solver import Port
@@ -69,6 +70,71 @@ def hydraulic(random: Random) -> CoupledSystem:
     )  # fmt: skip
 
 
+@dataclass
+class Engine:
+    """Torque with a lag, an inertia, and a shaft with stiffness `k` and damping `c` behind it.
+
+    `peak` is the largest torque [N m]; `firing` the share of it that pulsates at `pulse` [rad/s].
+    """
+
+    inertia: float
+    k: float
+    c: float
+    peak: float
+    lag: float
+    pedal: Law
+    firing: float
+    pulse: float
+
+    def rates(self, t: float, x: Values, u: Values) -> list[float]:
+        """Of the torque, the speed and the shaft's twist."""
+        torque, speed, twist = x
+        demand = max(0.0, min(1.0, self.pedal(t))) * self.peak * (1.1 - (speed / 500.0) ** 2)
+        shaft = self.k * twist + self.c * (speed - u[0])
+        acting = torque * (1.0 + self.firing * math.sin(self.pulse * t))
+        acting -= 0.05 * self.peak * speed / 200.0
+        return [(demand - torque) / self.lag, (acting - shaft) / self.inertia, speed - u[0]]
+
+    def shaft(self, t: float, x: Values, u: Values) -> list[float]:
+        """Torque of the shaft, and the speed."""
+        return [self.k * x[2] + self.c * (x[1] - u[0]), x[1]]
+
+
+@dataclass
+class Driveline:
+    """A converter of `capacity` [N m s²/rad²] with the inertia `pump`, and a vehicle behind it."""
+
+    pump: float
+    capacity: float
+    vehicle: float
+    road: float
+
+    def rates(self, t: float, x: Values, u: Values) -> list[float]:
+        """Of the pump's speed and the turbine's."""
+        w, turbine = x
+        slip = w - turbine
+        taken = self.capacity * slip * (abs(w) + abs(turbine)) + 0.2 * slip
+        driven = (taken - self.road * turbine * abs(turbine)) / self.vehicle
+        return [(u[0] - taken) / self.pump, driven]
+
+
+@dataclass
+class SpeedControl:
+    """A dynamometer of the inertia `pump` whose control follows a speed; `tuned` to that, 1/s."""
+
+    pump: float
+    tuned: float
+    start: float
+    reference: Law
+
+    def rates(self, t: float, x: Values, u: Values) -> list[float]:
+        """Of the speed, and of the control's integral."""
+        w, integral = x
+        off = self.start + self.reference(t) - w
+        reset = 0.3 * self.tuned * self.tuned
+        return [self.tuned * off + integral + u[0] / self.pump, reset * off]
+
+
 def engine_and_driveline(random: Random) -> CoupledSystem:
     """An engine with its shaft, and a converter with a vehicle; or a dynamometer before it."""
     inertia = log_uniform(random, 0.05, 1.0)
@@ -83,50 +149,27 @@ def engine_and_driveline(random: Random) -> CoupledSystem:
     pedal = excitation(draw_sines(random, 0.5, slow))
     firing = log_uniform(random, 0.02, 0.5) if random.random() < 0.4 else 0.0
     pulse = omega * log_uniform(random, 0.3, 1.2)
+    engine = Engine(inertia, k, c, peak, lag, lambda t: level + pedal(t), firing, pulse)
     capacity, radius = peak / 160.0**2, 0.04
     vehicle = log_uniform(random, 600.0, 3000.0) * radius**2
-    road = 0.3 * peak / 150.0**2
+    driveline = Driveline(pump, capacity, vehicle, road=0.3 * peak / 150.0**2)
     start = float(random.uniform(90.0, 250.0))
-
-    def engine(t: float, x: Values, u: Values) -> list[float]:
-        torque, speed, twist = x
-        demand = max(0.0, min(1.0, level + pedal(t))) * peak * (1.1 - (speed / 500.0) ** 2)
-        shaft = k * twist + c * (speed - u[0])
-        acting = torque * (1.0 + firing * math.sin(pulse * t)) - 0.05 * peak * speed / 200.0
-        return [(demand - torque) / lag, (acting - shaft) / inertia, speed - u[0]]
-
-    def shaft(t: float, x: Values, u: Values) -> list[float]:
-        return [k * x[2] + c * (x[1] - u[0]), x[1]]
-
-    def driveline(t: float, x: Values, u: Values) -> list[float]:
-        w, turbine = x
-        slip = w - turbine
-        taken = capacity * slip * (abs(w) + abs(turbine)) + 0.2 * slip
-        return [(u[0] - taken) / pump, (taken - road * turbine * abs(turbine)) / vehicle]
-
-    tuned = omega * log_uniform(random, 0.5, 4.0)  # of the dynamometer's speed control
-    reference = excitation(draw_sines(random, 40.0, slow))
-    reset = 0.3 * tuned * tuned
-
-    def dynamometer(t: float, x: Values, u: Values) -> list[float]:
-        w, integral = x
-        off = start + reference(t) - w
-        return [tuned * off + integral + u[0] / pump, reset * off]
-
+    tuned = omega * log_uniform(random, 0.5, 4.0)
+    control = SpeedControl(pump, tuned, start, excitation(draw_sines(random, 40.0, slow)))
     bench = bool(random.random() < 0.4)
     initial = level * peak
     first = Part(
         "engine", (Port("speed", "rad/s", start=start),),
         (Port("torque", "N*m", feedthrough=("speed",)), Port("engine_speed", "rad/s")),
         [initial, start, 0.5 * initial / k], omega * (1.0 + pump / inertia) + c / inertia + 1 / lag,
-        np.array([[-c], [0.0]]), engine, shaft,
+        np.array([[-c], [0.0]]), engine.rates, engine.shaft,
     )  # fmt: skip
     second = Part(
         "bench" if bench else "driveline", (Port("torque", "N*m"),),
         (Port("speed", "rad/s", start=start),),
         [start, 0.0] if bench else [start, 0.9 * start],
         2.0 * tuned if bench else 2.0 * capacity * 600.0 / pump,
-        np.zeros((1, 1)), dynamometer if bench else driveline, lambda t, x, u: [x[0]],
+        np.zeros((1, 1)), control.rates if bench else driveline.rates, lambda t, x, u: [x[0]],
     )  # fmt: skip
     name = second.name
     return CoupledSystem(

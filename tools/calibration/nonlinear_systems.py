@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,24 +71,16 @@ def nonlinear(random: Random) -> CoupledSystem:
         return k * spring(x1 - x2) + c * damper(v1 - v2)
 
     fastest = omega * math.sqrt(slope) * (1.0 + m2 / m1) + c * steep / min(m1, m2)
+    motion = Motion(omega, size, fastest, spring)
     first = _mass(
-        "one", m1, random, omega, size, fastest,
-        reaction=coupling, outputs=("force", "x", "v"), spring=spring,
-        through=np.array([-k * slope, -c]),
-    )  # fmt: skip
+        "one", m1, random, motion, coupling, ("force", "x", "v"), np.array([-k * slope, -c])
+    )
     if motions:
-        second = _mass(
-            "two", m2, random, omega, size, fastest,
-            reaction=coupling, outputs=("x", "v"), spring=spring, through=np.zeros(2),
-        )  # fmt: skip
-        first = Part(**{**vars(first)})
+        second = _mass("two", m2, random, motion, coupling, ("x", "v"), np.zeros(2))
         connections = [("one.x", "two.x2"), ("one.v", "two.v2")]
         bonds: list[tuple[str, str]] = []
     else:
-        second = _mass(
-            "two", m2, random, omega, size, fastest,
-            reaction=None, outputs=("v", "x"), spring=spring, through=np.zeros(1),
-        )  # fmt: skip
+        second = _mass("two", m2, random, motion, None, ("v", "x"), np.zeros(1))
         connections = [("one.force", "two.force")]
         bonds = [("one.force", "two.v")]
     connections += [("two.x", "one.x2"), ("two.v", "one.v2")]
@@ -97,12 +91,26 @@ def nonlinear(random: Random) -> CoupledSystem:
     )  # fmt: skip
 
 
+class Motion(NamedTuple):
+    """What both masses share: frequency [rad/s], deflection [m], fastest motion [rad/s], spring."""
+
+    omega: float
+    size: float
+    fastest: float
+    spring: Law
+
+
 def _mass(
-    name: str, m: float, random: Random, omega: float, size: float, fastest: float, *,
+    name: str,
+    m: float,
+    random: Random,
+    motion: Motion,
     reaction: Callable[[float, float, float, float], float] | None,
-    outputs: tuple[str, ...], spring: Law, through: np.ndarray,
-) -> Part:  # fmt: skip
+    outputs: tuple[str, ...],
+    through: np.ndarray,
+) -> Part:
     """A mass on a wall spring of the same law; it owns the coupling, or a force drives it."""
+    omega, size, fastest, spring = motion
     wall = m * (omega * log_uniform(random, 0.05, 0.7)) ** 2
     drag = 2.0 * draw_damping(random) * math.sqrt(wall * m)
     push = excitation(draw_sines(random, 0.5 * wall * size, omega, fewest=0))
@@ -133,6 +141,56 @@ def _mass(
     return Part(name, inputs, tuple(ports), start, fastest, feedthrough, rates, output)
 
 
+@dataclass
+class TwoPendula:
+    """Two pendula in a plane, a spring and a damper between their tips.
+
+    `natural` is the spring's length without force, m; `push` an angular acceleration of the first.
+    """
+
+    length: tuple[float, float]
+    mass: tuple[float, float]
+    pivot2: float
+    k: float
+    c: float
+    natural: float
+    drag: list[float] = field(default_factory=list)
+    push: Law = lambda t: 0.0
+
+    def force(self, x: Values, u: Values) -> tuple[float, float]:
+        """On the other tip, at the position u[:2] with the velocity u[2:]."""
+        length = self.length[0]
+        s, co, v = math.sin(x[0]), math.cos(x[0]), length * x[1]
+        dx, dy = u[0] - length * s, u[1] + length * co
+        distance = math.hypot(dx, dy)
+        dx, dy = dx / distance, dy / distance
+        damping = self.c * ((u[2] - v * co) * dx + (u[3] - v * s) * dy)
+        pull = self.k * (distance - self.natural) + damping
+        return -pull * dx, -pull * dy
+
+    def swing(self, i: int, x: Values, fx: float, fy: float, extra: float) -> list[float]:
+        """Rates of pendulum `i` under a force on its tip."""
+        s, co = math.sin(x[0]), math.cos(x[0])
+        pushed = co * fx + s * (fy - self.mass[i] * GRAVITY)
+        pushed = pushed / (self.mass[i] * self.length[i])
+        return [x[1], pushed + extra - self.drag[i] * x[1]]
+
+    def first_rates(self, t: float, x: Values, u: Values) -> list[float]:
+        """Of the first one, which owns the coupling."""
+        fx, fy = self.force(x, u)
+        return self.swing(0, x, -fx, -fy, self.push(t))
+
+    def second_rates(self, t: float, x: Values, u: Values) -> list[float]:
+        """Of the other one, which the force drives."""
+        return self.swing(1, x, u[0], u[1], 0.0)
+
+    def second_output(self, t: float, x: Values, u: Values) -> list[float]:
+        """Velocity and position of its tip."""
+        length = self.length[1]
+        s, co, v = math.sin(x[0]), math.cos(x[0]), length * x[1]
+        return [v * co, v * s, self.pivot2 + length * s, -length * co]
+
+
 def pendula(random: Random) -> CoupledSystem:
     """Two pendula in a plane, coupled at their tips by a spring and a damper."""
     length = (log_uniform(random, 0.2, 3.0), log_uniform(random, 0.2, 3.0))
@@ -149,46 +207,22 @@ def pendula(random: Random) -> CoupledSystem:
         length[0] * math.cos(angles[0]) - length[1] * math.cos(angles[1]),
     )
     natural *= float(random.uniform(0.9, 1.0))
-
-    def force(x: Values, u: Values) -> tuple[float, float]:
-        """On the other tip, at the position u[:2] with the velocity u[2:]."""
-        s, co, v = math.sin(x[0]), math.cos(x[0]), length[0] * x[1]
-        dx, dy = u[0] - length[0] * s, u[1] + length[0] * co
-        distance = math.hypot(dx, dy)
-        dx, dy = dx / distance, dy / distance
-        pull = k * (distance - natural) + c * ((u[2] - v * co) * dx + (u[3] - v * s) * dy)
-        return -pull * dx, -pull * dy
-
-    def swing(i: int, x: Values, fx: float, fy: float, extra: float) -> list[float]:
-        s, co = math.sin(x[0]), math.cos(x[0])
-        pushed = (co * fx + s * (fy - mass[i] * GRAVITY)) / (mass[i] * length[i])
-        return [x[1], pushed + extra - drag[i] * x[1]]
-
-    drag = [2.0 * draw_damping(random) * own * 0.2 for _ in range(2)]
+    two = TwoPendula(length, mass, pivot2, k, c, natural)
+    two.drag = [2.0 * draw_damping(random) * own * 0.2 for _ in range(2)]
     sines = draw_sines(random, 0.3 * own**2 * max(map(abs, angles)), own, fewest=0)
-    push = excitation(sines)
-
-    def first_rates(t: float, x: Values, u: Values) -> list[float]:
-        fx, fy = force(x, u)
-        return swing(0, x, -fx, -fy, push(t))
-
-    def second_output(t: float, x: Values, u: Values) -> list[float]:
-        s, co, v = math.sin(x[0]), math.cos(x[0]), length[1] * x[1]
-        return [v * co, v * s, pivot2 + length[1] * s, -length[1] * co]
-
+    two.push = excitation(sines)
     through = np.zeros((3, 4))
     through[:2] = [[-k, 0.0, -c, 0.0], [0.0, 0.0, 0.0, 0.0]]
     fastest = 2.0 * own * (1.0 + ratio * math.sqrt(2.0)) + 2.0 * c / min(mass)
     first = Part(
         "one", (Port("x2", "m", size=2), Port("v2", "m/s", size=2)),
         (Port("force", "N", size=2, feedthrough=("x2", "v2")), Port("angle", "rad")),
-        [angles[0], 0.0], fastest, through, first_rates,
-        lambda t, x, u: [*force(x, u), x[0]],
+        [angles[0], 0.0], fastest, through, two.first_rates,
+        lambda t, x, u: [*two.force(x, u), x[0]],
     )  # fmt: skip
     second = Part(
         "two", (Port("force", "N", size=2),), (Port("v", "m/s", size=2), Port("x", "m", size=2)),
-        [angles[1], 0.0], fastest, np.zeros((4, 2)),
-        lambda t, x, u: swing(1, x, u[0], u[1], 0.0), second_output,
+        [angles[1], 0.0], fastest, np.zeros((4, 2)), two.second_rates, two.second_output,
     )  # fmt: skip
     return CoupledSystem(
         [first, second],
