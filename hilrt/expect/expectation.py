@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hilrt.config.structs import Expect
@@ -126,7 +127,7 @@ def _formula(table: Expect) -> Formula:
     within_ns = None if table.within is None else seconds_ns(table.within)
     for_ns = None if table.for_ is None else seconds_ns(table.for_)
     if table.formula is not None:
-        return _of_key("formula", table.formula)
+        return _read(read_formula, "formula", table.formula)
     if table.eventually is not None:
         part = _condition("eventually", table.eventually)
         if for_ns is not None:
@@ -143,14 +144,12 @@ def _formula(table: Expect) -> Formula:
 
 
 def _condition(key: str, text: str) -> Formula:
-    try:
-        return read_condition(text)
-    except ConfigError as error:
-        raise ConfigError([f"{key}: {line}" for line in error.problems]) from None
+    return _read(read_condition, key, text)
 
 
-def _of_key(key: str, text: str) -> Formula:
+def _read(read: Callable[[str], Formula], key: str, text: str) -> Formula:
+    """A key's text, whose problems begin with the key."""
     try:
-        return read_formula(text)
+        return read(text)
     except ConfigError as error:
         raise ConfigError([f"{key}: {line}" for line in error.problems]) from None

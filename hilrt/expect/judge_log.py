@@ -82,11 +82,10 @@ def signals_of(topics: Sequence[Topic], source: Source) -> LogSignals:
     topology, benches = _json(metadata.get("topology")), _json(metadata.get("benches"))
     connections = topology.get("connections") if isinstance(topology, dict) else None
     benches = set(map(str, benches)) if isinstance(benches, list) else set()
-    measured = [name for name in units if ":" not in name and name.partition(".")[0] in benches]
     settings = settings_of(source)
     calculated = _entries(settings, "calculated", Calculated)
     lookup_tables = _entries(settings, "lookup_tables", LookupEntry)
-    return LogSignals.of_session(units, bool(connections), measured, calculated, lookup_tables)
+    return LogSignals.of_session(units, bool(connections), benches, calculated, lookup_tables)
 
 
 def _entries(settings: dict[str, Any], key: str, kind: type[T]) -> list[T]:

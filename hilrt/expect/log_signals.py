@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hilrt.config.structs import CALCULATED, Calculated, LookupEntry
@@ -55,17 +55,18 @@ class LogSignals:
         cls,
         units: Mapping[str, str],
         coupled: bool,
-        of_benches: Iterable[str],
+        benches: Collection[str],
         calculated: Sequence[Calculated] = (),
         lookup_tables: Sequence[LookupEntry] = (),
     ) -> LogSignals:
-        """Of a session, with the tables of its calculated channels.
+        """Of a session, with its benches and the tables of its calculated channels.
 
         Channels for which `units` lacks what they are computed from are taken as they are.
         """
         channels = computable(channels_of(calculated, []), units)
         tables = lookup_tables_of(lookup_tables, [])
-        return cls(units, coupled, frozenset(of_benches), channels, tables)
+        measured = (n for n in units if ":" not in n and n.partition(".")[0] in benches)
+        return cls(units, coupled, frozenset(measured), channels, tables)
 
     def error_of(self, name: str) -> str | None:
         """Signal with the estimated error of another one; None: it has none."""

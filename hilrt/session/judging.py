@@ -31,10 +31,9 @@ def make_judge(tables: Session, links: Sequence[Link], feed: Feed, events: Event
     """
     units = {signal.name: signal.unit for topic in feed.topics for signal in topic.signals}
     benches = {link.name for link in links if link.physical}
-    measured = (name for name in units if ":" not in name and name.partition(".")[0] in benches)
     coupled = bool(tables.connections)
     signals = LogSignals.of_session(
-        units, coupled, measured, tables.calculated, tables.lookup_tables
+        units, coupled, benches, tables.calculated, tables.lookup_tables
     )
     judge = Judge(
         expectations_of(tables.expect), signals, list(units), tables.master.step, monotonic_ns
