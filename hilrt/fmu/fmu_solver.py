@@ -317,6 +317,10 @@ class FmuSolver(Solver):
         self._ready().restore(state)
         self._length, self._time, self._last = state.of_solver
 
+    def linearised(self) -> LinearSubsystem | None:
+        """About the present state, by directional derivatives; None where they do not suffice."""
+        return linearise(self._ready(), self._ins, self._outs, self._start)
+
     def jacobian(self, h: float, order: int) -> Floats | None:
         """Interface Jacobians from directional derivatives, else from a probe; else None.
 
@@ -326,8 +330,7 @@ class FmuSolver(Solver):
         """
         instance = self._ready()
         if self.fmu.directional:
-            linear = linearise(instance, self._ins, self._outs, self._start)
-            if linear is not None:
+            if (linear := self.linearised()) is not None:
                 gamma = self._answers(instance, linear, h, order)
                 gamma[1:, :, ~self._real] = 0.0  # held over the whole macro step
                 return gamma

@@ -193,8 +193,8 @@ class SequenceBench:
 
     def prepare(self) -> None:
         """Load what evaluates conditions; a step in real time has no time for that."""
-        for name in [*self._inputs][:1]:
-            self._expression(f"known({name})")
+        if self._inputs:
+            self._expression(f"known({next(iter(self._inputs))})")
 
     def together(self, *branches: Branch) -> Together:
         """Await: several steps or coroutines at the same time; the list of what they return."""

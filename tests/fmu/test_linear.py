@@ -5,7 +5,6 @@ import pytest
 from scipy.integrate import quad_vec
 from scipy.linalg import expm
 
-from hilrt.fmu.derivatives import linearise
 from hilrt.fmu.description import read_fmu
 from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.hosting.hosted_solver import HostedSolver
@@ -62,8 +61,7 @@ def test_ports_are_arrays_of_the_sizes_that_structural_parameters_give(sizes):
 @pytest.mark.parametrize("sizes", SIZES)
 def test_directional_derivatives_give_the_matrices(sizes):
     hosted, _ = made(sizes)
-    solver = hosted.solver
-    system = linearise(solver._ready(), solver._ins, solver._outs, solver._start)
+    system = hosted.solver.linearised()
     for name, expected in zip("ABCD", matrices(*sizes), strict=True):
         np.testing.assert_allclose(getattr(system, name), expected, rtol=1e-14, err_msg=name)
     hosted.stop("done")
@@ -73,8 +71,7 @@ def test_directional_derivatives_give_the_matrices(sizes):
 def test_states_beside_outputs_are_outputs_of_it(sizes):
     """y and x in one vector: C and D get the rows of x, which has no feedthrough."""
     hosted, _ = made(sizes, ["y", "x"])
-    solver, n = hosted.solver, sizes[0]
-    system = linearise(solver._ready(), solver._ins, solver._outs, solver._start)
+    system, n = hosted.solver.linearised(), sizes[0]
     _, _, C, D = matrices(*sizes)
     np.testing.assert_allclose(system.C, np.vstack([C, np.eye(n)]), rtol=1e-14)
     np.testing.assert_allclose(system.D, np.vstack([D, np.zeros((n, sizes[1]))]), rtol=1e-14)
