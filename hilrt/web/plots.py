@@ -36,6 +36,8 @@ KEPT_WINDOWS, MIN_KEPT = 1.2, 1000
 #: labels must differ in digits that can be read.
 MIN_SPAN = 0.02
 TIMING_SIGNAL = "master:lateness"
+#: What the stream calls the half width of the band of a signal's estimated error.
+ERROR_OF = "{}:estimated_error"
 #: Samples in the live timing histogram, and its bins per decade.
 TIMING_SAMPLES, BINS_PER_DECADE = 10_000, 8
 #: The histogram reaches at least to here, µs.
@@ -65,11 +67,20 @@ def ink(plot: Any, colour: str) -> None:
 
 
 class PlotLine:
-    """One signal on a plot: its data source, and how much of it has been sent."""
+    """One signal on a plot: its data source, and how much of it has been sent.
+
+    The source has columns `least` and `most`, between which the true value lies by the estimated
+    error (95 %), if the stream has one of the signal; `error` is its column in the history.
+    """
 
     def __init__(self, name: str, history: SignalHistory, full: Ring | None) -> None:
         self.name, self.history, self.full = name, history, full
-        self.source = ColumnDataSource({"t": [], "last": [], "low": [], "high": []})
+        error = history.column.get(ERROR_OF.format(name))
+        self.error = error if full is None else None  # at full rate it is not asked for
+        columns = ["t", "last", "low", "high"]
+        if self.error is not None:
+            columns += ["least", "most"]
+        self.source = ColumnDataSource({column: [] for column in columns})
         self.sent = -1
         self.largest = 0.0
 
@@ -107,6 +118,9 @@ class PlotLine:
         column = self.history.column[self.name]
         rings = {"last": self.history.last, "low": self.history.low, "high": self.history.high}
         data = {key: ring.newest(n)[:, column].copy() for key, ring in rings.items()}
+        if self.error is not None:  # the widest band of each interval; NaN where it is not known
+            error = self.history.high.newest(n)[:, self.error]
+            data["least"], data["most"] = data["last"] - error, data["last"] + error
         return {"t": self.history.t.newest(n)[:, 0].copy(), **data}
 
 
@@ -200,15 +214,21 @@ class Plots:
         level = Span(dimension="width", line_color="gray", line_alpha=0.8)
         plot.add_tools(CrosshairTool(overlay=(self._cursor, level)))
         style(plot)
+        plot.y_range.renderers = []  # signals make the axis: the band of an error may be far wider
         for i, name in enumerate(names):
             line = PlotLine(name, self._history, self._full_ring(name))
             self.lines.append(line)
             colour = COLOURS[i % len(COLOURS)]
             dash = DASHES[i // COLOURS_PER_DASH % len(DASHES)]
+            fitted = []
             if line.full is None:
-                plot.varea(
-                    "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
+                fitted.append(
+                    plot.varea(
+                        "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
+                    )
                 )
+            for edge in ("least", "most") if line.error is not None else ():
+                plot.line("t", edge, source=line.source, color=colour, line_dash="dotted")
             shown = plot.line(
                 "t",
                 "last",
@@ -220,6 +240,7 @@ class Plots:
                 legend_label=name,
             )
             hover.renderers = [*hover.renderers, shown]
+            plot.y_range.renderers = [*plot.y_range.renderers, *fitted, shown]
         plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross the legend
         plot.legend.ncols, plot.legend.click_policy = LEGEND_COLUMNS, "hide"
         plot.legend.location = "top_left"

@@ -283,6 +283,31 @@ def test_full_rate_is_asked_for_and_given_up(page):
     assert list(page.viewer.wanted) == [TIMING_SIGNAL]
 
 
+def test_the_band_of_the_estimated_error_is_drawn_and_leaves_the_axis_to_the_signal():
+    signals = [*HEAD.signals[:2], Signal("engine.torque:estimated_error", "N*m")]
+    viewer = StillViewer(RUNNING, head=Head(session="s", signals=signals, topology=HEAD.topology))
+    source = SharedSession(viewer)
+    source.poll()
+    page = Page(Document(), source)
+    page.draw_figures()
+    for i, error in enumerate((np.nan, 2.0, 3.0)):
+        last = binary(np.array([10.0 * i, 0.0, 0.0]))
+        highest = binary(np.array([10.0 * i, 0.0, error]))
+        of = {"t_from": 0.1 * i, "t_until": 0.1 * i + 0.09, "rows": 1, "lost": 0}
+        page.history.take(Signals(number=i + 1, minimum=last, maximum=highest, last=last, **of))
+    turn(page)
+    torque, speed = page.plots.lines
+    np.testing.assert_array_equal(torque.source.data["least"], [np.nan, 8.0, 17.0])
+    np.testing.assert_array_equal(torque.source.data["most"], [np.nan, 12.0, 23.0])
+    assert "most" not in speed.source.data  # nothing is estimated of it
+    plot = page.plots.figures[0]
+    edges = [r for r in plot.renderers if getattr(r.glyph, "y", None) in ("least", "most")]
+    assert len(edges) == 2
+    assert not set(edges) & set(plot.y_range.renderers)
+    assert len(plot.y_range.renderers) == 2  # the line and what lies between its extremes
+    viewer.close()
+
+
 def test_nonsense_is_not_plotted(page):
     page.choice.value = ["engine.torque", "nonsense"]
     assert [line.name for line in page.plots.lines] == ["engine.torque"]
