@@ -124,6 +124,22 @@ class PlotLine:
         return {"t": self.history.t.newest(n)[:, 0].copy(), **data}
 
 
+def draw(plot: Any, line: PlotLine, colour: str, dash: str) -> list[Any]:
+    """Draw a signal; what its axis has to show of it, the line itself at last."""
+    drawn, source = [], line.source
+    if line.full is None:
+        drawn.append(
+            plot.varea("t", "low", "high", source=source, fill_color=colour, fill_alpha=0.3)
+        )
+    for edge in ("least", "most") if line.error is not None else ():
+        plot.line("t", edge, source=source, color=colour, line_dash="dotted")
+    style = {"color": colour, "line_dash": dash, "line_width": 2}
+    drawn.append(
+        plot.line("t", "last", source=source, name=line.name, legend_label=line.name, **style)
+    )
+    return drawn
+
+
 class Plots:
     """The figures of one page client.
 
@@ -200,6 +216,8 @@ class Plots:
     def _figure(self, unit: str, names: list[str]) -> Any:
         about = [("", "$name"), ("t", "@t{0.000} s"), ("value", "@last{0.0000}")]
         hover: Any = HoverTool(tooltips=about, mode="mouse", renderers=[])  # lines, not bands
+        # Signals make the axis: the band of an error may be far wider.
+        values: Any = DataRange1d(min_interval=1.0, renderers=[])
         plot = figure(
             height=210 + LEGEND_ROW * -(-len(names) // LEGEND_COLUMNS),
             sizing_mode="stretch_width",
@@ -207,40 +225,21 @@ class Plots:
             tools=["xpan", "xwheel_zoom", "box_zoom", "ywheel_zoom", "reset", "save", hover],
             active_drag="xpan",
             active_scroll="xwheel_zoom",
-            y_range=DataRange1d(min_interval=1.0),
+            y_range=values,
             y_axis_label=unit or "–",
             output_backend="webgl" if self.full else "canvas",
         )
         level = Span(dimension="width", line_color="gray", line_alpha=0.8)
         plot.add_tools(CrosshairTool(overlay=(self._cursor, level)))
         style(plot)
-        plot.y_range.renderers = []  # signals make the axis: the band of an error may be far wider
         for i, name in enumerate(names):
             line = PlotLine(name, self._history, self._full_ring(name))
             self.lines.append(line)
             colour = COLOURS[i % len(COLOURS)]
             dash = DASHES[i // COLOURS_PER_DASH % len(DASHES)]
-            fitted = []
-            if line.full is None:
-                fitted.append(
-                    plot.varea(
-                        "t", "low", "high", source=line.source, fill_color=colour, fill_alpha=0.3
-                    )
-                )
-            for edge in ("least", "most") if line.error is not None else ():
-                plot.line("t", edge, source=line.source, color=colour, line_dash="dotted")
-            shown = plot.line(
-                "t",
-                "last",
-                source=line.source,
-                color=colour,
-                line_dash=dash,
-                line_width=2,
-                name=name,
-                legend_label=name,
-            )
+            *areas, shown = draw(plot, line, colour, dash)
             hover.renderers = [*hover.renderers, shown]
-            plot.y_range.renderers = [*plot.y_range.renderers, *fitted, shown]
+            values.renderers = [*values.renderers, *areas, shown]
         plot.add_layout(plot.legend[0], "above")  # inside the figure, lines would cross the legend
         plot.legend.ncols, plot.legend.click_policy = LEGEND_COLUMNS, "hide"
         plot.legend.location = "top_left"
