@@ -18,6 +18,7 @@ class ClockExchanges:
     def __init__(self) -> None:
         self._questions: deque[int] = deque(maxlen=QUESTIONS)
         self._left = OFFSET_EXCHANGES
+        self._forgotten = 0
 
     def take_turn(self) -> bool:
         """Whether one more exchange is due beside those of the regular heartbeats; it counts."""
@@ -32,6 +33,7 @@ class ClockExchanges:
 
     def question(self, now_ns: int) -> Heartbeat:
         """The heartbeat that asks for the peer's clock."""
+        self._forgotten += len(self._questions) == QUESTIONS
         self._questions.append(now_ns)
         return Heartbeat(sent_ns=now_ns)
 
@@ -41,3 +43,12 @@ class ClockExchanges:
             return False
         self._questions.remove(message.echo_ns)
         return True
+
+    def is_late_answer(self, message: Heartbeat) -> bool:
+        """Whether it answers a question that is no longer remembered; each of them counts once.
+
+        A peer that has loaded or computed for long answers all that it was asked meanwhile.
+        """
+        late = self._forgotten > 0 and (not self._questions or message.echo_ns < self._questions[0])
+        self._forgotten -= late
+        return late

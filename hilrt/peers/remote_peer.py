@@ -340,7 +340,7 @@ class RemotePeer:
             self._send(Heartbeat(sent_ns=now_ns, echo_ns=message.sent_ns))
         elif self.clock_exchanges.is_answer(message):
             self.clock.add(message.echo_ns, message.sent_ns, now_ns)
-        else:
+        elif not self.clock_exchanges.is_late_answer(message):
             self.unexpected(message, now_ns)
 
     # --- loss and return ----------------------------------------------------------------------

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hilrt.peers.clock_exchanges import QUESTIONS, ClockExchanges
 from hilrt.peers.clock_offset import ClockOffset
+from hilrt.peers.wire import Heartbeat
 
 SECOND = 1_000_000_000
 delays = st.tuples(st.integers(0, 10**7), st.integers(0, 10**7))
@@ -85,3 +87,15 @@ def test_half_of_the_quickest_round_trip_bounds_the_error():
     clock.add(1_000_000, 1_005_000, 1_100_000)
     clock.add(2_000_000, 2_005_000, 2_900_000)
     assert clock.uncertainty == pytest.approx(50e-6)
+
+
+def test_a_peer_that_was_busy_for_long_answers_more_questions_than_are_remembered():
+    exchanges, asked = ClockExchanges(), range(100, 100 + QUESTIONS + 5)
+    for ns in asked:
+        exchanges.question(ns)
+    answers = [Heartbeat(sent_ns=9, echo_ns=ns) for ns in asked]
+    assert not any(exchanges.is_answer(answer) for answer in answers[:5])
+    late = [exchanges.is_late_answer(answer) for answer in answers[:5]]
+    used = [exchanges.is_answer(answer) for answer in answers[5:]]
+    assert (used, late) == ([True] * QUESTIONS, [True] * 5)
+    assert not exchanges.is_late_answer(answers[0])
