@@ -235,7 +235,7 @@ class Master:
         for name, event in self.exchange.reports.take():
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
             if event.cause == STEP:
-                self.publisher.sequences[name] = event.text
+                self.publisher.sequences[name] = f"{event.text} (since {t_ns * 1e-9:.1f} s)"
             elif self.judge is not None:
                 take_told(self.judge, name, event.cause, event.text)
             if event.level != "info":

@@ -16,7 +16,7 @@ from rich.text import Text
 from hilrt.monitor.closing_table import COLOURS
 from hilrt.monitor.short_names import short_names
 from hilrt.monitor.sparkline import LENGTH, Traces
-from hilrt.monitor.telemetry import RaisedFlag, Status, message_of, not_passed, result_words
+from hilrt.monitor.telemetry import RaisedFlag, Status, doing, message_of, not_passed, result_words
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
@@ -46,8 +46,7 @@ def live_view(
     panel says that it is old.
     """
     foot: list[RenderableType] = [_Cut(_flags(status.flags), MAX_FLAG_LINES)]
-    for name, step in status.sequences.items():
-        foot.append(_Cut(Text(f"{name}: {step}"), 1))
+    foot += [_Cut(Text(line), 1) for line in doing(status)]
     if said := result_words(status):
         foot.append(Text(said))
         for result in not_passed(status):

@@ -21,6 +21,7 @@ from hilrt.monitor.telemetry import (
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
+from hilrt.step.source_changes import present_sources
 from hilrt.timing.histogram import Recent
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -201,6 +202,7 @@ class StatusPublisher:
             run=self.run,
             state=self.state,
             sequences=dict(self.sequences),
+            sources=present_sources(numerics),
             results=list(self._results),
             result_counts=dict(self._result_counts),
             t=t,

@@ -70,8 +70,10 @@ class Status(msgspec.Struct, kw_only=True):
     the session's own, as text. `verdict` is that of the session so far, for `reasons`; `flags` are
     those that are up now. `waited_s`: how long the session has waited for what `message` says, s; 0
     where it waits for nothing. `sequences`: the step of each test sequence, with its
-    line and what it waits for. `adjustable`: what operators may change, as it is now. `results` are
-    the newest of expectations and measures, `result_counts` how many there are of each kind.
+    line, what it waits for and since when. `sources`: inputs that a stimulus, a sequence or an
+    operator drives now, and by which. `adjustable`: what operators may change, as it is now.
+    `results` are the newest of expectations and measures, `result_counts` how many there are of
+    each kind.
     """
 
     session: str
@@ -95,6 +97,7 @@ class Status(msgspec.Struct, kw_only=True):
     shadow: bool = False
     events: list[str] = []
     sequences: dict[str, str] = {}
+    sources: dict[str, str] = {}
     adjustable: dict[str, float] = {}
     results: list[ResultStatus] = []
     result_counts: dict[str, int] = {}
@@ -133,6 +136,13 @@ def merged(before: Status | None, now: Status) -> Status:
 def not_passed(status: Status, most: int = 3) -> list[ResultStatus]:
     """The newest results that have failed or stayed inconclusive, `most` of them."""
     return [one for one in status.results if one.result != "passed"][-most:]
+
+
+def doing(status: Status) -> list[str]:
+    """What test sequences do or wait for, and what drives inputs beside their connections."""
+    lines = [f"{name}: {step}" for name, step in status.sequences.items()]
+    driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
+    return [*lines, f"driven: {driven}"] if driven else lines
 
 
 def result_words(status: Status) -> str:

@@ -1,9 +1,9 @@
-"""What changed at a communication point of the sources that drive inputs, in words."""
+"""The sources that drive inputs, in words: what they are, and what changed at a point."""
 
 from __future__ import annotations
 
 from hilrt.step.numerics import Numerics
-from hilrt.tables.state import CONNECTION, DONE, HOLDING, RUNNING, SOURCES
+from hilrt.tables.state import CONNECTION, DONE, HOLDING, RUNNING, SOURCES, STIMULUS
 
 _PHASES = {
     RUNNING: "stimulus {name} begins",
@@ -28,4 +28,28 @@ def source_changes(numerics: Numerics) -> list[tuple[str, str]]:
             if drive.source == CONNECTION and not plan.inputs[at.input].connected:
                 source = "start value"
             found.append((where, f"{where} is driven by its {source}"))
+    return found
+
+
+def present_sources(numerics: Numerics) -> dict[str, str]:
+    """Inputs that something else than their connections drives now, or stimuli add to; and what."""
+    plan, state, names = numerics.plan, numerics.state, numerics.network.inputs.names
+    found = {}
+    for at, drive in zip(plan.drives, state.drives, strict=True):
+        source = int(drive.source)
+        active = [
+            k
+            for k in range(at.first_stimulus, at.first_stimulus + at.stimuli)
+            if state.stimuli[k].phase in (RUNNING, HOLDING)
+            and plan.stimuli[k].replaces == (source == STIMULUS)
+        ]
+        if source == STIMULUS:
+            found[names[at.input]] = (
+                f"stimulus {numerics.stimuli[active[0]]}" if active else "stimulus"
+            )
+        elif source != CONNECTION:
+            found[names[at.input]] = SOURCES[source]
+        elif active:
+            added = ", ".join(numerics.stimuli[k] for k in active)
+            found[names[at.input]] = f"its connections and stimulus {added}"
     return found

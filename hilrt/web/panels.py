@@ -17,6 +17,7 @@ from hilrt.monitor.telemetry import (
     PeerStatus,
     RaisedFlag,
     Status,
+    doing,
     message_of,
     not_passed,
     result_words,
@@ -163,7 +164,7 @@ def state_html(viewer: Viewer) -> str:
         f'<span class="time">{status.t:.1f}<small> / {status.duration:g} s</small></span>'
         f'<div class="bar"><i style="width:{share:.1f}%"></i></div>'
         f'<span class="soft">{timing}</span><span class="soft">{message}</span>'
-        f"{_results(status)}</div>"
+        f"{_lines(doing(status))}{_results(status)}</div>"
     )
 
 
@@ -171,6 +172,10 @@ def _results(status: Status) -> str:
     """How many results there are, and the newest that have not passed."""
     said = [result_words(status)] if status.results else []
     said += [f"{one.name}: {one.text}" for one in not_passed(status)]
+    return _lines(said)
+
+
+def _lines(said: Sequence[str]) -> str:
     return "".join(f'<span class="soft">{text(line)}</span>' for line in said)
 
 

@@ -13,7 +13,7 @@ from hilrt.link import Ports
 from hilrt.solver import Port
 from hilrt.step.changes import Changes
 from hilrt.step.fill_stimuli import maximum_length_sequence
-from hilrt.step.source_changes import source_changes
+from hilrt.step.source_changes import present_sources, source_changes
 from hilrt.tables.network import build_network
 from tests.stepping import MemoryLink, Recorded, Stepping, make_session
 from tests.stimulated import sent, stimulated, values
@@ -396,6 +396,8 @@ def test_an_operator_takes_an_input_and_gives_it_back():
     assert (value, source) == (7.0, 1)
     assert np.isnan(recorded[1])
     assert source_changes(session.numerics) == [("sink.u", "sink.u is driven by its stimulus")]
+    name = session.numerics.stimuli[0]
+    assert present_sources(session.numerics) == {"sink.u": f"stimulus {name}"}
 
 
 @pytest.mark.parametrize("offset", [0.0, 1.0])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hilrt.monitor.stream import Happening, SessionGraph, SubsystemNode
-from hilrt.monitor.telemetry import RaisedFlag, Status
+from hilrt.monitor.telemetry import RaisedFlag, ResultStatus, Status
 from hilrt.monitor.viewer import MAX_EVENTS
 from hilrt.web import event_rows, panels
 from hilrt.web.graph import BOX_WIDTH, MAX_LETTERS, WIDTH, graph_svg, named
@@ -129,6 +129,22 @@ def test_state_tells_time_and_timing(look):
     html = panels.state_html(look(changed(shadow=True)))
     for part in ("RUNNING", "12.0", "/ 30 s", "999.4 Hz", "missed 3 of 12,000 ticks", "SHADOW"):
         assert part in html
+
+
+def test_sequences_sources_and_results_are_on_the_page(look):
+    step = "t.py:3: waits for engine.speed > 9, at most 2 s (since 1.0 s)"
+    result = ResultStatus("rise <time>", "failed", "failed: 0.5 s, max 0.4")
+    status = changed(
+        sequences={"test": step},
+        sources={"engine.pedal": "stimulus <sweep>"},
+        results=[result],
+        result_counts={"failed": 1},
+    )
+    html = panels.state_html(look(status))
+    assert "test: t.py:3: waits for engine.speed &gt; 9, at most 2 s (since 1.0 s)" in html
+    assert "driven: engine.pedal by stimulus &lt;sweep&gt;" in html
+    assert "results: 1 failed" in html
+    assert "rise &lt;time&gt;: failed: 0.5 s, max 0.4" in html
 
 
 def test_values_are_those_that_the_session_names(look):
