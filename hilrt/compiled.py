@@ -22,6 +22,7 @@ import numba
 import numpy as np
 
 from hilrt.code_cache import PACKAGE, ROOMS, cache_folder, cache_of
+from hilrt.stage_passes import StageCompiler
 
 #: It declares neither all of its options nor its settings.
 _numba: Any = numba
@@ -63,7 +64,13 @@ def _compile(function: Function, **options: Any) -> Function:
     before, folder = config.CACHE_DIR, cache_folder()
     config.CACHE_DIR = folder or before
     try:
-        jit = _numba.njit(error_model="numpy", _nrt=False, **options)(function)
+        jit = _numba.njit(
+            error_model="numpy",
+            _nrt=False,
+            no_cfunc_wrapper=True,  # a third of LLVM's modules: an entry for callers in C
+            pipeline_class=StageCompiler,
+            **options,
+        )(function)
         jit._cache = cache_of(function, folder)  # as with `cache=True`, which gives up on errors
         return cast(Function, jit)
     finally:
