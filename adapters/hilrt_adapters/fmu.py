@@ -7,14 +7,16 @@ it in a process of its own with ``hilrt solver MODEL.fmu`` (``adapter = "zeromq"
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.fmu.fmu_options import FmuOptions, make_solver
-from hilrt.fmu.fmu_solver import FmuSolver
 from hilrt.link import CodeRun
 from hilrt.solver import Ports
 from hilrt_adapters.inprocess import InProcessLink
+
+if TYPE_CHECKING:
+    from hilrt.fmu.fmu_solver import FmuSolver
 
 
 class FmuLink(InProcessLink):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from hilrt.config.structs import SubsystemOptions
 from hilrt.config.table import NonNegative, Positive
-from hilrt.fmu.fmu_solver import FmuSolver
+
+if TYPE_CHECKING:
+    from hilrt.fmu.fmu_solver import FmuSolver
 
 
 class FmuOptions(SubsystemOptions, kw_only=True):
@@ -45,6 +47,8 @@ class FmuOptions(SubsystemOptions, kw_only=True):
 
 def make_solver(options: FmuOptions, folder: Path) -> FmuSolver:
     """Solver of a table; `ConfigError` says what is wrong with it."""
+    from hilrt.fmu.fmu_solver import FmuSolver  # the keys alone need no FMPy
+
     own = {field.name for field in msgspec.structs.fields(FmuOptions)}
     own -= {field.name for field in msgspec.structs.fields(SubsystemOptions)}
     given = {name: getattr(options, name) for name in own}

@@ -39,6 +39,10 @@ def test_only_commands_that_make_a_step_load_the_compiler(arguments):
     assert "numba" not in loaded(*arguments)
 
 
+def test_the_keys_of_fmus_are_told_without_their_library():
+    assert "fmpy" not in loaded("schema")
+
+
 def test_the_version_is_told_without_numpy():
     assert not {"numpy", "msgspec", "zmq"} & loaded("--version")
 
