@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from hashlib import md5
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from asammdf import MDF
@@ -23,6 +23,7 @@ from hilrt.logs.source import Source
 from hilrt.record.logged_frame import FrameFlag, LoggedFrame
 from hilrt.record.messages import Signal
 from hilrt.record.reader import Block
+from hilrt.solver import Floats
 from hilrt.version import VERSION
 
 #: Frames that are handed over at once.
@@ -54,7 +55,7 @@ def export_mf4(
     mdf: Any = MDF(version="4.10")
     try:
         mdf.header.time_flags = 0  # UTC
-        groups: dict[str, int] = {}
+        groups: dict[str, _HeldGroup] = {}
         for block in between(source.blocks(wanted), *span):
             _add(mdf, groups, block)
             result.rows += len(block.times_ns)
@@ -78,12 +79,25 @@ def export_mf4(
     return result
 
 
-def _add(mdf: Any, groups: dict[str, int], block: Block) -> None:
-    topic = block.channel.topic
-    times = block.times_ns / 1e9
-    columns = [np.ascontiguousarray(column) for column in block.values.T]
+class _HeldGroup(NamedTuple):
+    """A channel group, and the newest number of each of its signals."""
+
+    number: int
+    last: Floats
+
+
+def _add(mdf: Any, groups: dict[str, _HeldGroup], block: Block) -> None:
+    """Append rows: where a signal has no number the one before is held, and marked as invalid."""
+    topic, times = block.channel.topic, block.times_ns / 1e9
+    held = groups[topic].last if topic in groups else np.full(block.values.shape[1], np.nan)
+    invalid = np.isnan(block.values)
+    columns = [hold(column, before) for column, before in zip(block.values.T, held, strict=True)]
+    held[:] = [
+        column[-1] if len(column) else before for column, before in zip(columns, held, strict=True)
+    ]
     if topic in groups:
-        mdf.extend(groups[topic], [(times, None), *((column, None) for column in columns)])
+        masked = zip(columns, np.ascontiguousarray(invalid.T), strict=True)
+        mdf.extend(groups[topic].number, [(times, None), *masked])
         return
     signals = [
         MdfSignal(
@@ -93,10 +107,22 @@ def _add(mdf: Any, groups: dict[str, int], block: Block) -> None:
             unit=signal.unit,
             comment=signal.comment,
             source=_origin(signal),
+            invalidation_bits=bits,
         )
-        for column, signal in zip(columns, block.channel.signals, strict=True)
+        for column, bits, signal in zip(
+            columns, np.ascontiguousarray(invalid.T), block.channel.signals, strict=True
+        )
     ]
-    groups[topic] = mdf.append(signals, acq_name=topic, comment=topic, common_timebase=True)
+    number = mdf.append(signals, acq_name=topic, comment=topic, common_timebase=True)
+    groups[topic] = _HeldGroup(number, held)
+
+
+def hold(values: Floats, before: float) -> Floats:
+    """Values with the number before in place of every NaN; `before` is that of the block before."""
+    known = ~np.isnan(values)
+    newest = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
+    held: Floats = np.where(newest >= 0, values[newest], before)
+    return held
 
 
 def _origin(signal: Signal) -> Any:

@@ -124,8 +124,13 @@ class Mf4Source(Source):
             times = self._mdf.get_master(group, **window)
             columns = []
             for index, signal in keep:
+                # Else it would leave out the rows that are marked as invalid.
                 values, invalid = self._mdf.get(
-                    group=group, index=index, samples_only=True, **window
+                    group=group,
+                    index=index,
+                    samples_only=True,
+                    ignore_invalidation_bits=True,
+                    **window,
                 )
                 if len(values) != len(times):
                     raise self.fail(

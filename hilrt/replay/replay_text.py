@@ -12,8 +12,8 @@ from hilrt.replay.what_if import CAVEAT, WhatIf
 
 
 def describe(outcome: Outcome) -> list[str]:
-    """Lines of text, the verdict first."""
-    lines = []
+    """Lines of text: first that the log ends early, if it does; then the verdict."""
+    lines = [f"the log ends early: {outcome.damage}"] if outcome.damage else []
     difference = outcome.difference
     if difference is None:
         how = "" if outcome.exact else f" within {outcome.tolerance:g} (relative)"
@@ -27,8 +27,6 @@ def describe(outcome: Outcome) -> list[str]:
             f"gap: {gap.missing} rows between {gap.begin:.6f} s and {gap.end:.6f} s are not in the "
             f"log; {_resumed(outcome, gap)}"
         )
-    if outcome.damage:
-        lines.append(f"the log ends early: {outcome.damage}")
     if outcome.other_build and difference is None:
         lines.append("recorded by another build:")
         lines += [f"  {text}" for text in outcome.other_build]
