@@ -222,10 +222,16 @@ def _verdict(
         if cause in CAUSES
     }
     lost = found.get("recorder", {}).get("dropped_rows", 0)
-    numbers = found["missed_ticks"], found["steps"], lost
-    course = SessionCourse(found["time_s"], fault_of(events), *numbers, secured_by(events))
-    errors = _unknown_errors(statistics) if found["steps"] else {}
-    judged = verdict(totals, course._replace(errors=errors))
+    course = SessionCourse(
+        found["time_s"],
+        fault_of(events),
+        found["missed_ticks"],
+        steps=found["steps"],
+        unrecorded=lost,
+        secured=secured_by(events),
+        errors=_unknown_errors(statistics) if found["steps"] else {},
+    )
+    judged = verdict(totals, course)
     return {"verdict": judged.word, "reasons": judged.reasons}
 
 

@@ -187,14 +187,15 @@ class StatusPublisher:
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)
         lateness = self._lateness.look(progress.lateness, (0.5, 0.99, 1.0))
+        errors, made = errors_of(numerics.network, numerics.plan, state)
         course = SessionCourse(
             t,
             None,
             progress.missed,
-            progress.steps,
-            master.feed.dropped,
-            "",
-            *errors_of(numerics.network, numerics.plan, state),
+            steps=progress.steps,
+            unrecorded=master.feed.dropped,
+            errors=errors,
+            bonds=made,
         )
         so_far = verdict(totals, course)
         return Status(

@@ -231,11 +231,17 @@ def _verdict(walk: Walk, steps: RecordedSteps, missed: int) -> str:
     """Verdict of the decisions made again; ticks that were missed and a fault stay as they were."""
     numerics = walk.engine.numerics
     events = [event for event in steps.stream.events if event.t <= walk.end]
-    lost = int(steps.stream.metadata.get("rows_missing", 0))
-    numbers = missed, max(walk.made - 1, 0), lost
-    of = numerics.network, numerics.plan, numerics.state
-    secured = secured_by(events)
-    course = SessionCourse(walk.end, fault_of(events), *numbers, secured, *errors_of(*of))
+    errors, made = errors_of(numerics.network, numerics.plan, numerics.state)
+    course = SessionCourse(
+        walk.end,
+        fault_of(events),
+        missed,
+        steps=max(walk.made - 1, 0),
+        unrecorded=int(steps.stream.metadata.get("rows_missing", 0)),
+        secured=secured_by(events),
+        errors=errors,
+        bonds=made,
+    )
     return verdict(flag_totals(numerics.checks, numerics.state), course).word
 
 
