@@ -117,6 +117,13 @@ def build(method: str) -> Numerics:
         ],
         stimuli=[
             {"name": "sweep", "input": "load.valve", "mode": "replace", "segments": SEGMENTS},
+            {
+                "name": "pushed",
+                "input": "driver.level",
+                "start_when": "load.level > 0.5",
+                "end_when": "driver.valve < 0",
+                "segments": SEGMENTS[:2],
+            },
             {"name": "offset", "input": "driver.level", "repeat": 2, "segments": SEGMENTS[::-1]},
         ],
         alarms=[

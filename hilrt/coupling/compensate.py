@@ -19,8 +19,8 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
     A sample that is not a finite number, beyond every quantity, or withheld for its declared range
-    does not act: the output counts as not arrived. What is withheld is held at the sample before:
-    the slope towards a fault would lead anywhere.
+    does not act: the output counts as not arrived. Until the next one that does, the sample before
+    is held: the slope towards a fault would lead anywhere.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
@@ -35,7 +35,8 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
     for i in range(len(state.outputs)):
         out, s = state.outputs[i], plan.outputs[i].subsystem
         newton_form(out, samples, now)
-        held = out.withheld or (plan.subsystems[s].holds_when_late and given.subsystems[s].late)
+        late = plan.subsystems[s].holds_when_late and given.subsystems[s].late
+        held = late or out.withheld or not abs(out.newest) <= LARGEST
         out.degree = 0 if held else min(samples - 1, out.count - 1)
         out.y = newton_value(out, min(out.order, out.degree))
         out.bridged = out.corrected_by = 0.0

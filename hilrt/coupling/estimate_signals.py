@@ -4,6 +4,9 @@ Where the subsystems in the loops were tried out, the disturbances of the inputs
 the coupled system's own answers (`hilrt.coupling.closed_loop`): the error accumulates, rings and
 dies out as it would. Elsewhere the disturbances, relative to their inputs, are multiplied by the
 gain that sessions of the calibration had (`hilrt.reliability.calibrated`).
+
+Outputs that nothing takes are estimated likewise: they are what a test looks at. What a subsystem
+gives that takes nothing from others has no error.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ TINY = 1e-200
 @stage
 def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
     """Half widths of the bands about the outputs at the communication point."""
-    elapsed, high = given.session[0].elapsed, plan.session[0].error_high
+    elapsed = given.session[0].elapsed
     keep = math.exp(-elapsed / plan.session[0].scale_time)
     if len(state.errors) > 0 and elapsed > 0.0:
         pass_on(plan, state, elapsed)
@@ -35,12 +38,14 @@ def estimate_signals(plan: Plan, state: State, given: StepInput) -> None:
             unknown = not math.isfinite(u.disturbance)
             share = math.nan if unknown else max(share, u.disturbance_peak / (u.peak + TINY))
     for i in range(len(state.outputs)):
-        out = state.outputs[i]
+        out, high = state.outputs[i], plan.outputs[i].error_high
         out.error_peak = max(out.error_peak * keep, abs(out.error))
         out.error_square += out.error * out.error * elapsed
-        if not (math.isfinite(share) and math.isfinite(out.error)):
+        if high == 0.0:
+            out.estimated_error = 0.0
+        elif not (math.isfinite(share) and math.isfinite(out.error)):
             out.estimated_error = math.nan
-        elif len(state.errors) > 0:
+        elif plan.outputs[i].followed:
             out.estimated_error = high * out.error_peak
         else:
             out.estimated_error = high * share * out.scale

@@ -32,14 +32,14 @@ def evaluate(operations: Table, points: Table, registers: Table, memory: Table, 
             step_filter(op, a, b, c, out, memory)
         elif code == do.SELECT:
             chosen = b if is_true(a.value) else c
-            out.t = newest(a.t, chosen.t)
+            out.t = not_before(out.t, newest(a.t, chosen.t))
             out.value = chosen.value
         elif code == do.KNOWN:
             out.value = 1.0 if a.value == a.value else 0.0
             out.t = t
         elif code == do.DEFAULT:
             if a.value == a.value:
-                out.t = a.t
+                out.t = not_before(out.t, a.t)
                 out.value = a.value
             else:
                 out.t = t
@@ -53,6 +53,16 @@ def evaluate(operations: Table, points: Table, registers: Table, memory: Table, 
         else:
             out.t = newest(a.t, b.t)
             out.value = interpolate_2d(points, op.first, op.rows, op.columns, a.value, b.value)
+
+
+@compiled
+def not_before(before: float, t: float) -> float:
+    """The time `t`, or the one before it if that is later or the only one.
+
+    A result that changes from one operand to another one with older samples does not go back in
+    time: it would be taken for old, and wait until its new operand's samples have come as far.
+    """
+    return before if before > t or t != t else t
 
 
 @compiled

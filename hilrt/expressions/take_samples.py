@@ -51,9 +51,9 @@ def calculated_sample(register: Table, out: Table, told: int) -> None:
     `told`: a subsystem has told of a discontinuity, which the channel may show.
     """
     before = out.t_newest
-    out.fresh = register.t > before or (register.t == before and register.value != out.newest)
-    if register.value != register.value and register.t == before:
-        out.fresh = 0  # unknown as it was before
+    unknown = register.value != register.value and out.newest != out.newest
+    changed = register.value != out.newest and not unknown
+    out.fresh = register.t > before or (register.t == before and changed)
     if out.fresh:
         out.jumps = told != 0 or before == -math.inf
         out.newest, out.t_newest = register.value, register.t

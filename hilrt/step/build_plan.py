@@ -93,6 +93,7 @@ def build_plan(
     _fill_session(plan, tables, shadow)
     fill_controls(plan, network, tables.master)
     _fill_sensitivities(plan, known)
+    _fill_estimates(plan, network)
     fill_checks(plan, checks)
     fill_alarms(plan, alarms, tables.master.step)
     return plan, checks, alarms
@@ -250,12 +251,11 @@ def _fill_verification(plan: Plan, verification: Verification | None) -> None:
 def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     """Without a trial every subsystem is taken to follow its inputs inside the step."""
     if known is None:
-        plan.inputs["fineness"], plan.session["error_high"] = 1.0, HIGH[GAIN_RANGE]
+        plan.inputs["fineness"] = 1.0
         return
     plan.inputs["fineness"] = known.fineness
     plan.session["error_states"] = known.states
     plan.session["error_linear"] = known.linear
-    plan.session["error_high"] = HIGH[how_estimated(plan)]
     plan.outputs["answers_known"][known.answers_known] = 1
     efforts = list(zip(plan.elements["effort"], plan.elements["bond"], strict=True))
     of_element = plan.elements["bond"]
@@ -264,6 +264,26 @@ def _fill_sensitivities(plan: Plan, known: Sensitivities | None) -> None:
     for b, bond in enumerate(plan.bonds):
         # A corrected effort is what the interval begins with, also without a trial.
         bond.integrated = b not in missing or bond.corrected_elsewhere
+
+
+def _fill_estimates(plan: Plan, network: Network) -> None:
+    """How the error of each output is estimated, and what its band is made with.
+
+    Of a calculated channel that nothing takes there is none: it may be a small difference of large
+    signals.
+    """
+    owner, outputs = network.outputs.owner, plan.outputs
+    taken, given = np.zeros((2, len(network.subsystems)), np.bool_)
+    taken[network.inputs.owner[network.connected]] = True
+    given[owner[outputs["coupled"] != 0]] = True
+    followed = plan.session["error_states"][0] > 0
+    # A subsystem that gives nothing need not be known for the loops.
+    outputs["followed"] = followed & (given[owner] | (outputs["answers_known"] != 0))
+    high = np.where(outputs["followed"], HIGH[how_estimated(plan)], HIGH[GAIN_RANGE])
+    uncoupled = outputs["coupled"] == 0
+    high[uncoupled & ~taken[owner]] = 0.0
+    high[uncoupled & (outputs["calculated"] != 0)] = np.nan
+    outputs["error_high"] = high
 
 
 def _rows(dtype: np.dtype[np.void], values: Sequence[tuple[float, ...]]) -> Table:

@@ -150,11 +150,11 @@ def build_columns(numerics: Numerics) -> dict[str, list[Column]]:
 
 
 def _errors(outputs: Side, inputs: Side, plan: Plan) -> list[Column]:
-    """Estimated errors of the outputs that are coupled, and disturbances of all inputs."""
+    """Estimated errors of the outputs that have one, and disturbances of all inputs."""
     errors = _ports(outputs, ":estimated_error", TablePlace("state.outputs", "estimated_error"))
-    coupled = plan.outputs["coupled"]
+    estimated = np.isfinite(plan.outputs["error_high"])
     return [
-        *(column for column, counts in zip(errors, coupled, strict=True) if counts),
+        *(column for column, counts in zip(errors, estimated, strict=True) if counts),
         *_ports(inputs, ":disturbance", TablePlace("state.inputs", "disturbance")),
     ]
 

@@ -71,7 +71,6 @@ SESSION: Final = np.dtype(
         # estimated errors
         ("error_states", "i8"),  # of the coupled system's error; 0: it is not followed
         ("error_linear", "i8"),  # its answers hold for any state
-        ("error_high", "f8"),  # from an estimate to the half width of its band
         # Cholesky factor of the Gram matrix of (t - t0)^m / m! over [-1, 0]
         ("gram_factor", "f8", (COEFFICIENTS, COEFFICIENTS)),
     ]
@@ -102,6 +101,10 @@ OUTPUTS: Final = np.dtype(
         ("high", "f8"),
         ("range_policy", "i8"),  # RANGE_USE, RANGE_HOLD or RANGE_SAFE
         ("answers_known", "i8"),  # its direct answers to its inputs were tried out: `DIRECT`
+        # estimated error
+        ("followed", "i8"),  # by the coupled system's own answers, else by the gain range
+        # From an estimate to the half width of its band; 0: no coupling has a part in it; NaN: none
+        ("error_high", "f8"),
     ]
 )
 INPUTS: Final = np.dtype(

@@ -186,6 +186,27 @@ def test_unknown_values_are_implausible_samples_like_any():
     assert np.isnan(out["newest"][2])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_choice_is_that_of_the_newest_samples_whatever_their_ages(seed):
+    """Against what Python makes of the samples that have come, at every tick."""
+    numerics = numerics_of("a.x if b.y > 0 else 2 * b.y", "default(a.x, b.y)")
+    rng, given, out = np.random.default_rng(seed), numerics.given, numerics.state.outputs
+    given.outputs["y"] = given.outputs["t_valid"] = 0.0
+    newest, valid = [1.0, 1.0], [-1.0, -1.0]
+    for tick in range(200):
+        t = given.session[0].t = 0.01 * tick
+        for i, age in ((0, 0.035), (1, rng.uniform(0.0, 0.02))):
+            given.outputs["fresh"][i] = tick == 0 or (rng.random() < 0.7 and t - age > valid[i])
+            if given.outputs["fresh"][i]:
+                unknown = i == 0 and tick > 0 and rng.random() < 0.3
+                newest[i], valid[i] = np.nan if unknown else rng.normal(), t - age
+                given.outputs["y"][i], given.outputs["t_valid"][i] = newest[i], valid[i]
+        numerics.macro_step()
+        x, y = newest
+        expected = [x if y > 0 else 2 * y, y if np.isnan(x) else x]
+        np.testing.assert_array_equal(out["newest"][2:], expected)
+
+
 def test_start_values_come_from_those_of_the_other_outputs():
     ports = {name: Ports((), outputs) for name, outputs in PLAIN.items()}
     ports["calculated"] = Ports((), (Port("c0"), Port("c1")))

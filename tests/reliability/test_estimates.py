@@ -41,15 +41,21 @@ def order(p: int, step: float) -> dict[str, Any]:
     return {**NONE, "master.extrapolation.order": p, "master.step": step}
 
 
-def true_errors(result: Result) -> dict[str, tuple[float, float]]:
-    """RMS error of each coupling signal, and what it is relative to."""
+def true_states(result: Result) -> Floats:
+    """Position and speed of both masses, shape (4, n)."""
     log = result.log
     A = np.array([[0, 1, 0, 0], [-110, 0, 100, 0], [0, 0, 0, 1], [100, 0, -1100, 0]], dtype=float)
     E, x = expm(A * (log.t[1] - log.t[0])), np.array([0.0, 100.0, 0.0, -100.0])
     states = [x]
     for _ in range(len(log.t) - 1):
         states.append(E @ states[-1])
-    x1, _, x2, v2 = np.array(states).T
+    found: Floats = np.array(states).T
+    return found
+
+
+def true_errors(result: Result) -> dict[str, tuple[float, float]]:
+    """RMS error of each coupling signal, and what it is relative to."""
+    log, (x1, _, x2, v2) = result.log, true_states(result)
     truth = {"mass1.force": 100.0 * (x1 - x2), "mass2.v": v2, "mass2.x": x2}
     return {
         name: (float(np.sqrt(np.mean((log[name] - y) ** 2))), float(y.std()))
@@ -79,6 +85,20 @@ def test_verdict_and_estimate_follow_the_true_error(settings: dict[str, Any], wo
         found = result.summary["estimated_error"][name]
         assert found["how"] == "sensitivities"
         assert found["value"] == pytest.approx(error, rel=0.1, abs=own * spread)
+
+
+def test_bands_about_outputs_that_nothing_takes_hold_the_truth() -> None:
+    """Position and speed of the first mass: what is tested on it, and no signal of the coupling."""
+    result = simulate(TWO_MASS, {"master.step": 0.002, "session.duration": 2.0} | EXACT)
+    log, truth = result.log, true_states(result)
+    for name, y in (("mass1.x", truth[0]), ("mass1.v", truth[1])):
+        error, band = np.abs(log[name] - y), log[f"{name}:estimated_error"]
+        assert name not in result.summary["estimated_error"]
+        assert error.max() > 0.01 * y.std()
+        known = np.isfinite(band)
+        assert known[2:].all()
+        assert np.mean(error[known] <= band[known]) > 0.95
+        assert band[known].max() < 20.0 * error.max()
 
 
 def test_energy_of_the_interface_is_that_of_the_system_between_the_points_too() -> None:
