@@ -237,7 +237,7 @@ class Master:
             if event.cause == STEP:
                 self.publisher.sequences[name] = f"{event.text} (since {t_ns * 1e-9:.1f} s)"
             elif self.judge is not None:
-                take_told(self.judge, name, event.cause, event.text)
+                take_told(self.judge, self.numerics, name, event.cause, event.text)
             if event.level != "info":
                 text = f"{name}: {event.text}"
                 self.publisher.remember(f"{t_ns * 1e-9:.1f} s  {text}")

@@ -19,8 +19,8 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
     """Samples into the histories, Newton's form of the polynomials through them, outputs now.
 
     A sample that is not a finite number, beyond every quantity, or withheld for its declared range
-    does not act: the output counts as not arrived. Until the next one that does, the sample before
-    is held: the slope towards a fault would lead anywhere.
+    does not act: the output counts as not arrived. What is withheld, and a calculated channel that
+    is unknown, are held at the sample before: the slope towards a fault would lead anywhere.
     """
     samples, now = plan.session[0].samples, given.session[0].t
     for i in range(len(state.outputs)):
@@ -36,7 +36,8 @@ def compensate(plan: Plan, state: State, given: StepInput) -> None:
         out, s = state.outputs[i], plan.outputs[i].subsystem
         newton_form(out, samples, now)
         late = plan.subsystems[s].holds_when_late and given.subsystems[s].late
-        held = late or out.withheld or not abs(out.newest) <= LARGEST
+        unknown = plan.outputs[i].calculated != 0 and not abs(out.newest) <= LARGEST
+        held = late or out.withheld or unknown
         out.degree = 0 if held else min(samples - 1, out.count - 1)
         out.y = newton_value(out, min(out.order, out.degree))
         out.bridged = out.corrected_by = 0.0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
+import numpy as np
 
 from hilrt.config.from_toml import build
 from hilrt.config.structs import Expect
@@ -13,6 +16,7 @@ from hilrt.expect.expectation import read_expectation
 from hilrt.expect.judge import Judge
 from hilrt.expect.outcome import Coordinate, ResultEntry, measured
 from hilrt.sequences.bench import EXPECT, MEASURE
+from hilrt.step.numerics import Numerics
 
 
 class Measured(msgspec.Struct):
@@ -31,14 +35,14 @@ class Measured(msgspec.Struct):
     at: list[Coordinate] = []
 
 
-def take_told(judge: Judge, name: str, cause: str, text: str) -> None:
+def take_told(judge: Judge, numerics: Numerics, name: str, cause: str, text: str) -> None:
     """Give the judge what the sequence `name` has told, if that is for it.
 
     `PeerLost` for what is no measure and no expectation.
     """
     try:
         if cause == MEASURE:
-            judge.measured(outcome_of(text, name))
+            judge.measured(outcome_of(text, name, partial(error_of_reads, numerics, name)))
         elif cause == EXPECT:
             keys, problems = msgspec.json.decode(text, type=dict), list[str]()
             table = build(Expect, keys, "expect", problems)
@@ -49,8 +53,13 @@ def take_told(judge: Judge, name: str, cause: str, text: str) -> None:
         raise PeerLost(name, f"what it expects cannot be judged: {error}") from None
 
 
-def outcome_of(text: str, name: str) -> ResultEntry:
-    """The result in a measure's event of the sequence `name`."""
+def outcome_of(
+    text: str, name: str, error_of: Callable[[str], float | None] = lambda unit: None
+) -> ResultEntry:
+    """The result in a measure's event of the sequence `name`.
+
+    `error_of` tells the estimated error of a value in a unit; without it, that is unknown.
+    """
     found = msgspec.json.decode(text, type=Measured)
     outcome = measured(
         found.name,
@@ -59,10 +68,26 @@ def outcome_of(text: str, name: str) -> ResultEntry:
         min=found.min,
         max=found.max,
         t=found.t,
+        error=error_of(found.unit),
         of=name,
     )
     outcome.quantity, outcome.at = found.quantity, found.at
     return outcome
+
+
+def error_of_reads(numerics: Numerics, name: str, unit: str) -> float:
+    """Largest estimated error of what a sequence reads in a unit; NaN: unknown, 0: reads none.
+
+    The largest, as nothing is known of how the sequence has computed its value.
+    Units are compared as they are written: reading them would hold up a tick.
+    """
+    network = numerics.network
+    part = network.inputs.slices[network.subsystems.index(name)]
+    units = network.inputs.units[part]
+    reads = [part.start + i for i, one in enumerate(units) if one == unit]
+    sources = (network.L[reads] != 0.0).any(axis=0)
+    errors = numerics.state.outputs["estimated_error"][sources]
+    return float(np.max(errors, initial=0.0))
 
 
 def not_at_its_end(name: str, step: str, t: float) -> ResultEntry:

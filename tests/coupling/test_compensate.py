@@ -13,8 +13,8 @@ def compensated(
 ) -> np.ndarray:
     """Outputs at `now`, of which three samples of ``t ** power`` are known, the newest at a time.
 
-    No new sample arrives; the orders of the connections are `degree`. If not `known`, a sample that
-    is no number has come behind them.
+    No new sample arrives; the orders of the connections are `degree`. They are calculated channels;
+    if not `known`, a sample that is no number has come behind them.
     """
     ports = tuple(Port(f"y{i}") for i in range(len(newest)))
     numerics = make_numerics({"s": Ports((), ports)})
@@ -22,6 +22,7 @@ def compensated(
     plan.session["samples"], given.session["t"] = 3, now
     times = np.array(newest)[:, None] - np.array([0.0, 0.7, 1.5])
     state.outputs["t_past"][:, :3], state.outputs["y_past"][:, :3] = times, times**power
+    plan.outputs["calculated"] = 1
     state.outputs["newest"] = state.outputs["y_past"][:, 0] if known else np.nan
     state.outputs["count"], state.outputs["order"] = 3, degree
     compensate(plan, state, given)

@@ -93,7 +93,10 @@ class Watch(hilrt.Sequence):
     async def run(self, bench):
         await bench.wait(0.05)
         bench.expect("slow", always="mass2.x < 1000", for_=0.05)
-        bench.measure("here", bench.read("mass2.x"), unit="m", max=-1000.0)
+        here = bench.read("mass2.x")
+        bench.measure("here", here, unit="m", max=-1000.0)
+        bench.measure("at the limit", here, unit="m", max=here + 1e-9)
+        bench.measure("time", bench.now, unit="s", max=1.0)
         await bench.wait(0.1)
 """
 
@@ -109,7 +112,13 @@ def test_what_a_sequence_expects_and_measures_is_among_the_results(tmp_path):
     assert {name: (one["result"], one["of"]) for name, one in found.items()} == {
         "slow": ("passed", "watch"),
         "here": ("failed", "watch"),
+        "at the limit": ("inconclusive", "watch"),
+        "time": ("passed", "watch"),
     }
+    log = result.log
+    errors = log["mass2.x:estimated_error"][np.searchsorted(log.t, found["here"]["t"]) :][:3]
+    assert errors.min() <= found["here"]["error"] <= errors.max()
+    assert found["time"]["error"] == 0.0
     assert found["slow"]["since"] == pytest.approx(0.05, abs=0.003)
     assert (found["here"]["source"], found["here"]["unit"]) == ("measure", "m")
     assert result.exit_status == 1
