@@ -16,6 +16,7 @@ from hilrt.reliability.estimates import (
     LEAST_SPREAD,
     BondError,
     errors_of,
+    lasting_shares,
     spreads,
 )
 from hilrt.reliability.flags import FlagTotal, flag_totals
@@ -246,7 +247,8 @@ def _disturbance(u: Table) -> dict[str, float] | None:
     if not seconds > 0.0:
         return None
     rms = math.sqrt(u.disturbance_square / seconds)
-    return {"rms": rms, "max": float(u.disturbance_max)}
+    lasting = rms * math.sqrt(lasting_shares(u))
+    return {"rms": rms, "max": float(u.disturbance_max), "lasting": lasting}
 
 
 def _spread(port: Table) -> dict[str, float] | None:
