@@ -3,6 +3,8 @@
     python tools/calibrate_verdict.py --sessions 3000 --out calibration.jsonl
     python tools/calibrate_verdict.py --session 17          one session again, in words
     python tools/calibrate_verdict.py --report calibration.jsonl
+    python tools/calibrate_verdict.py --report calibration.jsonl --advised advice.jsonl \\
+        --write docs/calibration.md
     python tools/calibrate_verdict.py --fit calibration.jsonl
     python tools/calibrate_verdict.py --advice --sessions 300 --out advice.jsonl
 
@@ -36,14 +38,19 @@ def main() -> int:
     parser.add_argument("--session", type=int)
     parser.add_argument("--advice", action="store_true", help="check the advice of sessions")
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--advised", type=Path, help="sessions made with --advice, for --write")
+    parser.add_argument("--write", type=Path, help="page that gets the report as its results")
     parser.add_argument("--fit", type=Path)
     args = parser.parse_args()
     if args.session is not None:
         print(json.dumps(one_session(args.session, args.seed), indent=1, default=plain))
         return 0
     if args.report is not None:
-        from calibration.report import report
+        from calibration.report import report, write_page
 
+        if args.write is not None:
+            write_page(args.write, args.report, args.advised)
+            return 0
         print(report(args.report))
         return 0
     if args.fit is not None:

@@ -210,6 +210,17 @@ def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
     assert "| all | 3 |" in text
 
 
+def test_the_page_gets_its_results_and_keeps_the_rest(tmp_path: Path) -> None:
+    path, page = tmp_path / "lines.jsonl", tmp_path / "page.md"
+    path.write_text("\n".join(json.dumps(line(n, 0.005, 0.005)) for n in range(3)))
+    page.write_text("# Page\n\n## Results\n\nOld.\n\n### Advice\n\nKept.\n\n## Why\n\nText.\n")
+    report.write_page(page, path, None)
+    text = page.read_text()
+    assert text.startswith("# Page\n\n## Results\n\nMade on ")
+    assert text.endswith("### Advice\n\nKept.\n\n## Why\n\nText.\n")
+    assert "Old." not in text
+
+
 def test_advice_is_applied_to_the_session_file_s_tables() -> None:
     drawn = law.draw(0)
     advised.apply(drawn, {"master.extrapolation.order": 3, "bonds.bond.correction.method": "none"})

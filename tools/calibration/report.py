@@ -50,6 +50,22 @@ def report(path: Path) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def write_page(page: Path, path: Path, advised: Path | None) -> None:
+    """Results of a page anew, from its heading "Results" to the next one of the same rank.
+
+    Without `advised`, sessions of a run with ``--advice``, what the page says of advice stays.
+    """
+    before, found, rest = page.read_text(encoding="utf-8").partition("## Results\n")
+    old, _, after = rest.partition("\n## ")
+    if not found or not after:
+        raise ValueError(f"{page} has no results to write")
+    advice = old.partition("### Advice\n\n")[2].strip()
+    if advised is not None:
+        advice = report(advised).strip()
+    results = f"{report(path).strip()}\n\n### Advice\n\n{advice}"
+    page.write_text(f"{before}## Results\n\n{results}\n\n## {after}", encoding="utf-8")
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Of Markdown."""
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
