@@ -88,12 +88,14 @@ def advice(
     worst = max(known, key=lambda error: error.value / error.spread, default=None)
     if worst is None or worst.is_small:
         return found[:MOST]
-    late = [totals[name].affected_s for name in ("sample_late", "deadline_missed")]
-    if max(late) > OFTEN * time_s:
+    late = max(totals[name].affected_s for name in ("sample_late", "deadline_missed"))
+    if late > OFTEN * time_s:
         slow = "processors of their own or a higher priority for master and solvers"
         found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
-    settings = [_shorter(plan, share, GOOD[worst.how])]
+    settings = []
+    if not (late > OFTEN * time_s or plan.session["variable_step"][0]):  # it would be later still
+        settings.append(_shorter(plan, share, GOOD[worst.how]))
     if (higher := _higher_order(plan, state, share)) is not None:
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
@@ -129,6 +131,8 @@ def _shorter(plan: Plan, share: float, small: float) -> Improvement:
 def _higher_order(plan: Plan, state: State, share: float) -> Improvement | None:
     """Order 1 instead of 0, where no bench's noise is extrapolated and no step is too long."""
     sources = plan.outputs["subsystem"][plan.connections["source"]]
+    if plan.session["controls_order"][0]:
+        return None
     if plan.connections["order"].any() or plan.subsystems["physical"][sources].any():
         return None
     connected = np.flatnonzero(plan.inputs["connected"])
