@@ -104,7 +104,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
     if plan.inputs[i].exact:
         take_course(u, 0.0, 0.0, 0.0, plan.inputs[i].fineness)
         u.disturbance_due = 0.0
-        add_disturbance(u, 0.0, elapsed)
+        add_disturbance(u, elapsed)
         return
     if u.measured and not stands_behind(plan, state, given, plan.inputs[i].subsystem):
         end, span = source_value(plan, state, i, True), given.session[0].t - u.true_t
@@ -120,7 +120,7 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
         take_course(u, first, middle, last, plan.inputs[i].fineness)
         u.disturbance_due = u.disturbance_mean
         u.disturbance_due += (span / elapsed - 1.0) * (u.disturbance_mean - before)
-        add_disturbance(u, before, span)
+        add_disturbance(u, span)
         return
     u.disturbance_due = u.disturbance_mean  # until it is measured, over all of the gap
     if not math.isfinite(u.defect) or u.defect > u.disturbance:
@@ -129,12 +129,10 @@ def measure_disturbance(plan: Plan, state: State, given: StepInput, i: int) -> N
 
 
 @compiled
-def add_disturbance(u: Table, before: float, span: float) -> None:
-    """Add what was measured over `span` [s], after a mean of `before`, to an input's totals."""
+def add_disturbance(u: Table, span: float) -> None:
+    """Add what was measured over `span` [s] to the totals of an input."""
     u.disturbance_seconds += span
     u.disturbance_square += u.disturbance * u.disturbance * span
-    u.disturbance_mean_square += u.disturbance_mean * u.disturbance_mean * span
-    u.disturbance_product += u.disturbance_mean * before * span
     u.disturbance_max = max(u.disturbance_max, u.disturbance)
     u.disturbance_peak = max(u.disturbance_peak, u.disturbance)
 

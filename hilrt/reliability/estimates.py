@@ -158,27 +158,11 @@ def _unknown(network: Network, ports: Table, inputs: Ints) -> str:
 
 
 def disturbed_shares(inputs: Table) -> Floats:
-    """Lasting disturbances of inputs relative to their spreads, both RMS over the session, (n,).
+    """Disturbances of inputs relative to their spreads, both RMS over the session, shape (n,).
 
     NaN where a disturbance is unknown.
     """
     rms = np.sqrt(inputs["disturbance_square"] / inputs["disturbance_seconds"])
-    rms *= np.sqrt(lasting_shares(inputs))
     spread = np.maximum(*spreads(inputs))
     shares: Floats = np.where(rms <= ROUNDING * inputs["peak"], 0.0, rms / np.maximum(spread, TINY))
     return shares
-
-
-def lasting_shares(inputs: Table) -> Floats:
-    """Of the squared disturbances, what the next interval does not take back, shape (n,).
-
-    A sample's noise disturbs the interval that ends with it and, with the other sign, the one that
-    it starts: the errors that the two make cancel but for the time between them. With the
-    correlation r of successive intervals' means, the power that white noise of such a correlation
-    has at low frequencies is ``1 + 2 r`` of its variance (0 for noise that is held, r = -1/2). Of a
-    smooth signal, sampled more than four times per period, r is positive, and all of it counts.
-    """
-    square = inputs["disturbance_mean_square"]
-    correlation = inputs["disturbance_product"] / np.maximum(square, TINY)
-    share: Floats = np.clip(1.0 + 2.0 * correlation, 0.0, 1.0)
-    return share

@@ -16,7 +16,6 @@ from hilrt.reliability.estimates import (
     LEAST_SPREAD,
     BondError,
     errors_of,
-    lasting_shares,
     spreads,
 )
 from hilrt.reliability.flags import FlagTotal, flag_totals
@@ -247,8 +246,7 @@ def _disturbance(u: Table) -> dict[str, float] | None:
     if not seconds > 0.0:
         return None
     rms = math.sqrt(u.disturbance_square / seconds)
-    lasting = rms * math.sqrt(lasting_shares(u))
-    return {"rms": rms, "max": float(u.disturbance_max), "lasting": lasting}
+    return {"rms": rms, "max": float(u.disturbance_max)}
 
 
 def _spread(port: Table) -> dict[str, float] | None:

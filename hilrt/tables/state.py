@@ -150,8 +150,6 @@ INPUTS: Final = np.dtype(
         ("disturbance_due", "f8"),  # the same with what a gap turns out to have been more than that
         ("disturbance_end", "f8"),  # with its sign
         ("disturbance_square", "f8"),  # over the run
-        ("disturbance_mean_square", "f8"),  # of the intervals' means
-        ("disturbance_product", "f8"),  # of each mean with the one before it
         ("disturbance_max", "f8"),
         ("disturbance_seconds", "f8"),
         ("disturbance_peak", "f8"),  # decaying peak

@@ -18,7 +18,7 @@ from hilrt.hosting.hosted_solver import HostedSolver
 from hilrt.hosting.linear_model import find_linear_model
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.monitor.closing_table import closing_table
-from hilrt.reliability.estimates import BondError, Estimate, disturbed_shares, lasting_shares
+from hilrt.reliability.estimates import BondError, Estimate, disturbed_shares
 from hilrt.reliability.flags import FlagTotal
 from hilrt.reliability.verdict import SessionCourse, verdict
 from hilrt.session.result import Result
@@ -213,22 +213,11 @@ def test_an_error_of_a_signal_that_never_moved_is_told_without_a_share() -> None
 def test_a_disturbance_that_is_unknown_is_no_small_one() -> None:
     numbers = {"disturbance_square": 4.0, "disturbance_seconds": 1.0, "moment": 0.0}
     numbers |= {"square_moment": 4.0, "moment_seconds": 1.0, "origin": 0.0, "peak": 2.0}
-    numbers |= {"disturbance_mean_square": 4.0, "disturbance_product": 2.0}
     inputs = np.zeros(2, dtype=[(name, "f8") for name in numbers])
     for name, number in numbers.items():
         inputs[name] = number
     inputs["disturbance_square"][1] = np.nan
     np.testing.assert_array_equal(disturbed_shares(inputs), [1.0, np.nan])
-
-
-def test_of_the_noise_of_held_samples_nothing_lasts_and_of_a_smooth_signal_all() -> None:
-    noise = np.random.default_rng(3).normal(size=100_000)
-    phase = np.arange(0.0, 2000.0, 0.7)  # nine samples per period
-    means = np.diff(noise) / 2.0, np.diff(np.sin(phase)), np.r_[0.0, 5.0, np.zeros(50)]
-    inputs = np.zeros(3, dtype=[("disturbance_mean_square", "f8"), ("disturbance_product", "f8")])
-    inputs["disturbance_mean_square"] = [m @ m for m in means]
-    inputs["disturbance_product"] = [m[1:] @ m[:-1] for m in means]
-    np.testing.assert_allclose(lasting_shares(inputs), [0.0, 1.0, 1.0], atol=0.02)
 
 
 def test_energy_made_at_a_bond_counts_like_an_error_of_its_signals() -> None:
