@@ -256,7 +256,7 @@ def test_a_good_session_needs_no_advice_and_a_wrong_correction_is_named_first() 
     [
         ("sensitivities", "good"),  # the estimate has what the flag has measured
         ("sensitivities of the start", "degraded"),
-        ("gain range", "unreliable"),
+        ("gain range", "degraded"),
     ],
 )
 def test_what_is_measured_explains_an_error_that_is_known_from_it(how: str, word: str) -> None:
@@ -264,5 +264,7 @@ def test_what_is_measured_explains_an_error_that_is_known_from_it(how: str, word
     totals = {"connection_defect": FlagTotal(1, 9.0, 9.0, 1.0)}
     assert verdict(totals, course).word == word
     assert verdict(totals, SessionCourse(10.0)).word == "unreliable"
+    larger = SessionCourse(10.0, errors={"a.y": estimate(0.05, 0.05, 0.1, "gain range")})
+    assert verdict(totals, larger).word == "unreliable"
     fault = {"subsystem_silent": FlagTotal(1, 0.3, 0.3, 0.3)}
     assert verdict(fault, course).word == "degraded"
