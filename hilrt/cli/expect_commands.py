@@ -32,6 +32,7 @@ def expect(
 ) -> None:
     """Judge expectations on logs; exit status 0 passed, 1 failed, 2 bad input, 4 inconclusive."""
     single_thread()
+    from hilrt.errors import ConfigError
     from hilrt.expect.junit import junit_suite, write_junit
     from hilrt.expect.log_files import judge_file, log_files
     from hilrt.expect.outcome import exit_status
@@ -40,13 +41,21 @@ def expect(
     spec = logs.pop() if len(logs) > 1 and logs[-1].suffix == ".toml" else None
     expectations = None if spec is None else read_spec(spec)
     judged: dict[Path, JudgedLog] = {}
+    unread: list[str] = []
     with bad_input():
-        for file in log_files(logs):
+        files = log_files(logs)
+    for file in files:
+        try:
             judged[file] = judge_file(file, expectations, time)
+        except ConfigError as error:
+            unread += error.problems
     if junit is not None:
         suites = [junit_suite(str(file), one.outcomes, one.time_s) for file, one in judged.items()]
         write_junit(junit, suites)
     _say(judged, json_)
+    with bad_input():
+        if unread:
+            raise ConfigError(unread)
     results = (outcome.result for one in judged.values() for outcome in one.outcomes)
     raise typer.Exit(exit_status(results))
 

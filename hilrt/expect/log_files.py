@@ -62,9 +62,9 @@ def judge_file(
         return judge_log(source, chosen)
     except ConfigError as error:
         known = str(path)
-        raise ConfigError(
-            [line if known in line else f"{path}: {line}" for line in error.problems]
-        ) from None
+        lines = [line if known in line else f"{path}: {line}" for line in error.problems]
+        left_out = [f"{path}: {note}" for note in source.notes]
+        raise ConfigError([*lines, *left_out]) from None
     finally:
         source.close()
 

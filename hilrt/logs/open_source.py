@@ -55,8 +55,8 @@ def open_source(
     Parameters
     ----------
     path : Path
-        MCAP log of ours, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC, candump, SQLite, and CSV
-        with the columns of python-can).
+        MCAP log of ours or of another tool, MF4, CSV, Parquet, or a CAN log (BLF, ASC, TRC,
+        candump, SQLite, and CSV with the columns of python-can).
     label : str
         Table and key that name it, for messages.
     databases : sequence of BusDatabase
@@ -93,8 +93,11 @@ def open_source(
 
 def _open(kind: str, path: Path, label: str, time: str | None) -> Source:
     if kind == "mcap":
+        from hilrt.logs.source_foreign_mcap import ForeignMcapSource, is_foreign
         from hilrt.logs.source_mcap import McapSource
 
+        if is_foreign(path):
+            return ForeignMcapSource(path, label)
         return McapSource(path, label)
     if kind == "csv" and not _holds_frames(path):
         from hilrt.logs.source_csv import CsvSource

@@ -64,6 +64,13 @@ def test_results_as_json_and_as_junit(run, folder):
     assert "not engine.speed < 50" in case[0].get("message")
 
 
+def test_a_log_that_cannot_be_read_is_named_and_the_others_are_judged(run, folder):
+    (folder / "logs" / "0.mf4").write_bytes(b"none")
+    code, out, said = run(1e6, 0)
+    assert (code, out.count("slow: always engine.speed < ")) == (2, 2)
+    assert "0.mf4" in said
+
+
 def test_what_is_wrong_is_bad_input(run):
     code, _, said = run("x.y +", 0)
     assert (code, "[expect 1: slow] always: " in said) == (2, True), said
