@@ -58,9 +58,9 @@ def main() -> int:
 
         print(fit(args.fit))
         return 0
-    from calibration.systems import groups
+    from calibration.groups import GROUPS
 
-    names = [*groups()]
+    names = [*GROUPS]
     wanted = {names.index(g) for g in args.groups.split(",") if g} or set(range(len(names)))
     last = args.first + args.sessions
     numbers = [n for n in range(args.first, last) if n % len(names) in wanted]

@@ -27,8 +27,8 @@ from calibration import (  # noqa: E402
     report,
     runs,
     sessions,
-    systems,
 )
+from calibration.groups import GROUPS  # noqa: E402
 from calibration.parts import PartSolver, RestorableSolver  # noqa: E402
 from calibration.scripted_links import (  # noqa: E402
     BenchLink,
@@ -37,9 +37,10 @@ from calibration.scripted_links import (  # noqa: E402
     StallingClock,
     SteppedLink,
 )
+from calibration.systems import coupled_matrices  # noqa: E402
 from calibration.truth import Truth  # noqa: E402
 
-GROUPS = list(systems.groups())
+NAMES = list(GROUPS)
 
 
 def clean(number: int, steps: int, refined: int) -> law.Draw:
@@ -59,7 +60,7 @@ def clean(number: int, steps: int, refined: int) -> law.Draw:
     return draw
 
 
-@pytest.mark.parametrize("group", range(len(GROUPS)), ids=GROUPS)
+@pytest.mark.parametrize("group", range(len(NAMES)), ids=NAMES)
 def test_a_clean_session_approaches_its_truth(group: int) -> None:
     errors = []
     for refined in (1, 4):
@@ -69,9 +70,9 @@ def test_a_clean_session_approaches_its_truth(group: int) -> None:
 
 
 def test_the_truth_of_a_linear_system_is_that_of_an_integrator() -> None:
-    system = systems.groups()["random linear"](np.random.default_rng(4))
+    system = GROUPS["random linear"](np.random.default_rng(4))
     truth = Truth(system, 3.0 / system.omega, law.free_limits(system))
-    M, N = systems.coupled_matrices(system)
+    M, N = coupled_matrices(system)
     times = np.round(np.linspace(0.0, truth.duration, 7), 9)
     right = solve_ivp(
         lambda t, x: M @ x, (0.0, times[-1]), truth.x0, "DOP853", times, rtol=1e-12, atol=1e-14
@@ -84,11 +85,11 @@ def test_one_number_is_one_session() -> None:
     assert json.dumps(first.settings, default=runs.plain) == json.dumps(
         again.settings, default=runs.plain
     )
-    assert first.group == GROUPS[17 % len(GROUPS)]
+    assert first.group == NAMES[17 % len(NAMES)]
 
 
 def part_solver() -> PartSolver:
-    return PartSolver(systems.groups()["random linear"](np.random.default_rng(1)).parts[0])
+    return PartSolver(GROUPS["random linear"](np.random.default_rng(1)).parts[0])
 
 
 def test_an_answer_arrives_after_its_delay() -> None:
@@ -152,7 +153,7 @@ def line(number: int, error: float, estimated: float, verdict: str = "good") -> 
     said |= {"steps": 100, "time_s": 1.0, "missed_ticks": 0, "ports": {"one.y": port}}
     return {
         "number": number,
-        "group": GROUPS[number % len(GROUPS)],
+        "group": NAMES[number % len(NAMES)],
         "settings": settings,
         "truth": {
             "error": error,

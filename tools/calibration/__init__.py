@@ -1,7 +1,7 @@
 """Random sessions with their truth beside them, for `tools/calibrate_verdict.py`.
 
-In reading order: `law` (the sampling law), `parts` (what is coupled), `systems` and the files of
-the groups (`linear_systems`, `nonlinear_systems`, `machines`), `scripted_links` (when samples
-arrive), `sessions` (one session by the master), `truth`, `compare`, `runs` (many, resumable),
-`figures`, `judge`, `fit`, `advised` and `report`.
+In reading order: `law` (the sampling law), `parts` (what is coupled), `systems`, the files of
+the groups (`linear_systems`, `nonlinear_systems`, `machines`) and `groups`, `scripted_links` (when
+samples arrive), `sessions` (one session by the master), `truth`, `compare`, `runs` (many,
+resumable), `figures`, `judge`, `fit`, `advised` and `report`.
 """

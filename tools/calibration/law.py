@@ -43,8 +43,9 @@ from typing import Any
 
 import numpy as np
 
+from calibration.groups import GROUPS, Build
 from calibration.scripted_links import Measurement, Script
-from calibration.systems import Build, CoupledSystem, Random, groups, log_uniform
+from calibration.systems import CoupledSystem, Random, log_uniform
 from calibration.truth import Limits, NoTruth, Truth
 from hilrt.solver import Floats
 
@@ -92,10 +93,10 @@ class Draw:
 def draw(number: int, seed: int = 0) -> Draw:
     """The session of a number."""
     random = np.random.default_rng([seed, number])
-    names = list(groups())
+    names = list(GROUPS)
     group = names[number % len(names)]
     while True:
-        found = _draw_once(number, group, groups()[group], random)
+        found = _draw_once(number, group, GROUPS[group], random)
         if found is not None:
             return found
 

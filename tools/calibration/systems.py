@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,9 +79,6 @@ class Channels:
         return np.flatnonzero(np.any(self.L != 0.0, axis=0)).tolist()
 
 
-Build = Callable[[Random], CoupledSystem]
-
-
 def log_uniform(random: Random, low: float, high: float) -> float:
     """A number between, its logarithm evenly distributed."""
     return float(np.exp(random.uniform(np.log(low), np.log(high))))
@@ -134,17 +130,3 @@ def _diagonal(blocks: list[Floats]) -> Floats:
         whole[r : r + block.shape[0], c : c + block.shape[1]] = block
         r, c = r + block.shape[0], c + block.shape[1]
     return whole
-
-
-def groups() -> Mapping[str, Build]:
-    """The physical groups: one draw of a system each."""
-    from calibration import linear_systems, machines, nonlinear_systems
-
-    return {
-        "translation and rotation": linear_systems.translation_or_rotation,
-        "nonlinear": nonlinear_systems.nonlinear,
-        "pendula": nonlinear_systems.pendula,
-        "hydraulic": machines.hydraulic,
-        "engine and driveline": machines.engine_and_driveline,
-        "random linear": linear_systems.random_linear,
-    }
