@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.files.limited_process import (
+from hilrt.isolation.limited_process import (
     limit_this_process,
     own_pipes,
     read_message,

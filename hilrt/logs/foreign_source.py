@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from hilrt.errors import ConfigError
-from hilrt.files.idle_process import give_back, take_process
-from hilrt.files.limited_process import ChildDied, ProcessLimits
 from hilrt.files.regular import check_regular
+from hilrt.isolation.idle_process import give_back, take_process
+from hilrt.isolation.limited_process import ChildDied, ProcessLimits
 from hilrt.logs.foreign_messages import (
     Ask,
     Close,

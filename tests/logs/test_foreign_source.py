@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hilrt.errors import ConfigError
-from hilrt.files.limited_process import LimitedProcess, ProcessLimits
+from hilrt.isolation.limited_process import LimitedProcess, ProcessLimits
 from hilrt.logs.export_file import export_file
 from hilrt.logs.foreign_source import ForeignSource
 from hilrt.logs.import_file import import_file
@@ -108,7 +108,7 @@ def test_the_time_for_an_answer_is_limited(table: Path) -> None:
 
 def test_a_reader_that_computes_without_end_is_ended() -> None:
     endless = (
-        "from hilrt.files.limited_process import limit_this_process\n"
+        "from hilrt.isolation.limited_process import limit_this_process\n"
         "limit_this_process(1 << 30, 0)\n"
         "while True: pass"
     )

@@ -256,7 +256,7 @@ def _forked_children() -> Any:
     """Children of `ForeignSource` are forked: the same code and the same ends, in milliseconds."""
     from unittest import mock
 
-    from hilrt.files.limited_process import LimitedProcess, ProcessLimits
+    from hilrt.isolation.limited_process import LimitedProcess, ProcessLimits
     from hilrt.logs import foreign_source
 
     class Forked(LimitedProcess):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import threading
 
-from hilrt.files.limited_process import LimitedProcess
+from hilrt.isolation.limited_process import LimitedProcess
 
 #: How long a child without work is kept, s.
 KEPT_S = 5.0
