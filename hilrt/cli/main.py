@@ -204,10 +204,10 @@ def _finish(result: RunResult, report: bool, quiet: bool, page: str) -> None:
         typer.echo(f"warning: {warning}", err=True)
     report = report and bool(result.summary)
     if page:
-        from hilrt.web.last_words import LastWords, how_it_ended
+        from hilrt.web.ended_page import EndedPage, how_it_ended
 
-        with LastWords(page, how_it_ended(result.summary, result.fault)) as words:
-            words.report = _write_report(result, quiet) if report else None
+        with EndedPage(page, how_it_ended(result.summary, result.fault)) as ended:
+            ended.report = _write_report(result, quiet) if report else None
     elif report:
         _write_report(result, quiet)
     if result.summary and not quiet:

@@ -13,8 +13,8 @@ import zmq
 
 from hilrt.monitor.own_ports import bind_page, close
 from hilrt.monitor.telemetry import Status, encode
-from hilrt.web import last_words
-from hilrt.web.last_words import LastWords, how_it_ended
+from hilrt.web import ended_page
+from hilrt.web.ended_page import EndedPage, how_it_ended
 from hilrt.web.own_names import PROXY_VARIABLE
 from hilrt.web.plain_server import Answer, PlainServer
 from hilrt.web.waiting_page import STATUS, WaitingPage
@@ -99,12 +99,12 @@ def test_a_browser_that_goes_away_in_a_request_leaves_no_traceback(unused_tcp_po
 def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
     report = tmp_path / "report.html"
     report.write_text("<p>the report</p>")
-    ended, words = threading.Event(), LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped")
+    over, page = threading.Event(), EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped")
 
     def speak():
-        with words:
-            ended.wait()
-            words.report = report
+        with page:
+            over.wait()
+            page.report = report
 
     thread = threading.Thread(target=speak)
     thread.start()
@@ -112,11 +112,11 @@ def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
     def ask():
         return json.loads(get(unused_tcp_port, "/ended.json?page=a")[1])
 
-    until(lambda: words.answers, "an answer")
+    until(lambda: page.answers, "an answer")
     assert ask() == {"text": "ended: stopped", "report": False, "over": False}
     assert get(unused_tcp_port, "/report.html?page=a")[0] == 404
     assert get(unused_tcp_port, "/ended.json?page=a", token="")[0] == 403
-    ended.set()
+    over.set()
     until(lambda: ask()["report"], "the report")
     assert thread.is_alive()  # until the page has it
     assert get(unused_tcp_port, "/report.html?page=a") == (200, "<p>the report</p>")
@@ -126,23 +126,23 @@ def test_a_page_gets_the_end_and_the_report(unused_tcp_port, tmp_path):
 
 
 def test_a_page_is_told_that_there_is_no_report(unused_tcp_port, monkeypatch):
-    words = LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: fault, gone")
+    page = EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: fault, gone")
     told = []
 
     def ask(*_):
-        told.append(json.loads(words.answer("/ended.json?page=a").content)["over"])
+        told.append(json.loads(page.answer("/ended.json?page=a").content)["over"])
 
-    monkeypatch.setattr(last_words.time, "sleep", ask)
-    with words:
+    monkeypatch.setattr(ended_page.time, "sleep", ask)
+    with page:
         ask()
     assert told == [False, True]  # the page is waited for until it knows, and no longer
 
 
 def test_nothing_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
     waits = []
-    monkeypatch.setattr(last_words, "QUIET_S", 0.0)
-    monkeypatch.setattr(last_words.time, "sleep", waits.append)
-    with LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
+    monkeypatch.setattr(ended_page, "QUIET_S", 0.0)
+    monkeypatch.setattr(ended_page.time, "sleep", waits.append)
+    with EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
         pass
     assert not waits
 
@@ -150,15 +150,15 @@ def test_nothing_is_waited_for_where_no_page_asks(unused_tcp_port, monkeypatch):
 def test_the_next_session_at_the_address_speaks_for_itself(unused_tcp_port):
     with (
         socket.create_server(("127.0.0.1", unused_tcp_port)),
-        LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped") as words,
+        EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped") as page,
     ):
-        assert not words.answers
+        assert not page.answers
 
 
 def test_names_of_a_proxy_are_answered(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(last_words, "QUIET_S", 0.0)
+    monkeypatch.setattr(ended_page, "QUIET_S", 0.0)
     monkeypatch.setenv(PROXY_VARIABLE, "bench.example.org,other.example")
-    with LastWords(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
+    with EndedPage(f"127.0.0.1:{unused_tcp_port}", "ended: stopped"):
         found = [
             get(unused_tcp_port, "/report.html", host=host)[0]
             for host in ("bench.example.org", "evil.example", f"localhost:{unused_tcp_port}")

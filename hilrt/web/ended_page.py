@@ -28,10 +28,10 @@ QUIET_S, PATIENCE_S = 1.2, 5.0
 POLL_S = 0.02
 
 
-class LastWords:
+class EndedPage:
     """Answers at the page's address; a context, at whose end pages have got what they asked for.
 
-    Nothing is said where the address has been taken meanwhile: by the next session.
+    Nothing answers where the address has been taken meanwhile: by the next session.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class LastWords:
         self._ready = self.answers = False
         self._server: PlainServer | None = None
 
-    def __enter__(self) -> LastWords:
+    def __enter__(self) -> EndedPage:
         self._began = time.monotonic()
         try:
             self._sockets = bind_page(self._address)
