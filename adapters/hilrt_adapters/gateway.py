@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hilrt.bench.bench_options import BenchInput, BenchOptions
+from hilrt.bench.bench_options import BenchOptions
 from hilrt.bench.emulated_benches import BENCHES, read_scenario
 from hilrt.bench.guard_states import NS
 from hilrt.bench.read_bench import read_bench
-from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS
+from hilrt.bench.settling import SETTLE_NS, SETTLE_TIMEOUT_NS, longest_ramp
 from hilrt.can.bus_keys import CLOSED, doubtful_keys
 from hilrt.can.database import database_file
 from hilrt.can.host_interface import interface_down, missing_interface
@@ -153,12 +152,9 @@ class GatewayLink(RemoteLink):
         if self._secured is not None:
             raise PeerLost(self.name, self._secured)
         options = self.bench_options
-        ramps = [((i.max or 0.0) - (i.min or 0.0)) / (i.max_rate or 1.0) for i in self._inputs()]
-        ramps = [
-            ramp + (i.max_rate or 0.0) / (i.max_jerk or math.inf)
-            for ramp, i in zip(ramps, self._inputs(), strict=True)
-        ]
-        timeout = max(ramps, default=0.0) + (SETTLE_NS + SETTLE_TIMEOUT_NS) / NS + MARGIN
+        timeout = (
+            longest_ramp(options.inputs.values()) + (SETTLE_NS + SETTLE_TIMEOUT_NS) / NS + MARGIN
+        )
         timeout += options.enable.timeout if options.enable else 0.0
         self._enabled = True
         await self.request(Arm(u0=pack(u0)), Armed, timeout)
@@ -244,9 +240,6 @@ class GatewayLink(RemoteLink):
         for future in waiting:
             if not future.done():
                 future.set_exception(PeerLost(self.name, self._secured))
-
-    def _inputs(self) -> list[BenchInput]:
-        return list(self.bench_options.inputs.values())
 
 
 def _check_emulator(options: BenchOptions, table: str, folder: Path) -> list[str]:

@@ -130,14 +130,15 @@ def read_bench(name: str, options: BenchOptions, folder: Path) -> Bench:
         raise PortsError(problems, _bare_ports(signals), unclear)
     order = [*options.safe_profile.order]
     order += [port for port in inputs if port not in order]
+    ports = _ports(options, inputs, outputs)
     return Bench(
         options=options,
         inputs=inputs,
         outputs=outputs,
         request=signals.request,
         state=signals.state,
-        ports=_ports(options, inputs, outputs),
-        limits=_limits(options, inputs),
+        ports=ports,
+        limits=_limits(ports.inputs, options, inputs),
         order=tuple(list(inputs).index(port) for port in order),
         narrower=tuple(_narrower(given, options)),
         _realised=tuple(realised),
@@ -339,20 +340,23 @@ def _ports(
     )
 
 
-def _limits(options: BenchOptions, inputs: dict[str, SignalRef]) -> SetPointLimits:
-    entries = list(options.inputs.values())
+def _limits(
+    ports: Sequence[Port], options: BenchOptions, inputs: dict[str, SignalRef]
+) -> SetPointLimits:
+    """What the gateway keeps to: the ports' bounds as signals carry them, and the whole jerk."""
     bounds = [
-        inward(ref.signal, entry.min or 0.0, entry.max or 0.0)
-        for entry, ref in zip(entries, inputs.values(), strict=True)
+        inward(ref.signal, port.min, port.max)
+        for port, ref in zip(ports, inputs.values(), strict=True)
     ]
+    jerks = [options.inputs[port.name].max_jerk for port in ports]
     return SetPointLimits(
         names=tuple(inputs),
         minimum=[float(low) for low, _ in bounds],
         maximum=[float(high) for _, high in bounds],
-        max_rate=[float(entry.max_rate or 0.0) for entry in entries],
+        max_rate=[float(port.max_rate) for port in ports],
         safe=[
-            min(max(float(entry.safe or 0.0), low), high)
-            for entry, (low, high) in zip(entries, bounds, strict=True)
+            min(max(float(port.safe or 0.0), low), high)
+            for port, (low, high) in zip(ports, bounds, strict=True)
         ],
-        max_jerk=[math.inf if entry.max_jerk is None else entry.max_jerk for entry in entries],
+        max_jerk=[math.inf if jerk is None else jerk for jerk in jerks],
     )

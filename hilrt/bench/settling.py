@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hilrt.bench.guard_states import NS
 from hilrt.bench.set_points import RampedSetPoints, Values
+from hilrt.config.structs import InputOptions
 
 #: The bench has settled when all inputs have been realised for this long …
 SETTLE_NS = NS // 5
 #: … and arming goes on without one, with a warning, after this long.
 SETTLE_TIMEOUT_NS = 5 * NS
+
+
+def longest_ramp(inputs: Iterable[InputOptions]) -> float:
+    """Longest time that one of `inputs` takes over its whole range, s; 0 if none has bounds."""
+    longest = 0.0
+    for entry in inputs:
+        if entry.min is not None and entry.max is not None and entry.max_rate is not None:
+            build_up = 0.0 if entry.max_jerk is None else entry.max_rate / entry.max_jerk
+            longest = max(longest, (entry.max - entry.min) / entry.max_rate + build_up)
+    return longest
 
 
 class Settled(NamedTuple):

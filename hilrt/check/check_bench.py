@@ -6,11 +6,10 @@ The keys are those of adapter "can"; keys that the table of another adapter lack
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from hilrt.bench.guard_states import NS
-from hilrt.bench.settling import SETTLE_NS
+from hilrt.bench.settling import SETTLE_NS, longest_ramp
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
 from hilrt.config.structs import Session
@@ -98,10 +97,12 @@ def _check_delay(name: str, options: Any, step: float, findings: Findings) -> No
     delay = getattr(options, "actuation_delay", 0.0)
     place = f"subsystems.{name}", "actuation_delay", delay
     if delay > LONGEST_DELAY:
-        message = f"is longer than {LONGEST_DELAY:g} s: set-points cannot be foretold so far"
+        message = f"is longer than {LONGEST_DELAY:g} s: set-points cannot be extrapolated so far"
         findings.error(*place, message, "give it in seconds")
     elif delay > AHEAD * step:
-        message = f"is {delay / step:.3g} steps of {step:g} s, and set-points are foretold so far"
+        message = (
+            f"is {delay / step:.3g} steps of {step:g} s, and set-points are extrapolated so far"
+        )
         findings.warn(*place, message, "give it in seconds, as it was measured")
 
 
@@ -151,7 +152,7 @@ def _check_arming(name: str, options: Any, arm_timeout: float, findings: Finding
             "shorten it, or raise arm_timeout",
         )
         return
-    ramp = max(_ramps(options.inputs.values()), default=0.0)
+    ramp = longest_ramp(options.inputs.values())
     longest = enabling + ramp + SETTLE_NS / NS
     if longest > arm_timeout:
         findings.warn(
@@ -162,12 +163,3 @@ def _check_arming(name: str, options: Any, arm_timeout: float, findings: Finding
             f"{ramp:.3g} s for its longest ramp, and {SETTLE_NS / NS:g} s to settle",
             "raise it above that",
         )
-
-
-def _ramps(inputs: Iterable[Any]) -> Iterable[float]:
-    """Time of each input's ramp over its whole range at most, s."""
-    for entry in inputs:
-        if None not in (entry.min, entry.max, entry.max_rate):
-            jerk = getattr(entry, "max_jerk", None)
-            smooth = entry.max_rate / jerk if jerk else 0.0
-            yield (entry.max - entry.min) / entry.max_rate + smooth

@@ -114,7 +114,7 @@ async def until(condition: Callable[[], T], link: GatewayLink | None = None) -> 
         ),
         (
             {"scenario": "storm.toml"},
-            "[subsystems.engine] scenario = 'storm.toml': .*storm.toml cannot be read",
+            "[subsystems.engine] scenario = 'storm.toml': .*storm.toml: cannot be read",
         ),
         (
             {"bus": {"interface": "udp_multicast", "hop_limt": 0}},

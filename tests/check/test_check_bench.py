@@ -132,9 +132,13 @@ def test_a_master_timeout_of_few_steps(level: str, timeout: float, every: int, t
 @pytest.mark.parametrize(
     ("level", "delay", "text"),
     [
-        ("warning", 0.006, "is 6 steps of 0.001 s, and set-points are foretold so far"),
+        ("warning", 0.006, "is 6 steps of 0.001 s, and set-points are extrapolated so far"),
         ("warning", 1.0, "is 1e+03 steps of 0.001 s"),
-        ("error", 2.0, "is longer than 1 s: set-points cannot be foretold so far; give it in sec"),
+        (
+            "error",
+            2.0,
+            "is longer than 1 s: set-points cannot be extrapolated so far; give it in sec",
+        ),
     ],
 )
 def test_a_long_actuation_delay(level: str, delay: float, text: str) -> None:
