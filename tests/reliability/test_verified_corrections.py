@@ -15,9 +15,10 @@ import pytest
 from hilrt.config.session_file import load_session
 from hilrt.coupling.follow_corrections import fade
 from hilrt.coupling.verification import contradicts
+from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
-from hilrt.solver import Floats, Port, Ports
+from hilrt.solver import Floats, Port, Ports, Solver
 from hilrt.step.apply_changes import apply_changes
 from hilrt.step.changes import Changes
 from hilrt_adapters.inprocess import InProcessOptions
@@ -69,6 +70,29 @@ def test_drift_is_the_error_of_the_systems_energy_whatever_the_correction_believ
     assert (abs(error) < 0.02) == right
     assert (result.summary["verdict"] == "unreliable") == (not right)
     assert ("correction_wrong" in result.summary["flags"]) == wrong
+
+
+class ClosedMass1(Mass1):
+    """It cannot go back, so that nothing can be tried out."""
+
+    save_state, restore_state = Solver.save_state, Solver.restore_state
+
+
+class ClosedMass2(Mass2):
+    """As `ClosedMass1`."""
+
+    save_state, restore_state = Solver.save_state, Solver.restore_state
+
+
+@pytest.mark.parametrize("kc", [0.0, 50.0, 200.0, -100.0, None])
+def test_what_nothing_could_verify_is_never_good_where_it_is_wrong(kc: float | None) -> None:
+    closed = {f"subsystems.mass{n}.model": f"{__name__}:ClosedMass{n}" for n in (1, 2)}
+    correction = {f"{CORRECTION}.mu": 0.1} if kc is None else feedthrough(kc)
+    result = simulate(CONFIGS / "two_mass.toml", correction | closed, record=False)
+    assert result.summary is not None
+    assert result.verdict in ("degraded", "unreliable")
+    assert "correction_wrong" not in result.summary["flags"]
+    assert ("correction_unverified" in result.summary["flags"]) == (kc != 0.0)  # moves no energy
 
 
 def test_a_harmful_correction_is_faded_out_and_does_little_more_harm_than_none() -> None:
