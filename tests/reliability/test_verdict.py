@@ -1,5 +1,7 @@
 """What affected steps, floors and the course of a session come to."""
 
+import math
+
 import pytest
 
 from hilrt.reliability.causes import CAUSES
@@ -59,11 +61,27 @@ def test_what_explains_decides_nothing_and_is_named_beside_what_does():
     assert len(found.reasons) == 1  # too few to explain anything
 
 
-@pytest.mark.parametrize("cause", ["subsystem_silent", "rejoined", "sample_implausible", "alarm"])
-def test_never_good_however_short_it_was(cause):
+#: Errors that are known to be small.
+SMALL = {"errors": {"a.y": Estimate("N", 1e-4, 0.0, 1e-3, 1.0, "sensitivities")}}
+FLOORS = (
+    *("subsystem_silent", "rejoined", "sample_implausible", "alarm", "out_of_range"),
+    *("correction_wrong", "correction_harmful"),
+)
+
+
+@pytest.mark.parametrize("cause", FLOORS)
+@pytest.mark.parametrize("known", [{}, SMALL], ids=["nothing estimated", "small errors"])
+def test_never_good_however_short_it_was(cause, known):
     found = {name: FlagTotal(0, 0.0) for name in CAUSES}
     found[cause] = FlagTotal(1, 0.05, 0.0, 0.0)  # at the first tick, which has no length
-    assert verdict(found, RUN).word == "degraded"
+    assert verdict(found, RUN._replace(**known)).word == "degraded"
+
+
+def test_an_error_that_is_unknown_is_never_good():
+    unknown = Estimate("N", math.nan, math.nan, math.nan, 1.0, "no sample")
+    found = verdict(totals(), RUN._replace(errors=SMALL["errors"] | {"b.y": unknown}))
+    assert found.word == "degraded"
+    assert found.reasons == ["estimated error: not known of b.y (no sample)"]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +95,10 @@ def test_never_good_however_short_it_was(cause):
     ],
 )
 def test_floors_hold_whatever_was_measured(course, word, reason):
-    found = verdict(totals(), RUN._replace(**course))
-    assert found.word == word
-    assert "".join(found.reasons).startswith(reason)
+    for known in ({}, SMALL):
+        found = verdict(totals(), RUN._replace(**course, **known))
+        assert found.word == word
+        assert "".join(found.reasons).startswith(reason)
 
 
 def test_a_fault_comes_first_and_hides_nothing():

@@ -37,6 +37,35 @@ def feedthrough(kc: float) -> dict[str, Any]:
     }
 
 
+def model(sign: float, of_mass2: dict[str, Any]) -> dict[str, Any]:
+    """Correction by Jacobians; that of mass 1 is given, and right with `sign` 1."""
+    dynamics = {
+        "A": [[0.0, 1.0], [-110.0, 0.0]],
+        "B": [[0.0, 0.0], [sign * 100.0, 0.0]],
+        "C": [[100.0, 0.0], [1.0, 0.0], [0.0, 1.0]],
+        "D": [[-sign * 100.0, 0.0], [0.0, 0.0], [0.0, 0.0]],
+    }
+    return {
+        f"{CORRECTION}.method": "model",
+        "subsystems.mass1.jacobian.source": "given",
+        **{f"subsystems.mass1.jacobian.{key}": matrix for key, matrix in dynamics.items()},
+        **{f"subsystems.mass2.jacobian.{key}": value for key, value in of_mass2.items()},
+    }
+
+
+def share_of_error(result: Result) -> float:
+    """Largest RMS error of the coupled signals against the exact motion, over their spread."""
+    log = result.log
+    assert log is not None
+    rates = np.array([[0, 1, 0, 0], [-110, 0, 100, 0], [0, 0, 0, 1], [100, 0, -1100, 0]], float)
+    eigenvalues, modes = np.linalg.eig(rates)
+    start = [log[name][0] for name in ("mass1.x", "mass1.v", "mass2.x", "mass2.v")]
+    share = np.linalg.solve(modes, start)[:, None] * np.exp(np.outer(eigenvalues, log.t))
+    x1, _, x2, v2 = (modes @ share).real
+    exact = {"mass1.force": 100.0 * (x1 - x2), "mass2.x": x2, "mass2.v": v2}
+    return max(float(np.sqrt(np.mean((log[name] - y) ** 2)) / y.std()) for name, y in exact.items())
+
+
 def energy_error(result: Result) -> float:
     """Of the oscillator at the end, relative to its energy at the start."""
     log = result.log
@@ -131,6 +160,24 @@ def test_an_operator_may_want_a_correction_back() -> None:
     assert bond.acting_share == 1.0
 
 
+@pytest.mark.parametrize(
+    ("sign", "of_mass2", "error", "word"),
+    [
+        (-1.0, {"source": "probe"}, 0.12, "degraded"),
+        (-1.0, {"source": "given", "gamma": [[[0.0], [0.0]]]}, 0.38, "unreliable"),
+        (0.0, {"source": "probe"}, 0.35, "unreliable"),
+    ],
+)
+def test_a_wrong_jacobian_has_the_verdict_of_its_true_error(
+    sign: float, of_mass2: dict[str, Any], error: float, word: str
+) -> None:
+    result = simulate(CONFIGS / "two_mass.toml", model(sign, of_mass2))
+    assert result.summary is not None
+    assert share_of_error(result) == pytest.approx(error, abs=0.01)
+    assert result.verdict == word
+    assert "correction_wrong" in result.summary["flags"]
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_jacobian_of_the_wrong_sign_is_named(
     sign: float, caplog: pytest.LogCaptureFixture
@@ -146,6 +193,7 @@ def test_a_jacobian_of_the_wrong_sign_is_named(
     assert result.summary is not None
     raised = "correction_wrong" in result.summary["flags"]
     assert raised == (sign < 0.0)
+    assert result.verdict == ("degraded" if raised else "good")
     assert ("tried out" in caplog.text) == raised
 
 
