@@ -1,5 +1,6 @@
 """Programs against the same arithmetic in Python and numpy."""
 
+import ast
 import math
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,30 @@ class Values:
 
     def __init__(self, **values: float) -> None:
         self.__dict__.update((key, np.float64(value)) for key, value in values.items())
+
+
+class AsFloats(ast.NodeTransformer):
+    """Truth values as the numbers 1 and 0, with which numpy calculates on."""
+
+    def as_float(self, node: ast.expr) -> ast.expr:
+        self.generic_visit(node)
+        truth = ast.IfExp(node, ast.Constant(1.0), ast.Constant(0.0))
+        return ast.Call(ast.Name("number", ast.Load()), [truth], [])
+
+    visit_Compare = visit_BoolOp = as_float  # noqa: N815 - names that ast looks for
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.op, ast.Not):
+            return self.as_float(node)
+        self.generic_visit(node)
+        return node
+
+
+def in_python(text: str, names: dict[str, Any]) -> float:
+    """What Python and numpy make of a text."""
+    tree = ast.fix_missing_locations(AsFloats().visit(ast.parse(text, mode="eval")))
+    names = {**names, "number": np.float64, "__builtins__": {}}
+    return float(eval(compile(tree, text, "eval"), names))
 
 
 def value_of(text: str, *values: float) -> float:
@@ -73,12 +98,29 @@ def test_as_in_python(text, x, y, z):
     with np.errstate(all="ignore"):
         names = {**PYTHON, "a": Values(x=x, y=y), "b": Values(z=z)}
         try:
-            theirs = float(eval(text, {"__builtins__": {}}, names))
+            theirs = in_python(text, names)
         except (ZeroDivisionError, OverflowError):  # numbers of Python's own among themselves
             return
     if math.isnan(theirs) or math.isinf(theirs):
         return  # NaN: comparisons and conditions are others than Python's; tested below
     assert mine == pytest.approx(theirs, rel=1e-12, abs=1e-300) or "nan" in repr(mine)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(a.x < 1) - (a.y < 1)", 0.0),
+        ("(a.x < 1) - (a.y > 1)", 1.0),
+        ("(a.x < 1 < a.y) + (a.x < 1) * 3", 3.0),
+        ("-(a.x > 1 or a.y < 1)", -1.0),
+        ("(not (a.x > 1)) - (not (a.y > 1)) * 0.5", 0.5),
+        ("sqrt((a.x < 1) and (a.y < 1)) / 4", 0.25),
+        ("max(a.x < 1, a.y > 1) % 2", 1.0),
+    ],
+)
+def test_truth_values_are_numbers_in_both(text, value):
+    names = {**PYTHON, "a": Values(x=0.0, y=0.5)}
+    assert value_of(text, 0.0, 0.5, 0.0) == value == in_python(text, names)
 
 
 @pytest.mark.parametrize(
