@@ -42,6 +42,7 @@ ELSEWHERE = {
         "host",
         "estimated_error",
         "advice",
+        "stimulus_columns",
         "results",
     ),
     "identification",  # compared where there is one

@@ -15,7 +15,7 @@ from hilrt.config.problems import Findings
 from hilrt.config.stimuli import Stimulus, StimulusSegment
 from hilrt.config.structs import InputOptions
 from hilrt.errors import ConfigError, HilrtError
-from hilrt.logs.stimulus_columns import column_segments, read_column
+from hilrt.logs.stimulus_columns import check_column, column_segments
 from hilrt.solver import Port
 from hilrt.step.fill_stimuli import conversion_of
 from hilrt.tables.network import narrow
@@ -142,7 +142,7 @@ def _check_columns(
     """The files are there, with the signals and units that are asked for."""
     for _, segment, label in column_segments([stimulus]):
         try:
-            read_column(segment, stimulus, port.unit, folder, topology.tables.master.step, label)
+            check_column(segment, stimulus, port.unit, folder, label)
         except HilrtError as error:
             for line in getattr(error, "problems", [str(error)]):
                 findings.line(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,25 +72,54 @@ def read_column(
 ) -> StimulusColumn:
     """One of `read_columns`; `unit` is that of the input."""
     path, name = folder / (segment.file or ""), segment.signal or ""
+    found, count = [np.zeros((0, 2))], 0
+    with _opened(segment, path, label) as (signal, parts):
+        factor, offset = _conversion(segment, stimulus, signal, unit, label)
+        for part in parts:
+            found.append(part)
+            count += len(part)
+            if count > MAX_ROWS:
+                raise ConfigError(f"{label}: {path} has more than {MAX_ROWS:,} rows; cut it")
+    points = _cleaned(np.concatenate(found), segment.shift)
+    if len(points) == 0 or points[-1, 0] <= 0.0:
+        raise _without_values(segment, path, label)
+    points[:, 1] = points[:, 1] * segment.scale * factor + offset
+    return StimulusColumn(points, _in_words(points, name, path, segment, step))
+
+
+def check_column(
+    segment: StimulusSegment, stimulus: Stimulus, unit: str, folder: Path, label: str
+) -> None:
+    """Raise as `read_column` does, from the file up to its first value behind the beginning."""
+    path = folder / (segment.file or "")
+    with _opened(segment, path, label) as (signal, parts):
+        _conversion(segment, stimulus, signal, unit, label)
+        for part in parts:
+            if np.any(np.isfinite(part).all(axis=1) & (part[:, 0] + segment.shift > 0.0)):
+                return
+    raise _without_values(segment, path, label)
+
+
+@contextlib.contextmanager
+def _opened(
+    segment: StimulusSegment, path: Path, label: str
+) -> Iterator[tuple[Signal, Iterator[Floats]]]:
+    """The column's signal, and its times [s] and values, shape (·, 2), part by part."""
+    name = segment.signal or ""
     source = open_source(path, label, time=segment.time)
     try:
         signals = {signal.name: signal for topic in source.topics() for signal in topic.signals}
         if name not in signals:
             raise ConfigError(f"{label}: {path} has no signal {name!r}{nearest(name, signals)}")
-        blocks = [_column_of(block, name) for block in source.blocks({name})]
+        parts = (_column_of(block, name) for block in source.blocks({name}))
+        yield signals[name], (part for part in parts if part is not None)
     finally:
         source.close()
-    rows = np.concatenate([block for block in blocks if block is not None] or [np.zeros((0, 2))])
-    if len(rows) > MAX_ROWS:
-        raise ConfigError(f"{label}: {path} has {len(rows):,} rows, at most {MAX_ROWS:,}; cut it")
-    factor, offset = _conversion(segment, stimulus, signals[name], unit, label)
-    points = _cleaned(rows, segment.shift)
-    if len(points) == 0 or points[-1, 0] <= 0.0:
-        raise ConfigError(
-            f"{label}: {name!r} of {path} has no values after its beginning; see shift"
-        )
-    points[:, 1] = points[:, 1] * segment.scale * factor + offset
-    return StimulusColumn(points, _in_words(points, name, path, segment, step))
+
+
+def _without_values(segment: StimulusSegment, path: Path, label: str) -> ConfigError:
+    name = segment.signal or ""
+    return ConfigError(f"{label}: {name!r} of {path} has no values after its beginning; see shift")
 
 
 def _column_of(block: Block, name: str) -> Floats | None:

@@ -46,6 +46,8 @@ class EventLog:
         self.state = SessionState.CONFIGURED
         #: Told when the state, or what the session waits for, has changed.
         self.on_change: Callable[[], None] | None = None
+        #: How columns of stimuli are read at the steps, in words.
+        self.columns: list[str] = []
         self._kept: list[Note] = []
         self._feed: Feed | None = None
         self._now_ns: Callable[[], int] = lambda: 0

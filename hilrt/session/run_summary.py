@@ -57,6 +57,7 @@ class RunSummary:
             lost_events=master.feed.lost_events,
             secured=parts.secured,
             results=results_of(master),
+            columns=parts.events.columns,
             strangers={**parts.hub.protocol.unused.strangers(), **parts.operator.strangers},
         )
         return build_summary(master.numerics, master.exchange, master.progress, facts)

@@ -155,7 +155,15 @@ async def _run(
         events.go(SessionState.FAULT, fault, level="error")
     results = results_of(master)
     result.end_with(exit_status(one["result"] for one in results))
-    facts = RunFacts(tables.session.name, str(events.state), wall_s, False, fault, results=results)
+    facts = RunFacts(
+        tables.session.name,
+        str(events.state),
+        wall_s,
+        False,
+        fault,
+        results=results,
+        columns=events.columns,
+    )
     result.warnings += without_derivatives(numerics)
     result.summary = build_summary(numerics, exchange, master.progress, facts)
     if record:

@@ -10,7 +10,8 @@ from hilrt.tables.network import Network
 
 
 def columns_of(file: SessionFile, network: Network, events: EventLog) -> list[Floats]:
-    """Columns of all stimuli, shape (n, 2) each; how each is read between its rows is an event.
+    """Columns of all stimuli, shape (n, 2) each; how each is read between its rows is an event,
+    and noted for the summary.
 
     Raises
     ------
@@ -23,5 +24,6 @@ def columns_of(file: SessionFile, network: Network, events: EventLog) -> list[Fl
     unit_of = dict(zip(network.inputs.names, network.inputs.units, strict=True))
     columns = read_columns(stimuli, unit_of, file.folder, file.tables.master.step)
     for column in columns:
+        events.columns.append(column.note)
         events.note("info", "stimuli", column.note)
     return [column.points for column in columns]

@@ -55,6 +55,8 @@ class RunFacts(NamedTuple):
         Connections and commands that were refused, by kind.
     results : sequence of mapping
         Outcomes of expectations and measures.
+    columns : sequence of str
+        How columns of stimuli were read at the steps.
     """
 
     session: str
@@ -69,6 +71,7 @@ class RunFacts(NamedTuple):
     processor_share: Mapping[str, float] = MappingProxyType({})
     strangers: Mapping[str, int] = MappingProxyType({})
     results: Sequence[Mapping[str, Any]] = ()
+    columns: Sequence[str] = ()
 
 
 def without_derivatives(numerics: Numerics) -> list[str]:
@@ -138,6 +141,7 @@ def build_summary(
         "recorder": {"dropped_rows": run.dropped_rows}
         | ({"lost_events": list(run.lost_events)} if run.lost_events else {}),
         "results": list(run.results),
+        "stimulus_columns": list(run.columns),
         "verdict": judgement.word,
         "reasons": judgement.reasons,
         "advice": [change.as_json() for change in changes],

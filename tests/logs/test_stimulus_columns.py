@@ -5,7 +5,10 @@ import pytest
 
 from hilrt.config.stimuli import Stimulus, StimulusSegment
 from hilrt.errors import ConfigError
-from hilrt.logs.stimulus_columns import read_column
+from hilrt.logs.log_writer import LogWriter
+from hilrt.logs.stimulus_columns import check_column, read_column
+from hilrt.record.messages import Signal
+from hilrt.record.reader import Block, LogChannel
 
 T = np.array([0.0, 0.5, 1.0, 2.0])
 SPEED = np.array([600.0, 1200.0, 900.0, 3000.0])
@@ -15,6 +18,12 @@ def read(folder, name, unit="rad/s", mode="replace", step=0.1, **keys):
     segment = StimulusSegment(shape="column", file=name, signal="speed", **keys)
     stimulus = Stimulus(name="s", input="a.b", segments=[segment], mode=mode)
     return read_column(segment, stimulus, unit, folder, step, "[stimuli.s]")
+
+
+def check(folder, name, unit="rad/s", **keys):
+    segment = StimulusSegment(shape="column", file=name, signal="speed", **keys)
+    stimulus = Stimulus(name="s", input="a.b", segments=[segment])
+    check_column(segment, stimulus, unit, folder, "[stimuli.s]")
 
 
 def test_a_csv_file_as_pandas_reads_it(tmp_path):
@@ -47,6 +56,43 @@ def test_an_mf4_file_as_asammdf_reads_it_in_the_inputs_unit(tmp_path):
     found = read(tmp_path, "a.mf4")
     np.testing.assert_allclose(found.points[:, 0], signal.timestamps)
     np.testing.assert_allclose(found.points[:, 1], signal.samples * np.pi / 30.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "hold"])
+def test_an_mcap_file_as_numpy_interpolates_it(tmp_path, interpolation):
+    rng = np.random.default_rng(4)
+    t_ns = np.cumsum(rng.integers(1_000_000, 40_000_000, 200))
+    values = rng.normal(size=(200, 2))
+    values[rng.random(200) < 0.1, 1] = np.nan
+    writer = LogWriter(tmp_path / "a.mcap", "drive", 1_780_000_000_000_000_000)
+    writer.block(Block(LogChannel("t", [Signal("other"), Signal("speed", "rpm")]), t_ns, values))
+    writer.close()
+    shift = -0.5 * (t_ns[3] + t_ns[4]) * 1e-9
+    found = read(tmp_path, "a.mcap", shift=shift, step=0.01, interpolation=interpolation)
+    known = np.isfinite(values[:, 1])
+    t, speed = t_ns[known] * 1e-9 + shift, values[known, 1] * np.pi / 30.0
+    ticks = np.arange(0.0, t[-1], 0.01)
+    at_ticks = np.interp(ticks, *found.points.T)
+    np.testing.assert_allclose(at_ticks, np.interp(ticks, t, speed), rtol=0, atol=1e-13)
+    between = "straight lines" if interpolation == "linear" else "the last value"
+    assert f"read at every step by {between} between rows" in found.note
+
+
+def test_a_check_reads_no_further_than_to_the_first_value(tmp_path):
+    rows = [f"{k * 0.001:.3f},{k}" for k in range(200_000)]
+    rows[-1] = "oops,1"
+    (tmp_path / "a.csv").write_text("\n".join(["time [s],speed [rpm]", *rows]))
+    check(tmp_path, "a.csv")
+    check(tmp_path, "a.csv", shift=-60.0)
+    with pytest.raises(ConfigError, match="line 200001: time = 'oops'"):
+        read(tmp_path, "a.csv")
+    with pytest.raises(ConfigError, match="line 200001"):
+        check(tmp_path, "a.csv", shift=-300.0)
+    (tmp_path / "b.csv").write_text("time [s],speed [rpm]\n0,1\n1,\n")
+    with pytest.raises(ConfigError, match="no values after its beginning"):
+        check(tmp_path, "b.csv")
+    with pytest.raises(ConfigError, match="unit"):
+        check(tmp_path, "a.csv", unit="N*m")
 
 
 def test_times_are_shifted_and_the_value_at_the_beginning_is_between_rows(tmp_path):

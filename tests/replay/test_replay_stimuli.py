@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hilrt
+from hilrt.logs.import_file import import_file
 from hilrt.record.reader import load_log
 from hilrt.replay.replay_log import replay
 from hilrt.replay.what_if import what_if
@@ -72,12 +73,29 @@ def test_a_replay_has_no_need_of_the_files(session, tmp_path):
     assert v[end - 1] > 0.0 >= v[end]
 
 
+def test_a_column_of_an_mcap_file_is_that_of_the_table_it_was_imported_from(session, tmp_path):
+    import_file(tmp_path / "drive.csv", tmp_path / "drive.mcap")
+    (tmp_path / "drive.csv").unlink()
+    session.write_text(session.read_text().replace("drive.csv", "drive.mcap"))
+    result = hilrt.simulate(session, {"session.duration": 0.3})
+    t = result.log.t[100:299] - 0.1
+    at = np.arange(0.0, 1.0, 0.004)
+    expected = 2.0 * np.interp(t + 0.05, at, 100.0 * np.sin(30.0 * at)) / 3.6
+    found = result.log["mass1.v2:sent"][100:299]
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
+    assert result.summary["stimulus_columns"][0].startswith("v of drive.mcap: 238 rows")
+
+
 def test_two_simulations_agree_bit_for_bit(session):
-    a, b = (hilrt.simulate(session, {"session.duration": 0.4}).log for _ in range(2))
+    first, second = (hilrt.simulate(session, {"session.duration": 0.4}) for _ in range(2))
+    a, b = first.log, second.log
     for name in ("mass2.force:sent", "mass1.force", "mass1.v2:stimulus"):
         assert a[name].tobytes() == b[name].tobytes()
-    told = " | ".join(event.text for event in a.events)
-    assert "v of drive.csv: 238 rows over 0.946 s" in told
+    (told,) = first.summary["stimulus_columns"]
+    assert told.startswith("v of drive.csv: 238 rows over 0.946 s, read at every step by straight")
+    texts = [event.text for event in a.events]
+    assert told in texts
+    told = " | ".join(texts)
     assert "stimulus recorded begins at mass1.v2" in told
     assert "mass1.v2 is driven by its stimulus" in told
     assert "mass1.v2 is driven by its connection" in told
