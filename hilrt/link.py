@@ -145,6 +145,8 @@ class Link(abc.ABC):
     events: deque[Any] | None = None
     #: Whether benches go through their stop sequence when it is lost: it only drives the test.
     stops_in_order: ClassVar[bool] = False
+    #: Whether an operator can answer what it asks; set before `commands`.
+    operated: bool = False
     #: Link that runs the same in the master's process, where this one does not, for simulations.
     called: ClassVar[type[Link] | None] = None
     #: Buses whose frames the subsystem's process hands to the recorder.
@@ -214,6 +216,10 @@ class Link(abc.ABC):
 
     def learn(self, session: SessionFile) -> None:
         """Take what other tables of the session say and concerns it; called before `open`."""
+
+    def answer(self, number: int, answer: str, who: str) -> bool:
+        """Hand on an operator's answer to the prompt `number`; False if that cannot be done."""
+        return False
 
     def commands(self, session: SessionFile) -> list[Command]:
         """Processes to start before `open`, in this order; they end in the opposite one."""

@@ -23,6 +23,7 @@ from hilrt.reliability.alarms import STOP
 from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
 from hilrt.sequences.bench import STEP
+from hilrt.sequences.prompts import ASK
 from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
 from hilrt.step.source_changes import source_changes
@@ -122,6 +123,7 @@ class Master:
         try:
             return await self._run(duration_ns)
         finally:  # what is watched ends with the numbers that the summary has
+            self.publisher.prompts.clear()
             self.publisher.update(self, at_once=True)
 
     async def _run(self, duration_ns: int) -> End:
@@ -236,6 +238,8 @@ class Master:
             self.feed.event(t_ns, event.level, event.cause, name, event.text)
             if event.cause == STEP:
                 self.publisher.sequences[name] = f"{event.text} (since {t_ns * 1e-9:.1f} s)"
+            elif event.cause == ASK:
+                self.publisher.prompts.ask(name, event.text)
             elif self.judge is not None:
                 take_told(self.judge, self.numerics, name, event.cause, event.text)
             if event.level != "info":

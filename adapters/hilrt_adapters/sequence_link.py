@@ -18,7 +18,7 @@ from hilrt.config.session_file import SessionFile
 from hilrt.config.structs import SubsystemOptions
 from hilrt.hosting.load_sequence import load_sequence
 from hilrt.link import CodeRun, Command
-from hilrt.peers.wire import Event
+from hilrt.peers.wire import Event, PromptAnswer
 from hilrt.sequences.bench import Setting
 from hilrt.sequences.stepper import SequenceStepper
 from hilrt.solver import Ports, Solver
@@ -37,7 +37,7 @@ class SequenceOptions(SubsystemOptions, kw_only=True):
     sequence: str
     #: Keyword arguments of the class.
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: Answers to its prompts, by their texts, where no operator is there to give them.
+    #: Answers to its prompts, by their texts, where no operator gives them.
     answers: dict[str, str] = msgspec.field(default_factory=dict)
 
     is_sequence: ClassVar[bool] = True
@@ -123,6 +123,11 @@ class SequenceLink(ZeroMQLink):
         """Only an instance tells them."""
         return None
 
+    def answer(self, number: int, answer: str, who: str) -> bool:
+        """See `Link.answer`."""
+        message = PromptAnswer(number=number, answer=answer, who=who)
+        return self.hub.send(self.peer, self.peer.send(message))
+
     def commands(self, session: SessionFile) -> list[Command]:
         """``hilrt sequence``, told where to connect, and how long a step may take."""
         options, master = cast(SequenceOptions, self.options), session.tables.master
@@ -142,4 +147,6 @@ class SequenceLink(ZeroMQLink):
             allowed = options.late.max_misses * master.step * options.every / factor
         if math.isfinite(allowed):
             argv += ["--patience", repr(PATIENCE * allowed)]
+        if self.operated:
+            argv.append("--operated")
         return [Command(self.name, argv)]

@@ -37,6 +37,9 @@ def sequence(
     patience: Annotated[
         float | None, typer.Option(help="after which a step tells that it hangs, s")
     ] = None,
+    operated: Annotated[
+        bool, typer.Option("--operated", help="an operator can answer its prompts")
+    ] = False,
     keys: Annotated[Path | None, typer.Option(help="folder of the keys")] = None,
 ) -> None:
     """Host a test sequence in this process; a session starts it by itself."""
@@ -44,7 +47,8 @@ def sequence(
     from hilrt.hosting.sequence_process import main as sequence_main
 
     params, answers = _pairs("--param", param), _pairs("--answer", answer)
-    raise typer.Exit(sequence_main(target, connect, name, params, answers, step, patience))
+    status = sequence_main(target, connect, name, params, answers, step, patience, operated)
+    raise typer.Exit(status)
 
 
 def gateway(

@@ -17,7 +17,7 @@ from hilrt.config.from_toml import parse_params
 from hilrt.hosting.load_sequence import load_sequence
 from hilrt.hosting.solver_process import run_process
 from hilrt.peers.peer import Peer
-from hilrt.peers.wire import Event
+from hilrt.peers.wire import Event, PromptAnswer
 from hilrt.sequences.bench import STEP, SequenceBench, Setting
 from hilrt.solver import Solver
 
@@ -33,6 +33,7 @@ def main(
     answers: Mapping[str, str],
     step: float | None = None,
     patience: float | None = None,
+    operated: bool = False,
 ) -> int:
     """Host a sequence until the session ends.
 
@@ -48,13 +49,15 @@ def main(
         Distance of its communication points, s; left out where it varies.
     patience : float, optional
         Time after which a step that does not return tells its line, s.
+    operated : bool
+        Whether an operator can answer its prompts.
 
     Returns
     -------
     int
         Exit status, as that of a solver's process.
     """
-    setting = Setting(Path.cwd(), dict(answers), step)
+    setting = Setting(Path.cwd(), dict(answers), step, operated)
     made = []
 
     def make() -> Solver:
@@ -65,6 +68,11 @@ def main(
         stepper = made[0]
         told = Told(peer, stepper.bench)
         stepper.hand_on_to(told.tell)
+
+        def take(message: PromptAnswer) -> None:
+            stepper.take_answer(message.number, message.answer, message.who)
+
+        peer.take_answer = take
         if patience and threading.current_thread() is threading.main_thread():
             stepper.on_step = HangAlarm(told, stepper.bench, patience)
 

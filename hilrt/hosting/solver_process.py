@@ -227,6 +227,8 @@ def _take(peer: Peer, solver: HostedSolver, relay: LogRelay, message: wire.Messa
         peer.send(wire.Stopped())
     elif isinstance(message, wire.Initialize):
         _initialize(peer, solver, message)
+    elif isinstance(message, wire.PromptAnswer) and peer.take_answer is not None:
+        peer.take_answer(message)
     elif isinstance(message, wire.GoBack):
         peer.send(_advanced(message.tick, solver.go_back(message.h)))
     elif isinstance(message, wire.Probe):

@@ -23,8 +23,19 @@ if TYPE_CHECKING:
     import asyncio
 
 #: Operators' actions, and ``refused``, by which the relay reports wrong tokens to the session.
-Action = Literal["arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "refused"]
-ACTIONS: tuple[Action, ...] = ("arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust")
+Action = Literal[
+    "arm", "safe", "stop", "shadow", "mark", "acknowledge", "adjust", "answer", "refused"
+]
+ACTIONS: tuple[Action, ...] = (
+    "arm",
+    "safe",
+    "stop",
+    "shadow",
+    "mark",
+    "acknowledge",
+    "adjust",
+    "answer",
+)
 #: Environment variable with the key that the session gives to the processes it starts.
 KEY_VARIABLE = "HILRT_COMMAND_KEY"
 #: The operators' token; one is made up for the run where this is not set.
@@ -54,7 +65,8 @@ class OperatorCommand(msgspec.Struct, kw_only=True):
         ``arm``, ``safe`` (benches to their safe profile, session kept), ``stop``, ``shadow``
         (`value` 1: apply no correction, 0: apply them), ``mark`` (note `text`), ``acknowledge``
         (event number `value` and, of a flag, its changes before; with `text` `ALL_BEFORE` all
-        events before), ``adjust`` (`text` names what, `value` is the new one).
+        events before), ``adjust`` (`text` names what, `value` is the new one), ``answer`` (to the
+        prompt number `value`, `text` is the answer).
     who : str
         Name of the operator, for the log.
     key : str

@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from hilrt.monitor.operator_commands import MAX_TEXT, CommandClient, OperatorCommand
-from hilrt.monitor.telemetry import Status
+from hilrt.monitor.telemetry import PromptStatus, Status, prompt_words
 
 HELP = "keys: Enter arm · s safe · q q stop · h shadow · m note"
 #: How long a stop waits for its second key, s, and an answer is shown.
 CONFIRM_S, SHOWN_S = 3.0, 6.0
+#: How long a question must have been shown before a key answers it, s: the key may be for another.
+READ_S = 0.5
 _ENTER, _ERASE, _ESCAPE = "\r\n", "\x7f\x08", "\x1b"
 
 
@@ -44,6 +46,8 @@ class OperatorKeys:
         self._note: str | None = None
         self._stop_until = self._shown_until = 0.0
         self._answer = ""
+        self._prompt: PromptStatus | None = None
+        self._asked_at = 0.0
 
     @property
     def line(self) -> str:
@@ -53,7 +57,11 @@ class OperatorKeys:
             return f"note: {self._note}▏ (Enter: keep, Esc: drop)"
         if now < self._stop_until:
             return "stop the session? q again: yes"
-        return self._answer if now < self._shown_until else HELP
+        answer = self._answer if now < self._shown_until else ""
+        if self._prompt is None:
+            return answer or HELP
+        keys = " · ".join(f"{i} {a}" for i, a in enumerate(self._prompt.answers, 1))
+        return " | ".join(filter(None, (f"{keys} | {prompt_words(self._prompt)}", answer)))
 
     @property
     def editing(self) -> bool:
@@ -61,7 +69,10 @@ class OperatorKeys:
         return self._note is not None
 
     def type(self, text: str, status: Status | None) -> None:
-        """Take typed characters."""
+        """Take typed characters, with the status that is shown."""
+        prompt = next(iter(status.prompts), None) if status is not None else None
+        if prompt != self._prompt:
+            self._prompt, self._asked_at = prompt, self._clock()
         if len(text) > 1 and text.startswith(_ESCAPE):
             return  # an arrow or function key
         for character in text:
@@ -91,12 +102,23 @@ class OperatorKeys:
         elif character == "h":
             off = status is not None and status.shadow
             self._send(OperatorCommand(action="shadow", value=0.0 if off else 1.0))
+        elif character.isdecimal() and self._prompt is not None:
+            self._answer_prompt(self._prompt, character)
         elif character == "m":
             self._note = ""
         elif character == "q" and confirmed:
             self._send(OperatorCommand(action="stop"))
         elif character == "q":
             self._stop_until = self._clock() + CONFIRM_S
+
+    def _answer_prompt(self, prompt: PromptStatus, key: str) -> None:
+        answers = dict(zip("123456789", prompt.answers, strict=False))
+        if self._clock() - self._asked_at < READ_S:
+            self._show("read the question first, it is new")
+        elif key in answers:
+            self._send(OperatorCommand(action="answer", value=prompt.number, text=answers[key]))
+        else:
+            self._show(f"no answer has the key {key}")
 
     def _send(self, command: OperatorCommand) -> None:
         command.who, command.key = self._who, self._key

@@ -20,8 +20,8 @@ from hilrt.monitor.telemetry import RaisedFlag, Status, doing, message_of, not_p
 from hilrt.wording import number, words
 
 MAX_VALUES = 12
-#: Newest events, and lines of flags and of the message, that are shown at most.
-MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES = 5, 4, 2
+#: Newest events, and lines of flags, of the message and of the keys, that are shown at most.
+MAX_EVENTS, MAX_FLAG_LINES, MAX_MESSAGE_LINES, MAX_KEY_LINES = 5, 4, 2, 3
 #: Events that are shown before all values are, and lines of values that are shown before these.
 KEPT_EVENTS, KEPT_LINES = 3, 6
 #: Columns between the halves of the panel, between those of a table, and width of a value.
@@ -54,7 +54,7 @@ def live_view(
     if status.message:
         foot.append(_Cut(Text(message_of(status), style="bold"), MAX_MESSAGE_LINES))
     if line:
-        foot += [Text(line, style="dim", no_wrap=True, overflow="ellipsis")]
+        foot.append(_Cut(Text(line, style="dim"), MAX_KEY_LINES))
     head = Group(_progress(status), _timing(status), Text())
     body = _Body(status, traces)
     fitted = _Fitted(head, body, list(events), Group(*foot), height - FRAME)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from hilrt.monitor.open_prompts import OpenPrompts
 from hilrt.monitor.telemetry import (
     BondStatus,
     PeerStatus,
@@ -99,6 +100,8 @@ class StatusPublisher:
         self._adjustable = tuple(adjustable)
         #: Line and text of the newest step of each test sequence.
         self.sequences: dict[str, str] = {}
+        #: Their questions that wait for an operator.
+        self.prompts = OpenPrompts()
         self.state, self._message = "CONFIGURED", ""
         #: Outputs in the order in which views show them, as numbers; without it, the network's.
         self.order: Sequence[int] | None = None
@@ -155,6 +158,7 @@ class StatusPublisher:
                 message=self._message,
                 waited_s=waited_s,
                 events=list(self._events),
+                prompts=self.prompts.waiting(known.t),
                 results=list(self._results),
                 result_counts=dict(self._result_counts),
             )
@@ -204,6 +208,7 @@ class StatusPublisher:
             state=self.state,
             sequences=dict(self.sequences),
             sources=present_sources(numerics),
+            prompts=self.prompts.waiting(t),
             results=list(self._results),
             result_counts=dict(self._result_counts),
             t=t,

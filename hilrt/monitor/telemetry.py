@@ -61,6 +61,20 @@ class ResultStatus(msgspec.Struct, frozen=True):
     text: str = ""
 
 
+class PromptStatus(msgspec.Struct, frozen=True):
+    """A question of a test sequence that waits for an operator, with a number for the answer.
+
+    It waits until the session time `until` [s]; then `declared` counts, or the sequence fails.
+    """
+
+    number: int
+    sequence: str
+    text: str
+    answers: list[str]
+    declared: str | None
+    until: float
+
+
 class Status(msgspec.Struct, kw_only=True):
     """State of a session at one time. Times `t` and `duration` are session time, s.
 
@@ -72,6 +86,7 @@ class Status(msgspec.Struct, kw_only=True):
     where it waits for nothing. `sequences`: the step of each test sequence, with its
     line, what it waits for and since when. `sources`: inputs that a stimulus, a sequence or an
     operator drives now, and by which. `adjustable`: what operators may change, as it is now.
+    `prompts`: questions of test sequences that wait for an operator, the oldest first.
     `results` are the newest of expectations and measures, `result_counts` how many there are of
     each kind.
     """
@@ -99,6 +114,7 @@ class Status(msgspec.Struct, kw_only=True):
     sequences: dict[str, str] = {}
     sources: dict[str, str] = {}
     adjustable: dict[str, float] = {}
+    prompts: list[PromptStatus] = []
     results: list[ResultStatus] = []
     result_counts: dict[str, int] = {}
 
@@ -128,6 +144,7 @@ def merged(before: Status | None, now: Status) -> Status:
         message=now.message,
         waited_s=now.waited_s,
         events=now.events,
+        prompts=now.prompts,
         results=now.results,
         result_counts=now.result_counts,
     )
@@ -143,6 +160,12 @@ def doing(status: Status) -> list[str]:
     lines = [f"{name}: {step}" for name, step in status.sequences.items()]
     driven = ", ".join(f"{name} by {source}" for name, source in status.sources.items())
     return [*lines, f"driven: {driven}"] if driven else lines
+
+
+def prompt_words(prompt: PromptStatus) -> str:
+    """A question, until when it waits, and what follows then."""
+    then = "the sequence fails" if prompt.declared is None else f"{prompt.declared} counts"
+    return f"{prompt.sequence} asks: {prompt.text} (until {prompt.until:.1f} s, then {then})"
 
 
 def result_words(status: Status) -> str:

@@ -26,6 +26,7 @@ from hilrt.peers.wire import (
     FromMaster,
     Hello,
     Message,
+    PromptAnswer,
     Reject,
     Role,
     Welcome,
@@ -66,6 +67,8 @@ class Peer:
         For a poller; messages go through the methods.
     protocol : PeerProtocol
         What the master has said of the connection, and what is to be said to it.
+    take_answer : callable or None
+        Given operators' answers; None for a process that asks nothing.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class Peer:
         self.address = address
         self.name = name
         self.clock = clock
+        self.take_answer: Callable[[PromptAnswer], None] | None = None
         hello = Hello(
             version=PROTOCOL_VERSION,
             role=role,

@@ -208,6 +208,17 @@ class Secured(Message):
     complete: bool = True
 
 
+class PromptAnswer(Message):
+    """Master → solver, between two steps: `who`, an operator, answers the prompt `number`.
+
+    Only to test sequences, which ask.
+    """
+
+    number: int
+    answer: str
+    who: str
+
+
 class Stop(Message):
     """Master → peer: end in order."""
 
@@ -269,6 +280,7 @@ FromMaster = (
     | SetPoints
     | Arm
     | Safe
+    | PromptAnswer
     | Stop
     | Heartbeat
     | Error

@@ -15,20 +15,20 @@ from hilrt.config.from_toml import build, nearest
 from hilrt.config.structs import Expect
 from hilrt.config.units import UNSTATED
 from hilrt.sequences.awaited_step import SequenceStopped, Waited
+from hilrt.sequences.prompts import ASK, Prompt, Prompts, checked
 from hilrt.sequences.timed_steps import Jump, Ramp, Until, Wait
 from hilrt.sequences.together import Branch, Together
 from hilrt.sequences.where import Where
 from hilrt.solver import Floats, Ports
 
 #: Causes of the events that a sequence tells: the step that begins, what was measured, the ends of
-#: a recording's interval, what it logs, an answer to a prompt.
+#: a recording's interval, what it logs.
 STEP: Final = "sequence_step"
 MEASURE: Final = "measure"
 EXPECT: Final = "expect"
 BEGIN: Final = "recording_begin"
 END: Final = "recording_end"
 LOG: Final = "sequence_log"
-ANSWER: Final = "prompt"
 #: Characters of a text that are told; what is longer would not fit into a message.
 MAX_TEXT: Final = 2000
 #: Readings that the message of a time-out shows.
@@ -49,14 +49,17 @@ class Setting(NamedTuple):
     folder : Path
         Folder that lines are named relative to.
     answers : mapping of str to str
-        To prompts, by their texts, where no operator is there.
+        To prompts, by their texts, where no operator answers.
     step : float or None
         Distance of its communication points, s; None where it varies.
+    operated : bool
+        Whether an operator can answer prompts.
     """
 
     folder: Path = Path()
     answers: Mapping[str, str] = MappingProxyType({})
     step: float | None = None
+    operated: bool = False
 
 
 class RecordedInterval:
@@ -94,11 +97,14 @@ class SequenceBench:
         Whether only clean-up is left, for which no session time passes.
     forgotten : list of str
         Steps that were made and not awaited.
+    prompts : Prompts
+        Questions that wait for an operator.
     """
 
     def __init__(self, ports: Ports, setting: Setting) -> None:
         self.where = Where(setting.folder)
         self._answers = setting.answers
+        self.prompts = Prompts(setting.operated)
         self._step = setting.step or LEAST_STEP
         self._inputs = {port.name: i for i, port in enumerate(ports.inputs)}
         drives = ports.outputs[: len(ports.outputs) // 2]
@@ -200,23 +206,17 @@ class SequenceBench:
         """Await: several steps or coroutines at the same time; the list of what they return."""
         return Together(self, branches)
 
-    async def prompt(self, text: str, answers: Collection[str] = ("yes", "no")) -> str:
-        """Await: an answer to a question, one of `answers`.
+    def prompt(
+        self, text: str, answers: Collection[str] = ("yes", "no"), *, timeout: float = 60.0
+    ) -> Prompt:
+        """Await: an answer to a question, one of `answers`, from an operator within `timeout` [s].
 
-        The session file or the command line declares it.
+        Where nobody answers in time, and at once where nobody can, the answer counts that the
+        session file declares.
         """
-        where = self.where.caller()
-        self.begin_step(where, f"asks {text!r}")
-        answer = self._answers.get(text)
-        if answer is None:
-            raise LookupError(
-                f"no answer to the prompt {text!r} is declared; add it to `answers` of the "
-                f"sequence's table, one of {', '.join(answers)}"
-            )
-        if answer not in answers:
-            raise ValueError(f"answer {answer!r} to {text!r}: is none of {', '.join(answers)}")
-        self.tell(ANSWER, f"{text}: {answer}")
-        return answer
+        declared = self._answers.get(text)
+        found = checked(text, answers, declared)
+        return Prompt(self, text, found, declared, _positive("timeout", timeout))
 
     def recording(self, name: str) -> RecordedInterval:
         """``async with``: an interval of the log with a name."""
@@ -309,7 +309,7 @@ class SequenceBench:
 
     def tell(self, cause: str, text: str) -> None:
         """Hand an event on to the session; `BlockingIOError` if that cannot be done."""
-        if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT):
+        if len(text) > MAX_TEXT and cause not in (MEASURE, EXPECT, ASK):
             text = f"{text[:MAX_TEXT]} …"
         if not self.hand_on(cause, text):
             raise BlockingIOError("the session does not take what the sequence tells")

@@ -12,7 +12,7 @@ import numpy as np
 
 from hilrt.errors import SolverError
 from hilrt.sequences.awaited_step import PAUSE, SequenceStopped
-from hilrt.sequences.bench import SequenceBench, Setting, Tell
+from hilrt.sequences.bench import LOG, SequenceBench, Setting, Tell
 from hilrt.sequences.sequence import Sequence, ports_of
 from hilrt.sequences.together import refuse
 from hilrt.solver import Floats, InputPolynomial, Sample, Solver
@@ -50,6 +50,11 @@ class SequenceStepper(Solver):
     def hand_on_to(self, tell: Tell) -> None:
         """Where the events of the sequence go."""
         self.bench.hand_on = tell
+
+    def take_answer(self, number: int, answer: str, who: str) -> None:
+        """An operator's answer to a prompt, between two steps; one that is too late is told."""
+        if not self.bench.prompts.take(number, answer, who):
+            self.bench.tell(LOG, f"the answer {answer!r} of {who} came when nothing waited for it")
 
     def initialize(self, t0: float, u0: Floats) -> Sample:
         """Outputs at their start values; the coroutine begins with the first step."""

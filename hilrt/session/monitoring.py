@@ -62,6 +62,7 @@ class Monitoring:
     def __init__(self, tables: SessionTables, options: RunOptions, real_time: bool) -> None:
         self._tables, self._table = tables, tables.monitor
         self._web, self._view = options.web, options.view
+        self._real_time = real_time
         self.local = LocalAddresses()
         self._environment = {**SINGLE_THREAD, **self.local.environment}
         self.key, self.run = secrets.token_hex(16), secrets.token_hex(8)
@@ -87,6 +88,16 @@ class Monitoring:
     def wanted(self) -> bool:
         """Whether anything but the terminal view may watch."""
         return self._web or self._table.listen is not None or self._table.foxglove is not None
+
+    @property
+    def answers_prompts(self) -> bool:
+        """Whether an operator can answer prompts: on the terminal, or with the token.
+
+        Nobody is asked in a session as fast as possible: its session time does not wait.
+        """
+        shown = self._web or (self.wanted and bool(self._table.commands))
+        with_token = shown and "answer" in self._table.control
+        return self._real_time and (self.view_has_keys or with_token)
 
     def listen(self) -> None:
         """Take the page's port, which its process gets; `ConfigError` if a port is taken."""

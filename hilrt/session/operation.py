@@ -69,7 +69,7 @@ class Operator:
             return Reply(True, "noted")
         reply = self._carry_out(command)
         done = reply.text if reply.ok else f"not done: {reply.text}"
-        if command.action in ("mark", "acknowledge"):
+        if command.action in ("mark", "acknowledge", "answer"):
             text = f"{command.who}: {done}"
         else:
             text = f"{command.who} asked for {command.action}: {done}"
@@ -94,6 +94,8 @@ class Operator:
             return self._shadow(command.value != 0.0)
         if command.action == "adjust":
             return self._adjust(command.text, command.value)
+        if command.action == "answer":
+            return self._answer(command)
         return self._end_loop(command)
 
     def _arm(self) -> Reply:
@@ -128,6 +130,24 @@ class Operator:
             return Reply(False, "this run computes corrections and applies none (--shadow)")
         self.master.numerics.given.session["apply"] = not on
         return Reply(True, "corrections off" if on else "corrections act again")
+
+    def _answer(self, command: OperatorCommand) -> Reply:
+        """To a prompt of a test sequence; it tells itself which answer has counted."""
+        if self.master is None:
+            return Reply(False, f"only while it runs; it is {self.events.state}")
+        prompts, t = self.master.publisher.prompts, self.master.progress.t_ns * 1e-9
+        prompt = prompts.find(command.value, t)
+        if prompt is None:
+            return Reply(False, "that prompt no longer waits for an answer")
+        if command.text not in prompt.answers:
+            known = ", ".join(prompt.answers)
+            return Reply(False, f"{command.text!r} is no answer to {prompt.text!r}; one of {known}")
+        links = self.master.exchange.links
+        link = next(link for link in links if link.name == prompt.sequence)
+        if not link.answer(prompts.own_number(prompt), command.text, command.who):
+            return Reply(False, f"{prompt.sequence} could not be told")
+        prompts.close(prompt)
+        return Reply(True, f"answers {prompt.text!r} of {prompt.sequence}: {command.text}")
 
     def _adjust(self, what: str, value: float) -> Reply:
         bounds = self.adjustable.get(what)

@@ -143,6 +143,7 @@ class SessionRun:
         for name, options in parts.tables.subsystems.items():
             link = registry.link_class(options.adapter)(name, options, parts.file.folder)
             link.learn(parts.file)
+            link.operated = parts.monitoring.answers_prompts
             if isinstance(link, RemoteLink):
                 parts.hub.add(link)
             parts.links.append(link)

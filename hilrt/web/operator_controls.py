@@ -24,6 +24,7 @@ from hilrt.monitor.operator_commands import (
     Reply,
 )
 from hilrt.monitor.stream import Head
+from hilrt.monitor.telemetry import PromptStatus, prompt_words
 from hilrt.tables.network import OPERATED
 from hilrt.web.changed_models import change
 from hilrt.web.panels import text
@@ -71,7 +72,9 @@ class OperatorControls:
         self._stop_until = 0.0
         self._waiting: list[tuple[int, str]] = []
         self._asked_for, self._asked_at = 0, 0.0
-        self._build([sheet])
+        self._sheets: list[Any] = [sheet]
+        self._asked: list[PromptStatus] = []
+        self._build(self._sheets)
 
     def _build(self, sheets: list[Any]) -> None:
         # Bokeh draws a field anew when its title changes, and what was typed would no longer stand
@@ -102,7 +105,9 @@ class OperatorControls:
         actions = row(self.who, self.token, *first, self.note, self.buttons["mark"])
         self._adjust_row = row(self.what, self.value, self.buttons["adjust"], self.bounds)
         actions.styles = self._adjust_row.styles = {"flex-wrap": "wrap"}
-        self.area = column(actions, self._adjust_row, sizing_mode="stretch_width", name="control")
+        self.prompts = column(sizing_mode="stretch_width", name="prompts")
+        parts = (self.prompts, actions, self._adjust_row)
+        self.area = column(*parts, sizing_mode="stretch_width", name="control")
 
     # -- what changes -----------------------------------------------------------------------------
 
@@ -122,6 +127,7 @@ class OperatorControls:
         change(self.area, visible=bool(allowed))
         change(self._adjust_row, visible="adjust" in allowed and bool(head.adjustable))
         self._offer_adjustable(head)
+        self._offer_answers(status.prompts if status is not None and "answer" in allowed else [])
         if not allowed:
             self._show(READ_ONLY)
 
@@ -138,6 +144,23 @@ class OperatorControls:
             if self.what.value.startswith(OPERATED):
                 said += f"; “{GIVE_BACK}” gives it back"
             change(self.bounds, text=f'<p class="soft">{text(said)}</p>')
+
+    def _offer_answers(self, asked: list[PromptStatus]) -> None:
+        """A row with buttons for each question of a test sequence that waits."""
+        if asked == self._asked:
+            return
+        before = dict(zip((one.number for one in self._asked), self.prompts.children, strict=True))
+        self.prompts.children = [before.get(one.number) or self._question(one) for one in asked]
+        self._asked = asked
+
+    def _question(self, prompt: PromptStatus) -> Any:
+        said = f'<p role="alert"><b>{text(prompt_words(prompt))}</b></p>'
+        parts: list[Any] = [Div(text=said, disable_math=True, stylesheets=self._sheets)]
+        for i, answer in enumerate(prompt.answers, 1):
+            act = partial(self.ask, "answer", float(prompt.number), answer)
+            name = f"answer-{prompt.number}-{i}"
+            parts.append(make_button(answer, name, act, "primary", sheets=self._sheets))
+        return row(*parts, styles={"flex-wrap": "wrap"})
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hilrt.monitor.operator_commands import Reply
-from hilrt.monitor.operator_keys import CONFIRM_S, HELP, SHOWN_S, OperatorKeys
-from hilrt.monitor.telemetry import Status
+from hilrt.monitor.operator_keys import CONFIRM_S, HELP, READ_S, SHOWN_S, OperatorKeys
+from hilrt.monitor.telemetry import PromptStatus, Status
 
 
 class Asked:
@@ -79,3 +79,32 @@ def test_answer_is_shown_for_a_while(keys, asked):
     assert keys.line == "not done: wrong token"
     keys.now += SHOWN_S + 0.1
     assert keys.line == HELP
+
+
+def asks(number=1):
+    prompt = PromptStatus(number, "test", "warm?", ["yes", "no"], None, 72.0)
+    return Status(session="s", state="RUNNING", prompts=[prompt])
+
+
+def test_a_question_of_a_sequence_has_a_key_for_each_answer(keys, asked):
+    keys.type("", asks())
+    assert keys.line == ("1 yes · 2 no | test asks: warm? (until 72.0 s, then the sequence fails)")
+    keys.now += READ_S
+    keys.type("2", asks())
+    (command,) = asked.sent
+    assert (command.action, command.value, command.text) == ("answer", 1.0, "no")
+    keys.type("", Status(session="s", state="RUNNING"))
+    keys.now += SHOWN_S
+    assert keys.line == HELP
+
+
+def test_a_key_for_the_question_before_answers_no_new_one(keys, asked):
+    keys.type("", asks())
+    keys.now += READ_S
+    keys.type("1", asks(2))
+    assert asked.sent == []
+    assert keys.line.endswith("read the question first, it is new")
+    keys.now += READ_S
+    keys.type("3", asks(2))
+    assert asked.sent == []
+    assert keys.line.endswith("no answer has the key 3")

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import hilrt
 from hilrt.monitor.operator_commands import TOKEN_VARIABLE, OperatorCommand
 from hilrt.monitor.viewer import Viewer
+from hilrt.replay.replay_log import replay
 from tests.scenarios.sessions import LINUX, TIMEOUT, Run, sets
 from tests.two_masses import CONNECTIONS
 
@@ -33,7 +35,7 @@ report = false
 [monitor]
 listen = "tcp://127.0.0.1:{listen}"
 commands = "tcp://127.0.0.1:{commands}"
-control = ["stop"]
+control = ["stop", "answer"]
 [subsystems.mass1]
 adapter = "inprocess"
 model = "hilrt.models.two_mass:Mass1"
@@ -45,6 +47,26 @@ NEVER = f"""
 [subsystems.never]
 adapter = "zeromq"
 spawn = ["{sys.executable}", "-c", "import time; time.sleep(600)"]
+"""
+
+
+ASKS = """
+[subsystems.asks]
+adapter = "sequence"
+sequence = "asks.py:Asks"
+answers = { "go on?" = "no" }
+"""
+SEQUENCE = """
+from hilrt import Port, Sequence
+
+class Asks(Sequence):
+    drives = (Port("level"),)
+
+    async def run(self, bench):
+        answer = await bench.prompt("coolant warm?", timeout=60.0)
+        await bench.step("level", to={"yes": 1.0, "no": 2.0}[answer])
+        assert await bench.prompt("go on?", timeout=0.2) == "no"
+        await bench.prompt("nobody says", timeout=0.2)
 """
 
 
@@ -78,9 +100,14 @@ class Watched:
 
     def send_stop(self) -> int:
         """Press Stop."""
+        return self.send(OperatorCommand(action="stop"))
+
+    def send(self, command: OperatorCommand) -> int:
+        """Give a command with the token."""
         client = self.viewer.client()
         assert client is not None
-        return client.send(OperatorCommand(action="stop", who="Ada", key="token"))
+        command.who, command.key = "Ada", "token"
+        return client.send(command)
 
     def close(self) -> None:
         for run in self._runs:
@@ -159,3 +186,28 @@ def test_cause_of_a_fault_stays_to_the_end(watched: Watched) -> None:
         watched.viewer.take(20)
         assert watched.viewer.status.message == cause
     assert run.wait() == 3
+
+
+def test_an_operator_answers_a_prompt_and_the_log_replays(watched: Watched) -> None:
+    """After that nobody answers: what is declared counts, and without it the sequence fails."""
+    (watched.folder / "asks.py").write_text(SEQUENCE, encoding="utf-8")
+    run = watched.start(more=ASKS)
+    asked = "the question"
+    watched.until(lambda: watched.viewer.status and watched.viewer.status.prompts, asked)
+    assert watched.viewer.status is not None
+    (prompt,) = watched.viewer.status.prompts
+    assert (prompt.sequence, prompt.text, prompt.declared) == ("asks", "coolant warm?", None)
+    assert watched.send(OperatorCommand(action="answer", value=prompt.number, text="no"))
+    assert run.wait() == 3, run.stderr
+    fault = "'nobody says': nobody answered within 0.2 s, and no answer to it is declared"
+    assert fault in run.stderr
+    assert "(asks.py:" in run.stderr
+    log = hilrt.load_log(run.folder)
+    told = {event.cause: event for event in log.events if "coolant warm?" in event.text}
+    assert told["operator"].text == "Ada: answers 'coolant warm?' of asks: no"
+    assert told["prompt"].text == "coolant warm?: no (by Ada)"
+    assert told["prompt_asked"].t < told["operator"].t <= told["prompt"].t
+    declared = "go on?: no (declared; nobody answered within 0.2 s)"
+    assert declared in [event.text for event in log.events if event.cause == "prompt"]
+    assert log["asks.level"][-1] == 2.0
+    assert replay(run.folder).identical

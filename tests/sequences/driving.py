@@ -34,8 +34,9 @@ class Driven:
         signals: Mapping[str, Callable[[float], float]] | None = None,
         answers: Mapping[str, str] | None = None,
         h: float = H,
+        operated: bool = False,
     ) -> None:
-        setting = Setting(Path(__file__).parent, answers or {})
+        setting = Setting(Path(__file__).parent, answers or {}, operated=operated)
         self.stepper = SequenceStepper(sequence, setting)
         self.bench = self.stepper.bench
         self.events: list[tuple[float, str, str]] = []

@@ -301,7 +301,7 @@ def test_a_step_that_is_not_awaited_is_an_error():
         (lambda bench: bench.measure("x", "high"), "could not convert"),
         (lambda bench: bench.expect("x", always="e.n > 1", for_=math.nan), "for"),
         (lambda bench: bench.read("e.m"), "'e.m' is not among `reads`; did you mean 'e.n'"),
-        (lambda bench: bench.prompt("warm?"), "no answer to the prompt 'warm\\?' is declared"),
+        (lambda bench: bench.prompt("warm?"), "nobody can answer the prompt 'warm\\?' here"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_the_line(call, text):

@@ -183,3 +183,22 @@ def test_ports_that_nobody_has_taken_are_free_afterwards(monitoring, unused_tcp_
         with pytest.raises(ConfigError):
             monitoring(web=True, page=address).listen()
         made.close()
+
+
+@pytest.mark.parametrize(
+    ("web", "control", "real_time", "answers"),
+    [
+        (True, ["answer"], True, True),
+        (True, ["stop"], True, False),
+        (False, ["answer"], True, False),
+        (True, ["answer"], False, False),
+    ],
+)
+def test_prompts_wait_only_where_an_operator_can_answer(web, control, real_time, answers):
+    tables = make_session(TABLES)
+    tables.monitor = MonitorTable(control=control)
+    made = Monitoring(tables, RunOptions(web=web), real_time=real_time)
+    assert made.answers_prompts is answers
+    made.view_has_keys = True
+    assert made.answers_prompts is real_time
+    made.close()

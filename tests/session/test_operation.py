@@ -248,3 +248,54 @@ def test_check_knows_the_inputs_that_an_operator_may_take():
     assert "no input 'uu'" in told("inputs.a.uu")[0]
     assert "several elements" in told("inputs.a.w")[0]
     assert "is no range" in told("inputs.a.u", min=2.0)[0]
+
+
+def asking(operator, told=True):
+    """A running session in which a sequence asks; what its link was given."""
+    running(operator)
+    given = []
+
+    def answer(*args):
+        given.append(args)
+        return told
+
+    operator.master.publisher = operator.events.publisher
+    operator.master.progress = SimpleNamespace(t_ns=2_000_000_000)
+    link = SimpleNamespace(name="test", answer=answer)
+    operator.master.exchange = SimpleNamespace(links=[link])
+    question = '{"number": 4, "text": "warm?", "answers": ["yes", "no"], "until": 5.0}'
+    operator.master.publisher.prompts.ask("test", question)
+    return given
+
+
+def test_an_answer_goes_to_the_sequence_once_with_who(operator):
+    given = asking(operator)
+    assert not obey(operator, "answer", value=1.0, text="perhaps").ok
+    assert obey(operator, "answer", value=1.0, text="no").ok
+    again = obey(operator, "answer", value=1.0, text="yes")
+    assert again.text == "that prompt no longer waits for an answer"
+    assert given == [(4, "no", "Ada")]
+    refused, done, late = operator.recorded.notes
+    assert done == ("info", "operator", "operator", "Ada: answers 'warm?' of test: no")
+    assert refused[0] == late[0] == "warning"
+    assert "not done: 'perhaps' is no answer to 'warm?'; one of yes, no" in refused[3]
+
+
+@pytest.mark.parametrize("number", [2.0, 0.5, float("nan"), float("inf")])
+def test_an_answer_to_another_prompt_does_nothing(operator, number):
+    given = asking(operator)
+    assert not obey(operator, "answer", value=number, text="no").ok
+    assert given == []
+
+
+def test_an_answer_that_cannot_be_handed_on_may_be_given_again(operator):
+    given = asking(operator, told=False)
+    assert obey(operator, "answer", value=1.0, text="no").text == "test could not be told"
+    assert not obey(operator, "answer", value=1.0, text="no").ok
+    assert len(given) == 2
+    operator.master.progress.t_ns = 5_000_000_000
+    assert "no longer waits" in obey(operator, "answer", value=1.0, text="no").text
+
+
+def test_an_answer_before_the_first_tick_is_refused(operator):
+    assert not obey(operator, "answer", value=1.0, text="no").ok

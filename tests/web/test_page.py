@@ -18,6 +18,7 @@ from bokeh.models import HoverTool, Line
 
 from hilrt.monitor.operator_commands import ALL_BEFORE, MAX_TEXT, Reply
 from hilrt.monitor.stream import Full, Head, Signals, binary
+from hilrt.monitor.telemetry import PromptStatus
 from hilrt.record.messages import Signal
 from hilrt.web.page import FOLDER, Page, first_signals
 from hilrt.web.plots import (
@@ -380,6 +381,28 @@ def test_note_shadow_and_adjust(page):
     assert (mark.action, mark.text) == ("mark", "knock heard")
     assert (shadow.action, shadow.value) == ("shadow", 1.0)
     assert (adjust.text, adjust.value) == ("bonds.shaft.cap", 0.05)
+
+
+def test_a_question_of_a_sequence_has_a_button_for_each_answer_as_long_as_it_waits(page):
+    first = PromptStatus(3, "test", "oil <warm>?", ["yes", "no"], "no", 72.0)
+    second = PromptStatus(4, "test", "again?", ["yes"], None, 80.0)
+    page.viewer.status = msgspec.structs.replace(RUNNING, prompts=[first])
+    turn(page)
+    assert page.control.prompts.children == []  # the session file does not allow it
+    page.viewer.head = msgspec.structs.replace(page.viewer.head, control=["answer"])
+    turn(page)
+    (asked,) = page.control.prompts.children
+    assert "test asks: oil &lt;warm&gt;? (until 72.0 s, then no counts)" in asked.children[0].text
+    assert [button.label for button in asked.children[1:]] == ["yes", "no"]
+    page.viewer.status = msgspec.structs.replace(RUNNING, prompts=[first, second])
+    turn(page)
+    assert page.control.prompts.children[0] is asked  # not drawn anew under the pointer
+    click(page, "answer-3-2")
+    (command,) = page.viewer.sent
+    assert (command.action, command.value, command.text) == ("answer", 3.0, "no")
+    page.viewer.status = RUNNING
+    turn(page)
+    assert page.control.prompts.children == []
 
 
 def test_adjust_shows_bounds_and_the_present_value(page):

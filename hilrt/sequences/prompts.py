@@ -1,0 +1,192 @@
+"""Questions to the operator: ``await bench.prompt(…)``, and the answers that come to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Final, Protocol
+
+import msgspec
+
+from hilrt.sequences.awaited_step import (
+    EPS,
+    PAUSE,
+    BenchOfSteps,
+    SequenceStep,
+    Steps,
+    StepTimeout,
+)
+
+#: Causes of events: a question that waits for an operator, and the answer that counts.
+ASK: Final = "prompt_asked"
+ANSWER: Final = "prompt"
+#: An answer is one key of the terminal, and one button of the page.
+MAX_ANSWERS: Final = 9
+#: Longest answer and question, in characters: they stand on a button and on a line.
+MAX_ANSWER, MAX_QUESTION = 60, 300
+
+AnswerText = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ANSWER)]
+
+
+class Question(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A question that waits for an operator, as its event has it.
+
+    Parameters
+    ----------
+    number : int
+        Of this sequence's questions.
+    text : str
+    answers : list of str
+        Those that there are.
+    declared : str or None
+        What counts from `until` on; without it the sequence fails then.
+    until : float
+        Session time until which it waits, s.
+    """
+
+    number: int
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_QUESTION)]
+    answers: Annotated[list[AnswerText], msgspec.Meta(min_length=1, max_length=MAX_ANSWERS)]
+    declared: str | None = None
+    until: float
+
+
+class BenchOfPrompts(BenchOfSteps, Protocol):
+    """What a prompt needs beside the other steps; see `SequenceBench` for what these are."""
+
+    prompts: Prompts
+
+    def tell(self, cause: str, text: str) -> None:
+        """Hand an event on to the session."""
+
+
+class Prompts:
+    """The questions of a sequence that wait, and what operators have answered.
+
+    Parameters
+    ----------
+    operated : bool
+        Whether an operator can answer.
+    """
+
+    def __init__(self, operated: bool) -> None:
+        self.operated = operated
+        self._count = 0
+        self._waiting: dict[int, Question] = {}
+        self._given: dict[int, tuple[str, str]] = {}
+
+    def open(self, text: str, answers: list[str], declared: str | None, until: float) -> Question:
+        """A question that waits from now on."""
+        self._count += 1
+        asked = Question(
+            number=self._count, text=text, answers=answers, declared=declared, until=until
+        )
+        self._waiting[asked.number] = asked
+        return asked
+
+    def close(self, question: Question) -> None:
+        """It no longer waits."""
+        self._waiting.pop(question.number, None)
+        self._given.pop(question.number, None)
+
+    def take(self, number: int, answer: str, who: str) -> bool:
+        """Take an operator's answer; False if nothing waits for it."""
+        question = self._waiting.get(number)
+        if question is None or number in self._given or answer not in question.answers:
+            return False
+        self._given[number] = (answer, who)
+        return True
+
+    def given(self, question: Question) -> tuple[str, str] | None:
+        """The answer, and who gave it; None if there is none yet."""
+        return self._given.get(question.number)
+
+
+class Prompt(SequenceStep[str]):
+    """A question; over at the communication point after an operator has answered.
+
+    Where nobody can answer, the declared answer counts at once, and no time passes.
+
+    Parameters
+    ----------
+    bench : BenchOfPrompts
+    text : str
+        The question.
+    answers : collection of str
+    declared : str or None
+        What counts where nobody answers.
+    timeout : float
+        How long an operator may take, s.
+    """
+
+    def __init__(
+        self,
+        bench: BenchOfPrompts,
+        text: str,
+        answers: Collection[str],
+        declared: str | None,
+        timeout: float,
+    ) -> None:
+        said = f"asks {text!r}"
+        if bench.prompts.operated:
+            said += f" ({', '.join(answers)}), at most {timeout:g} s"
+        super().__init__(bench, said)
+        self._bench, self._question = bench, text
+        self._answers, self._declared, self._timeout = list(answers), declared, timeout
+
+    def steps(self, began: float) -> Steps[str]:
+        """`LookupError` where nobody can answer and nothing is declared.
+
+        `StepTimeout` where nobody has answered in time and nothing is declared.
+        """
+        bench, text = self._bench, self._question
+        if not bench.prompts.operated:
+            if self._declared is None:
+                raise LookupError(
+                    f"nobody can answer the prompt {text!r} here, and no answer to it is declared; "
+                    f"{_remedy(self._answers)}"
+                )
+            bench.tell(ANSWER, f"{text}: {self._declared}")
+            return self._declared
+        question = bench.prompts.open(text, self._answers, self._declared, began + self._timeout)
+        try:
+            bench.tell(ASK, msgspec.json.encode(question).decode())
+            while (given := bench.prompts.given(question)) is None:
+                if bench.now - began >= self._timeout - EPS:
+                    return self._not_answered()
+                yield PAUSE
+        finally:
+            bench.prompts.close(question)
+        answer, who = given
+        bench.tell(ANSWER, f"{text}: {answer} (by {who})")
+        return answer
+
+    def _not_answered(self) -> str:
+        nobody = f"nobody answered within {self._timeout:g} s"
+        if self._declared is None:
+            raise StepTimeout(
+                f"the prompt {self._question!r}: {nobody}, and no answer to it is declared; "
+                f"{_remedy(self._answers)}"
+            )
+        self._bench.tell(ANSWER, f"{self._question}: {self._declared} (declared; {nobody})")
+        return self._declared
+
+
+def _remedy(answers: Collection[str]) -> str:
+    return f"add it to `answers` of the sequence's table, one of {', '.join(answers)}"
+
+
+def checked(text: str, answers: Collection[str], declared: str | None) -> list[str]:
+    """The answers to a question; `ValueError` for what cannot be asked or is no answer."""
+    if not text or len(text) > MAX_QUESTION or not text.isprintable():
+        raise ValueError(f"prompt: {text!r}: must be one line of 1 to {MAX_QUESTION} characters")
+    found = [] if isinstance(answers, str) else list(answers)
+    one_line = all(isinstance(a, str) and a and a.isprintable() for a in found)
+    if not one_line or not 1 <= len(found) <= MAX_ANSWERS or len(set(found)) < len(found):
+        raise ValueError(
+            f"prompt: answers = {answers!r}: must be 1 to {MAX_ANSWERS} different texts"
+        )
+    if (longest := max(found, key=len)) and len(longest) > MAX_ANSWER:
+        raise ValueError(f"prompt: the answer {longest!r} has more than {MAX_ANSWER} characters")
+    if declared is not None and declared not in found:
+        raise ValueError(f"answer {declared!r} to {text!r}: is none of {', '.join(found)}")
+    return found
