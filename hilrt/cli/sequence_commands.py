@@ -48,6 +48,8 @@ def run_tests(
             typer.echo(f"  warning: {warning}", err=True)
         if result.fault:
             typer.echo(f"  fault: {result.fault}", err=True)
+        if result.stopped:
+            typer.echo(f"  stopped: {result.stopped}", err=True)
         typer.echo(f"  files in {result.folder}")
         statuses.append(result.exit_status)
         done.append((name, result))

@@ -22,7 +22,6 @@ from hilrt.monitor.telemetry import (
 from hilrt.reliability.estimates import errors_of
 from hilrt.reliability.flags import active_flags, flag_totals
 from hilrt.reliability.verdict import SessionCourse, verdict
-from hilrt.step.source_changes import present_sources
 from hilrt.timing.histogram import Recent
 from hilrt.timing.monotonic import monotonic_ns
 
@@ -187,6 +186,9 @@ class StatusPublisher:
         return 1e9 * done / elapsed_ns if elapsed_ns > 0 else 0.0
 
     def _look(self, master: Stepped, rate_hz: float) -> Status:
+        # With the compiler, which a session loads while its processes start: there is one by now.
+        from hilrt.step.source_changes import present_sources
+
         numerics, progress, exchange = master.numerics, master.progress, master.exchange
         state, given, outputs = numerics.state, numerics.given.session[0], numerics.network.outputs
         totals, t = flag_totals(numerics.checks, state), float(given.t)

@@ -139,5 +139,6 @@ class Ending:
             self.secured = f"benches run their safe profile: {reason}"
             self._events.note("warning", "session", self.secured, cause="safe_profile")
         self._result.end_with(ExitStatus.INTERRUPTED)
+        self._result.stopped = reason
         if self._operator.held:
             await self._benches.hold_safe(master.stop_requested, self._interrupted)

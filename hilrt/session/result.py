@@ -38,12 +38,15 @@ class Result:
         What went wrong.
     warnings : list of str
         What else should be known: processes that ended by themselves, or not at all.
+    stopped : str
+        What stopped it before its end: a signal, an operator or a program; else empty.
     """
 
     summary: dict[str, Any] = field(default_factory=dict)
     exit_status: int = 0
     fault: str | None = None
     warnings: list[str] = field(default_factory=list)
+    stopped: str = ""
 
     def fail(self, fault: str) -> None:
         """Note that the session ends in a fault."""

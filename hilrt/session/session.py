@@ -95,6 +95,7 @@ class SessionRun:
                     raise
             if parts.interrupted:
                 parts.result.end_with(ExitStatus.INTERRUPTED)
+                parts.result.stopped = parts.interrupted
         return parts.result
 
     def _interrupt(self, reason: str, task: asyncio.Future[None]) -> None:

@@ -99,6 +99,16 @@ def test_plain_line_is_one_line():
     assert "\n" not in line
 
 
+def test_the_step_of_a_sequence_and_its_question_are_shown():
+    step = "t.py:3: asks 'warm?' (yes, no), at most 60 s (since 1.0 s)"
+    asks = msgspec.structs.replace(RUNNING, sequences={"test": step})
+    assert f"test: {step}" in text_of(live_view(asks))
+    assert f"| test at {step}" in plain_line(asks)
+    question = "1 yes · 2 no | test asks: " + "warm? " * 30
+    lines = text_of(live_view(asks, question), width=80)
+    assert lines.count("warm?") == 31  # on several lines, rather than cut
+
+
 def test_flags_in_words():
     assert flag_words([]) == ""
     assert flag_words([RaisedFlag("step_minimum", "")]) == "step minimum"

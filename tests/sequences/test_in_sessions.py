@@ -177,3 +177,14 @@ def test_the_command_runs_each_sequence_of_a_file_in_the_place_of_the_sessions_o
         session_of_sequence(file, "TipIn", None)
     with pytest.raises(ConfigError, match="has no sequence 'Other'"):
         named_sequences(file, "Other")
+
+
+def test_the_command_says_what_stopped_a_session(tmp_path, monkeypatch):
+    from hilrt.session import session
+
+    left = hilrt.RunResult(exit_status=130, stopped="interrupted (Ctrl-C)", folder=tmp_path)
+    monkeypatch.setattr(session, "run_session", lambda file, options: left)
+    file = SESSION.with_name("tip_in_sequence.py")
+    done = CliRunner().invoke(cli.app, ["test", str(file), "--session", str(SESSION)])
+    assert done.exit_code == 130
+    assert "  stopped: interrupted (Ctrl-C)" in done.output.splitlines()

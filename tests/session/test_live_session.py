@@ -57,6 +57,7 @@ def test_with_blocking_calls(options):
     result = session.wait()
     assert session.ended
     assert (session.state, result.exit_status, result.fault) == (SessionState.STOPPED, 130, None)
+    assert result.stopped == "stop by program"
     assert result.summary["time_s"] == session.t
     assert result.folder == options.folder.resolve()
 
