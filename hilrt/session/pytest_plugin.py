@@ -100,7 +100,7 @@ class SequenceRunner:
         problems = self._note(result)
         if check and (problems or result.exit_status):
             said = "; ".join(problems or result.warnings) or f"exit status {result.exit_status}"
-            pytest.fail(f"{said}\nlog and report: {result.folder}", pytrace=False)
+            pytest.fail(f"{said}\n{_files(result.folder)}", pytrace=False)
         return result
 
     def _note(self, result: RunResult) -> list[str]:
@@ -120,6 +120,13 @@ class SequenceRunner:
         text = "\n".join([*lines, *result.warnings, f"files in {result.folder}"])
         self._item.add_report_section("call", "hilrt", text)
         return problems
+
+
+def _files(folder: Path | None) -> str:
+    """What there is of a run: one that could not start has no log, and a report needs bokeh."""
+    names = {"log": "session.mcap", "report": "report.html"}
+    found = [what for what, name in names.items() if folder and (folder / name).is_file()]
+    return f"{' and '.join(found) or 'neither log nor report'}: {folder}"
 
 
 def _report(result: RunResult) -> list[str]:

@@ -24,6 +24,9 @@ def no_processes(monkeypatch):
         assert file.tables.session.duration == 3.0
         word = "passed" if most > 0.2 else "failed"
         entry = dict(name="rise time", result=word, text="0.16 s", of="test")
+        options.folder.mkdir()
+        for name in file.tables.subsystems["test"].params.get("files", ()):
+            (options.folder / name).touch()
         summary = {{"results": [entry], "verdict": "good"}}
         return RunResult(summary, most <= 0.2, folder=options.folder)
 
@@ -39,6 +42,12 @@ def test_fast(bench):
 def test_slow(bench):
     assert bench.run(TipIn, check=False, most=0.1).exit_status == 1
     bench.run(TipIn, most=0.1)
+
+
+@pytest.mark.hilrt({session!r}, {{"session.duration": 3.0}})
+@pytest.mark.parametrize("files", [["session.mcap"], ["session.mcap", "report.html"]])
+def test_with(bench, files):
+    bench.run(TipIn, most=0.1, files=files)
 """
 
 
@@ -56,9 +65,10 @@ def test_a_result_that_fails_fails_the_test_and_both_are_in_junit_xml(tmp_path):
     command += ["-q", "-p", "no:xdist", "--junit-xml=found.xml", "test_bench.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout
-    assert "1 failed, 1 passed" in done.stdout
+    assert "3 failed, 1 passed" in done.stdout
     assert "failed: rise time" in done.stdout
-    assert "log and report: " in done.stdout
+    told = {line.partition(": ")[0] for line in done.stdout.splitlines() if "/run-" in line}
+    assert told >= {"neither log nor report", "log", "log and report"}
     cases = {case.get("name"): case for case in ET.parse(tmp_path / "found.xml").iter("testcase")}
     found = {p.get("name"): p.get("value") for p in cases["test_fast"].iter("property")}
     assert found["hilrt_verdict"] == "good"
