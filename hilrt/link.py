@@ -155,7 +155,7 @@ class Link(abc.ABC):
     absent: str = ""
     #: Why a bench that was enabled is not known to be at rest after `safe` or `stop`; empty where
     #: it is, and for models.
-    unrest: str = ""
+    not_at_rest: str = ""
     #: Session time at which there is nothing more to come [s]; the session then ends in order, at
     #: the first communication point at or after it.
     ends: float = math.inf

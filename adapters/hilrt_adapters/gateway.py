@@ -178,11 +178,11 @@ class GatewayLink(RemoteLink):
     def unanswered(self, reason: str) -> None:
         """Without an answer the safe profile may not have run, unless it had run before."""
         if self._enabled:
-            self.unrest = f"its gateway did not confirm that it brought it to rest: {reason}"
+            self.not_at_rest = f"its gateway did not confirm that it brought it to rest: {reason}"
 
     def _rests(self, message: Secured) -> None:
         self._enabled = False
-        self.unrest = "" if message.complete else "not every input reached its safe value"
+        self.not_at_rest = "" if message.complete else "not every input reached its safe value"
 
     def take(self) -> Sequence[Arrival]:
         """As in `RemoteLink`; `PeerLost` also when the gateway has secured the bench by itself."""

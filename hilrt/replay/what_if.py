@@ -172,27 +172,27 @@ def what_if(
         exact=False,
         changes=changes,
     )
-    tally = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
+    sums = _DifferenceSums(walk.engine.names, steps.columns, round(start * 1e9))
     log = None if out is None else _WhatIfLog(out, steps, numerics, changes)
     missed = 0
     for chunk, made, values in walk.chunks(progress):
         if log is not None:
             log.write(chunk, made, values)
-        tally.add(chunk, made, values)
+        sums.add(chunk, made, values)
         missed += _missed(chunk, made, steps.columns)
-    signals = tally.changes({signal.name: signal.unit for signal in steps.signals})
+    signals = sums.changes({signal.name: signal.unit for signal in steps.signals})
     return WhatIf(
         path=steps.stream.path,
         changes=list(changes),
         steps=walk.made,
-        compared=tally.count,
+        compared=sums.count,
         begin=max(walk.begin, start),
         end=walk.end,
         signals=signals,
-        unchanged=len(tally.names) - len(signals),
+        unchanged=len(sums.names) - len(signals),
         added=_without(walk.engine.names, steps.columns),
         gone=_without(list(steps.columns), walk.engine.names),
-        flags=tally.flags(),
+        flags=sums.flags(),
         verdicts=(_recorded_verdict(steps), _verdict(walk, steps, missed)),
         gaps=walk.gaps,
         damage=steps.damage,

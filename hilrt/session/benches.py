@@ -130,9 +130,9 @@ class Benches:
         """Run the safe profile of every bench that was armed, and let every subsystem end."""
         await asyncio.gather(*(link.stop(reason) for link in self._links))
 
-    def unrest(self) -> list[str]:
+    def not_at_rest(self) -> list[str]:
         """What the links tell, after `secure`, of benches that are not known to be at rest."""
-        told = [(link.name, link.unrest) for link in self.armed]
+        told = [(link.name, link.not_at_rest) for link in self.armed]
         return [f"bench {name} was NOT brought to rest: {why}" for name, why in told if why]
 
     def note_reports(self, exchange: Exchange) -> None:

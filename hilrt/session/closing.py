@@ -37,7 +37,7 @@ async def _end_subsystems(parts: SessionParts) -> None:
         if not parts.brought_down:
             reason = result.fault or parts.interrupted or "session could not start"
             await parts.benches.secure(reason)
-            result.warnings += parts.benches.unrest()
+            result.warnings += parts.benches.not_at_rest()
 
 
 async def _end_log(parts: SessionParts) -> None:

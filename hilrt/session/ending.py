@@ -118,11 +118,11 @@ class Ending:
             await self._interrupt(master)
         await self._benches.secure(fault or self._interrupted() or "session finished")
         self._benches.note_reports(exchange)
-        unrest = self._benches.unrest()
+        not_at_rest = self._benches.not_at_rest()
         if fault is None:  # it must not be taken for an end in order
-            fault = "; ".join(unrest) or None
+            fault = "; ".join(not_at_rest) or None
         else:
-            result.warnings += unrest
+            result.warnings += not_at_rest
         if fault is not None:
             fault = await self._processes.with_end_of(ended.lost, fault)
             result.fail(fault)

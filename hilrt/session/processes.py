@@ -171,7 +171,7 @@ class Processes:
             report.add_done_callback(self._reports.discard)
 
     async def _report(self, child: Child) -> None:
-        """Tell how a process has ended; a thread reads its last words: the loop's ticks go on."""
+        """Tell how a process has ended; a thread reads its last line, while the loop goes on."""
         name, last = child.name, ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_LINE):

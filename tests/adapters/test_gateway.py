@@ -395,12 +395,12 @@ async def test_a_bench_whose_gateway_does_not_answer_is_not_known_to_be_at_rest(
 ) -> None:
     link = scripted.link
     await scripted.answer(link.arm(np.array([5.0])), wire.Arm, wire.Armed())
-    assert not link.unrest
+    assert not link.not_at_rest
     link.safe_timeout = link.stop_timeout = 0.01
     await (link.safe("operator") if way == "safe" else link.stop("end"))
-    assert "did not confirm that it brought it to rest: no answer" in link.unrest
+    assert "did not confirm that it brought it to rest: no answer" in link.not_at_rest
     scripted.peer.send(wire.Secured(reason="at last"))
-    await until(lambda: not link.unrest, link)
+    await until(lambda: not link.not_at_rest, link)
 
 
 async def test_a_bench_whose_gateway_is_gone_is_not_known_to_be_at_rest(scripted: Scripted) -> None:
@@ -409,7 +409,7 @@ async def test_a_bench_whose_gateway_is_gone_is_not_known_to_be_at_rest(scripted
     scripted.peer.close()
     await until(lambda: not link.send(wire.Heartbeat(sent_ns=1)))
     await link.stop("end")
-    assert "connection closed" in link.unrest
+    assert "connection closed" in link.not_at_rest
 
 
 async def test_a_bench_that_was_secured_before_its_gateway_fell_silent_is_at_rest(
@@ -422,13 +422,13 @@ async def test_a_bench_that_was_secured_before_its_gateway_fell_silent_is_at_res
         await scripted.arrivals()
     link.stop_timeout = 0.01
     await link.stop("end")
-    assert not link.unrest
+    assert not link.not_at_rest
 
 
 async def test_a_bench_that_was_never_enabled_is_at_rest(scripted: Scripted) -> None:
     scripted.link.stop_timeout = 0.01
     await scripted.link.stop("end")
-    assert not scripted.link.unrest
+    assert not scripted.link.not_at_rest
 
 
 @pytest.mark.parametrize("way", ["safe", "stop"])
@@ -442,7 +442,7 @@ async def test_a_safe_profile_that_is_not_complete_leaves_the_bench_not_at_rest(
         await scripted.answer(link.safe("end"), wire.Safe, secured)
     else:
         await scripted.answer(link.stop("end"), wire.Stop, secured, wire.Stopped())
-    assert link.unrest == "not every input reached its safe value"
+    assert link.not_at_rest == "not every input reached its safe value"
 
 
 async def test_safe_and_stop_before_a_connection_do_nothing(hub: Hub, folder: Path) -> None:

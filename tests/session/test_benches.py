@@ -36,7 +36,7 @@ class Bench:
         self.name = name
         self.told = []
         self.latest = np.array([50.0])
-        self.unrest = ""
+        self.not_at_rest = ""
         self.looks = 0
         self.on_look = lambda: None
 
@@ -136,7 +136,7 @@ UNREST = "bench two was NOT brought to rest: its gateway did not answer"
 @pytest.mark.parametrize("interrupted", [False, True])
 async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interrupted):
     benches = [Bench("one"), Bench("two")]
-    benches[1].unrest = "its gateway did not answer"
+    benches[1].not_at_rest = "its gateway did not answer"
     session = ending(*benches)
     if interrupted:
         session.interrupt("Ctrl-C")
@@ -148,7 +148,7 @@ async def test_a_bench_that_is_not_known_to_be_at_rest_is_a_fault(ending, interr
 
 async def test_after_a_fault_it_is_told_beside_that(ending):
     benches = [Bench("one"), Bench("two")]
-    benches[1].unrest = "its gateway did not answer"
+    benches[1].not_at_rest = "its gateway did not answer"
     session = ending(*benches)
     fault = await session.bring_down(LoopEnd(None, "one is lost", "one"))
     assert (fault, session.result.fault) == ("one is lost", "one is lost")

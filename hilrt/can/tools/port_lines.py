@@ -119,8 +119,8 @@ class PortLines:
         if message.cycle_time:
             lines.append(f'# {table}.send = "cyclic"  # left out: with every set-point')
         if message in self._doubtful:
-            doubt = f"correct the database: no frame tells it from {self._doubtful[message]}"
-            lines.append(remark(doubt))
+            text = f"correct the database: no frame tells it from {self._doubtful[message]}"
+            lines.append(remark(text))
         driven = self.inputs(message)
         guards: set[str] = set()
         for signal in message.signals:

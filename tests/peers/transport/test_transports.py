@@ -135,7 +135,7 @@ class TransportContract:
         self.key(server, client)
         assert sent_until_refused(client.send) > 100
 
-    def test_last_words_come_before_the_connection_is_gone(self, server, connect):
+    def test_the_last_message_comes_before_the_connection_is_gone(self, server, connect):
         client = connect()
         key = self.key(server, client)
         server.send(key, b"unread")  # a close with something unread resets a connection
@@ -270,7 +270,7 @@ class TestLocal(TransportContract):
         assert isinstance(error, BrokenPipeError)
         assert not server.waiting()
 
-    def test_a_client_tells_of_the_end_of_the_master_after_its_last_words(self, server, connect):
+    def test_a_client_tells_of_the_end_of_the_master_after_its_last_message(self, server, connect):
         client = connect()
         server.send(self.key(server, client), b"last words")
         client.send(b"never read")
