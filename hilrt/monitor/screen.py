@@ -1,7 +1,9 @@
 """Shows a session on a terminal until it ends: as a live panel, or in lines; and takes keys.
 
 The panel needs a terminal that is large enough; anywhere else (a pipe, a log file, a small window)
-a line is printed every two seconds. Keys work in both, and a terminal may change its size.
+a line is printed every two seconds, and where a state begins that is no stretch of a running
+session. Without a terminal that line has the events since the one before. Keys work in both, and a
+terminal may change its size.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ PLAIN_PERIOD_S = 2.0
 MIN_WIDTH, MIN_HEIGHT = 80, 16
 #: Columns of a terminal that has room for small plots.
 PLOT_WIDTH = 96
+#: Events that a line of a session without a terminal ends with.
+MAX_TOLD = 5
 FINAL_STATES = {"STOPPED", "FAULT"}
 #: States of the loop, between which a session may go to and fro many times in a second.
 LOOP_STATES = {"RUNNING", "DEGRADED"}
@@ -93,6 +97,7 @@ class Screen:
         self._size: ConsoleDimensions = console.size
         self._printed_at, self._printed = -math.inf, ""
         self._events: list[str] = []
+        self._untold: list[str] = []  # events since the last line
         self._state, self._stretches, self._reason = "", 0, ""  # degraded since the last line
         self._line = self._told = ""
 
@@ -160,7 +165,7 @@ class Screen:
         """Print a line every two seconds and at changes of state, events, and the keys' line.
 
         A session that is degraded now and then does not get a line each time: the next one has
-        their count.
+        their count. Nor do events where the lines are no terminal's: the next one ends with them.
         """
         now, silent_s = self._clock(), self._silent_s
         self._count_stretches(status)
@@ -168,11 +173,15 @@ class Screen:
         word = f"{'RUNNING' if loops else status.state} {silent_s > 0.0}"
         news = added(self._events, status.events)
         self._events = status.events
-        lines = [f"{status.session}: {event}" for event in news if not is_stretch(event)]
+        self._untold += [event for event in news if not is_stretch(event)]
+        lines = []
+        if self._moves:
+            lines, self._untold = [f"{status.session}: {event}" for event in self._untold], []
         if now - self._printed_at >= PLAIN_PERIOD_S or word != self._printed:
             if status.message:  # it stands in the line, too
                 lines = [line for line in lines if not line.endswith(status.message)]
-            lines.append(plain_line(status, silent_s) + self._stretches_in_words(status))
+            told = self._stretches_in_words(status) + self._events_in_words(status.message)
+            lines.append(plain_line(status, silent_s) + told)
             self._printed_at, self._printed = now, word
         if lines:
             self._erase_line()
@@ -193,6 +202,14 @@ class Screen:
             return ""
         times = "once" if count == 1 else f"{count} times"
         return f" | degraded {times}: {self._reason}"
+
+    def _events_in_words(self, message: str) -> str:
+        """`` | 0.4 s  engine: …; 2 more``, the oldest ones, without what the line says already."""
+        events = [one for one in self._untold if not message or not one.endswith(message)]
+        self._untold = []
+        if len(events) > MAX_TOLD:
+            events[MAX_TOLD:] = [f"{len(events) - MAX_TOLD} more"]
+        return f" | {'; '.join(events)}" if events else ""
 
     def _print_keys(self) -> None:
         if self._moves:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from typing import Any
 
 from hilrt.exit_status import ExitStatus
 from hilrt.expect.outcome import exit_status
+from hilrt.files.json import json_bytes
 from hilrt.isolation.temporary_folder import remove_abandoned_folders
 from hilrt.record.recorder_feed import close_feed_socket
 from hilrt.session.losses import add_losses, summary_without_steps
@@ -88,7 +88,7 @@ def _write_summary(parts: SessionParts) -> None:
     """Write what is known; again where that has changed since the last time."""
     summary = parts.result.summary or _without_steps(parts)
     try:
-        parts.summary_file.write(json.dumps(summary, indent=1).encode())
+        parts.summary_file.write(json_bytes(summary))
     except OSError as error:
         text = f"{parts.summary_file.path}: cannot be written: {error.strerror}"
         if text not in parts.result.warnings:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from pathlib import Path
 
 from hilrt.errors import ConfigError
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
 
 #: What is written at once where the system reserves no room.
 _BLOCK = 1 << 16
@@ -36,14 +42,34 @@ class ReservedFile:
         self._part = path.with_name(f".{path.stem}.part{path.suffix}")
         self._descriptor, self._written = -1, b""
         try:
-            self._descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            self._descriptor = self._open_part()
             self._reserve(size)
+        except FileExistsError:
+            raise ConfigError(
+                f"folder {path.parent}: holds {self._part.name}, of another session that writes "
+                "there, or of one that was killed; choose another folder, or remove that file"
+            ) from None
         except OSError as error:
             self.discard()
             raise ConfigError(
                 f"folder {path.parent}: {error.strerror}: there is no room for {path.name}; "
                 "choose another folder, or make room"
             ) from None
+
+    def _open_part(self) -> int:
+        """Open it new, or take over what a killed session has left; `FileExistsError` otherwise.
+
+        A session that writes there holds a lock, which ends with its process.
+        """
+        if fcntl is None:
+            return os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise FileExistsError from None
+        return descriptor
 
     def _reserve(self, size: int) -> None:
         try:

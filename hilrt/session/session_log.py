@@ -15,6 +15,7 @@ import zmq
 from hilrt.check.check_record import build_trigger
 from hilrt.config.session_file import SessionFile
 from hilrt.errors import PeerLost
+from hilrt.files.json import json_bytes
 from hilrt.link import Link
 from hilrt.monitor.stream import session_graph
 from hilrt.record.log_progress import ProgressReceiver
@@ -145,7 +146,7 @@ class SessionLog:
 
     async def end(self, summary: dict[str, Any]) -> None:
         """Have the recorder close the file: what was handed over is with it when it has ended."""
-        text = json.dumps(summary, indent=1).encode()
+        text = json_bytes(summary)
         self._ended_whole = await asyncio.to_thread(self.feed.end, text, END_S)
 
     async def close(self, failed: bool) -> list[str]:

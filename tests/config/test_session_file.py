@@ -144,6 +144,11 @@ def test_unknown_keys_name_the_nearest(tmp_path, old, new, expected):
             '[subsystems.two.jacobian]\nsource = "given"\nD = [[nan]]\n[[connections]]',
             "[subsystems.two.jacobian] D = [[nan]]: is not finite; give a number, or leave it out",
         ),
+        (
+            "[[connections]]",
+            '[subsystems.two.jacobian]\nsource = "given"\ngamma = [[[nan]]]\n[[connections]]',
+            "[subsystems.two.jacobian] gamma = [[[nan]]]: is not finite; give a number, or leave",
+        ),
         ("order = 1", "order = 9", "[master.extrapolation] order = 9: expected whole number <= 5"),
         ("order = 1", "order = 1.5", "[master.extrapolation] order = 1.5: expected whole number"),
         ('pace = "asap"', 'pace = "asp"', "did you mean 'asap'? (or a number)"),

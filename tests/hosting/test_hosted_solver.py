@@ -72,6 +72,13 @@ def test_what_cannot_be_used_is_said_with_time_and_place(result, text, method):
     assert f"Scripted.{method} at t = 2.5 s" in str(error.value)
 
 
+def test_a_jacobian_that_is_not_finite_is_refused():
+    solver = Scripted(Sample(np.zeros(3)))
+    solver.jacobian = lambda h, order: np.full((1, 3, 1), np.nan)
+    with pytest.raises(SolverError, match="values that are not finite"):
+        HostedSolver(solver).jacobian("solver", 0.0, 0.1, 0, np.zeros(1))
+
+
 def test_large_finite_values_pass_although_their_sum_overflows():
     y = np.full(3, 1.7e308)
     assert HostedSolver(Scripted(Sample(y))).advance(0.0, 0.1, U).y is y

@@ -278,7 +278,7 @@ def test_panel_is_drawn_anew_when_the_size_changes():
 def test_events_are_lines_of_their_own_where_there_is_no_panel():
     """Each once; not those that the line of a new state ends with."""
     source = Still()
-    screen, console = screen_of(source, 100, 30)
+    screen, console = screen_of(source, 200, 12, force_terminal=True, color_system=None)
 
     def shown(**changed):
         console.file.seek(0)
@@ -295,6 +295,33 @@ def test_events_are_lines_of_their_own_where_there_is_no_panel():
     told = [*told[1:], "5.0 s  engine: 5"]
     assert shown(events=told) == [f"{RUNNING.session}: 5.0 s  engine: 5"]
     assert shown(events=told) == []
+
+
+def test_without_a_terminal_there_is_at_most_a_line_in_two_seconds():
+    """Five events a second, and two stretches; each is told once, and the end at once."""
+    source, now = Still(), [0.0]
+    console = Console(width=200, height=30, file=io.StringIO())
+    screen = Screen(source, console, source.type, clock=lambda: now[0])
+    events, written, printed = [], 0, []
+    for k in range(52):  # 10.4 s
+        now[0] = 0.2 * k
+        events = [*events, f"{now[0]:.1f} s  engine: told {k}"][-5:]
+        state = "DEGRADED" if k % 5 < 2 else "RUNNING"
+        state, message = ("STOPPED", "finished") if k == 51 else (state, "")
+        source.status = msgspec.structs.replace(
+            RUNNING, state=state, message=message, events=events
+        )
+        screen.show()
+        text = console.file.getvalue()
+        printed += [now[0]] * text[written:].count("\n")
+        written = len(text)
+    assert printed == pytest.approx([0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 10.2])
+    lines = text.splitlines()
+    assert lines[1].endswith(
+        "degraded 2 times:  | 0.2 s  engine: told 1; 0.4 s  engine: told 2; 0.6 s  engine: told 3; "
+        "0.8 s  engine: told 4; 1.0 s  engine: told 5; 5 more"
+    )
+    assert lines[-1].endswith("finished | 10.2 s  engine: told 51")
 
 
 def test_degraded_stretches_are_one_line_with_their_count():

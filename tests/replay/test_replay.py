@@ -338,6 +338,11 @@ def test_a_log_cut_off_anywhere_is_replayed_as_far_as_it_goes(tmp_path):
         assert outcome.difference is None
         assert outcome.steps == len(load_log(path).t)
         assert outcome.damage or outcome.steps == 401
+        first, *rest = describe(outcome)
+        if outcome.damage:  # before all else: what follows is of a part
+            assert first == f"the log ends early: {outcome.damage}"
+            first = rest[0]
+        assert first == f"identical: {outcome.steps} steps"
         replayed.append(outcome.steps)
     assert len(set(replayed)) > 2
 
