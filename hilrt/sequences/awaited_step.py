@@ -82,17 +82,22 @@ class SequenceStep(abc.ABC, Generic[T]):
     bench : BenchOfSteps
     text : str
         What it does or waits for, told before it begins.
+    timeout : float, optional
+        Session time that it may take, s: until when is told with it.
     """
 
-    def __init__(self, bench: BenchOfSteps, text: str) -> None:
+    def __init__(self, bench: BenchOfSteps, text: str, timeout: float | None = None) -> None:
         self.bench, self.text, self.where = bench, text, bench.where.caller()
+        self._limit = timeout
         self._begun = False
 
     def __await__(self) -> Generator[Any, None, T]:
         """Tell the line, and do the step."""
         self._begun = True
-        self.bench.begin_step(self.where, self.text)
-        began = self.bench.now
+        began, text = self.bench.now, self.text
+        if self._limit is not None:
+            text += f", at most {self._limit:g} s, until {began + self._limit:.1f} s"
+        self.bench.begin_step(self.where, text)
         result = yield from self.steps(began)
         return result
 

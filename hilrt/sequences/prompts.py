@@ -126,10 +126,10 @@ class Prompt(SequenceStep[str]):
         declared: str | None,
         timeout: float,
     ) -> None:
-        said = f"asks {text!r}"
         if bench.prompts.operated:
-            said += f" ({', '.join(answers)}), at most {timeout:g} s"
-        super().__init__(bench, said)
+            super().__init__(bench, f"asks {text!r} ({', '.join(answers)})", timeout)
+        else:
+            super().__init__(bench, f"asks {text!r}")
         self._bench, self._question = bench, text
         self._answers, self._declared, self._timeout = list(answers), declared, timeout
 

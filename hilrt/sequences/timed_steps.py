@@ -80,7 +80,7 @@ class Until(SequenceStep[Waited]):
         reads: Collection[str] = (),
     ) -> None:
         long = f" for {stays:g} s" if stays > 0.0 else ""
-        super().__init__(bench, f"waits for {text}{long}, at most {timeout:g} s")
+        super().__init__(bench, f"waits for {text}{long}", timeout)
         self._holds, self._timeout, self._stays = holds, timeout, stays
         self._condition, self._reads = text, reads
 

@@ -100,7 +100,7 @@ def test_plain_line_is_one_line():
 
 
 def test_the_step_of_a_sequence_and_its_question_are_shown():
-    step = "t.py:3: asks 'warm?' (yes, no), at most 60 s (since 1.0 s)"
+    step = "t.py:3: asks 'warm?' (yes, no), at most 60 s, until 61.0 s (since 1.0 s)"
     asks = msgspec.structs.replace(RUNNING, sequences={"test": step})
     assert f"test: {step}" in text_of(live_view(asks))
     assert f"| test at {step}" in plain_line(asks)

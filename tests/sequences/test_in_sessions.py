@@ -38,7 +38,7 @@ def test_it_ends_the_session_in_order(called):
     assert [text.partition(": ")[2] for _, text in steps] == [
         "ramps pedal to 20, 200 per s",
         "steps pedal to 60",
-        "waits for plant.speed > 50, at most 2 s",
+        "waits for plant.speed > 50, at most 2 s, until 2.1 s",
         "waits 0.1 s",
     ]
     assert all(text.startswith("tip_in_sequence.py:") for _, text in steps)

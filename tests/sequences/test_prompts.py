@@ -35,7 +35,9 @@ def test_an_operators_answer_counts_from_the_next_communication_point_on():
         "declared": "yes",
         "until": 5.0,
     }
-    assert driven.told("sequence_step")[0].endswith("asks 'warm?' (yes, no), at most 5 s")
+    assert driven.told("sequence_step")[0].endswith(
+        "asks 'warm?' (yes, no), at most 5 s, until 5.0 s"
+    )
     driven.stepper.take_answer(1, "no", "Ada")
     driven.step()
     assert said == [("no", pytest.approx(0.4))]

@@ -83,7 +83,10 @@ def test_conditions_are_expressions_whose_filters_begin_with_the_step():
     driven = Driven(sequence(run, reads=("e.n", "e.m")), {"e.n": lambda t: 10 * t, "e.m": abs})
     driven.step(20)
     assert [w.t for w in waits] == pytest.approx([0.3, 0.5], abs=0.11)
-    assert "waits for e.n > 2 and known(e.n), at most 9 s" in driven.told("sequence_step")[0]
+    assert (
+        "waits for e.n > 2 and known(e.n), at most 9 s, until 9.0 s"
+        in driven.told("sequence_step")[0]
+    )
 
 
 @pytest.mark.parametrize("text", ["", "e.n > 1"])

@@ -132,7 +132,7 @@ def test_state_tells_time_and_timing(look):
 
 
 def test_sequences_sources_and_results_are_on_the_page(look):
-    step = "t.py:3: waits for engine.speed > 9, at most 2 s (since 1.0 s)"
+    step = "t.py:3: waits for engine.speed > 9, at most 2 s, until 3.0 s (since 1.0 s)"
     result = ResultStatus("rise <time>", "failed", "failed: 0.5 s, max 0.4")
     status = changed(
         sequences={"test": step},
@@ -141,7 +141,10 @@ def test_sequences_sources_and_results_are_on_the_page(look):
         result_counts={"failed": 1},
     )
     html = panels.state_html(look(status))
-    assert "test: t.py:3: waits for engine.speed &gt; 9, at most 2 s (since 1.0 s)" in html
+    assert (
+        "test: t.py:3: waits for engine.speed &gt; 9, at most 2 s, until 3.0 s (since 1.0 s)"
+        in html
+    )
     assert "driven: engine.pedal by stimulus &lt;sweep&gt;" in html
     assert "results: 1 failed" in html
     assert "rise &lt;time&gt;: failed: 0.5 s, max 0.4" in html
