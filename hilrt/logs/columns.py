@@ -15,6 +15,8 @@ from hilrt.solver import Floats
 
 #: Topics that are read from different places advance together by this much, ns.
 WINDOW_NS = 1_000_000_000
+#: What the name of an output's time ends with; without a sample in a row it is NaN.
+MARK = ":t_valid"
 
 
 def columns_of(block: Block, wanted: Collection[str] | None) -> Block | None:
@@ -108,6 +110,27 @@ def tables(blocks: Iterable[Block], topics: Sequence[Topic]) -> Iterator[JoinedT
             yield from _emit(pending, starts, column, int(block.times_ns[0]))
         pending.setdefault(name, []).append(block)
     yield from _emit(pending, starts, column, None)
+
+
+def hold(rows: Iterable[JoinedTable], topics: Sequence[Topic]) -> Iterator[JoinedTable]:
+    """Hold the outputs of a session's log between their samples; their `MARK` is absent there.
+
+    An output without its mark among the `topics` stays as it is: nothing would tell held values.
+    """
+    names = [signal.name for topic in topics for signal in topic.signals]
+    columns = {name: i for i, name in enumerate(names)}
+    pairs = [(i, columns[name + MARK]) for name, i in columns.items() if name + MARK in columns]
+    last = np.full(len(pairs), np.nan)
+    for table in rows:
+        for k, (output, mark) in enumerate(pairs):
+            own = np.flatnonzero(table.present[:, output])
+            fresh = ~np.isnan(table.values[own, mark])
+            newest = np.maximum.accumulate(np.where(fresh, np.arange(len(own)), -1))
+            held = np.where(newest >= 0, table.values[own[newest], output], last[k])
+            table.values[own, output] = held
+            table.present[own, mark] = fresh
+            last[k] = held[-1] if len(held) else last[k]
+        yield table
 
 
 def _emit(

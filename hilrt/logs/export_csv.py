@@ -10,7 +10,7 @@ from typing import TextIO
 
 import numpy as np
 
-from hilrt.logs.columns import JoinedTable, between, tables
+from hilrt.logs.columns import JoinedTable, between, hold, tables
 from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
 from hilrt.record.messages import Signal, Topic
@@ -27,7 +27,7 @@ def export_csv(
         raise source.fail("holds no signals; frames need --database, or --to blf")
     with out.open("w", encoding="utf-8", newline="") as file:
         write_head(file, signals)
-        rows = tables(between(source.blocks(wanted), *span), topics)
+        rows = hold(tables(between(source.blocks(wanted), *span), topics), topics)
         result.rows = write_rows(file, rows)
     return result
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hilrt.logs.columns import JoinedTable, between, tables
+from hilrt.logs.columns import JoinedTable, between, hold, tables
 from hilrt.logs.export_csv import wanted_topics
 from hilrt.logs.exported import Exported
 from hilrt.logs.source import Source
@@ -33,7 +33,7 @@ def export_parquet(
     result = Exported(out, signals=len(signals))
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         waiting: list[JoinedTable] = []
-        for table in tables(between(source.blocks(wanted), *span), topics):
+        for table in hold(tables(between(source.blocks(wanted), *span), topics), topics):
             waiting.append(table)
             if sum(t.values.nbytes for t in waiting) >= GROUP_BYTES:
                 result.rows += _write(writer, schema, waiting)

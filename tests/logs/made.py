@@ -104,3 +104,20 @@ def bits(values: np.ndarray) -> np.ndarray:
     found = np.asarray(values, np.float64).copy()
     found[np.isnan(found)] = np.nan
     return found.view(np.uint64)
+
+
+def slow_output(path: Path) -> Path:
+    """A session's log of 12 rows; `slow.y` has a sample in two of them."""
+    writer = LogWriter(path, "every", EPOCH_NS)
+    times = np.arange(12) * 1_000_000
+    y, t_valid = np.full((2, 12, 1), np.nan)
+    y[[0, 5], 0], t_valid[[0, 5], 0] = [1.5, 2.5], [0.0, 0.005]
+    for first in (0, 7):  # two blocks: a value is held beyond the end of one
+        part = slice(first, first + 7)
+        for topic, name, values in (
+            ("outputs", "slow.y", y),
+            ("arrivals", "slow.y:t_valid", t_valid),
+        ):
+            writer.block(Block(LogChannel(topic, [Signal(name, "m")]), times[part], values[part]))
+    writer.close()
+    return path

@@ -9,7 +9,15 @@ from hilrt.errors import ConfigError
 from hilrt.logs.columns import JoinedTable
 from hilrt.logs.export_csv import seconds, write_rows
 from hilrt.logs.export_file import export_file
-from tests.logs.made import bits, frame_log, rows_of, session_log, some_frames, two_rates
+from tests.logs.made import (
+    bits,
+    frame_log,
+    rows_of,
+    session_log,
+    slow_output,
+    some_frames,
+    two_rates,
+)
 
 
 def test_pandas_reads_the_same_numbers_to_the_last_bit(tmp_path: Path) -> None:
@@ -61,3 +69,13 @@ def test_frames_alone_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no signals; frames need --database"):
         export_file(log, "csv")
     assert [p.name for p in tmp_path.iterdir()] == ["log.mcap"]
+
+
+def test_an_output_is_held_and_marked_between_its_samples(tmp_path: Path) -> None:
+    log = slow_output(tmp_path / "log.mcap")
+    export_file(log, "csv")
+    table = pd.read_csv(tmp_path / "log.csv")
+    assert table["slow.y [m]"].tolist() == [1.5] * 5 + [2.5] * 7
+    assert table["slow.y:t_valid [m]"].dropna().index.tolist() == [0, 5]
+    export_file(log, "csv", tmp_path / "alone.csv", signals=["slow.y"])  # nothing would mark it
+    assert pd.read_csv(tmp_path / "alone.csv")["slow.y [m]"].dropna().tolist() == [1.5, 2.5]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hilrt.logs.export_file import export_file
-from tests.logs.made import EPOCH_NS, bits, rows_of, session_log, two_rates
+from tests.logs.made import EPOCH_NS, bits, rows_of, session_log, slow_output, two_rates
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -42,3 +42,11 @@ def test_pandas_reads_it(tmp_path: Path) -> None:
     export_file(log, "parquet")
     table = pandas.read_parquet(tmp_path / "session.parquet")
     np.testing.assert_array_equal(bits(table.to_numpy()[:, 1:]), bits(rows_of(log)))
+
+
+def test_an_output_is_held_and_marked_between_its_samples(tmp_path: Path) -> None:
+    export_file(slow_output(tmp_path / "log.mcap"), "parquet")
+    table = pq.read_table(tmp_path / "log.parquet")
+    assert table.column("slow.y").to_pylist() == [1.5] * 5 + [2.5] * 7
+    marks = table.column("slow.y:t_valid").to_pylist()
+    assert [i for i, mark in enumerate(marks) if mark is not None] == [0, 5]
