@@ -164,7 +164,8 @@ def doing(status: Status) -> list[str]:
 
 def prompt_words(prompt: PromptStatus) -> str:
     """A question, until when it waits, and what follows then."""
-    then = "the sequence fails" if prompt.declared is None else f"{prompt.declared} counts"
+    declared = prompt.declared
+    then = "the sequence fails" if declared is None else f"the answer “{declared}” counts"
     return f"{prompt.sequence} asks: {prompt.text} (until {prompt.until:.1f} s, then {then})"
 
 

@@ -125,7 +125,7 @@ def test_a_session_knows_what_waits_until_it_is_answered_or_its_time_is_over():
     first, second = prompts.waiting(0.0)
     assert (first.number, first.sequence, prompts.own_number(first)) == (1, "test", 7)
     assert prompt_words(first) == "test asks: warm? (until 5.0 s, then the sequence fails)"
-    assert prompt_words(second) == "other asks: warm? (until 9.0 s, then a counts)"
+    assert prompt_words(second) == "other asks: warm? (until 9.0 s, then the answer “a” counts)"
     assert prompts.find(1.0, 4.9) == first
     assert prompts.find(1.0, 5.0) is None
     prompts.close(second)

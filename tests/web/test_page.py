@@ -392,7 +392,10 @@ def test_a_question_of_a_sequence_has_a_button_for_each_answer_as_long_as_it_wai
     page.viewer.head = msgspec.structs.replace(page.viewer.head, control=["answer"])
     turn(page)
     (asked,) = page.control.prompts.children
-    assert "test asks: oil &lt;warm&gt;? (until 72.0 s, then no counts)" in asked.children[0].text
+    assert (
+        "test asks: oil &lt;warm&gt;? (until 72.0 s, then the answer “no” counts)"
+        in asked.children[0].text
+    )
     assert [button.label for button in asked.children[1:]] == ["yes", "no"]
     page.viewer.status = msgspec.structs.replace(RUNNING, prompts=[first, second])
     turn(page)
