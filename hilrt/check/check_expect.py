@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hilrt.check.check_topology import Topology
 from hilrt.config.problems import Findings
-from hilrt.config.structs import Expect
+from hilrt.config.structs import CALCULATED, Expect
 from hilrt.config.units import UNSTATED
 from hilrt.errors import ConfigError
 from hilrt.expect.expectation import Expectation, read_expectation
@@ -39,7 +39,10 @@ def _check_signals(
     units = _units(topology)
     for expression in expressions:
         for name in expression.signals:
-            if _only_later(topology, name):
+            calculated = f"{CALCULATED}.{name}"
+            if name not in units and calculated in units:
+                units[name] = units[calculated]
+            elif _only_later(topology, name):
                 units.setdefault(name, UNSTATED)
     try:
         Program.from_texts(expressions, units, step=topology.tables.master.step)

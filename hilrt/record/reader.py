@@ -307,8 +307,8 @@ class LogStream(RecordFile):
         yield from self.read(self._read_record)
         if not self.channels:
             raise RecordError(
-                f"{self.path}: holds no signals; it was not written by hilrt, or it was cut off "
-                "before the first"
+                f"{self.path}: holds no signals; it was not written by hilrt (`hilrt import` takes "
+                "files of other tools), or it was cut off before the first"
             )
 
     def _read_record(self, kind: int, body: bytes | Chunk) -> list[Block]:

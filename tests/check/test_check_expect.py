@@ -62,6 +62,15 @@ def test_what_the_log_will_have_is_taken(found, condition):
     assert found(f"always = '{condition}'") == []
 
 
+@pytest.mark.parametrize("name", ["power", "calculated.power"])
+def test_a_calculated_channel_goes_by_its_own_name(found, name):
+    channel = ["[[calculated]]", 'name = "power"', 'unit = "W"']
+    channel.append('expression = "mass1.force * mass2.v"')
+    assert found(f'always = "{name} < 90"', *channel) == []
+    (problem,) = found(f'always = "{name} < mass2.x"', *channel)
+    assert "W" in problem
+
+
 def test_a_window_beyond_the_session_is_a_warning(found):
     lines = ['eventually = "mass2.x > 3"', "within = 20.0"]
     assert found(*lines) == []
