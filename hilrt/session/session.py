@@ -63,6 +63,8 @@ class SessionRun:
         if problems:
             raise ConfigError([str(problem) for problem in problems])
         self._file, self._options, self._on_change = file, options, on_change
+        #: What it waits for before its first tick.
+        self.awaited: list[str] = []
         #: Once it runs.
         self.parts: SessionParts | None = None
 
@@ -106,6 +108,8 @@ class SessionRun:
         if parts.master is not None:
             parts.master.request_stop(reason)
         else:
+            if NUMERICS in self.awaited:  # a compiler's thread cannot be stopped
+                sys.stderr.write(f"{reason}: ends as soon as it has {NUMERICS}\n")
             task.cancel()
 
     async def _run(self) -> None:
@@ -169,7 +173,7 @@ class SessionRun:
         limit = parts.tables.master.connect_timeout + 1.0
         waits = {link.name: link.open() for link in parts.links}
         waits[NUMERICS] = asyncio.to_thread(_load_numerics, may_expect(parts.tables))
-        left = list(waits)
+        left = self.awaited = list(waits)
 
         def tell() -> None:
             more = f" and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
