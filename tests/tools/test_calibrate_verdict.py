@@ -200,8 +200,8 @@ def test_unreliable_are_estimates_that_hardly_any_within_5_percent_has() -> None
     assert fit._unreliable(exactly) == fit.MOST_UNRELIABLE
 
 
-def test_the_report_counts_who_was_called_what(tmp_path: Path) -> None:
-    lines = [line(0, 0.005, 0.005), line(1, 0.1, 0.006), line(2, 0.3, 0.4)]
+def test_the_report_counts_verdicts_by_true_error(tmp_path: Path) -> None:
+    lines = [line(0, 0.005, 0.001), line(1, 0.1, 0.002), line(2, 0.3, 0.4)]
     path = tmp_path / "lines.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)) + '\n{"number": 3, "cut off')
     text = report.report(path)
