@@ -142,11 +142,11 @@ class Browser:
         return any(re.search(pattern, text) for text in texts)
 
     def curves(self) -> list[dict[str, list[float]]]:
-        """What every plot's line is drawn from."""
+        """What every signal's line is drawn from; the edges of its band have no name."""
         code = """
           const found = [];
           for (const plot of Bokeh.documents[0].get_model_by_name("figures").children)
-            for (const r of plot.renderers) if (r.glyph.type === "Line") {
+            for (const r of plot.renderers) if (r.glyph.type === "Line" && r.name) {
               const d = r.data_source.data;
               found.push({name: r.name, t: [...d.t], last: [...d.last].map((v) =>
                 Number.isNaN(v) ? null : v)});
