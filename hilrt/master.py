@@ -24,7 +24,6 @@ from hilrt.reliability.degradation import Degradation
 from hilrt.reliability.flags import flag_changes
 from hilrt.sequences.bench import STEP
 from hilrt.sequences.prompts import ASK
-from hilrt.step.changes import Changes
 from hilrt.step.numerics import Numerics
 from hilrt.step.source_changes import source_changes
 from hilrt.step_log.signals import RowWriter
@@ -66,7 +65,7 @@ class Master:
         The pace's.
     degradation : Degradation
     changes : Changes
-        By an operator, that wait for the next cut.
+        The numerics'.
     collect_garbage : callable, optional
         Told how much time there is, ns.
     judge : Judge, optional
@@ -92,7 +91,7 @@ class Master:
         self.collect_garbage: Callable[[int], bool] | None = None
         self.judge: Judge | None = None
         self.stop_requested = self.fault = ""
-        self.changes = Changes(numerics.network, numerics.plan.drives["input"])
+        self.changes = numerics.changes
         self.row = RowWriter(numerics, exchange.channels, feed.row)
         self.snapshots = Snapshots(feed, numerics, self.changes)
         self._identifies = bool(numerics.plan.model.settings[0].identifies)

@@ -163,9 +163,9 @@ class JacobianOptions(Table):
     lags_u: Annotated[int, msgspec.Meta(ge=0)] = 2
     #: Steps after which a sample has lost most of its weight.
     memory: Positive | None = None
-    #: Solver or probe, as fast as possible: macro steps between two tests of the Jacobian's
-    #: prediction; where it fails, the Jacobian is renewed. 0: never; "always": in every step,
-    #: without a test.
+    #: As fast as possible: macro steps between two tests of the Jacobian's prediction. One of a
+    #: solver or a probe is renewed where it fails; one that is stated is held against a trial.
+    #: 0: never; "always": renewed in every step, without a test.
     refresh: Annotated[int, msgspec.Meta(ge=0)] | Literal["always"] = 0
     #: Excitation of the inputs, relative to their running scale.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hilrt.config.structs import Bond, Session
+from hilrt.config.structs import Bond, JacobianOptions, Session
 from hilrt.coupling.build_model import highest_order
 from hilrt.coupling.correct_feedthrough import feedthrough_matrices
 from hilrt.coupling.probe import INSTANT_S
@@ -37,13 +37,13 @@ async def verify_corrections(
     model : Model, optional
         Corrections of outputs as they will run.
     """
-    trial = _Trial(network, tables, links, u0)
+    trial = Trial(network, tables, links, u0)
     found = Verification([], [])
     for b, bond in enumerate(network.bonds.tables):
         state = VERIFIED
         if bond.correction.method != "none":
             known = await _find_sensitivities(trial, b, found)
-            remarks = await _contradictions(trial, b, bond, model)
+            remarks = await find_contradictions(trial, b, bond, model)
             for remark in remarks or ():
                 log.warning("bond %r: %s", bond.name, remark)
             if remarks:
@@ -54,13 +54,28 @@ async def verify_corrections(
     return found
 
 
-class _Trial:
-    """Jacobians of the subsystems, found independently of what the corrections use."""
+class Trial:
+    """Jacobians of the subsystems, found independently of what the corrections use.
+
+    Parameters
+    ----------
+    network, tables, links
+        The session's.
+    u : ndarray, shape (nu,)
+        Inputs of the subsystems.
+    t : float
+        Session time of their present states, s.
+    """
 
     def __init__(
-        self, network: Network, tables: Session, links: Sequence[Link], u0: Floats
+        self,
+        network: Network,
+        tables: Session,
+        links: Sequence[Link],
+        u: Floats,
+        t: float = 0.0,
     ) -> None:
-        self.network, self.tables, self.links, self.u0 = network, tables, links, u0
+        self.network, self.tables, self.links, self.u, self.t = network, tables, links, u, t
         self.h, self.order = tables.master.step, highest_order(network)
         self.instant = min(INSTANT * self.h, 0.1 * INSTANT_S)
         self._found: dict[tuple[int, float], Floats | None] = {}
@@ -72,16 +87,16 @@ class _Trial:
         solver whose own word is not what is to be verified.
         """
         if (s, h) not in self._found:
-            inputs = self.u0[self.network.inputs.slices[s]]
+            inputs = self.u[self.network.inputs.slices[s]]
             link, options = self.links[s], self.tables.subsystems[self.links[s].name]
             found = None
             if link.can_go_back:
-                found = await link.jacobian("probe", 0.0, h, order, inputs)
+                found = await link.jacobian("probe", self.t, h, order, inputs)
             given = options.jacobian is not None and (
                 options.jacobian.source == "given" or options.jacobian.D is not None
             )
             if found is None and (given or options.adapter == "fmu"):
-                found = await link.jacobian("solver", 0.0, h, order, inputs)
+                found = await link.jacobian("solver", self.t, h, order, inputs)
             self._found[s, h] = found
         return self._found[s, h]
 
@@ -95,7 +110,14 @@ def _efforts(network: Network, b: int) -> list[tuple[int, int]]:
     return first + [(i, output) for i, output in more if i in elements]
 
 
-async def _find_sensitivities(trial: _Trial, b: int, found: Verification) -> bool:
+def sides_of(network: Network, b: int) -> set[int]:
+    """Subsystems on both sides of bond `b`."""
+    flows = network.bonds.flow[network.bonds.of_element == b].tolist()
+    outputs = [output for _, output in _efforts(network, b)] + flows
+    return {int(network.outputs.owner[output]) for output in outputs}
+
+
+async def _find_sensitivities(trial: Trial, b: int, found: Verification) -> bool:
     """Direct answers of the efforts of bond `b` to their inputs, if all of them can be found.
 
     Not where a side communicates less often than the session: between its points there is no
@@ -124,8 +146,8 @@ async def _find_sensitivities(trial: _Trial, b: int, found: Verification) -> boo
     return True
 
 
-async def _contradictions(
-    trial: _Trial, b: int, bond: Bond, model: Model | None
+async def find_contradictions(
+    trial: Trial, b: int, bond: Bond, model: Model | None
 ) -> list[str] | None:
     """Where the Jacobians of a correction are not what was found; None if nothing was found."""
     if model is None or bond.correction.method == "energy":
@@ -134,28 +156,27 @@ async def _contradictions(
     outputs = np.array([output for _, output in _efforts(network, b)])
     if bond.correction.method == "feedthrough":
         return await _compare(trial, _feedthrough(model, network)[None], outputs, trial.instant)
-    flows = network.bonds.flow[network.bonds.of_element == b]
-    sides = {int(owner[output]) for output in (*outputs, *flows)}
+    sides = sides_of(network, b)
     outputs = np.flatnonzero(
         np.isin(owner, sorted(sides)) & (model.plan.outputs["correctable"] != 0)
     )
-    stated = [s for s in sides if _is_stated(trial, s)]
+    options = {s: trial.tables.subsystems[trial.links[s].name].jacobian for s in sides}
+    stated = [s for s, option in options.items() if is_stated(option)]
     return await _compare(
         trial, model.state.gamma, outputs[np.isin(owner[outputs], stated)], trial.h
     )
 
 
-def _is_stated(trial: _Trial, s: int) -> bool:
-    """Whether the Jacobian of a subsystem is one that the session file or the solver states.
+def is_stated(options: JacobianOptions | None) -> bool:
+    """Whether a subsystem's Jacobian is one that the session file or the solver states.
 
     One that is tried out is found independently already, and one that is identified acts only
     behind its own tests.
     """
-    options = trial.tables.subsystems[trial.links[s].name].jacobian
     return options is not None and options.source in ("given", "solver")
 
 
-async def _compare(trial: _Trial, used: Floats, outputs: Ints, h: float) -> list[str] | None:
+async def _compare(trial: Trial, used: Floats, outputs: Ints, h: float) -> list[str] | None:
     """Entries of `used`, shape (orders, ny, nu), in the rows `outputs` that are contradicted."""
     network, remarks = trial.network, []
     for s in sorted({int(network.outputs.owner[output]) for output in outputs}):

@@ -202,7 +202,8 @@ def measure_bond(plan: Plan, state: State, given: StepInput, b: int) -> None:
     unverified = settings.verification == UNVERIFIED and not plan.session[0].shadow
     doubtful = abs(bond.added_energy) / allowed if unverified else 0.0
     checks[causes[CORRECTION_UNVERIFIED].first + b].ratio = doubtful
-    checks[causes[CORRECTION_WRONG].first + b].ratio = settings.verification == WRONG
+    wrong = settings.verification == WRONG or bond.contradicted
+    checks[causes[CORRECTION_WRONG].first + b].ratio = wrong
     checks[causes[CORRECTION_HARMFUL].first + b].ratio = bond.harmful
     acts = settings.active and given.session[0].apply
     checks[causes[CORRECTION_CAPPED].first + b].ratio = settings.active and bond.capped

@@ -15,6 +15,7 @@ from hilrt.exchange.exchange import Exchange
 from hilrt.exchange.initial_loop import close_loop
 from hilrt.exchange.jacobian_renewal import JacobianRenewal
 from hilrt.exchange.jacobians import find_model
+from hilrt.exchange.recheck_corrections import RecheckCorrections
 from hilrt.exchange.sensitivities import find_sensitivities
 from hilrt.exchange.verify_corrections import verify_corrections
 from hilrt.expressions.session_program import StartValues
@@ -198,6 +199,9 @@ def as_fast_as_possible(
         between_steps.append(EventPoints(exchange, plan, timeout))
     if plan.model.settings[0].corrects:
         between_steps.append(JacobianRenewal(numerics, tables, links))
+    recheck = RecheckCorrections(numerics, tables, links)
+    if recheck.needed:
+        between_steps.append(recheck)
     return AsFastAsPossible(
         exchange,
         round(tables.master.step * 1e9),

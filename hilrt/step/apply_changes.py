@@ -1,4 +1,4 @@
-"""Stage: an operator's changes of thresholds, of the bonds' settings, and of inputs."""
+"""Stage: changes of thresholds, of the bonds' settings, and of inputs that an operator drives."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ TRACKING = THRESHOLDS.index("tracking")
 CAP = BOND_SETTINGS.index("cap")
 CAP_ABS = BOND_SETTINGS.index("cap_abs")
 SHARE = BOND_SETTINGS.index("share")
+CONTRADICTED = BOND_SETTINGS.index("contradicted")
 TAKE = len(BOND_SETTINGS) + INPUT_SETTINGS.index("take")
 GIVE_BACK = len(BOND_SETTINGS) + INPUT_SETTINGS.index("give_back")
 
@@ -33,6 +34,8 @@ def apply_changes(plan: Plan, state: State, given: StepInput) -> None:
             state.bonds[change.row].cap_abs = change.value
         elif change.what == SHARE:
             set_share(state.bonds[change.row], change.value)
+        elif change.what == CONTRADICTED:
+            state.bonds[change.row].contradicted = change.value != 0.0
         elif change.what == TAKE:
             state.drives[change.row].operated = 1
             state.drives[change.row].operated_to = change.value

@@ -1,4 +1,4 @@
-"""Numbers of a running session that an operator may change, and the changes that wait to act."""
+"""Numbers of a running session that may change, and the changes that wait to act."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from hilrt.tables.state import State
 
 
 class Changes:
-    """Changes of numbers by an operator, from when they are asked for until they act.
+    """Changes of numbers, from when they are asked for until they act.
 
-    A number is ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
-    ``bonds.NAME.share``, or ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
-    operator drives it, and NaN gives it back. A change acts at the next cut, as part of what the
-    step is given.
+    An operator's are ``reliability.KEY``, ``bonds.NAME.cap``, ``bonds.NAME.cap_abs``,
+    ``bonds.NAME.share``, and ``inputs.SUBSYSTEM.PORT``: a value takes the input, so that the
+    operator drives it, and NaN gives it back. ``bonds.NAME.contradicted`` is what a trial of the
+    bond's correction found while the session runs. A change acts at the next cut, as part of what
+    the step is given.
 
     Parameters
     ----------

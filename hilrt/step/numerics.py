@@ -14,6 +14,7 @@ from hilrt.reliability.checks import CheckNames
 from hilrt.solver import Floats
 from hilrt.step import macro_step as stages
 from hilrt.step.build_plan import Platform, build_plan
+from hilrt.step.changes import Changes
 from hilrt.step.fill_stimuli import stimulus_order
 from hilrt.step.start_state import start_state
 from hilrt.tables import plan as plan_tables
@@ -39,6 +40,8 @@ class Numerics:
         Names of the stimuli, by their rows.
     columns : list of ndarray, shape (n, 2)
         Columns of files that stimuli consist of.
+    changes : Changes
+        Of numbers, that wait for the next cut.
     plan, state, given, slack
         The tables. They stay where they are in memory: only their contents change.
     """
@@ -57,6 +60,7 @@ class Numerics:
         sizes = len(plan.subsystems), len(plan.outputs), len(plan.inputs)
         self.given: StepInput = empty_input(*sizes, gamma=state.model.gamma.shape)
         self.slack: Table = empty_slack()
+        self.changes = Changes(network, plan.drives["input"])
         self.stimuli: list[str] = []
         self.columns: list[Floats] = []
         self._h_next = state.session["h_next"]

@@ -9,7 +9,8 @@ import numpy as np
 from hilrt.solver import Floats
 from hilrt.tables.record import COEFFICIENTS, Table, table
 
-#: What an operator's change sets, in `Change.what`.
+#: What a change sets, in `Change.what`. All are an operator's but `contradicted`: that is what a
+#: trial found while the session runs.
 THRESHOLDS: Final = (
     "connection_defect",
     "output_defect",
@@ -17,7 +18,7 @@ THRESHOLDS: Final = (
     "energy_drift",
     "tracking",
 )
-BOND_SETTINGS: Final = ("cap", "cap_abs", "share")
+BOND_SETTINGS: Final = ("cap", "cap_abs", "share", "contradicted")
 #: Likewise of an input; they are counted on from those of a bond.
 INPUT_SETTINGS: Final = ("take", "give_back")
 #: Changes of one tick; further ones wait for the next.
@@ -39,7 +40,7 @@ SESSION: Final = np.dtype(
         ("has_middle", "i8"),  # any output in the middle of its interval is known
         ("regular", "i8"),  # every subsystem is due, has answered and stands at t
         ("apply", "i8"),  # corrections act; not in shadow, and not before a bench is armed
-        ("changes", "i8"),  # of an operator, in the table of that name
+        ("changes", "i8"),  # of numbers, in the table of that name
         ("renewed", "i8"),  # Jacobians were renewed: use those given
     ]
 )
@@ -71,7 +72,7 @@ INPUTS: Final = np.dtype(
         ("realised", "f8"),  # what a bench made of it; NaN where it is not measured
     ]
 )
-#: An operator's change: a threshold (`row` -1), a setting of the bond `row`, or of the drive `row`.
+#: A change: a threshold (`row` -1), a setting of the bond `row`, or of the drive `row`.
 CHANGE: Final = np.dtype([("what", "i8"), ("row", "i8"), ("value", "f8")])
 
 #: One record: the second recorded input, known only after the dispatch.

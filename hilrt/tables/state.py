@@ -216,6 +216,7 @@ BONDS: Final = np.dtype(
         ("share", "f8"),
         ("acting_share", "f8"),
         ("harmful", "i8"),
+        ("contradicted", "i8"),  # by a trial while the session runs
         ("t", "f8"),  # previous communication point, s
         ("due", "i8"),  # communicates now
         ("power", "f8"),  # transmitted, W

@@ -18,7 +18,7 @@ from hilrt.coupling.verification import contradicts
 from hilrt.models.two_mass import Mass1, Mass2
 from hilrt.session.result import Result
 from hilrt.session.simulate import simulate
-from hilrt.solver import Floats, Port, Ports, Solver
+from hilrt.solver import Floats, InputPolynomial, Port, Ports, Sample, Solver
 from hilrt.step.apply_changes import apply_changes
 from hilrt.step.changes import Changes
 from hilrt_adapters.inprocess import InProcessOptions
@@ -195,6 +195,32 @@ def test_a_jacobian_of_the_wrong_sign_is_named(
     assert raised == (sign < 0.0)
     assert result.verdict == ("degraded" if raised else "good")
     assert ("tried out" in caplog.text) == raised
+
+
+class HardeningMass1(Mass1):
+    """Its coupling spring is twice as stiff from 0.1 s to 0.15 s."""
+
+    def advance(self, t: float, h: float, u: InputPolynomial) -> Sample:
+        self.kc = 200.0 if 0.0999 < t < 0.1499 else 100.0
+        return super().advance(t, h, u)
+
+
+def test_a_given_jacobian_is_tried_out_again_while_the_session_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = feedthrough(100.0) | {
+        "subsystems.mass1.model": f"{__name__}:HardeningMass1",
+        "session.duration": 0.2,
+    }
+    for refresh, marked in ((0, 0.0), (20, 0.06)):
+        result = simulate(
+            CONFIGS / "two_mass.toml", settings | {"subsystems.mass1.jacobian.refresh": refresh}
+        )
+        assert result.summary is not None
+        flags = result.summary["flags"]
+        affected = flags.get("correction_wrong", {"affected_s": 0.0})["affected_s"]
+        assert affected == pytest.approx(marked, abs=1e-9)  # found at 0.1 s, and gone at 0.16 s
+        assert ("t = 0.1 s" in caplog.text) == bool(marked)
 
 
 @pytest.mark.parametrize(
