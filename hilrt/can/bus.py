@@ -317,6 +317,17 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+def _remedy(error: Exception, interface: str) -> str:
+    cause = error.__cause__
+    offline = isinstance(cause, OSError) and cause.errno in (errno.ENODEV, errno.ENETUNREACH)
+    if interface == "udp_multicast" and offline:
+        return (
+            "the machine has no network that takes multicast frames; without one, "
+            "`sudo ip route add 224.0.0.0/4 dev lo` lets them pass within it"
+        )
+    return "check interface and channel, the cable or network, and that the interface is up"
+
+
 def _hear_own_group_only(fd: int) -> None:
     """Keep other groups on the same port out; Linux gives a socket what any socket has joined."""
     if sys.platform != "linux":
@@ -365,7 +376,7 @@ def open_bus(arguments: Mapping[str, Any], receive: Sequence[Message], label: st
         shown = {key: value for key, value in arguments.items() if key != "can_filters"}
         raise ConfigError(
             f"{label}: the bus {shown!r} cannot be opened: {_reason(error)}{cause}; "
-            "check interface and channel, the cable or network, and that the interface is up"
+            f"{_remedy(error, arguments['interface'])}"
         ) from None
     direct: Callable[[int], Direct] | None = None
     if arguments["interface"] == "udp_multicast":

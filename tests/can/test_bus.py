@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import time
@@ -137,6 +138,17 @@ def test_socketcan_filters_in_the_kernel(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_buses_that_cannot_be_opened_say_why(table: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         open_bus(table, [], "[subsystems.engine] bus")
+
+
+def test_without_a_network_it_says_how_frames_can_pass_within_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(**_: object) -> None:
+        raise can.CanInitializationError("no socket") from OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(can, "Bus", fail)
+    with pytest.raises(ConfigError, match="ip route add"):
+        open_bus({"interface": "udp_multicast", "channel": "239.74.163.2"}, [], "t")
 
 
 def test_check_finds_nothing_in_a_good_table() -> None:
