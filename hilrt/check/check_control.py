@@ -7,6 +7,8 @@ from hilrt.config.port_patterns import names_channel
 from hilrt.config.problems import Findings
 
 STEP, ORDER = "master.step_control", "master.order_control"
+#: Keys of a Jacobian that is given in the session file.
+MATRICES = ("A", "B", "C", "D", "gamma")
 #: Of the first step; the session would take that many times its steps.
 _SHORTEST = 0.01
 
@@ -18,6 +20,7 @@ def check_control(topology: Topology, findings: Findings) -> None:
     if topology.tables.master.order_control.method != "fixed":
         _check_order(topology, findings)
     _check_corrections(topology, findings)
+    _check_jacobians(topology, findings)
     _check_prediction(topology, findings)
     _check_feedthrough(topology, findings)
 
@@ -143,6 +146,23 @@ def _check_corrections(topology: Topology, findings: Findings) -> None:
                     f"every {options.every}",
                     "set every = 1, or take another correction",
                 )
+
+
+def _check_jacobians(topology: Topology, findings: Findings) -> None:
+    """Matrices beside a source that takes others are most likely left from before."""
+    for name, options in topology.tables.subsystems.items():
+        jacobian = options.jacobian
+        if jacobian is None or jacobian.gives:
+            continue
+        unused = [key for key in MATRICES if getattr(jacobian, key) is not None]
+        if unused:
+            findings.warn(
+                f"subsystems.{name}.jacobian",
+                "source",
+                jacobian.source,
+                f"takes the place of what stands beside it: {', '.join(unused)} is not used",
+                'leave that out, or give source = "given"',
+            )
 
 
 def _check_prediction(topology: Topology, findings: Findings) -> None:

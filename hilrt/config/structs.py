@@ -170,6 +170,11 @@ class JacobianOptions(Table):
     #: Excitation of the inputs, relative to their running scale.
     dither: Annotated[float, msgspec.Meta(ge=0.0, le=0.1)] = 0.0
 
+    @property
+    def gives(self) -> bool:
+        """Whether matrices that stand here count; the solver's own and a probe take their place."""
+        return self.source in ("given", "identify")
+
 
 class SubsystemOptions(Table):
     """Keys that every ``[subsystems.NAME]`` table has; an adapter's `Options` adds its own."""

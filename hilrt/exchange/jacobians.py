@@ -84,7 +84,7 @@ async def _feedthrough_of(
 ) -> Floats:
     options = tables.subsystems[link.name].jacobian
     where = f"[subsystems.{link.name}.jacobian]"
-    if options is not None and options.D is not None:
+    if options is not None and options.gives and options.D is not None:
         return _matrix(options.D, shape, f"{where} D")
     source = "probe" if options is None or options.source != "solver" else "solver"
     # Below what solvers know for an instant, however long the session's step is.

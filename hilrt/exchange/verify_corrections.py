@@ -93,7 +93,8 @@ class Trial:
             if link.can_go_back:
                 found = await link.jacobian("probe", self.t, h, order, inputs)
             given = options.jacobian is not None and (
-                options.jacobian.source == "given" or options.jacobian.D is not None
+                options.jacobian.source == "given"
+                or (options.jacobian.gives and options.jacobian.D is not None)
             )
             if found is None and (given or options.adapter == "fmu"):
                 found = await link.jacobian("solver", self.t, h, order, inputs)

@@ -161,3 +161,14 @@ def test_pi_control_beside_an_energy_correction_needs_a_minimum() -> None:
     assert "give minimum = 1e-05 or more" in line
     held = {"method": "pi", "minimum": 1e-5}
     assert found("warning", step_control=held, bonds=[energy]) == []
+
+
+def test_matrices_beside_a_source_that_takes_others_are_named() -> None:
+    for source in ("probe", "solver"):
+        jacobian = {"source": source, "D": [[1.0], [0.0]], "gamma": []}
+        (line,) = found("warning", subsystems={"a": {"jacobian": jacobian}, "b": {}})
+        assert f"[subsystems.a.jacobian] source = '{source}'" in line
+        assert "D, gamma is not used" in line
+    for source in ("given", "identify"):
+        jacobian = {"source": source, "D": [[1.0], [0.0]]}
+        assert found("warning", subsystems={"a": {"jacobian": jacobian}, "b": {}}) == []
