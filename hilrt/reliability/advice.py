@@ -16,8 +16,9 @@ import numpy as np
 
 from hilrt.config.structs import Bond
 from hilrt.reliability.calibrated import GOOD
-from hilrt.reliability.estimates import Estimate, disturbed_shares
+from hilrt.reliability.estimates import Estimate, bond_errors, disturbed_shares
 from hilrt.reliability.flags import FlagTotal
+from hilrt.reliability.verdict import BOND_DEGRADED
 from hilrt.tables.network import Network
 from hilrt.tables.plan import WRONG, Plan
 from hilrt.tables.state import State
@@ -31,8 +32,10 @@ SHORTER: Final = (2, 4, 10)
 WORTHWHILE: Final = 0.7
 #: Beyond this share at order 0 an input moves too fast for the expectation to hold.
 SLOW: Final = 0.2
-#: Late samples and missed ticks in this share of the session are named before its settings.
+#: Late samples, missed ticks and limits in this share of the session are named before its settings.
 OFTEN: Final = 0.05
+#: An estimate above this has left the small errors that are proportional to the disturbances.
+LARGE: Final = 1.0
 
 
 class Improvement(NamedTuple):
@@ -86,33 +89,74 @@ def advice(
     found = _corrections(network.bonds.tables, plan, state)
     known = [error for error in errors.values() if error.value >= 0.0 and error.spread > 0.0]
     worst = max(known, key=lambda error: error.value / error.spread, default=None)
-    if worst is None or worst.is_small:
+    bonds = [bond.share for bond in bond_errors(network, plan, state).values()]
+    energy = max((share for share in bonds if share > BOND_DEGRADED), default=0.0)
+    if worst is None or (worst.is_small and not energy):
         return found[:MOST]
+    limited = totals["input_limited"].affected_s > OFTEN * time_s
+    if limited and (limit := _limit(network, plan, state)) is not None:
+        return [*found, limit][:MOST]
     late = max(totals[name].affected_s for name in ("sample_late", "deadline_missed"))
     if late > OFTEN * time_s:
         slow = "processors of their own or a higher priority for master and solvers"
         found.append(Improvement(f"{slow}: samples were late or ticks missed", {}))
     share = worst.value / worst.spread
+    small = GOOD[worst.how]
+    if energy:  # it falls with the disturbances, as the errors do
+        small = min(small, share * BOND_DEGRADED / energy)
     settings = []
     if not (late > OFTEN * time_s or plan.session["variable_step"][0]):  # it would be later still
-        settings.append(_shorter(plan, share, GOOD[worst.how]))
+        settings.append(_shorter(plan, share, small))
     if (higher := _higher_order(plan, state, share)) is not None:
         settings.append(higher)
     settings.sort(key=lambda change: change.expected)
-    found += [change for change in settings if change.expected < WORTHWHILE * share]
-    return found[:MOST]
+    worthwhile = [change for change in settings if change.expected < WORTHWHILE * share]
+    if share > LARGE:  # in which direction they change it is known, and not by how much
+        worthwhile = [change._replace(expected=math.nan) for change in worthwhile]
+    return [*found, *worthwhile][:MOST]
 
 
 def _corrections(bonds: list[Bond], plan: Plan, state: State) -> list[Improvement]:
     """Corrections that are wrong or do harm are the first to go."""
     return [
-        Improvement(
-            f"bond {bond.name}: correct what its correction rests on, or switch it off",
-            {f"bonds.{bond.name}.correction.method": "none"},
-        )
+        _correction(bond, bool(plan.bonds[b].verification == WRONG and plan.bonds[b].tried))
         for b, bond in enumerate(bonds)
         if plan.bonds[b].verification == WRONG or state.bonds[b].harmful
     ]
+
+
+def _correction(bond: Bond, refuted: bool) -> Improvement:
+    """What was tried out in the place of a D that it has refuted; else no correction."""
+    if refuted and bond.correction.method == "feedthrough":
+        givers = sorted({effort.partition(".")[0] for effort in bond.efforts})
+        return Improvement(
+            f"bond {bond.name}: correct it by the D of {', '.join(givers)} as it was tried out",
+            {f"subsystems.{name}.jacobian.source": "probe" for name in givers},
+        )
+    return Improvement(
+        f"bond {bond.name}: correct what its correction rests on, or switch it off",
+        {f"bonds.{bond.name}.correction.method": "none"},
+    )
+
+
+def _limit(network: Network, plan: Plan, state: State) -> Improvement | None:
+    """Less demand for the input that is disturbed most, if it has a limit of rate or jerk.
+
+    What such a limit holds back stays so at any step. Where sources lead beyond `min` or `max`, the
+    limit is part of the system, and no disturbance.
+    """
+    connected = np.flatnonzero(plan.inputs["connected"])
+    shares = np.nan_to_num(disturbed_shares(state.inputs[connected]))
+    worst = int(connected[np.argmax(shares)])
+    names = ("max_rate", "max_jerk")
+    limits = [name for name in names if math.isfinite(plan.inputs[name][worst])]
+    if not limits:
+        return None
+    return Improvement(
+        f"input {network.inputs.names[worst]}: {' and '.join(limits)} limit how it follows its "
+        "sources: demand less, or allow more if what it drives bears that",
+        {},
+    )
 
 
 def _shorter(plan: Plan, share: float, small: float) -> Improvement:

@@ -248,7 +248,36 @@ def test_a_good_session_needs_no_advice_and_a_wrong_correction_is_named_first() 
     assert simulate(TWO_MASS, {"session.duration": 1.0}, record=False).summary["advice"] == []
     wrong = {**RIGHT_D, "subsystems.mass1.jacobian.D": [[50.0, 0.0], [0.0, 0.0], [0.0, 0.0]]}
     summary = simulate(TWO_MASS, {**wrong, "session.duration": 1.0}, record=False).summary
-    assert summary["advice"][0]["settings"] == {"bonds.spring.correction.method": "none"}
+    probed = {"subsystems.mass1.jacobian.source": "probe"}
+    assert summary["advice"][0]["settings"] == probed
+    after = simulate(TWO_MASS, {**wrong, **probed, "session.duration": 1.0}, record=False)
+    assert (summary["verdict"], after.verdict) == ("degraded", "good")
+
+
+def test_energy_that_a_bond_alone_makes_has_its_advice_too() -> None:
+    weak = {**NONE, "subsystems.mass1.params.kc": 5.0}
+    before = simulate(TWO_MASS, weak, record=False)
+    assert before.verdict == "degraded"
+    assert before.summary["reasons"][0].startswith("estimated error: bond spring")
+    changes = before.summary["advice"]
+    assert [list(change["settings"]) for change in changes] == [
+        ["master.extrapolation.order"],
+        ["master.step"],
+    ]
+    for change in changes:
+        assert simulate(TWO_MASS, weak | change["settings"], record=False).verdict == "good"
+
+
+@pytest.mark.parametrize(("limit", "steps"), [({"max_rate": 1e3}, False), ({"max": 50.0}, True)])
+def test_no_step_is_advised_where_a_limit_of_rate_holds_an_input_back(
+    limit: dict[str, float], steps: bool
+) -> None:
+    limited = {f"subsystems.mass2.inputs.force.{key}": value for key, value in limit.items()}
+    summary = simulate(TWO_MASS, {**NONE, **limited}, record=False).summary
+    assert "input_limited" in summary["flags"]
+    change = summary["advice"][0]
+    assert bool(change["settings"]) == steps
+    assert ("mass2.force: max_rate" in change["text"]) == (not steps)
 
 
 @pytest.mark.parametrize(
