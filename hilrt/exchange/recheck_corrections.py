@@ -54,7 +54,10 @@ class RecheckCorrections:
     def _steps_between_trials(self, b: int) -> int:
         """Of bond `b`: the least `refresh` of the subsystems that state something; 0 for never."""
         found = []
-        for s in sides_of(self.numerics.network, b):
+        network = self.numerics.network
+        if network.bonds.tables[b].correction.method not in ("feedthrough", "model"):
+            return 0
+        for s in sides_of(network, b):
             options = self.tables.subsystems[self.links[s].name].jacobian
             stated = options is not None and (options.D is not None or is_stated(options))
             if options is not None and stated and options.refresh:
